@@ -1,0 +1,1 @@
+"""What every agent shares: actor loop, central inference, unrolls, learner, configuration."""

@@ -1,0 +1,179 @@
+"""Typed options, and command-line flags generated from them.
+
+A configuration is a frozen dataclass whose fields are made by `option`. Library code takes such
+objects; only the `*_main.py` programs turn them into flags (`define_flags`) and read the flags
+back (`from_flags`), so each option, its default and its help are written once.
+
+    @dataclasses.dataclass(frozen=True)
+    class VTraceConfig:
+        '''V-trace'''                                # heading in --help
+        discounting: float = option(0.99, "Discount factor per agent step.")
+
+    define_flags(VTraceConfig)
+    app.run(lambda _: train(from_flags(VTraceConfig)))
+
+No TensorFlow is imported: actors read their options through this module too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from absl import app, flags
+
+from seed_rl.common.errors import UserError
+
+T = TypeVar("T")
+
+
+def option(
+    default: Any,
+    help: str,  # noqa: A002 - the field's term for it.
+    *,
+    choices: Sequence[str] | None = None,
+    aliases: Sequence[str] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
+) -> Any:
+    """A dataclass field that is also a command-line flag.
+
+    Args:
+      default: the default; its type must fit the field's annotation. Lists are given as tuples.
+      help: one or two sentences, with units.
+      choices: for strings, the values allowed.
+      aliases: other flag names that mean the same.
+      minimum: smallest number allowed.
+      maximum: largest number allowed.
+    """
+    metadata = {
+        "help": help,
+        "choices": choices,
+        "aliases": tuple(aliases),
+        "minimum": minimum,
+        "maximum": maximum,
+    }
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def define_flags(*config_classes: type, **overrides: Any) -> None:
+    """Defines one absl flag per option of each class.
+
+    Args:
+      *config_classes: dataclasses made of `option` fields. Flag names are the field names and
+        must be unique among the classes.
+      **overrides: defaults of this program that differ from the class's.
+    """
+    unknown = set(overrides)
+    for cls in config_classes:
+        hints = typing.get_type_hints(cls)
+        heading = _heading(cls)
+        for field in dataclasses.fields(cls):
+            unknown.discard(field.name)
+            default = overrides.get(field.name, field.default)
+            _define(field, hints[field.name], default, heading)
+            for alias in field.metadata["aliases"]:
+                flags.DEFINE_alias(alias, field.name, module_name=heading)
+    if unknown:
+        raise ValueError(f"No such options: {', '.join(sorted(unknown))}")
+
+
+def from_flags(cls: type[T]) -> T:
+    """The configuration that the command line asks for."""
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    values = {name: getattr(flags.FLAGS, name) for name in names}
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    return cls(**values)
+
+
+def flag_values(*configs: Any) -> dict[str, Any]:
+    """The options of `configs` as one flat dictionary, for logs and checkpoints."""
+    return {k: v for config in configs for k, v in dataclasses.asdict(config).items()}
+
+
+def run_main(main: Callable[[], int | None]) -> typing.NoReturn:
+    """Parses flags, runs `main` and exits; a `UserError` becomes one line and exit code 2."""
+
+    def guarded(argv: Sequence[str]) -> int:
+        try:
+            if len(argv) > 1:
+                raise UserError(f"Unknown argument '{argv[1]}'; options look like --name=value.")
+            return main() or 0
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            return 130
+
+    app.run(guarded)
+    raise AssertionError("app.run returned")
+
+
+def _heading(cls: type) -> str:
+    return (cls.__doc__ or cls.__name__).strip().splitlines()[0].rstrip(".")
+
+
+def _define(field: dataclasses.Field[Any], hint: Any, default: Any, heading: str) -> None:
+    metadata = field.metadata
+    kind, optional = _strip_optional(hint)
+    common = {"module_name": heading}
+    if metadata["choices"]:
+        flags.DEFINE_enum(field.name, default, metadata["choices"], metadata["help"], **common)
+    elif kind is bool:
+        flags.DEFINE_bool(field.name, default, metadata["help"], **common)
+    elif kind in (int, float):
+        define = flags.DEFINE_integer if kind is int else flags.DEFINE_float
+        define(
+            field.name,
+            default,
+            metadata["help"],
+            lower_bound=metadata["minimum"],
+            upper_bound=metadata["maximum"],
+            **common,
+        )
+    elif kind is str:
+        flags.DEFINE_string(field.name, default, metadata["help"], **common)
+    elif typing.get_origin(kind) is tuple:
+        element = typing.get_args(kind)[0]
+        parser: Any = flags.ArgumentParser()
+        if element is int:
+            parser = flags.IntegerParser()
+        elif element is float:
+            parser = flags.FloatParser()
+        flags.DEFINE(
+            flags.ListParser() if element is str else _NumbersParser(parser),
+            field.name,
+            list(default) if default is not None else None,
+            metadata["help"],
+            serializer=flags.CsvListSerializer(","),
+            **common,
+        )
+    else:
+        raise TypeError(f"{field.name}: no flag can hold {hint} (optional: {optional})")
+
+
+class _NumbersParser(flags.ArgumentParser):
+    """Comma-separated numbers."""
+
+    def __init__(self, element: Any):
+        self._element = element
+        self.syntactic_help = "comma-separated numbers"
+
+    def parse(self, argument: Any) -> list[Any]:
+        if isinstance(argument, (list, tuple)):
+            return list(argument)
+        return [self._element.parse(part) for part in argument.split(",") if part]
+
+    def flag_type(self) -> str:
+        return "numbers"
+
+
+def _strip_optional(hint: Any) -> tuple[Any, bool]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        return inner[0], True
+    return hint, False

@@ -1,0 +1,9 @@
+"""Errors that are the user's to mend."""
+
+
+class UserError(Exception):
+    """A mistake in flags, files or the machine's setup that the user can mend.
+
+    Programs print its message without a traceback and exit with code 2, so the message must say
+    what is wrong and what to do about it.
+    """

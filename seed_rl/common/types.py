@@ -1,0 +1,26 @@
+"""The tuples that travel between actor, inference and learner (no TensorFlow here)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class EnvOutput(NamedTuple):
+    """What an environment reports before each action.
+
+    Attributes:
+      reward: <float32>[...] result of the previous action; 0 at the first step of a life and
+        where `abandoned`.
+      done: <bool>[...] whether the previous action ended the episode; `observation` is then
+        already the first of the next one.
+      observation: nest of [..., *shape].
+      abandoned: <bool>[...] whether the episode that ended was cut off (truncated), so that the
+        last step's value is to be bootstrapped and not taken as zero. Implies `done`.
+      episode_step: <int32>[...] agent steps since the episode began.
+    """
+
+    reward: Any
+    done: Any
+    observation: Any
+    abandoned: Any
+    episode_step: Any

@@ -1,0 +1,273 @@
+"""Builds the native libraries of SEED RL; everything else about the package is in pyproject.toml.
+
+The libraries are plain shared objects in `seed_rl/_native/`, not Python extension modules: ops are
+loaded by TensorFlow, the transport by the ops, the replay by ctypes. One wheel therefore serves
+every Python version. Objects are kept in `build/native/` and compiled again only when their
+source, a header, the command or a library's version has changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent import futures
+
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError
+
+ROOT = pathlib.Path(__file__).resolve().parent
+CACHE = ROOT / "build" / "native"
+APT_COMMAND = "sudo apt-get install g++ pkg-config libgrpc++-dev"
+COMPILE_FLAGS = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-pthread"]
+# What TensorFlow's own wheels are compiled with, as far as it changes the ABI.
+TENSORFLOW_FLAGS = ["-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64", "-DNOMINMAX"]
+
+
+@dataclasses.dataclass(frozen=True)
+class NativeLibrary:
+    """One shared library: all the `*.cc` of a folder.
+
+    Attributes:
+      name: file name in `seed_rl/_native` without `.so`.
+      folder: where its sources are, relative to the repository.
+      packages: pkg-config names it is compiled and linked with.
+      tensorflow: whether it holds TensorFlow ops.
+    """
+
+    name: str
+    folder: str
+    packages: tuple[str, ...] = ()
+    tensorflow: bool = False
+
+    def sources(self) -> list[pathlib.Path]:
+        return sorted((ROOT / self.folder).glob("*.cc"))
+
+
+# gRPC and TensorFlow never meet in one library: TensorFlow's exports would bind into the system's
+# gRPC (see docs/dependencies.md).
+LIBRARIES = [
+    NativeLibrary("libseed_transport", "seed_rl/grpc/native/transport", packages=("grpc++",)),
+    NativeLibrary("libseed_grpc_ops", "seed_rl/grpc/native/ops", tensorflow=True),
+    NativeLibrary("libseed_unroll_ops", "seed_rl/common/native/unrolls", tensorflow=True),
+    NativeLibrary("libseed_replay", "seed_rl/common/native/replay"),
+]
+
+
+class BuildError(BaseError):
+    """Something the user must install or mend; setuptools prints it without a traceback."""
+
+
+def run(command: list[str]) -> str:
+    """Runs a command and returns its output; a failure ends the build with all it printed."""
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode:
+        raise BuildError(f"{shlex.join(command)}\n{result.stdout}\nfailed ({result.returncode})")
+    return result.stdout.strip()
+
+
+def check_system_packages(libraries: Iterable[NativeLibrary]) -> None:
+    """Names everything that is missing at once, with the command that installs it."""
+    missing = [tool for tool in (compiler(), "pkg-config") if not shutil.which(tool)]
+    if shutil.which("pkg-config"):
+        packages = sorted({package for library in libraries for package in library.packages})
+        for package in packages:
+            if subprocess.run(["pkg-config", "--exists", package]).returncode:
+                missing.append(f"the development files of {package}")
+    if missing:
+        raise BuildError(
+            f"SEED RL's native libraries cannot be built: {', '.join(missing)} not found.\n"
+            f"On Debian or Ubuntu:  {APT_COMMAND}"
+        )
+
+
+def compiler() -> str:
+    return os.environ.get("CXX", "g++")
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorFlow:
+    """The installed TensorFlow, found without importing it (which takes seconds)."""
+
+    version: str
+    folder: pathlib.Path
+
+    @classmethod
+    def find(cls) -> TensorFlow:
+        spec = importlib.util.find_spec("tensorflow")
+        if spec is None or not spec.submodule_search_locations:
+            raise BuildError(
+                "TensorFlow is needed to build SEED RL's native libraries. Install it first:  "
+                "pip install 'tensorflow>=2.21,<2.22'  (or leave out --no-build-isolation)"
+            )
+        folder = pathlib.Path(spec.submodule_search_locations[0])
+        for name in ("tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "tensorflow-rocm"):
+            try:
+                return cls(importlib.metadata.version(name), folder)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        raise BuildError(f"The TensorFlow in {folder} has no version; install it with pip.")
+
+    def compile_flags(self) -> list[str]:
+        return ["-isystem", str(self.folder / "include"), *TENSORFLOW_FLAGS]
+
+    def link_flags(self) -> list[str]:
+        # Found already loaded at run time: Python imports TensorFlow before the ops.
+        return [f"-L{self.folder}", "-l:libtensorflow_framework.so.2"]
+
+
+class Builder:
+    """Compiles and links one library, using what an earlier build left in the cache."""
+
+    def __init__(self, library: NativeLibrary):
+        self.library = library
+        self._folder = CACHE / library.name
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._compile_flags = [*COMPILE_FLAGS, f"-I{ROOT}"]
+        self._link_flags = ["-shared", "-pthread", "-ldl"]
+        self._versions = [run([compiler(), "--version"])]
+        if library.packages:
+            self._compile_flags += pkg_config("--cflags", library.packages)
+            self._link_flags += pkg_config("--libs", library.packages)
+            self._versions.append(" ".join(pkg_config("--modversion", library.packages)))
+        if library.tensorflow:
+            tensorflow = TensorFlow.find()
+            self._compile_flags += tensorflow.compile_flags()
+            self._link_flags += tensorflow.link_flags()
+            self._versions.append(f"TensorFlow {tensorflow.version}")
+        else:
+            self._link_flags.append("-Wl,-z,defs")
+
+    def compile(self, source: pathlib.Path) -> None:
+        """Makes the object of `source` unless the cached one is still right."""
+        target = self._object(source)
+        if self._key(source) == read_text(target.with_suffix(".key")):
+            return
+        print(f"compiling {source.relative_to(ROOT)}", flush=True)
+        command = [compiler(), *self._compile_flags, "-MMD", "-c", str(source), "-o", str(target)]
+        run(command)
+        target.with_suffix(".key").write_text(self._key(source))
+
+    def link(self, target: pathlib.Path) -> None:
+        """Links the objects into `target`.
+
+        The old file is replaced, never written into: a running program may have it mapped.
+        """
+        print(f"linking {target}", flush=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new = target.with_name(f"{target.name}.{os.getpid()}.new")
+        objects = [str(self._object(source)) for source in self.library.sources()]
+        run([compiler(), *objects, *self._link_flags, "-o", str(new)])
+        new.replace(target)
+
+    def _object(self, source: pathlib.Path) -> pathlib.Path:
+        return self._folder / f"{source.stem}.o"
+
+    def _key(self, source: pathlib.Path) -> str:
+        """A digest of all that the object depends on, as far as the last compilation told."""
+        digest = hashlib.sha256()
+        # TensorFlow's folder differs in every isolated build; its version is what matters.
+        flags = [flag for flag in self._compile_flags if not flag.endswith("tensorflow/include")]
+        for text in (compiler(), *flags, *self._versions):
+            digest.update(text.encode() + b"\0")
+        # The system's and TensorFlow's headers are not listed (-MMD): their versions are above.
+        rule = read_text(self._object(source).with_suffix(".d")).replace("\\\n", " ")
+        for name in sorted({str(source), *rule.partition(":")[2].split()}):
+            digest.update(name.encode() + b"\0" + read_text(pathlib.Path(name)).encode() + b"\0")
+        return digest.hexdigest()
+
+
+def pkg_config(option: str, packages: Iterable[str]) -> list[str]:
+    return shlex.split(run(["pkg-config", option, *packages]))
+
+
+def read_text(path: pathlib.Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+class BuildNative(build_ext):
+    """Builds the libraries and notes in `build_info.json` what they were built against."""
+
+    def build_extensions(self) -> None:
+        libraries = [library for library in LIBRARIES if library.sources()]
+        check_system_packages(libraries)
+        builders = [Builder(library) for library in libraries]
+        jobs = int(os.environ.get("MAX_JOBS", 0)) or min(os.cpu_count() or 1, 8)
+        with futures.ThreadPoolExecutor(jobs) as pool:
+            tasks = [
+                pool.submit(builder.compile, source)
+                for builder in builders
+                for source in builder.library.sources()
+            ]
+        for task in tasks:
+            task.result()
+        for builder in builders:
+            builder.link(self._output(builder.library.name))
+        self._info_path().write_text(json.dumps({"tensorflow": TensorFlow.find().version}) + "\n")
+
+    def get_ext_filename(self, fullname: str) -> str:
+        return os.path.join(*fullname.split(".")) + ".so"
+
+    def copy_extensions_to_source(self) -> None:
+        """For in-place and editable builds: into the working tree, replacing files in one step."""
+        for extension in self.extensions:
+            self._copy(self._output(extension.name))
+        self._copy(self._info_path())
+
+    def get_outputs(self) -> list[str]:
+        libraries = [self._output(extension.name) for extension in self.extensions]
+        return [str(path) for path in (*libraries, self._info_path())]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        if not self.inplace:
+            return {}
+        return {output: str(in_place(pathlib.Path(output))) for output in self.get_outputs()}
+
+    def _copy(self, built: pathlib.Path) -> None:
+        target = in_place(built)
+        target.parent.mkdir(exist_ok=True)
+        new = target.with_name(f"{target.name}.{os.getpid()}.new")
+        shutil.copy(built, new)
+        new.replace(target)
+
+    def _output(self, name: str) -> pathlib.Path:
+        return self._info_path().with_name(f"{name.rpartition('.')[2]}.so")
+
+    def _info_path(self) -> pathlib.Path:
+        return pathlib.Path(self.build_lib) / "seed_rl" / "_native" / "build_info.json"
+
+
+def in_place(built: pathlib.Path) -> pathlib.Path:
+    return ROOT / "seed_rl" / "_native" / built.name
+
+
+class AnyPythonWheel(bdist_wheel):
+    """Tags the wheel `py3-none-PLATFORM`: nothing in it depends on Python's ABI."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
+if platform.system() != "Linux":
+    sys.exit("SEED RL's native libraries are built for Linux only; on other systems use Docker.")
+
+setup(
+    ext_modules=[
+        Extension(f"seed_rl._native.{library.name}", [str(s) for s in library.sources()])
+        for library in LIBRARIES
+        if library.sources()
+    ],
+    cmdclass={"build_ext": BuildNative, "bdist_wheel": AnyPythonWheel},
+)

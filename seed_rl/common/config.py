@@ -39,6 +39,7 @@ def option(
     aliases: Sequence[str] = (),
     minimum: float | None = None,
     maximum: float | None = None,
+    shared: bool = False,
 ) -> Any:
     """A dataclass field that is also a command-line flag.
 
@@ -49,6 +50,8 @@ def option(
       aliases: other flag names that mean the same.
       minimum: smallest number allowed.
       maximum: largest number allowed.
+      shared: whether another class has this option too and both mean the same flag. The default
+        and help of the class named last to `define_flags` win.
     """
     metadata = {
         "help": help,
@@ -56,6 +59,7 @@ def option(
         "aliases": tuple(aliases),
         "minimum": minimum,
         "maximum": maximum,
+        "shared": shared,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -65,21 +69,27 @@ def define_flags(*config_classes: type, **overrides: Any) -> None:
 
     Args:
       *config_classes: dataclasses made of `option` fields. Flag names are the field names and
-        must be unique among the classes.
+        must be unique among the classes, except for inherited fields and those that a later
+        class declares as `shared`.
       **overrides: defaults of this program that differ from the class's.
     """
-    unknown = set(overrides)
+    options: dict[str, tuple[dataclasses.Field[Any], Any, str]] = {}
     for cls in config_classes:
         hints = typing.get_type_hints(cls)
-        heading = _heading(cls)
         for field in dataclasses.fields(cls):
-            unknown.discard(field.name)
-            default = overrides.get(field.name, field.default)
-            _define(field, hints[field.name], default, heading)
-            for alias in field.metadata["aliases"]:
-                flags.DEFINE_alias(alias, field.name, module_name=heading)
+            known = options.get(field.name)
+            if known and known[0] is field:
+                continue  # Inherited from a class that was named before, or from a common base.
+            if known and not (field.metadata["shared"] and known[1] == hints[field.name]):
+                raise ValueError(f"{cls.__name__}.{field.name}: another class has this option")
+            options[field.name] = (field, hints[field.name], _heading(cls))
+    unknown = set(overrides) - set(options)
     if unknown:
         raise ValueError(f"No such options: {', '.join(sorted(unknown))}")
+    for name, (field, hint, heading) in options.items():
+        _define(field, hint, overrides.get(name, field.default), heading)
+        for alias in field.metadata["aliases"]:
+            flags.DEFINE_alias(alias, name, module_name=heading)
 
 
 def from_flags(cls: type[T]) -> T:

@@ -1,0 +1,36 @@
+"""Backward linear recurrences over time, which value targets of every kind come down to."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+def backward_linear_scan(decays: tf.Tensor, increments: tf.Tensor) -> tf.Tensor:
+    """Solves x[t] = increments[t] + decays[t] * x[t + 1], with x = 0 after the last step.
+
+    A known number of steps is solved by doubling: after k rounds x[t] covers 2^k steps, so T steps
+    take log2(T) rounds of whole-tensor arithmetic. That is a handful of graph nodes where a loop
+    would launch T small ones, which is what counts on every device.
+
+    Args:
+      decays: <float32>[time, ...].
+      increments: <float32>[time, ...], the same shape.
+
+    Returns:
+      <float32>[time, ...].
+    """
+    num_steps = increments.shape[0]
+    if num_steps is None:
+        return tf.scan(
+            lambda x, step: step[1] + step[0] * x,
+            (decays, increments),
+            initializer=tf.zeros_like(increments[0]),
+            reverse=True,
+        )
+    covered = 1
+    while covered < num_steps:
+        padding = [[0, covered]] + [[0, 0]] * (increments.shape.rank - 1)
+        increments += decays * tf.pad(increments[covered:], padding)
+        decays *= tf.pad(decays[covered:], padding)
+        covered *= 2
+    return increments

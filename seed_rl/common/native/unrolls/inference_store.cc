@@ -1,0 +1,321 @@
+#include "seed_rl/common/native/unrolls/inference_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace seed_rl {
+namespace {
+
+// Earlier lives remembered per environment, so that their late calls are
+// refused. An actor that restarts more often than this while one of its first
+// calls is still under way is no concern.
+constexpr size_t kReplacedRunIds = 16;
+
+// Episodes kept for a logger that does not come to fetch them.
+constexpr size_t kMaxEpisodes = 1 << 16;
+
+std::vector<std::vector<uint8_t>>
+ZeroRows(const std::vector<size_t> &row_bytes) {
+  std::vector<std::vector<uint8_t>> rows;
+  rows.reserve(row_bytes.size());
+  for (size_t bytes : row_bytes)
+    rows.emplace_back(bytes, 0);
+  return rows;
+}
+
+} // namespace
+
+InferenceStore::InferenceStore(StoreOptions options,
+                               std::vector<std::vector<uint8_t>> initial_state)
+    : options_(std::move(options)), initial_state_(std::move(initial_state)),
+      envs_(options_.num_envs), seen_in_batch_(options_.num_envs, 0) {
+  for (int32_t i = 0; i < options_.num_envs; ++i) {
+    envs_[i].episode.env_id = i;
+    envs_[i].prev_action = ZeroRows(options_.action_row_bytes);
+    envs_[i].state = initial_state_;
+  }
+}
+
+StoreError InferenceStore::Check(int32_t batch, const int32_t *env_ids,
+                                 const int64_t *run_ids) {
+  ++batch_number_;
+  for (int32_t i = 0; i < batch; ++i) {
+    const int32_t id = env_ids[i];
+    if (id < 0 || id >= options_.num_envs) {
+      return {StoreError::kInvalidArgument,
+              "Environment id " + std::to_string(id) + " is not in [0, " +
+                  std::to_string(options_.num_envs) +
+                  "): start the learner with a larger --num_envs, or actors "
+                  "with a smaller --task "
+                  "or --env_batch_size."};
+    }
+    if (seen_in_batch_[id] == batch_number_) {
+      return {StoreError::kInvalidArgument,
+              "Duplicate environment ids: " + std::to_string(id) +
+                  " is twice in one batch."};
+    }
+    seen_in_batch_[id] = batch_number_;
+    const Environment &env = envs_[id];
+    if (env.alive && env.run_id == run_ids[i])
+      continue;
+    const auto &replaced = env.replaced_run_ids;
+    if (std::find(replaced.begin(), replaced.end(), run_ids[i]) !=
+        replaced.end()) {
+      return {StoreError::kFailedPrecondition,
+              "Environment " + std::to_string(id) +
+                  " has been taken over by a newer actor. If two actors run "
+                  "with one --task, "
+                  "give each its own."};
+    }
+  }
+  return {};
+}
+
+void InferenceStore::StartLife(Environment *env, int64_t run_id) {
+  if (env->alive) {
+    env->replaced_run_ids.push_back(env->run_id);
+    if (env->replaced_run_ids.size() > kReplacedRunIds)
+      env->replaced_run_ids.pop_front();
+  }
+  env->alive = true;
+  env->run_id = run_id;
+  env->episode = {env->episode.env_id, 0, 0, 0};
+  env->num_steps = 0;
+  env->steps_lived = 0;
+  env->first_states.clear();
+  env->state = initial_state_;
+  for (auto &field : env->prev_action)
+    std::fill(field.begin(), field.end(), 0);
+  ++counters_.lives;
+}
+
+StoreError InferenceStore::Begin(int32_t batch, const int32_t *env_ids,
+                                 const int64_t *run_ids, const float *rewards,
+                                 const bool *done, const bool *abandoned,
+                                 const float *raw_rewards,
+                                 const MutableRows &prev_actions,
+                                 const MutableRows &states) {
+  std::lock_guard<std::mutex> lock(mu_);
+  StoreError error = Check(batch, env_ids, run_ids);
+  if (!error.ok()) {
+    ++counters_.refused;
+    return error;
+  }
+  for (int32_t i = 0; i < batch; ++i) {
+    Environment &env = envs_[env_ids[i]];
+    if (!env.alive || env.run_id != run_ids[i]) {
+      // The first report of a life is a reset observation: no step led to it.
+      StartLife(&env, run_ids[i]);
+    } else {
+      EpisodeStats &episode = env.episode;
+      episode.episode_return += rewards[i];
+      episode.raw_return += raw_rewards[i];
+      // An abandoned episode's last step was reported before, as an ordinary
+      // one.
+      if (!abandoned[i])
+        ++episode.num_steps;
+      if (done[i]) {
+        episodes_.push_back(episode);
+        if (episodes_.size() > kMaxEpisodes)
+          episodes_.pop_front();
+        episode = {episode.env_id, 0, 0, 0};
+      }
+    }
+    for (size_t f = 0; f < prev_actions.size(); ++f) {
+      const size_t bytes = options_.action_row_bytes[f];
+      std::memcpy(prev_actions[f] + i * bytes, env.prev_action[f].data(),
+                  bytes);
+    }
+    for (size_t f = 0; f < states.size(); ++f) {
+      const size_t bytes = options_.state_row_bytes[f];
+      std::memcpy(states[f] + i * bytes, env.state[f].data(), bytes);
+    }
+  }
+  counters_.steps += batch;
+  return {};
+}
+
+UnrollPtr InferenceStore::NewUnroll(int32_t env_id) {
+  UnrollPtr unroll;
+  if (!spare_.empty()) {
+    unroll = std::move(spare_.back());
+    spare_.pop_back();
+  } else {
+    unroll = std::make_unique<Unroll>();
+    for (size_t bytes : options_.step_row_bytes) {
+      unroll->steps.emplace_back(bytes * options_.steps_per_unroll());
+    }
+  }
+  unroll->env_id = env_id;
+  return unroll;
+}
+
+// Appends a row to the environment's unroll; `env->state` is still the state
+// before this step.
+void InferenceStore::AddStep(Environment *env, int32_t row, const Rows &steps) {
+  const int32_t position = env->num_steps;
+  if (!env->unroll)
+    env->unroll = NewUnroll(env->episode.env_id);
+  if (env->steps_lived++ % options_.unroll_length == 0)
+    env->first_states.push_back(env->state);
+  for (size_t f = 0; f < steps.size(); ++f) {
+    const size_t bytes = options_.step_row_bytes[f];
+    std::memcpy(env->unroll->steps[f].data() + position * bytes,
+                steps[f] + row * bytes, bytes);
+  }
+  ++env->num_steps;
+  if (env->num_steps < options_.steps_per_unroll())
+    return;
+
+  const int32_t shared = options_.num_overlapping_steps + 1;
+  UnrollPtr next = NewUnroll(env->episode.env_id);
+  for (size_t f = 0; f < steps.size(); ++f) {
+    const size_t bytes = options_.step_row_bytes[f];
+    const uint8_t *from =
+        env->unroll->steps[f].data() + options_.unroll_length * bytes;
+    std::memcpy(next->steps[f].data(), from, shared * bytes);
+  }
+  env->unroll->state = std::move(env->first_states.front());
+  env->first_states.pop_front();
+  env->num_steps = shared;
+  std::swap(env->unroll, next);
+  ++counters_.unrolls;
+  if (!closed_)
+    queue_.push_back(std::move(next));
+}
+
+void InferenceStore::End(int32_t batch, const int32_t *env_ids,
+                         const int64_t *run_ids, const Rows &actions,
+                         const Rows &states, const Rows &steps) {
+  std::vector<std::function<void()>> callbacks;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    for (int32_t i = 0; i < batch; ++i) {
+      if (env_ids[i] < 0 || env_ids[i] >= options_.num_envs)
+        continue;
+      Environment &env = envs_[env_ids[i]];
+      if (!env.alive || env.run_id != run_ids[i]) {
+        ++counters_.dropped;
+        continue;
+      }
+      if (env_ids[i] < options_.num_training_envs)
+        AddStep(&env, i, steps);
+      for (size_t f = 0; f < actions.size(); ++f) {
+        const size_t bytes = options_.action_row_bytes[f];
+        std::memcpy(env.prev_action[f].data(), actions[f] + i * bytes, bytes);
+      }
+      for (size_t f = 0; f < states.size(); ++f) {
+        const size_t bytes = options_.state_row_bytes[f];
+        std::memcpy(env.state[f].data(), states[f] + i * bytes, bytes);
+      }
+    }
+    callbacks = TakeReadyCallbacks();
+  }
+  for (auto &callback : callbacks)
+    callback();
+}
+
+// Those whose wait is over, to be called without the lock.
+std::vector<std::function<void()>> InferenceStore::TakeReadyCallbacks() {
+  std::vector<std::function<void()>> ready;
+  while (!dequeue_waiters_.empty() &&
+         (closed_ || queue_.size() >= dequeue_waiters_.front().count)) {
+    Waiter waiter = std::move(dequeue_waiters_.front());
+    dequeue_waiters_.pop_front();
+    auto unrolls = std::make_shared<std::vector<UnrollPtr>>();
+    if (!closed_) {
+      for (size_t i = 0; i < waiter.count; ++i) {
+        unrolls->push_back(std::move(queue_.front()));
+        queue_.pop_front();
+      }
+    }
+    ready.push_back([unrolls, call = std::move(waiter.ready)] {
+      call(std::move(*unrolls));
+    });
+  }
+  if (closed_ || queue_.size() <= options_.queue_capacity) {
+    for (auto &waiter : capacity_waiters_)
+      ready.push_back(std::move(waiter));
+    capacity_waiters_.clear();
+  }
+  return ready;
+}
+
+void InferenceStore::NotifyWhenBelowCapacity(std::function<void()> ready) {
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (!closed_ && queue_.size() > options_.queue_capacity) {
+      ++counters_.blocked;
+      capacity_waiters_.push_back(std::move(ready));
+      return;
+    }
+  }
+  ready();
+}
+
+int64_t InferenceStore::Dequeue(size_t count, UnrollsReady ready) {
+  std::vector<std::function<void()>> callbacks;
+  int64_t token;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    token = next_token_++;
+    dequeue_waiters_.push_back({token, count, std::move(ready)});
+    callbacks = TakeReadyCallbacks();
+  }
+  for (auto &callback : callbacks)
+    callback();
+  return token;
+}
+
+void InferenceStore::CancelDequeue(int64_t token) {
+  UnrollsReady ready;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    auto found =
+        std::find_if(dequeue_waiters_.begin(), dequeue_waiters_.end(),
+                     [token](const Waiter &w) { return w.token == token; });
+    if (found == dequeue_waiters_.end())
+      return;
+    ready = std::move(found->ready);
+    dequeue_waiters_.erase(found);
+  }
+  ready({});
+}
+
+void InferenceStore::Recycle(std::vector<UnrollPtr> unrolls) {
+  std::lock_guard<std::mutex> lock(mu_);
+  for (auto &unroll : unrolls) {
+    if (spare_.size() >= static_cast<size_t>(options_.num_envs))
+      return;
+    spare_.push_back(std::move(unroll));
+  }
+}
+
+void InferenceStore::Close() {
+  std::vector<std::function<void()>> callbacks;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    closed_ = true;
+    queue_.clear();
+    callbacks = TakeReadyCallbacks();
+  }
+  for (auto &callback : callbacks)
+    callback();
+}
+
+std::vector<EpisodeStats> InferenceStore::DrainEpisodes() {
+  std::lock_guard<std::mutex> lock(mu_);
+  std::vector<EpisodeStats> episodes(episodes_.begin(), episodes_.end());
+  episodes_.clear();
+  return episodes;
+}
+
+InferenceStore::Counters InferenceStore::counters() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  Counters counters = counters_;
+  counters.queue_size = static_cast<int64_t>(queue_.size());
+  return counters;
+}
+
+} // namespace seed_rl

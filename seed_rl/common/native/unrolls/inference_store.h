@@ -1,0 +1,188 @@
+// Per-environment state of central inference, and the unrolls it fills.
+//
+// The learner infers actions for many environments. Between two steps of one
+// environment it must remember its recurrent state, its previous action, its
+// episode statistics and the steps of the unroll that is being filled. All of
+// that lives here, in host memory, behind two calls per batch
+// (`Begin` before the network runs, `End` after it), because the same work as a
+// graph of scatters and gathers costs a third of the arithmetic of a small
+// network.
+//
+// Contract
+//  - Rows are opaque bytes; the caller knows dtypes and shapes. Fields of a
+//  step are laid out as
+//    [step][row bytes] per field, so a batch of unrolls is assembled time-major
+//    by plain copies.
+//  - A life of an environment is named by its run id. A new run id resets
+//  everything the
+//    environment has; calls of an earlier life are refused by `Begin` and
+//    dropped by `End`.
+//  - An unroll has overlap + unroll_length + 1 steps; its last overlap + 1
+//  steps are the first of
+//    the next one. With it goes the recurrent state before its first step.
+//  - Complete unrolls wait in a queue. It may exceed its capacity by what is in
+//  flight; callers of
+//    `End` are told so, and wait with `NotifyWhenBelowCapacity` (back-pressure,
+//    never loss).
+//  - Thread-safe. No callback is called with the lock held.
+#ifndef SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
+#define SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace seed_rl {
+
+struct StoreOptions {
+  int32_t num_envs = 0;
+  int32_t num_training_envs =
+      0; // Environments from here on are never stored in unrolls.
+  int32_t unroll_length = 0;
+  int32_t num_overlapping_steps = 0;
+  size_t queue_capacity = 0; // Unrolls.
+  std::vector<size_t>
+      action_row_bytes; // One entry per field of the action nest.
+  std::vector<size_t> state_row_bytes; // ... of the recurrent state.
+  std::vector<size_t> step_row_bytes;  // ... of what is recorded at each step.
+
+  int32_t steps_per_unroll() const {
+    return num_overlapping_steps + unroll_length + 1;
+  }
+};
+
+// What went wrong, for the caller of the environment concerned.
+struct StoreError {
+  enum Code { kOk, kInvalidArgument, kFailedPrecondition };
+  Code code = kOk;
+  std::string message;
+  bool ok() const { return code == kOk; }
+};
+
+struct EpisodeStats {
+  int32_t env_id = 0;
+  int64_t num_steps =
+      0; // Agent steps, without the extra report of a truncated episode.
+  float episode_return = 0;
+  float raw_return = 0;
+};
+
+// A complete or growing unroll of one environment.
+struct Unroll {
+  int32_t env_id = 0;
+  std::vector<std::vector<uint8_t>>
+      steps; // Per field: [steps_per_unroll][row bytes].
+  std::vector<std::vector<uint8_t>>
+      state; // Per field: [row bytes], before the first step.
+};
+using UnrollPtr = std::unique_ptr<Unroll>;
+
+class InferenceStore {
+public:
+  using Rows = std::vector<const uint8_t *>;  // Per field: [batch][row bytes].
+  using MutableRows = std::vector<uint8_t *>; // Per field: [batch][row bytes].
+  using UnrollsReady = std::function<void(
+      std::vector<UnrollPtr>)>; // Empty: closed or cancelled.
+
+  // `initial_state`: per field, one row.
+  InferenceStore(StoreOptions options,
+                 std::vector<std::vector<uint8_t>> initial_state);
+
+  const StoreOptions &options() const { return options_; }
+
+  // Admits a batch of steps: checks ids and lives, resets environments with a
+  // new life, updates episode statistics, and copies out previous actions and
+  // recurrent states. Changes nothing when it returns an error.
+  StoreError Begin(int32_t batch, const int32_t *env_ids,
+                   const int64_t *run_ids, const float *rewards,
+                   const bool *done, const bool *abandoned,
+                   const float *raw_rewards, const MutableRows &prev_actions,
+                   const MutableRows &states);
+
+  // Records the steps begun before. Rows of a life that has been replaced
+  // meanwhile are dropped.
+  void End(int32_t batch, const int32_t *env_ids, const int64_t *run_ids,
+           const Rows &actions, const Rows &states, const Rows &steps);
+
+  // Calls `ready` once the queue is within its capacity, at once if it is; or
+  // when closed.
+  void NotifyWhenBelowCapacity(std::function<void()> ready);
+
+  // Hands over `count` unrolls, oldest first, as soon as there are as many.
+  // Requests are served in order. Returns a token for `CancelDequeue`.
+  int64_t Dequeue(size_t count, UnrollsReady ready);
+  void CancelDequeue(int64_t token);
+
+  // Gives memory of unrolls back for the next ones.
+  void Recycle(std::vector<UnrollPtr> unrolls);
+
+  // Ends every wait; from now on `Dequeue` answers at once and `End` drops
+  // unrolls.
+  void Close();
+
+  std::vector<EpisodeStats> DrainEpisodes();
+
+  struct Counters {
+    int64_t queue_size = 0;
+    int64_t steps = 0;   // Rows begun.
+    int64_t unrolls = 0; // Completed.
+    int64_t lives = 0;   // Distinct lives begun.
+    int64_t refused = 0; // Batches refused.
+    int64_t dropped = 0; // Rows of replaced lives dropped.
+    int64_t blocked = 0; // Times inference had to wait for the queue.
+  };
+  Counters counters() const;
+
+private:
+  struct Environment {
+    bool alive = false;
+    int64_t run_id = 0;
+    std::deque<int64_t> replaced_run_ids;
+    EpisodeStats episode;
+    std::vector<std::vector<uint8_t>> prev_action;
+    std::vector<std::vector<uint8_t>> state;
+    // States before the first steps of the unroll being filled and of those
+    // that begin in it.
+    std::deque<std::vector<std::vector<uint8_t>>> first_states;
+    UnrollPtr unroll;
+    int32_t num_steps = 0;   // Filled in `unroll`.
+    int64_t steps_lived = 0; // Of this life, in all its unrolls.
+  };
+  struct Waiter {
+    int64_t token;
+    size_t count;
+    UnrollsReady ready;
+  };
+
+  StoreError Check(int32_t batch, const int32_t *env_ids,
+                   const int64_t *run_ids);
+  void StartLife(Environment *env, int64_t run_id);
+  void AddStep(Environment *env, int32_t row, const Rows &steps);
+  UnrollPtr NewUnroll(int32_t env_id);
+  std::vector<std::function<void()>> TakeReadyCallbacks();
+
+  const StoreOptions options_;
+  const std::vector<std::vector<uint8_t>> initial_state_;
+
+  mutable std::mutex mu_;
+  std::vector<Environment> envs_;                       // Guarded by mu_.
+  std::vector<int64_t> seen_in_batch_;                  // Guarded by mu_.
+  int64_t batch_number_ = 0;                            // Guarded by mu_.
+  std::deque<UnrollPtr> queue_;                         // Guarded by mu_.
+  std::vector<UnrollPtr> spare_;                        // Guarded by mu_.
+  std::deque<Waiter> dequeue_waiters_;                  // Guarded by mu_.
+  std::vector<std::function<void()>> capacity_waiters_; // Guarded by mu_.
+  std::deque<EpisodeStats> episodes_;                   // Guarded by mu_.
+  Counters counters_;                                   // Guarded by mu_.
+  int64_t next_token_ = 0;                              // Guarded by mu_.
+  bool closed_ = false;                                 // Guarded by mu_.
+};
+
+} // namespace seed_rl
+
+#endif // SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_

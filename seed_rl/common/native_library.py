@@ -28,7 +28,7 @@ def path(name: str) -> pathlib.Path:
     return file
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def load_ops(name: str) -> Any:
     """Loads a library of TensorFlow ops once and returns the module of its op functions.
 
@@ -57,8 +57,8 @@ def check_version(running: str) -> None:
     built = built_against()
     if built.split(".")[:2] != running.split(".")[:2]:
         raise UserError(
-            f"The native libraries of SEED RL were built against TensorFlow {built}, but TensorFlow "
-            f"{running} is installed. {_MEND} (or install tensorflow=={built})."
+            f"The native libraries of SEED RL were built against TensorFlow {built}, but {running} "
+            f"is installed. {_MEND} (or install tensorflow=={built})."
         )
 
 

@@ -1,0 +1,1 @@
+"""The programs behind every figure in the documentation."""

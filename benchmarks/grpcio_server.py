@@ -1,0 +1,214 @@
+"""The op's server written with plain Python grpcio: what a batching server costs without the op.
+
+It speaks the same wire format and does the same work: it takes calls from the clients' streams,
+joins waiting ones into one batch, runs one function on it and sends each caller its rows.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from typing import Any
+
+import grpc
+import numpy as np
+
+import seed_rl
+from seed_rl.grpc import structures, wire
+from seed_rl.grpc.errors import StatusCode, WireError
+
+_SERVING = b"\x08\x01"
+
+
+class Server:
+    """Serves one function of NumPy arrays, whose first dimension is the batch."""
+
+    def __init__(
+        self,
+        address: str,
+        fn: Callable[..., Sequence[np.ndarray]],
+        name: str,
+        arguments: Sequence[structures.TensorSpec],
+        outputs: structures.Structure,
+        *,
+        max_batch_size: int = 1024,
+        max_clients: int = 64,
+        token: str | None = None,
+    ):
+        """Starts serving at `address`; a port of 0 is chosen and found in `port`.
+
+        Args:
+          address: "unix:/path" or "host:port".
+          fn: takes the batched arrays of a call's tensors, returns those of the outputs.
+          name: the function's name to clients.
+          arguments: specs whose first dimension (None) is the batch.
+          outputs: nest of specs, the same.
+          max_batch_size: rows that one run of `fn` takes at most.
+          max_clients: number of streams that are served at a time, each by a thread.
+          token: what clients must present.
+        """
+        self._fn = fn
+        self._arguments = list(arguments)
+        self._max_batch_size = max_batch_size
+        self._token = token
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self.counters = {"calls": 0, "batches": 0, "errors": 0}
+        self._description = json.dumps(
+            {
+                "protocol": wire.PROTOCOL_VERSION,
+                "version": seed_rl.__version__,
+                "functions": [
+                    {
+                        "name": name,
+                        "batch": 0,
+                        "arguments": structures.to_json(tuple(arguments)),
+                        "outputs": structures.to_json(outputs),
+                    }
+                ],
+            }
+        ).encode()
+        # Each open stream occupies one thread of the pool; a few more answer unary calls.
+        self._server = grpc.server(futures.ThreadPoolExecutor(max_clients + 4))
+        self._server.add_generic_rpc_handlers((_Handlers(self),))
+        self.port = self._server.add_insecure_port(address)
+        self._server.start()
+        self._batcher = threading.Thread(target=self._run, daemon=True)
+        self._batcher.start()
+
+    def shutdown(self, grace_s: float | None = None) -> None:
+        """Stops serving; open streams break after `grace_s`."""
+        self._server.stop(grace_s).wait()
+        self._calls.put(None)
+        self._batcher.join()
+
+    def authorized(self, context: grpc.ServicerContext) -> None:
+        """Ends the RPC if the client did not present the token."""
+        if self._token is None:
+            return
+        presented = dict(context.invocation_metadata()).get("authorization")
+        if presented != f"Bearer {self._token}":
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token")
+
+    def describe(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        """Answers Describe."""
+        del request
+        self.authorized(context)
+        return self._description
+
+    def stats(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        """Answers Stats."""
+        del request
+        self.authorized(context)
+        return json.dumps({"functions": self.counters, "status": {}}).encode()
+
+    def call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        """Serves one client's stream."""
+        self.authorized(context)
+        replies: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        threading.Thread(target=self._read, args=(requests, replies), daemon=True).start()
+        return iter(replies.get, None)
+
+    def _read(self, requests: Iterator[bytes], replies: Any) -> None:
+        try:
+            for request in requests:
+                try:
+                    self._calls.put(_Call(request, self._arguments, replies))
+                except _Refused as refused:
+                    self.counters["errors"] += 1
+                    replies.put(wire.encode_error(refused.call_id, refused.code, str(refused)))
+        except Exception:  # noqa: BLE001 - grpcio raises a bare Exception when the client is gone.
+            pass
+        replies.put(None)
+
+    def _run(self) -> None:
+        held: _Call | None = None
+        while True:
+            call = held or self._calls.get()
+            if call is None:
+                return
+            batch, rows, held = [call], call.rows, None
+            while not self._calls.empty():
+                call = self._calls.get()
+                if call is None:
+                    return
+                if rows + call.rows > self._max_batch_size:
+                    held = call
+                    break
+                batch.append(call)
+                rows += call.rows
+            self._run_batch(batch)
+
+    def _run_batch(self, batch: list[_Call]) -> None:
+        self.counters["calls"] += len(batch)
+        self.counters["batches"] += 1
+        columns = zip(*(call.tensors for call in batch), strict=True)
+        try:
+            outputs = self._fn(*(np.concatenate(column) for column in columns))
+        except Exception as error:  # noqa: BLE001 - any failure of the function is the callers'.
+            self.counters["errors"] += len(batch)
+            for call in batch:
+                call.replies.put(wire.encode_error(call.call_id, StatusCode.UNKNOWN, str(error)))
+            return
+        start = 0
+        for call in batch:
+            stop = start + call.rows
+            rows = [out[start:stop] if call.batched else out[start] for out in outputs]
+            call.replies.put(wire.encode_reply(call.call_id, [np.asarray(row) for row in rows]))
+            start = stop
+
+
+class _Refused(Exception):
+    def __init__(self, call_id: int, code: int, message: str):
+        super().__init__(message)
+        self.call_id = call_id
+        self.code = code
+
+
+class _Call:
+    """One call waiting for its batch; its tensors have the leading dimension in any case."""
+
+    def __init__(self, data: bytes, arguments: list[structures.TensorSpec], replies: Any):
+        invalid = StatusCode.INVALID_ARGUMENT
+        try:
+            frame = wire.decode(data)
+        except WireError as error:
+            call_id = int.from_bytes(data[8:16], "little")
+            if len(data) < 24 or data[:4] != wire.MAGIC:
+                call_id = wire.UNREADABLE_CALL_ID
+            raise _Refused(call_id, invalid, str(error)) from None
+        self.call_id, self.tensors, self.replies = frame.call_id, frame.tensors, replies
+        if frame.kind != wire.KIND_CALL or frame.code != 0:
+            raise _Refused(frame.call_id, invalid, f"There is no function {frame.code}.")
+        if len(self.tensors) != len(arguments):
+            count = len(self.tensors)
+            message = f"Expects {len(arguments)} arguments, but {count} is provided"
+            raise _Refused(frame.call_id, invalid, message)
+        self.batched = bool(arguments) and self.tensors[0].ndim == len(arguments[0].shape or ())
+        if not self.batched:
+            self.tensors = [tensor[np.newaxis] for tensor in self.tensors]
+        self.rows = len(self.tensors[0]) if self.tensors else 1
+        for i, (tensor, spec) in enumerate(zip(self.tensors, arguments, strict=True)):
+            if wire.dtype_name(tensor) != spec.dtype:
+                given = wire.dtype_name(tensor)
+                message = f"Expects arg[{i}] to be {spec.dtype} but {given} is provided"
+                raise _Refused(frame.call_id, invalid, message)
+            if tensor.shape != (self.rows, *(spec.shape or ())[1:]):
+                message = f"Expects arg[{i}] to have shape {spec.shape}, but had {tensor.shape}"
+                raise _Refused(frame.call_id, invalid, message)
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    def __init__(self, server: Server):
+        unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
+        self._methods = {
+            "/seed_rl.Inference/Describe": unary(server.describe),
+            "/seed_rl.Inference/Stats": unary(server.stats),
+            "/seed_rl.Inference/Call": stream(server.call),
+            "/grpc.health.v1.Health/Check": unary(lambda request, context: _SERVING),
+        }
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        return self._methods.get(details.method)

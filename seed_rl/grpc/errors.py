@@ -1,0 +1,65 @@
+"""What can go wrong with a call, without TensorFlow and without importing gRPC."""
+
+from __future__ import annotations
+
+import enum
+
+
+class StatusCode(enum.IntEnum):
+    """gRPC's status codes, as they stand in the error frames of the wire format."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+class WireError(ValueError):
+    """Bytes or JSON that do not follow the wire format (docs/wire_format.md)."""
+
+
+class ClientError(Exception):
+    """Any failure of a call; the three kinds below ask for different reactions."""
+
+
+class ConnectionLost(ClientError):
+    """The server cannot be reached or went away; a new client may succeed later."""
+
+
+class CallError(ClientError):
+    """This call failed, the connection is fine; the same call would fail again.
+
+    Attributes:
+      code: gRPC status code, a `StatusCode` if it is one of the known.
+      message: what the server (or the client, which checks arguments itself) says.
+    """
+
+    def __init__(self, code: int, message: str):
+        self.code = _known(code)
+        self.message = message
+        name = self.code.name if isinstance(self.code, StatusCode) else f"code {code}"
+        super().__init__(f"{name}: {message}")
+
+
+class Timeout(ClientError):
+    """No answer within `ClientOptions.call_timeout_s`; the server may still run the call."""
+
+
+def _known(code: int) -> int:
+    try:
+        return StatusCode(code)
+    except ValueError:
+        return code

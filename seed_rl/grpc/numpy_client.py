@@ -1,0 +1,302 @@
+"""The client for programs without TensorFlow: one method per function of the server.
+
+    with Client("unix:/tmp/agent") as client:
+        actions = client.inference(env_ids, run_ids, env_outputs, raw_rewards)
+
+Arguments and results are nests of NumPy arrays. A client may be used by several threads at once;
+their calls travel on one stream and are answered in any order.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import numpy as np
+
+from seed_rl.grpc import structures, wire
+from seed_rl.grpc.call_stream import CallStream
+from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, WireError
+from seed_rl.grpc.options import ClientOptions
+
+_SERVICE = "/seed_rl.Inference/"
+_LOOPBACK = ("unix:", "localhost:", "127.", "[::1]:")
+_RECONNECT_MS = (100, 2000)  # First and longest pause between attempts to connect.
+
+
+class Client:
+    """A connection to a server, with one method per function bound there.
+
+    A function whose name is taken by the client itself (`close`, `stats`, ...) or is no Python name
+    is reached through `functions`. Once a call has raised `ConnectionLost` the client is of no
+    further use: close it and make a new one.
+
+    Attributes:
+      functions: by name, what can be called; each has the attributes `arguments`, `outputs` (nests
+        of `structures.TensorSpec`) and `batch`.
+    """
+
+    def __init__(self, address: str, options: ClientOptions | None = None):
+        """Connects, waiting until the server is there.
+
+        Args:
+          address: "unix:/path" or "host:port".
+          options: deadlines, token, TLS; the default trusts the network.
+
+        Raises:
+          ConnectionLost: if no server answers within `options.connect_timeout_s`.
+          CallError: if what answers there refuses this client, or speaks another protocol.
+        """
+        self._address = address
+        self._options = options or ClientOptions()
+        token = self._options.token
+        self._metadata = [("authorization", f"Bearer {token}")] if token else []
+        self._channel = _open_channel(address, self._options)
+        try:
+            self._description = self._connect()
+            self._stream = CallStream(self._channel, f"{_SERVICE}Call", self._metadata, address)
+            self.functions = {
+                function.name: function
+                for function in (
+                    Function(self, index, description)
+                    for index, description in enumerate(self._description["functions"])
+                )
+            }
+        except BaseException:
+            self._channel.close()
+            raise
+        for name, function in self.functions.items():
+            if not hasattr(self, name):
+                setattr(self, name, function)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        # Only reached for names that are not bound; tells type checkers that others may be.
+        known = ", ".join(self.__dict__.get("functions", {})) or "none"
+        raise AttributeError(f"The server has no function '{name}'; its functions: {known}.")
+
+    def describe(self) -> dict[str, Any]:
+        """The server's functions, as it described them when the client connected."""
+        return self._description
+
+    def stats(self) -> dict[str, Any]:
+        """The server's counters and the status its owner set.
+
+        Raises:
+          ConnectionLost: if the server does not answer in time.
+        """
+        try:
+            return self._unary("Stats", self._options.connect_timeout_s, wait=False)
+        except grpc.RpcError as error:
+            raise ConnectionLost(_describe_error(self._address, error)) from None
+
+    def close(self) -> None:
+        """Ends the connection; calls in flight raise `ConnectionLost`."""
+        self._stream.close("client closed")
+        self._channel.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _connect(self) -> dict[str, Any]:
+        deadline = time.monotonic() + self._options.connect_timeout_s
+        while True:
+            try:
+                description = self._unary("Describe", deadline - time.monotonic(), wait=True)
+                break
+            except grpc.RpcError as error:
+                # A server that is just going away answers UNAVAILABLE even to those who wait.
+                if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() > deadline:
+                    raise self._connect_error(error) from None
+                time.sleep(_RECONNECT_MS[0] / 1000)
+        protocol = description.get("protocol")
+        if protocol != wire.PROTOCOL_VERSION:
+            raise CallError(
+                StatusCode.FAILED_PRECONDITION,
+                f"the server at {self._address} speaks protocol {protocol}, this client "
+                f"{wire.PROTOCOL_VERSION}: install the same version of seed_rl on both sides",
+            )
+        return description
+
+    def _connect_error(self, error: grpc.RpcError) -> Exception:
+        code = error.code()
+        if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
+            return ConnectionLost(
+                f"no server answered at {self._address} within "
+                f"{self._options.connect_timeout_s:g} s ({error.details()})"
+            )
+        hints = {
+            grpc.StatusCode.UNAUTHENTICATED: "give this client the server's token",
+            grpc.StatusCode.UNIMPLEMENTED: f"{self._address} is another kind of gRPC server",
+        }
+        hint = f"; {hints[code]}" if code in hints else ""
+        return CallError(code.value[0], f"{error.details()}{hint}")
+
+    def _unary(self, method: str, timeout_s: float, wait: bool) -> dict[str, Any]:
+        call = self._channel.unary_unary(_SERVICE + method)
+        answer = call(b"", max(timeout_s, 0), metadata=self._metadata, wait_for_ready=wait)
+        try:
+            document = json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise WireError(f"{method} at {self._address} is not JSON: {error}") from None
+        if not isinstance(document, dict):
+            raise WireError(f"{method} at {self._address} is not a JSON object.")
+        return document
+
+
+class Function:
+    """A function of the server: checks and sends arguments, waits for the outputs."""
+
+    def __init__(self, client: Client, index: int, description: dict[str, Any]):
+        """Reads one entry of "functions" in the Describe answer.
+
+        Raises:
+          WireError: if the entry is not of the documented form.
+        """
+        try:
+            self.name = str(description["name"])
+            self.batch: int | None = description["batch"]
+            self.arguments = structures.from_json(description["arguments"])
+            self.outputs = structures.from_json(description["outputs"])
+        except (KeyError, TypeError) as error:
+            raise WireError(f"A function's description is incomplete: {error!r}") from None
+        if not isinstance(self.arguments, tuple):
+            raise WireError(f"The arguments of {self.name} are not a tuple.")
+        self._specs = structures.specs(self.arguments)
+        self._index = index
+        self._stream = client._stream
+        self._timeout_s = client._options.call_timeout_s
+        self._max_bytes = client._options.max_message_bytes
+
+    def __call__(self, *args: Any) -> Any:
+        """Calls the function.
+
+        Args:
+          *args: nests of arrays in the form of `arguments`. Where the function is batched, either
+            all arrays lack the leading dimension or all have the same.
+
+        Returns:
+          A nest of arrays in the form of `outputs`, the caller's own to keep and change. Strings
+          are object arrays of bytes.
+
+        Raises:
+          CallError: if the arguments do not fit, or the function failed.
+          ConnectionLost: if the server went away.
+          Timeout: if there was no answer within `ClientOptions.call_timeout_s`.
+        """
+        tensors = self._check(args)
+        call_id = self._stream.next_id()
+        try:
+            message = wire.encode_call(call_id, self._index, tensors)
+        except (WireError, UnicodeEncodeError) as error:
+            raise _invalid(str(error)) from None
+        if len(message) > self._max_bytes:
+            raise CallError(
+                StatusCode.RESOURCE_EXHAUSTED,
+                f"the call has {len(message)} bytes; ClientOptions.max_message_bytes allows "
+                f"{self._max_bytes}",
+            )
+        frame = self._stream.call(call_id, message, self._timeout_s)
+        # Copies are aligned and writable, and a reply is small: actions, not observations.
+        outputs = [t if t.dtype.kind == "O" else t.copy() for t in frame.tensors]
+        try:
+            return structures.pack(self.outputs, outputs)
+        except WireError as error:
+            raise CallError(StatusCode.INTERNAL, str(error)) from None
+
+    def _check(self, args: tuple[Any, ...]) -> list[np.ndarray]:
+        """The arguments as arrays that fit the function."""
+        if len(args) != len(self.arguments):
+            raise _invalid(f"Expects {len(self.arguments)} arguments, but {len(args)} is provided")
+        leaves: list[Any] = []
+        try:
+            for i, (structure, arg) in enumerate(zip(self.arguments, args, strict=True)):
+                structures.unpack(structure, arg, leaves, f"arg[{i}]")
+        except structures.StructureError as error:
+            raise _invalid(str(error)) from None
+        rows = _UNKNOWN
+        for i, (leaf, spec) in enumerate(zip(leaves, self._specs, strict=True)):
+            if type(leaf) is not np.ndarray or leaf.dtype != spec.numpy_dtype:
+                leaf = leaves[i] = _convert(leaf, spec, i)
+            rows = self._check_shape(leaf.shape, spec, i, rows)
+        return leaves
+
+    def _check_shape(
+        self, shape: tuple[int, ...], spec: structures.TensorSpec, i: int, rows: int
+    ) -> int:
+        """Checks one array's shape; returns the leading dimension that all must have."""
+        expected = spec.shape
+        if shape == expected and self.batch is None or expected is None:
+            return rows
+        if self.batch is not None:
+            if rows == _UNKNOWN:
+                rows = shape[0] if len(shape) == len(expected) else _NO_ROWS
+                if self.batch and rows > self.batch:
+                    raise _invalid(f"Expects a batch of at most {self.batch}, but it has {rows}")
+            expected = expected[1:] if rows == _NO_ROWS else (rows, *expected[1:])
+            if shape == expected:
+                return rows
+        if len(shape) != len(expected):
+            raise _invalid(
+                f"Expects arg[{i}] to have shape with {len(expected)} dimension(s), "
+                f"but had shape {list(shape)}"
+            )
+        for size, wanted in zip(shape, expected, strict=True):
+            if wanted is not None and size != wanted:
+                wanted_shape = ", ".join("?" if d is None else str(d) for d in expected)
+                raise _invalid(
+                    f"Expects arg[{i}] to have shape [{wanted_shape}], but had shape {list(shape)}"
+                )
+        return rows
+
+
+_UNKNOWN, _NO_ROWS = -2, -1
+
+
+def _convert(value: Any, spec: structures.TensorSpec, i: int) -> np.ndarray:
+    try:
+        array = structures.to_array(value, spec)
+    except (ValueError, OverflowError) as error:
+        raise _invalid(f"arg[{i}]: {error}") from None
+    given = wire.dtype_name(array)
+    if given != spec.dtype:
+        raise _invalid(f"Expects arg[{i}] to be {spec.dtype} but {given} is provided")
+    return array
+
+
+def _invalid(message: str) -> CallError:
+    return CallError(StatusCode.INVALID_ARGUMENT, message)
+
+
+def _open_channel(address: str, options: ClientOptions) -> grpc.Channel:
+    keepalive_ms = int(options.keepalive_s * 1000)
+    settings = {
+        "grpc.max_send_message_length": options.max_message_bytes,
+        "grpc.max_receive_message_length": options.max_message_bytes,
+        "grpc.keepalive_time_ms": keepalive_ms,
+        "grpc.keepalive_timeout_ms": max(keepalive_ms // 2, 1000),
+        "grpc.keepalive_permit_without_calls": 1,
+        "grpc.http2.max_pings_without_data": 0,
+        "grpc.initial_reconnect_backoff_ms": _RECONNECT_MS[0],
+        "grpc.min_reconnect_backoff_ms": _RECONNECT_MS[0],
+        "grpc.max_reconnect_backoff_ms": _RECONNECT_MS[1],
+        "grpc.use_local_subchannel_pool": 1,  # Clients of one process must not share a fate.
+        "grpc.enable_http_proxy": int(not address.startswith(_LOOPBACK)),
+    }
+    if not options.tls_ca:
+        return grpc.insecure_channel(address, list(settings.items()))
+    try:
+        with open(options.tls_ca, "rb") as file:
+            credentials = grpc.ssl_channel_credentials(file.read())
+    except OSError as error:
+        raise ConnectionLost(f"cannot read the TLS certificate: {error}") from None
+    return grpc.secure_channel(address, credentials, list(settings.items()))
+
+
+def _describe_error(address: str, error: grpc.RpcError) -> str:
+    return f"{address}: {error.code().name}: {error.details()}"

@@ -1,0 +1,227 @@
+"""The structures of a function's arguments and outputs: JSON on the wire, nests in the program.
+
+A structure is a nest (tuples, named tuples, lists, dictionaries) whose leaves are `TensorSpec`, or
+None where a value carries nothing. Named tuples of the server become types of the same name and
+fields here.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from seed_rl.common import nest
+from seed_rl.grpc import wire
+from seed_rl.grpc.errors import WireError
+
+_MAX_DEPTH = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """What a function expects or returns at one place.
+
+    Attributes:
+      dtype: the wire's name for it, such as "float32" or "string".
+      shape: None for a dimension of any size; None instead of a tuple for any rank.
+      name: for messages; may be empty.
+    """
+
+    dtype: str
+    shape: tuple[int | None, ...] | None
+    name: str = ""
+
+    @functools.cached_property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """Type of an array that fits."""
+        return wire.numpy_dtype(self.dtype)
+
+
+Structure = Any
+"""A nest of `TensorSpec` and None."""
+
+
+class StructureError(ValueError):
+    """A value does not have the structure that is expected of it."""
+
+
+def from_json(tree: Any, depth: int = 0) -> Structure:
+    """The structure that a Describe answer writes as `tree`.
+
+    Raises:
+      WireError: if `tree` is not of the documented form.
+    """
+    if depth > _MAX_DEPTH:
+        raise WireError("A structure is nested too deeply.")
+    if not isinstance(tree, dict) or len(tree) != 1:
+        raise WireError(f"Not a structure: {str(tree)[:100]}")
+    ((kind, content),) = tree.items()
+    if kind == "none":
+        return None
+    if kind == "tensor":
+        return _tensor_from_json(content)
+    if kind in ("tuple", "list"):
+        children = _children_from_json(content, depth)
+        return tuple(children) if kind == "tuple" else children
+    if kind in ("namedtuple", "dict") and isinstance(content, dict):
+        children = _children_from_json(content.get("values"), depth)
+        labels = content.get("keys" if kind == "dict" else "fields")
+        if not isinstance(labels, list) or len(set(map(str, labels))) != len(children):
+            raise WireError(f"A {kind} has {len(children)} values for {labels}.")
+        if kind == "dict":
+            return dict(zip(labels, children, strict=True))
+        return _namedtuple_type(str(content.get("name")), tuple(map(str, labels)))(*children)
+    raise WireError(f"Not a structure: {str(tree)[:100]}")
+
+
+def to_json(structure: Structure) -> Any:
+    """The inverse of `from_json`."""
+    if structure is None:
+        return {"none": True}
+    if isinstance(structure, TensorSpec):
+        shape = None if structure.shape is None else list(structure.shape)
+        return {"tensor": {"dtype": structure.dtype, "shape": shape, "name": structure.name}}
+    if isinstance(structure, dict):
+        keys = sorted(structure)
+        return {"dict": {"keys": keys, "values": [to_json(structure[key]) for key in keys]}}
+    values = [to_json(child) for child in structure]
+    if nest.is_namedtuple(structure):
+        name, fields = type(structure).__name__, list(structure._fields)
+        return {"namedtuple": {"name": name, "fields": fields, "values": values}}
+    return {"tuple" if isinstance(structure, tuple) else "list": values}
+
+
+def specs(structure: Structure) -> list[TensorSpec]:
+    """The tensors of a structure, in the order in which they travel."""
+    return [leaf for leaf in nest.flatten(structure) if leaf is not None]
+
+
+def pack(structure: Structure, tensors: list[np.ndarray]) -> Any:
+    """Puts the tensors of a frame into the form of `structure`.
+
+    Raises:
+      WireError: if there are more or fewer than the structure holds.
+    """
+    if type(structure) is TensorSpec and len(tensors) == 1:
+        return tensors[0]
+    remaining = iter(tensors)
+    leaves = [
+        None if leaf is None else next(remaining, _MISSING) for leaf in nest.flatten(structure)
+    ]
+    if next(remaining, _MISSING) is not _MISSING or any(leaf is _MISSING for leaf in leaves):
+        raise WireError(f"The reply has {len(tensors)} tensors, not {len(specs(structure))}.")
+    return nest.pack_sequence_as(structure, leaves)
+
+
+def unpack(structure: Structure, value: Any, leaves: list[Any], path: str) -> None:
+    """Appends the leaves of `value`, which must have the form of `structure`, to `leaves`.
+
+    Tuples, named tuples and lists stand for each other where their lengths (and, between named
+    tuples, their fields) agree; a leaf may be anything that `to_array` takes.
+
+    Raises:
+      StructureError: names the place, starting with `path`, where the forms differ.
+    """
+    if type(structure) is TensorSpec:
+        leaves.append(value)
+    elif isinstance(structure, dict):
+        if not isinstance(value, collections.abc.Mapping) or value.keys() != structure.keys():
+            raise _mismatch(structure, value, path)
+        for key in sorted(structure):
+            unpack(structure[key], value[key], leaves, f"{path}[{key!r}]")
+    elif structure is None:
+        if value is not None:
+            raise _mismatch(structure, value, path)
+    else:
+        if not isinstance(value, (tuple, list)) or len(value) != len(structure):
+            raise _mismatch(structure, value, path)
+        fields = getattr(structure, "_fields", None)
+        if fields is not None and getattr(value, "_fields", fields) != fields:
+            raise _mismatch(structure, value, path)
+        for i, (child, part) in enumerate(zip(structure, value, strict=True)):
+            unpack(child, part, leaves, f"{path}.{fields[i]}" if fields else f"{path}[{i}]")
+
+
+def to_array(value: Any, spec: TensorSpec) -> np.ndarray:
+    """`value` as an array; Python numbers, strings and lists of them take the type of `spec`.
+
+    Arrays and NumPy scalars keep their type, which the caller compares with that of `spec`.
+
+    Raises:
+      ValueError: if `value` is a ragged list, or an integer in it is too large for the type.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, np.generic) and not isinstance(value, (np.bytes_, np.str_)):
+        return np.asarray(value)
+    if _contains_strings(value):
+        return np.array(value, dtype=object)  # Bytes arrays of NumPy would lose trailing zeros.
+    array = np.asarray(value)
+    target = spec.numpy_dtype
+    if array.size == 0 and array.dtype == np.float64:
+        return array.astype(target)  # The type of an empty list is anyone's guess.
+    if array.dtype.kind in "iu" and target.kind in "iu":
+        limits = np.iinfo(target)
+        if array.size and (array.min() < limits.min or array.max() > limits.max):
+            raise ValueError(f"{value} is out of the range of {spec.dtype}")
+        return array.astype(target)
+    if array.dtype.kind in "iuf" and (target.kind == "f" or spec.dtype == "bfloat16"):
+        return array.astype(target)
+    if array.dtype == np.float64:
+        return array.astype(np.float32)  # What a Python float means to TensorFlow.
+    return array
+
+
+def _contains_strings(value: Any) -> bool:
+    while isinstance(value, (list, tuple)) and len(value):
+        value = value[0]
+    return isinstance(value, (str, bytes))
+
+
+def _mismatch(structure: Structure, value: Any, path: str) -> StructureError:
+    return StructureError(f"Expects {path} to be {_name(structure)}, but it is {_name(value)}")
+
+
+def _name(value: Any) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, collections.abc.Mapping):
+        return f"a dictionary with the keys {sorted(value, key=str)}"
+    if nest.is_namedtuple(value):
+        return f"{type(value).__name__}{tuple(value._fields)}"
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a {type(value).__name__}"
+
+
+def _tensor_from_json(content: Any) -> TensorSpec:
+    if not isinstance(content, dict) or content.get("dtype") not in wire.DTYPE_NAMES:
+        raise WireError(f"Not a tensor: {str(content)[:100]}")
+    shape = content.get("shape")
+    if shape is not None:
+        valid = isinstance(shape, list) and len(shape) <= wire.MAX_RANK
+        if not valid or not all(d is None or (type(d) is int and d >= 0) for d in shape):
+            raise WireError(f"Not a shape: {str(shape)[:100]}")
+        shape = tuple(shape)
+    return TensorSpec(content["dtype"], shape, str(content.get("name") or ""))
+
+
+def _children_from_json(content: Any, depth: int) -> list[Structure]:
+    if not isinstance(content, list):
+        raise WireError(f"Not a list of structures: {str(content)[:100]}")
+    return [from_json(child, depth + 1) for child in content]
+
+
+@functools.lru_cache(maxsize=256)  # Equal descriptions give one type, as users expect.
+def _namedtuple_type(name: str, fields: tuple[str, ...]) -> Any:
+    try:
+        return collections.namedtuple(name, fields)  # noqa: PYI024
+    except ValueError as error:
+        raise WireError(f"Not a named tuple: {error}") from None
+
+
+_MISSING: Any = object()

@@ -1,0 +1,57 @@
+"""Writing files so that a reader, or a later start, never sees half of one (no TensorFlow)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+
+def write_atomically(path: str | os.PathLike[str], text: str, durable: bool = False) -> None:
+    """Replaces the file at `path` with `text`, in one step for whoever reads it.
+
+    Args:
+      path: the file; its directory must exist.
+      text: the whole new content.
+      durable: whether it must survive a power failure right after the call. Costs a disk flush.
+
+    Raises:
+      OSError: if it cannot be written; the old file is then still there, whole.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    if durable:
+        flush_directory(path.parent)
+
+
+def flush_file(path: str | os.PathLike[str]) -> None:
+    """Makes the content of a file that was written before survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def flush_directory(path: str | os.PathLike[str]) -> None:
+    """Makes names created or renamed in a directory survive a power failure.
+
+    Does nothing on file systems (of object stores, mostly) that have no such thing.
+    """
+    try:
+        flush_file(path)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise

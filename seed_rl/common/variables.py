@@ -1,0 +1,56 @@
+"""The variables of an agent.
+
+An agent is a `tf.Module`, mostly with Keras layers inside. Keras 3 layers and variables are not
+`tf.Module`s and `tf.Variable`s, so `agent.trainable_variables` leaves them out without a word;
+the functions here find both kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+
+def variables(module: Any) -> list[tf.Variable]:
+    """Every variable of an agent (or layer, or nest of them), once.
+
+    The order is that of attribute names, so that two agents made alike list theirs alike.
+    """
+    found = {id(variable): variable for variable in _walk(module, set())}
+    return list(found.values())
+
+
+def trainable_variables(module: Any) -> list[tf.Variable]:
+    """Those of `variables` that an optimizer is to update."""
+    return [variable for variable in variables(module) if variable.trainable]
+
+
+def _walk(value: Any, visited: set[int]) -> Iterator[tf.Variable]:
+    if isinstance(value, tf.keras.Variable):
+        # The TensorFlow variable within: optimizers, `assign` and checkpoints all take it.
+        yield value.value
+        return
+    if isinstance(value, tf.Variable):
+        yield value
+        return
+    if id(value) in visited or isinstance(value, (str, bytes)):
+        return
+    visited.add(id(value))
+    if isinstance(value, tf.keras.layers.Layer):
+        # Seeds and metrics are not the network's.
+        for variable in value.weights:
+            yield from _walk(variable, visited)
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            yield from _walk(value[key], visited)
+    elif isinstance(value, (list, tuple)):
+        for element in value:
+            yield from _walk(element, visited)
+    elif isinstance(value, tf.Module):
+        ignored = getattr(type(value), "_TF_MODULE_IGNORED_PROPERTIES", frozenset())
+        attributes = vars(value)
+        for name in sorted(attributes):
+            if name not in ignored:
+                yield from _walk(attributes[name], visited)

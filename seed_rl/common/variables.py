@@ -49,8 +49,8 @@ def _walk(value: Any, visited: set[int]) -> Iterator[tf.Variable]:
         for element in value:
             yield from _walk(element, visited)
     elif isinstance(value, tf.Module):
-        ignored = getattr(type(value), "_TF_MODULE_IGNORED_PROPERTIES", frozenset())
         attributes = vars(value)
         for name in sorted(attributes):
-            if name not in ignored:
+            # What TensorFlow notes about a module refers to the same variables once more.
+            if name not in value._TF_MODULE_IGNORED_PROPERTIES:
                 yield from _walk(attributes[name], visited)

@@ -1,0 +1,132 @@
+"""The preprocessing of Atari games that the papers use (no TensorFlow here)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
+    """Frame skip with maximum over two frames, small grey frames, random no-ops (Mnih et al. 2015).
+
+    Observations are <uint8>[screen_size, screen_size, 1]. Rewards are summed over the frames of
+    an action.
+    """
+
+    def __init__(
+        self,
+        environment: Any,
+        frame_skip: int = 4,
+        terminal_on_life_loss: bool = False,
+        screen_size: int = 84,
+        max_random_noops: int = 0,
+        max_episode_frames: int | None = None,
+    ):
+        """Wraps a game.
+
+        Args:
+          environment: `ale_py.AtariEnv` with frameskip=1, or wrappers around one.
+          frame_skip: frames per action, at least 1.
+          terminal_on_life_loss: whether losing a life ends the episode.
+          screen_size: height and width of an observation in pixels.
+          max_random_noops: an episode begins with 0 to this many frames without action.
+          max_episode_frames: frames, no-ops not counted, after which an episode is truncated.
+
+        Raises:
+          ValueError: if frame_skip or screen_size is not positive.
+        """
+        if frame_skip < 1 or screen_size < 1:
+            raise ValueError("frame_skip and screen_size must be at least 1.")
+        self.environment = environment
+        self.frame_skip = frame_skip
+        self.terminal_on_life_loss = terminal_on_life_loss
+        self.screen_size = screen_size
+        self.max_random_noops = max_random_noops
+        self.max_episode_frames = max_episode_frames
+        self.game_over = False
+        self.lives = 0
+        self._ale = environment.unwrapped.ale
+        self._frames = 0
+        screen = self._ale.getScreenDims()
+        # The last two frames of an action, for the maximum.
+        self._screens = [np.zeros(screen, np.uint8) for _ in range(2)]
+
+    @property
+    def observation_space(self) -> spaces.Box:  # type: ignore[override]
+        return spaces.Box(0, 255, (self.screen_size, self.screen_size, 1), np.uint8)
+
+    @property
+    def action_space(self) -> spaces.Space[Any]:  # type: ignore[override]
+        return self.environment.action_space
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return getattr(self.environment, "reward_range", (-float("inf"), float("inf")))
+
+    @property
+    def metadata(self) -> dict[str, Any]:  # type: ignore[override]
+        return self.environment.metadata
+
+    def close(self) -> None:
+        self.environment.close()
+
+    def render(self, mode: str | None = None) -> Any:
+        """The game's screen; what is shown is chosen by the game's `render_mode`."""
+        del mode
+        return self.environment.render()
+
+    def apply_random_noops(self) -> None:
+        """Passes 0 to `max_random_noops` frames without action."""
+        for _ in range(int(self.np_random.integers(self.max_random_noops + 1))):
+            _, _, terminated, truncated, _ = self.environment.step(0)
+            if terminated or truncated:
+                self.environment.reset()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        _, info = self.environment.reset(seed=seed, options=options)
+        self.apply_random_noops()
+        self.lives = self._ale.lives()
+        self.game_over = False
+        self._frames = 0
+        self._grab(0)
+        self._screens[1].fill(0)
+        return self._observation(), info
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        total = 0.0
+        terminated = truncated = False
+        info: dict[str, Any] = {}
+        for left in reversed(range(self.frame_skip)):
+            _, reward, terminated, truncated, info = self.environment.step(action)
+            total += float(reward)
+            self._frames += 1
+            if self.terminal_on_life_loss:
+                lives = self._ale.lives()
+                terminated = terminated or lives < self.lives
+                self.lives = lives
+            if self.max_episode_frames is not None and self._frames >= self.max_episode_frames:
+                truncated = not terminated
+            if left < 2:
+                self._grab(left)
+            if terminated or truncated:
+                break
+        self.game_over = terminated
+        return self._observation(), total, terminated, truncated, info
+
+    def _grab(self, index: int) -> None:
+        self._ale.getScreenGrayscale(self._screens[index])
+
+    def _observation(self) -> np.ndarray:
+        # Here, because OpenCV is large and the native vector environment does without it.
+        import cv2
+
+        if self.frame_skip > 1:
+            np.maximum(self._screens[0], self._screens[1], out=self._screens[0])
+        size = (self.screen_size, self.screen_size)
+        return cv2.resize(self._screens[0], size, interpolation=cv2.INTER_AREA)[:, :, np.newaxis]

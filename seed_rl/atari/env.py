@@ -1,0 +1,159 @@
+"""Atari 2600 games through the Arcade Learning Environment (no TensorFlow here).
+
+Both forms give the environment of the papers: every action lasts `num_action_repeats` frames, the
+observation is the pixelwise maximum of the last two frames, grey and scaled to 84 x 84, each
+episode begins with a random number of no-ops and ends after 108,000 frames. One frame
+<uint8>[84, 84, 1] leaves the actor per step; the learner stacks them. Rewards are the changes of
+the game's score, unclipped, and a lost life does not end the episode.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from typing import Any
+
+from seed_rl.common.config import option
+from seed_rl.common.errors import UserError
+
+SCREEN_SIZE = 84
+STICKY_PROBABILITY = 0.25
+
+
+@dataclasses.dataclass(frozen=True)
+class AtariConfig:
+    """Atari: options of the environment."""
+
+    game: str = option(
+        "Pong", "Game, such as Pong or SpaceInvaders (also space_invaders, ALE/SpaceInvaders-v5)."
+    )
+    sticky_actions: bool = option(
+        False,
+        "Whether each frame repeats the previous frame's action with probability 0.25 "
+        "(Machado et al. 2018).",
+    )
+    max_random_noops: int = option(
+        30, "An episode begins with up to so many frames without action.", minimum=0
+    )
+    full_action_space: bool = option(
+        True, "Whether to offer all 18 actions or only those the game has a use for."
+    )
+    max_episode_frames: int = option(
+        108_000, "Frames after which an episode is cut off (truncated).", minimum=1
+    )
+    num_action_repeats: int = option(4, "Frames per action.", minimum=1, shared=True)
+    vectorized: bool = option(
+        True,
+        "Whether an actor's environments are stepped by ALE's native vector environment or by "
+        "one Python object each (slower, the same experience).",
+    )
+
+
+def create_environment(task: int, config: AtariConfig | None = None) -> Any:
+    """One game as a Gymnasium environment.
+
+    Args:
+      task: id of the environment; not used, as games differ by their random no-ops.
+      config: options; None means the defaults.
+
+    Returns:
+      An `AtariPreprocessing` with observations <uint8>[84, 84, 1].
+
+    Raises:
+      UserError: if ALE is not installed or has no such game.
+    """
+    del task
+    config = config or AtariConfig()
+    rom = rom_name(config.game)
+    from ale_py.env import AtariEnv
+
+    from seed_rl.atari import atari_preprocessing
+
+    game = AtariEnv(
+        rom,
+        obs_type="grayscale",
+        frameskip=1,
+        repeat_action_probability=_repeat_probability(config),
+        full_action_space=config.full_action_space,
+    )
+    return atari_preprocessing.AtariPreprocessing(
+        game,
+        frame_skip=config.num_action_repeats,
+        screen_size=SCREEN_SIZE,
+        max_random_noops=config.max_random_noops,
+        max_episode_frames=config.max_episode_frames,
+    )
+
+
+def create_vector_environment(env_ids: Any, config: AtariConfig | None = None) -> Any:
+    """Games of an actor in ALE's native vector environment.
+
+    Args:
+      env_ids: <int32>[k] ids of the environments.
+      config: options; None means the defaults.
+
+    Returns:
+      A `BatchedEnv`, or None if the options ask for single environments.
+
+    Raises:
+      UserError: if ALE is not installed or has no such game.
+    """
+    config = config or AtariConfig()
+    if not config.vectorized:
+        return None
+    from seed_rl.atari import vector_env
+
+    return vector_env.AtariVectorEnvironment(
+        env_ids,
+        _rom_path(config.game),
+        frame_skip=config.num_action_repeats,
+        screen_size=SCREEN_SIZE,
+        max_random_noops=config.max_random_noops,
+        max_episode_frames=config.max_episode_frames,
+        repeat_action_probability=_repeat_probability(config),
+        full_action_space=config.full_action_space,
+    )
+
+
+def rom_name(game: str) -> str:
+    """ALE's name of a game in any of its spellings: `space_invaders` for `SpaceInvaders`.
+
+    Raises:
+      UserError: if ALE is not installed or has no such game; names the most similar ones.
+    """
+    known = {_key(rom): rom for rom in _roms().get_all_rom_ids()}
+    bare = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", game)
+    rom = known.get(_key(bare))
+    if rom is None:
+        close = difflib.get_close_matches(_key(bare), known, n=3, cutoff=0.5)
+        names = [_title(known[key]) for key in close] or ["Pong", "Breakout", "SpaceInvaders"]
+        raise UserError(f"There is no Atari game '{game}'. Did you mean {', '.join(names)}?")
+    return rom
+
+
+def _rom_path(game: str) -> str:
+    return str(_roms().get_rom_path(rom_name(game)))
+
+
+def _roms() -> Any:
+    try:
+        from ale_py import roms
+    except ImportError as error:
+        raise UserError(
+            f"The Arcade Learning Environment is not installed ({error}). "
+            "Install it with: pip install 'seed_rl[atari]'"
+        ) from error
+    return roms
+
+
+def _repeat_probability(config: AtariConfig) -> float:
+    return STICKY_PROBABILITY if config.sticky_actions else 0.0
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _title(rom: str) -> str:
+    return rom.title().replace("_", "")

@@ -1,0 +1,124 @@
+"""ALE's native vector environment as a `BatchedEnv` (no TensorFlow here)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ale_py
+import numpy as np
+from gymnasium import spaces
+
+from seed_rl.common.batched_env import BatchStep, EnvironmentFailure, env_seeds
+from seed_rl.common.spaces import action_splitter
+
+
+class AtariVectorEnvironment:
+    """k games of one kind, stepped and preprocessed by one native thread.
+
+    The native environment cannot skip one game in a step. Its next-step autoreset does what the
+    protocol wants of a *truncated* game: it reports the last frame, ignores the next action and
+    answers it with the first frame of the next episode. *Terminated* games are reset in the same
+    step by a second, partial reset.
+    """
+
+    def __init__(
+        self,
+        env_ids: Any,
+        rom_path: str,
+        *,
+        frame_skip: int = 4,
+        screen_size: int = 84,
+        max_random_noops: int = 30,
+        max_episode_frames: int = 108_000,
+        repeat_action_probability: float = 0.0,
+        full_action_space: bool = True,
+    ):
+        """Starts the games; see `seed_rl.atari.env.AtariConfig` for the options."""
+        self._env_ids = np.asarray(env_ids, np.int32)
+        size = len(self._env_ids)
+        self._ale = ale_py.ALEVectorInterface(
+            rom_path=rom_path,
+            num_envs=size,
+            frame_skip=frame_skip,
+            stack_num=1,
+            img_height=screen_size,
+            img_width=screen_size,
+            grayscale=True,
+            maxpool=True,
+            # ALE draws from [0, noop_max), everyone else from [0, max_random_noops].
+            noop_max=max_random_noops + 1,
+            use_fire_reset=False,
+            episodic_life=False,
+            life_loss_info=False,
+            reward_clipping=False,
+            max_episode_steps=max_episode_frames,
+            repeat_action_probability=repeat_action_probability,
+            full_action_space=full_action_space,
+            num_threads=1,
+            autoreset_mode="NextStep",
+        )
+        self._shape = (size, screen_size, screen_size, 1)
+        self.observation_space = spaces.Box(0, 255, self._shape[1:], np.uint8)
+        self.action_space = spaces.Discrete(len(self._ale.get_action_set()))
+        self._split_actions = action_splitter(self.action_space, size)
+        self._full_strength = np.ones(size, np.float32)
+        self._truncated = np.zeros(size, np.bool_)
+        self._episode_step = np.zeros(size, np.int32)
+
+    @property
+    def env_ids(self) -> np.ndarray:
+        """<int32>[k]."""
+        return self._env_ids
+
+    def reset(self, seed: int | None = None) -> np.ndarray:
+        """Begins a new episode in every game.
+
+        Args:
+          seed: seeds each game differently; None leaves their randomness going on.
+
+        Returns:
+          <uint8>[k, 84, 84, 1].
+        """
+        seeds = [-1 if s is None else s for s in env_seeds(seed, self._env_ids)]
+        self._truncated.fill(False)
+        self._episode_step.fill(0)
+        return self._reset_rows(list(range(len(seeds))), seeds)
+
+    def step(self, action_batch: Any) -> BatchStep:
+        """Applies one action per game, <int32 or int64>[k].
+
+        Raises:
+          EnvironmentFailure: if ALE raises.
+          UserError: if an action is not one of the game's.
+        """
+        # Checked here because the native thread dies of an unknown action and never answers.
+        actions = self._split_actions(action_batch)
+        try:
+            self._ale.send(actions, self._full_strength)
+            frames, rewards, terminated, truncated, _ = self._ale.recv()
+        except Exception as error:
+            raise EnvironmentFailure(f"ALE raised in a step of {self._env_ids}.") from error
+        abandoned = self._truncated
+        self._truncated = truncated
+        done = terminated | abandoned
+        self._episode_step += 1
+        if done.any():
+            self._episode_step[done] = 0
+            if terminated.any():
+                rows = np.flatnonzero(terminated).tolist()
+                frames = self._reset_rows(rows, [-1] * len(rows))
+        reward = rewards.astype(np.float32)
+        return BatchStep(
+            frames.reshape(self._shape), reward, done, abandoned, self._episode_step, reward
+        )
+
+    def close(self) -> None:
+        """Ends the native thread."""
+        self._ale = None
+
+    def _reset_rows(self, rows: list[int], seeds: list[int]) -> np.ndarray:
+        try:
+            frames, _ = self._ale.reset(rows, seeds)
+        except Exception as error:
+            raise EnvironmentFailure(f"ALE raised in a reset of {self._env_ids}.") from error
+        return frames.reshape(self._shape)

@@ -1,0 +1,394 @@
+"""The actor: steps environments and asks the learner for actions (no TensorFlow here).
+
+An actor holds no network and no weights. It steps k environments in one batch, with one inference
+call per step, until it is told to stop. When the connection to the learner breaks it reconnects
+and begins a new *life*: its environments are reset and its calls carry a new run id, so that the
+learner never joins steps from before and after (nobody knows whether the last call arrived).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from absl import flags, logging
+
+from seed_rl.common import nest, spaces
+from seed_rl.common.batched_env import BatchedEnv, BatchedEnvironment, EnvironmentFailure
+from seed_rl.common.config import option
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_config import RunConfig
+from seed_rl.common.types import EnvOutput
+from seed_rl.grpc.errors import CallError, ClientError, ConnectionLost, StatusCode
+from seed_rl.grpc.numpy_client import Client
+from seed_rl.grpc.options import ClientOptions
+
+_ATTEMPT_S = 5.0  # Longest single attempt to connect, between log lines and stop signals.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+
+
+class ExitCode(enum.IntEnum):
+    """How an actor process ends; user errors end with 2."""
+
+    ENVIRONMENT_FAILED = 1
+    SUPERSEDED = 3
+    NO_LEARNER = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorConfig(RunConfig):
+    """Actor: options of the processes that step environments."""
+
+    connect_timeout_s: float = option(
+        600.0, "Seconds to wait for the learner at the start before giving up.", minimum=0
+    )
+    reconnect_timeout_s: float = option(
+        600.0, "Seconds to try to reach a learner that went away before giving up.", minimum=0
+    )
+    num_actors_with_summaries: int = option(
+        1, "So many actors, from task 0 on, log where their time goes.", minimum=0
+    )
+    actor_log_period_s: float = option(
+        60.0, "Seconds between those log lines; 0 turns them off.", minimum=0
+    )
+
+
+def are_summaries_enabled(config: ActorConfig | None = None) -> bool:
+    """Whether this actor logs where its time goes."""
+    config = config or _config_from_flags()
+    return config.actor_log_period_s > 0 and config.task < config.num_actors_with_summaries
+
+
+def actor_loop(
+    create_env_fn: Callable[[int, Any], Any],
+    config: Any = None,
+    env_config: Any = None,
+    *,
+    create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
+    log_period: float = 1,
+) -> None:
+    """Runs an actor until SIGTERM.
+
+    Args:
+      create_env_fn: `create_env_fn(env_id, env_config)` returns a Gymnasium (or old gym)
+        environment.
+      config: an `ActorConfig`. Anything else is taken for `env_config`, as in the call
+        `actor_loop(create_env_fn, config)` of existing programs, whose flags then give the
+        options.
+      env_config: passed on to the two functions.
+      create_vector_env_fn: `create_vector_env_fn(env_ids, env_config)` returns all environments as
+        one `BatchedEnv`, or None to have `create_env_fn` called for each.
+      log_period: multiplies `actor_log_period_s`; kept for existing programs.
+
+    Raises:
+      UserError: if options, spaces or the learner's answers do not fit this actor.
+      SystemExit: with an `ExitCode`, after one line on standard error, if an environment raised,
+        a newer actor took over the environments, or the learner stayed away for too long.
+    """
+    if not isinstance(config, ActorConfig):
+        env_config = config if env_config is None else env_config
+        config = _config_from_flags()
+    if logging.get_verbosity() == logging.WARNING:  # absl's default; actors say what they do.
+        logging.set_verbosity(logging.INFO)
+    env: BatchedEnv | None = None
+    try:
+        with _stop_on_sigterm() as stopping:
+            try:
+                env = _create(create_env_fn, create_vector_env_fn, config, env_config)
+                _Actor(env, config, stopping, log_period).run()
+            except _Stop:
+                logging.info("Actor %d: stopped.", config.task)
+            except EnvironmentFailure as error:
+                logging.exception("Actor %d: an environment failed.", config.task)
+                _exit(f"{error} {error.__cause__!r}", ExitCode.ENVIRONMENT_FAILED)
+            finally:
+                if env is not None:
+                    env.close()
+    except _Stop:  # Told to stop while ending for another reason.
+        pass
+
+
+class _Stop(BaseException):
+    """Told to stop. No `Exception`, so that nobody's error handling swallows it."""
+
+
+@contextlib.contextmanager
+def _stop_on_sigterm() -> Iterator[threading.Event]:
+    """Raises `_Stop` once in the main thread at SIGTERM, even out of a blocked call."""
+    stopping = threading.Event()
+
+    def handle(signum: int, frame: Any) -> None:
+        if not stopping.is_set():
+            stopping.set()
+            raise _Stop
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stopping
+        return
+    previous = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield stopping
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _exit(message: str, code: ExitCode) -> typing.NoReturn:
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    raise SystemExit(int(code))
+
+
+def _config_from_flags() -> ActorConfig:
+    """Options from those flags that the program has defined, for the rest the defaults."""
+    defined: Any = flags.FLAGS if flags.FLAGS.is_parsed() else {}
+    names = [field.name for field in dataclasses.fields(ActorConfig)]
+    return ActorConfig(**{name: getattr(defined, name) for name in names if name in defined})
+
+
+def _create(
+    create_env_fn: Callable[[int, Any], Any],
+    create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None,
+    config: ActorConfig,
+    env_config: Any,
+) -> BatchedEnv:
+    size = config.env_batch_size
+    first = config.task * size
+    try:
+        if create_vector_env_fn is not None:
+            env_ids = np.arange(first, first + size, dtype=np.int32)
+            env = create_vector_env_fn(env_ids, env_config)
+            if env is not None:
+                return env
+        return BatchedEnvironment(create_env_fn, size, first, env_config)
+    except UserError:
+        raise
+    except Exception as error:
+        raise EnvironmentFailure(
+            f"Environments {first} to {first + size - 1} could not be created."
+        ) from error
+
+
+class _Actor:
+    """Connects, runs lives, and reconnects."""
+
+    def __init__(
+        self,
+        env: BatchedEnv,
+        config: ActorConfig,
+        stopping: threading.Event,
+        log_period: float,
+    ):
+        self._env = env
+        self._config = config
+        self._stopping = stopping
+        self._options = ClientOptions(token=config.auth_token(), tls_ca=config.tls_ca)
+        period_s = config.actor_log_period_s * log_period if are_summaries_enabled(config) else None
+        self._clock = _Clock(config.task, len(env.env_ids), period_s)
+        self._seed = config.seed
+        # First observations of episodes that no step was taken in yet.
+        self._fresh_observation: Any = None
+        # When we last heard from the learner; at the start, when we began to look for it.
+        self._heard = time.monotonic()
+        self._patience_s = config.connect_timeout_s
+        self._pauses = 0
+
+    def run(self) -> None:
+        """Runs lives until one ends for good; returns only by an exception."""
+        while True:
+            self._reset()
+            try:
+                with self._connect() as client:
+                    self._live(client)
+            except ConnectionLost as error:
+                self._pause(str(error))
+            except ClientError as error:
+                self._judge(error)
+                self._pause(str(error))
+
+    def _reset(self) -> None:
+        """Makes every environment begin an episode, unless it stands at the beginning of one."""
+        if self._fresh_observation is None:
+            began = time.monotonic()
+            self._fresh_observation = self._env.reset(seed=self._seed)
+            self._seed = None  # Seeding again would repeat the same episodes.
+            self._heard += time.monotonic() - began
+
+    def _connect(self) -> Client:
+        options = dataclasses.replace(
+            self._options, connect_timeout_s=min(_ATTEMPT_S, max(self._remaining_s(), 0.1))
+        )
+        try:
+            client = Client(self._config.server_address, options)
+        except CallError as error:
+            if error.code == StatusCode.FAILED_PRECONDITION:
+                raise UserError(f"Cannot use this learner: {error.message}.") from error
+            raise
+        try:
+            _check_inference(client, self._env)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def _live(self, client: Client) -> typing.NoReturn:
+        """One life: from first observations until something is raised."""
+        env, clock, stopping = self._env, self._clock, self._stopping
+        inference = client.inference
+        env_ids = np.asarray(env.env_ids, np.int32)
+        size = len(env_ids)
+        run_ids = np.full(size, _new_run_id(), np.int64)
+        zeros, false = np.zeros(size, np.float32), np.zeros(size, np.bool_)
+        steps = np.zeros(size, np.int32)
+        env_output = EnvOutput(zeros, false, self._fresh_observation, false, steps)
+        actions = inference(env_ids, run_ids, env_output, zeros)
+        self._fresh_observation = None
+        self._settle()
+        clock.start()
+        while not stopping.is_set():
+            observation, reward, done, abandoned, episode_step, raw_reward = env.step(actions)
+            clock.stepped()
+            env_output = EnvOutput(reward, done, observation, abandoned, episode_step)
+            actions = inference(env_ids, run_ids, env_output, raw_reward)
+            self._heard = clock.answered()
+        raise _Stop
+
+    def _settle(self) -> None:
+        """Notes that the learner answers."""
+        logging.info(
+            "Actor %d: environments %s, learner at %s.",
+            self._config.task,
+            _ranges(self._env.env_ids),
+            self._config.server_address,
+        )
+        self._heard = time.monotonic()
+        self._patience_s = self._config.reconnect_timeout_s
+        self._pauses = 0
+
+    def _remaining_s(self) -> float:
+        return self._heard + self._patience_s - time.monotonic()
+
+    def _pause(self, reason: str) -> None:
+        """Waits before the next attempt, longer each time; gives up when patience is at an end."""
+        remaining = self._remaining_s()
+        address = self._config.server_address
+        if remaining <= 0:
+            _exit(
+                f"No learner at {address} for {self._patience_s:g} s, giving up ({reason}). Is it "
+                "running, and is --server_address right?",
+                ExitCode.NO_LEARNER,
+            )
+        logging.info(
+            "Actor %d: no learner at %s, trying for another %.0f s (%s).",
+            self._config.task,
+            address,
+            remaining,
+            reason,
+        )
+        pause = min(_FIRST_PAUSE_S * 2**self._pauses, _LONGEST_PAUSE_S)
+        self._pauses += 1
+        # Many actors lose the same learner at once and must not all come back at once.
+        time.sleep(min(pause * random.uniform(0.5, 1.0), remaining))
+
+    def _judge(self, error: ClientError) -> None:
+        """Ends the actor if trying again cannot help."""
+        if not isinstance(error, CallError):
+            return
+        code = error.code
+        if code == StatusCode.FAILED_PRECONDITION:
+            _exit(
+                f"{error.message} Another actor runs environments "
+                f"{_ranges(self._env.env_ids)}; two actors must not have the same --task.",
+                ExitCode.SUPERSEDED,
+            )
+        if code in (StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED):
+            raise UserError(
+                f"The learner at {self._config.server_address} refuses this actor: "
+                f"{error.message}. Give both the same --auth_token_file."
+            )
+        if code in (StatusCode.INVALID_ARGUMENT, StatusCode.UNIMPLEMENTED):
+            raise UserError(
+                f"The learner at {self._config.server_address} refuses the steps of environments "
+                f"{_ranges(self._env.env_ids)}: {error.message}. Start learner and actors with "
+                "the same options (--num_envs, --env_batch_size, those of the environment)."
+            )
+
+
+def _check_inference(client: Client, env: BatchedEnv) -> None:
+    """Compares the environment's observations with those the learner expects.
+
+    Raises:
+      UserError: if they differ or there is no inference function.
+    """
+    function = client.functions.get("inference")
+    if function is None:
+        raise UserError("The server is no learner: it has no function 'inference'.")
+    try:
+        expected = nest.map_structure(
+            lambda spec: f"{spec.dtype}{list(spec.shape[1:])}",
+            function.arguments[2].observation,
+        )
+    except (IndexError, AttributeError, TypeError):
+        raise UserError("The server is no learner: 'inference' takes other arguments.") from None
+    given = nest.map_structure(str, spaces.specs(env.observation_space))
+    if given != expected:
+        raise UserError(
+            f"The learner expects observations {expected}, but this actor's environment "
+            f"gives {given}. Start learner and actors with the same environment options."
+        )
+
+
+def _new_run_id() -> int:
+    """A random number from 1 to 2^63 - 1; 0 would look like no life at all."""
+    return (int.from_bytes(os.urandom(8), "little") >> 1) or 1
+
+
+def _ranges(env_ids: np.ndarray) -> str:
+    first, last = int(env_ids[0]), int(env_ids[-1])
+    return str(first) if first == last else f"{first} to {last}"
+
+
+class _Clock:
+    """Where an actor's time goes: in its environments, or waiting for actions."""
+
+    def __init__(self, task: int, size: int, period_s: float | None):
+        self._task = task
+        self._size = size
+        self._period_s = period_s
+        self.start()
+
+    def start(self) -> None:
+        self._began = self._mark = time.monotonic()
+        self._in_env = 0.0
+        self._steps = 0
+
+    def stepped(self) -> None:
+        now = time.monotonic()
+        self._in_env += now - self._mark
+        self._mark = now
+
+    def answered(self) -> float:
+        """Notes the end of a step; returns the time."""
+        self._mark = now = time.monotonic()
+        self._steps += 1
+        if self._period_s is not None and now - self._began >= self._period_s:
+            elapsed = now - self._began
+            logging.info(
+                "Actor %d: %.0f steps/s; %.0f%% of the time in environments, %.0f%% waiting for "
+                "actions.",
+                self._task,
+                self._steps * self._size / elapsed,
+                100 * self._in_env / elapsed,
+                100 * (1 - self._in_env / elapsed),
+            )
+            self.start()
+        return now

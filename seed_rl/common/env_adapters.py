@@ -1,0 +1,96 @@
+"""Environments with gym's old interface, as Gymnasium ones (no TensorFlow here)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from seed_rl.common.errors import UserError
+
+
+def as_gymnasium(env: Any) -> gymnasium.Env[Any, Any]:
+    """`env` itself if it is a Gymnasium environment, else an adapter around it.
+
+    Raises:
+      UserError: if it has no `reset`, `step` and spaces at all.
+    """
+    if isinstance(env, gymnasium.Env):
+        return env
+    missing = [
+        name
+        for name in ("reset", "step", "observation_space", "action_space")
+        if not hasattr(env, name)
+    ]
+    if missing:
+        raise UserError(
+            f"{type(env).__name__} is no environment: it has no {', '.join(missing)}. It must "
+            "have the interface of gymnasium.Env (or of the old gym.Env)."
+        )
+    return OldGymAdapter(env)
+
+
+class OldGymAdapter(gymnasium.Env[Any, Any]):
+    """An environment whose `reset` returns the observation and whose `step` returns four values.
+
+    An episode counts as truncated where `info` has a true `TimeLimit.truncated` (gym's time
+    limit wrapper) or `abandoned`. Environments that already speak the new interface without
+    being a `gymnasium.Env` pass through unchanged.
+    """
+
+    def __init__(self, env: Any):
+        self.env = env
+        self.observation_space = as_gymnasium_space(env.observation_space)
+        self.action_space = as_gymnasium_space(env.action_space)
+        self.metadata = dict(getattr(env, "metadata", None) or {})
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        if seed is not None and hasattr(self.env, "seed"):
+            self.env.seed(seed)
+        result = self.env.reset()
+        if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
+            return result
+        return result, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        result = self.env.step(action)
+        if len(result) == 5:
+            return result
+        observation, reward, done, info = result
+        truncated = bool(info.get("TimeLimit.truncated", False) or info.get("abandoned", False))
+        return observation, reward, bool(done) and not truncated, bool(done) and truncated, info
+
+    def render(self) -> Any:
+        return self.env.render()
+
+    def close(self) -> None:
+        if hasattr(self.env, "close"):
+            self.env.close()
+
+
+def as_gymnasium_space(space: Any) -> spaces.Space[Any]:
+    """A space of gym as the one of Gymnasium with the same name.
+
+    Raises:
+      UserError: if there is none.
+    """
+    if isinstance(space, spaces.Space):
+        return space
+    kind = type(space).__name__
+    if kind == "Box":
+        return spaces.Box(np.asarray(space.low), np.asarray(space.high), dtype=space.dtype)
+    if kind == "Discrete":
+        return spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(np.asarray(space.nvec))
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(space.n)
+    if kind == "Tuple":
+        return spaces.Tuple([as_gymnasium_space(sub) for sub in space.spaces])
+    if kind == "Dict":
+        return spaces.Dict({key: as_gymnasium_space(sub) for key, sub in space.spaces.items()})
+    raise UserError(f"Gymnasium has no space like {space} ({type(space).__module__}).")

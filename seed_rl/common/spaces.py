@@ -1,0 +1,185 @@
+"""Gymnasium spaces as nests of array specifications (no TensorFlow here).
+
+The learner makes its tensors from the same specifications, so actor and learner agree on what
+crosses the wire: 64-bit floats become 32-bit ones, everything else keeps its type. Observation
+nests are those of the space: `Dict` a dictionary, `Tuple` a tuple.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from seed_rl.common import nest
+from seed_rl.common.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class ArraySpec:
+    """Shape and type of one array, without leading batch dimensions."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}"
+
+
+def wire_dtype(dtype: Any) -> np.dtype[Any]:
+    """The type in which arrays of `dtype` travel and are trained on."""
+    dtype = np.dtype(dtype)
+    return np.dtype(np.float32) if dtype == np.float64 else dtype
+
+
+def specs(space: spaces.Space[Any], name: str = "observation") -> Any:
+    """A nest of `ArraySpec` for an observation or action space.
+
+    Args:
+      space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of spaces.
+      name: what to call it in messages.
+
+    Raises:
+      UserError: if the space has no arrays of a fixed shape (Text, Graph, Sequence, ...).
+    """
+    if isinstance(space, spaces.Dict):
+        return {key: specs(sub, f"{name}/{key}") for key, sub in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(specs(sub, f"{name}/{i}") for i, sub in enumerate(space.spaces))
+    if not isinstance(
+        space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    ):
+        raise UserError(
+            f"The {name} space {space} has no arrays of a fixed shape. Wrap the environment so "
+            "that it uses Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple."
+        )
+    return ArraySpec(tuple(space.shape or ()), wire_dtype(space.dtype), name)
+
+
+class BatchBuffer:
+    """One reused array [k, ...] per leaf of a space, filled row by row."""
+
+    def __init__(self, space_specs: Any, size: int):
+        self._structure = space_specs
+        self._specs: list[ArraySpec] = nest.flatten(space_specs)
+        self._single = isinstance(space_specs, ArraySpec)
+        self._arrays = [np.zeros((size, *spec.shape), spec.dtype) for spec in self._specs]
+        self.batch = nest.pack_sequence_as(space_specs, list(self._arrays))
+        """Nest of <spec.dtype>[k, *spec.shape]; the same arrays at every step."""
+
+    def write(self, row: int, value: Any, owner: str) -> None:
+        """Copies `value`, a nest that fits the specifications, into row `row`.
+
+        Raises:
+          UserError: if structure, shape or type do not fit; the message begins with `owner`.
+        """
+        if self._single:
+            self._write_leaf(self._arrays[0], self._specs[0], row, value, owner)
+            return
+        try:
+            fitted = nest.map_structure(lambda spec, leaf: leaf, self._structure, value)
+        except (ValueError, KeyError, TypeError):
+            raise UserError(
+                f"{owner} has another structure than its space: {type(value).__name__} with "
+                f"{_outline(value)}, expected {_outline(self._structure)}."
+            ) from None
+        for array, spec, leaf in zip(self._arrays, self._specs, nest.flatten(fitted), strict=True):
+            self._write_leaf(array, spec, row, leaf, owner)
+
+    @staticmethod
+    def _write_leaf(array: np.ndarray, spec: ArraySpec, row: int, leaf: Any, owner: str) -> None:
+        leaf = np.asarray(leaf)
+        if leaf.shape != spec.shape or not (
+            leaf.dtype == spec.dtype or np.can_cast(leaf.dtype, spec.dtype, "same_kind")
+        ):
+            raise UserError(
+                f"{owner} does not fit its space ({spec.name}): {leaf.dtype.name}"
+                f"{list(leaf.shape)}, expected {spec}. An environment must keep to the spaces it "
+                "declares."
+            )
+        array[row] = leaf
+
+
+def _outline(value: Any) -> Any:
+    """What stands in a nest, for messages."""
+    return nest.map_structure(
+        lambda leaf: (
+            str(leaf)
+            if isinstance(leaf, ArraySpec)
+            else f"{np.asarray(leaf).dtype.name}{list(np.shape(leaf))}"
+        ),
+        value,
+    )
+
+
+ActionSplitter = Callable[[Any], list[Any]]
+"""Turns a nest of actions [k, ...] into k actions of the space."""
+
+
+def action_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
+    """A function that checks `size` batched actions and splits them.
+
+    The learner numbers discrete actions from 0; a space that starts elsewhere is shifted here.
+
+    Raises:
+      UserError: (the function) if an action is not in the space: the learner was started with
+        another action space.
+    """
+    if isinstance(space, spaces.Tuple):
+        parts = [action_splitter(sub, size) for sub in space.spaces]
+
+        def split_tuple(actions: Any) -> list[Any]:
+            _require(isinstance(actions, (tuple, list)) and len(actions) == len(parts), space)
+            columns = [part(a) for part, a in zip(parts, actions, strict=True)]
+            return list(zip(*columns, strict=True))
+
+        return split_tuple
+    if isinstance(space, spaces.Dict):
+        by_key = {key: action_splitter(sub, size) for key, sub in space.spaces.items()}
+
+        def split_dict(actions: Any) -> list[Any]:
+            _require(isinstance(actions, dict) and set(actions) == set(by_key), space)
+            columns = {key: part(actions[key]) for key, part in by_key.items()}
+            return [{key: column[i] for key, column in columns.items()} for i in range(size)]
+
+        return split_dict
+    return _leaf_splitter(space, size)
+
+
+def _leaf_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
+    spec = specs(space, "action")
+    shape = (size, *spec.shape)
+    dtype = np.dtype(space.dtype)
+    high: Any = None
+    start: Any = 0
+    if isinstance(space, spaces.Discrete):
+        high, start = int(space.n), int(space.start)
+    elif isinstance(space, spaces.MultiDiscrete):
+        high, start = space.nvec, space.start
+    elif isinstance(space, spaces.MultiBinary):
+        high = 2
+
+    def split(actions: Any) -> list[Any]:
+        actions = np.asarray(actions)
+        _require(actions.shape == shape and np.can_cast(actions.dtype, dtype, "same_kind"), space)
+        if high is None:
+            return list(actions.astype(dtype, copy=False))
+        _require(not ((actions < 0) | (actions >= high)).any(), space, actions)
+        actions = (actions + start).astype(dtype, copy=False)
+        # Plain numbers, because not every environment takes NumPy's.
+        return actions.tolist() if actions.ndim == 1 else list(actions)
+
+    return split
+
+
+def _require(fits: Any, space: spaces.Space[Any], actions: Any = None) -> None:
+    if not fits:
+        got = "" if actions is None else f" (it sent {np.array2string(actions, threshold=8)})"
+        raise UserError(
+            f"The learner's actions are not in this environment's action space {space}{got}. "
+            "Start learner and actors with the same environment options."
+        )

@@ -1,0 +1,113 @@
+"""What a distribution over actions is, and how network outputs parametrize one."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+Actions = Any
+"""<dtype>[..., *event], or a tuple or dict of such for mixed action spaces."""
+
+
+class Distribution(abc.ABC):
+    """A batch of distributions over actions, already parametrized.
+
+    Below, `...` are the batch dimensions and `event` is what one action is made of: nothing for
+    a discrete choice, [n] for a vector of n components, whose log probabilities are summed.
+    """
+
+    reparametrizable = False
+    """Whether gradients flow from `sample()` to the parameters."""
+
+    @abc.abstractmethod
+    def sample(self) -> Actions:
+        """One action per distribution, [..., *event]."""
+
+    @abc.abstractmethod
+    def mode(self) -> Actions:
+        """The action that greedy evaluation takes, [..., *event]."""
+
+    @abc.abstractmethod
+    def log_prob(self, actions: Actions) -> tf.Tensor:
+        """Log probability (density for continuous actions), <float32>[...]."""
+
+    @abc.abstractmethod
+    def entropy(self) -> tf.Tensor:
+        """Entropy in nats, <float32>[...]."""
+
+    @abc.abstractmethod
+    def kl_divergence(self, other: Any) -> tf.Tensor:
+        """KL(self || other) in nats, <float32>[...]; `other` is of the same kind."""
+
+
+class ParametricDistribution:
+    """A family of action distributions, parametrized by a vector that a network puts out."""
+
+    def __init__(
+        self,
+        param_size: int,
+        create_dist: Callable[[tf.Tensor], Distribution],
+        event_shape: tuple[int, ...] = (),
+        action_features: Callable[[Actions], tf.Tensor] | None = None,
+        reparametrizable: bool = False,
+    ):
+        """Makes a family.
+
+        Args:
+          param_size: how many numbers parametrize one distribution.
+          create_dist: makes the distributions for parameters <float32>[..., param_size].
+          event_shape: of one action; not used for actions that are nests.
+          action_features: turns actions into <float32>[..., n] for networks that see the
+            previous action: one-hot for choices, the numbers themselves for continuous actions.
+            By default actions are numbers with `event_shape`.
+          reparametrizable: whether gradients flow from samples to parameters.
+        """
+        self._param_size = param_size
+        self._create_dist = create_dist
+        self._action_features = action_features
+        self.event_shape = tuple(event_shape)
+        self.reparametrizable = reparametrizable
+
+    def __call__(self, params: tf.Tensor) -> Distribution:
+        """The distributions with parameters <float32>[..., param_size]."""
+        return self._create_dist(tf.convert_to_tensor(params))
+
+    @property
+    def create_dist(self) -> Callable[[tf.Tensor], Distribution]:
+        """The function from parameters to distributions."""
+        return self._create_dist
+
+    @property
+    def param_size(self) -> int:
+        """How many numbers parametrize one distribution."""
+        return self._param_size
+
+    def sample(self, parameters: tf.Tensor) -> Actions:
+        """One action per row of <float32>[..., param_size]."""
+        return self(parameters).sample()
+
+    def mode(self, parameters: tf.Tensor) -> Actions:
+        """The greedy action per row of <float32>[..., param_size]."""
+        return self(parameters).mode()
+
+    def log_prob(self, parameters: tf.Tensor, actions: Actions) -> tf.Tensor:
+        """Log probability of `actions`, <float32>[...]."""
+        return self(parameters).log_prob(actions)
+
+    def entropy(self, parameters: tf.Tensor) -> tf.Tensor:
+        """Entropy in nats, <float32>[...]."""
+        return self(parameters).entropy()
+
+    def kl_divergence(self, parameters_a: tf.Tensor, parameters_b: tf.Tensor) -> tf.Tensor:
+        """KL(a || b) in nats, <float32>[...]."""
+        return self(parameters_a).kl_divergence(self(parameters_b))
+
+    def action_features(self, actions: Actions) -> tf.Tensor:
+        """Actions as a network's input, <float32>[..., n]."""
+        if self._action_features is not None:
+            return self._action_features(actions)
+        features = tf.cast(actions, tf.float32)
+        return features if self.event_shape else features[..., tf.newaxis]

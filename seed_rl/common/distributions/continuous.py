@@ -1,0 +1,247 @@
+"""Distributions over vectors of real numbers, mostly in [-1, 1]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from seed_rl.common.distributions.base import Distribution, ParametricDistribution
+
+StdFn = Callable[[tf.Tensor], tf.Tensor]
+"""Maps a network output of any sign to a positive standard deviation, elementwise."""
+
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Normal(Distribution):
+    """A vector of independent normals."""
+
+    reparametrizable = True
+
+    def __init__(self, loc: tf.Tensor, scale: tf.Tensor):
+        """Makes the distributions.
+
+        Args:
+          loc: <float32>[..., n] means.
+          scale: <float32>[..., n] standard deviations.
+        """
+        self.loc = loc
+        self.scale = scale
+
+    def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
+        return self.loc + self.scale * tf.random.normal(tf.shape(self.loc), dtype=self.loc.dtype)
+
+    def mode(self) -> tf.Tensor:  # noqa: D102
+        return self.loc
+
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:  # noqa: D102
+        return tf.reduce_sum(self._elementwise_log_prob(actions), axis=-1)
+
+    def entropy(self) -> tf.Tensor:  # noqa: D102
+        return tf.reduce_sum(self._elementwise_entropy(), axis=-1)
+
+    def kl_divergence(self, other: Normal) -> tf.Tensor:  # noqa: D102
+        ratio = self.scale / other.scale
+        distance = (self.loc - other.loc) / other.scale
+        return tf.reduce_sum(
+            0.5 * (tf.square(ratio) + tf.square(distance) - 1.0) - tf.math.log(ratio), axis=-1
+        )
+
+    def _elementwise_log_prob(self, x: tf.Tensor) -> tf.Tensor:
+        z = (x - self.loc) / self.scale
+        return -0.5 * tf.square(z) - tf.math.log(self.scale) - _HALF_LOG_2PI
+
+    def _elementwise_entropy(self) -> tf.Tensor:
+        return 0.5 + _HALF_LOG_2PI + tf.math.log(self.scale)
+
+
+class ClippedNormal(Normal):
+    """A normal whose samples are clipped to [-1, 1].
+
+    Log probability, entropy and divergence are those of the normal before clipping, so that the
+    policy gradient does not vanish at the bounds: the environment is taken to do the clipping.
+    """
+
+    def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
+        return tf.clip_by_value(super().sample(), -1.0, 1.0)
+
+    def mode(self) -> tf.Tensor:  # noqa: D102
+        return tf.clip_by_value(self.loc, -1.0, 1.0)
+
+
+class TanhNormal(Normal):
+    """tanh of a normal: a density on (-1, 1).
+
+    atanh has no finite value at -1 and 1, where float32 samples do land. Beyond `threshold` the
+    density is therefore taken as constant: the mass of that tail over its width. The divergence
+    is that of the normals, since an invertible map leaves it as it is. The entropy has no closed
+    form and is estimated from one sample (unbiased, with gradients).
+    """
+
+    def __init__(self, loc: tf.Tensor, scale: tf.Tensor, threshold: float = 0.999):
+        """Makes the distributions; `threshold` is where the tails begin."""
+        super().__init__(loc, scale)
+        self._threshold = threshold
+
+    def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
+        return tf.tanh(super().sample())
+
+    def mode(self) -> tf.Tensor:
+        """Tanh of the mean: where the normal peaks, not the (possibly two) peaks of the density."""
+        return tf.tanh(self.loc)
+
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:  # noqa: D102
+        inside = tf.clip_by_value(actions, -self._threshold, self._threshold)
+        x = tf.atanh(inside)
+        log_prob = self._elementwise_log_prob(x) - _log_tanh_slope(x)
+        edge = math.atanh(self._threshold)
+        log_width = math.log(1.0 - self._threshold)
+        left = log_normal_tail((edge + self.loc) / self.scale) - log_width
+        right = log_normal_tail((edge - self.loc) / self.scale) - log_width
+        log_prob = tf.where(actions <= -self._threshold, left, log_prob)
+        log_prob = tf.where(actions >= self._threshold, right, log_prob)
+        return tf.reduce_sum(log_prob, axis=-1)
+
+    def entropy(self) -> tf.Tensor:
+        """Entropy of the normal plus the mean log slope of tanh, from one sample."""
+        slope = _log_tanh_slope(Normal.sample(self))
+        return tf.reduce_sum(self._elementwise_entropy() + slope, axis=-1)
+
+
+class Deterministic(Distribution):
+    """Always the same vector."""
+
+    reparametrizable = True
+
+    def __init__(self, loc: tf.Tensor):
+        """Makes the distributions; `loc` <float32>[..., n] is the action."""
+        self.loc = loc
+
+    def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
+        return self.loc
+
+    def mode(self) -> tf.Tensor:  # noqa: D102
+        return self.loc
+
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
+        """0 for the action, -inf for others (the mass, since there is no density)."""
+        return tf.where(self._equals(actions), 0.0, -math.inf)
+
+    def entropy(self) -> tf.Tensor:  # noqa: D102
+        return tf.zeros_like(self.loc[..., 0])
+
+    def kl_divergence(self, other: Deterministic) -> tf.Tensor:  # noqa: D102
+        return tf.where(self._equals(other.loc), 0.0, math.inf)
+
+    def _equals(self, actions: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_all(tf.equal(self.loc, actions), axis=-1)
+
+
+def log_normal_tail(x: tf.Tensor) -> tf.Tensor:
+    """Log P(X > x) for a standard normal X, accurate where P itself underflows.
+
+    Args:
+      x: <float32>[...].
+    """
+    far = x > 5.0
+    near = tf.math.log(0.5 * tf.math.erfc(tf.where(far, 0.0, x) / math.sqrt(2.0)))
+    # Asymptotic series of Mills' ratio; its next term is below 1e-3 / x^2 from x = 5 on.
+    z = tf.where(far, x, 5.0)
+    inverse_square = 1.0 / tf.square(z)
+    series = 1.0 - inverse_square * (
+        1.0 - inverse_square * (3.0 - inverse_square * (15.0 - 105.0 * inverse_square))
+    )
+    tail = -0.5 * tf.square(z) - tf.math.log(z) - _HALF_LOG_2PI + tf.math.log(series)
+    return tf.where(far, tail, near)
+
+
+def _log_tanh_slope(x: tf.Tensor) -> tf.Tensor:
+    """log(1 - tanh(x)^2) without cancellation."""
+    return 2.0 * (math.log(2.0) - x - tf.nn.softplus(-2.0 * x))
+
+
+def softplus_default_std_fn(scale: tf.Tensor) -> tf.Tensor:
+    """softplus(scale) + 0.001."""
+    return tf.nn.softplus(scale) + 1e-3
+
+
+def safe_exp(x: tf.Tensor) -> tf.Tensor:
+    """exp(x) that neither overflows nor reaches zero: x is clipped to [-15, 15]."""
+    return tf.exp(tf.clip_by_value(x, -15.0, 15.0))
+
+
+def safe_exp_std_fn(std_for_zero_param: float, min_std: float) -> StdFn:
+    """Std = exp(parameter), moved so that a parameter of 0 gives `std_for_zero_param`.
+
+    Args:
+      std_for_zero_param: standard deviation at parameter 0.
+      min_std: lower bound, below `std_for_zero_param`.
+    """
+    shift = math.log(std_for_zero_param - min_std)
+    return lambda x: safe_exp(x + shift) + min_std
+
+
+def softplus_std_fn(std_for_zero_param: float, min_std: float) -> StdFn:
+    """Std = softplus(parameter), moved so that a parameter of 0 gives `std_for_zero_param`.
+
+    Args:
+      std_for_zero_param: standard deviation at parameter 0.
+      min_std: lower bound, below `std_for_zero_param`.
+    """
+    shift = math.log(math.expm1(std_for_zero_param - min_std))
+    return lambda x: tf.nn.softplus(x + shift) + min_std
+
+
+def normal_tanh_distribution(
+    num_actions: int, gaussian_std_fn: StdFn = softplus_default_std_fn
+) -> ParametricDistribution:
+    """Tanh of independent normals; the parameters are means, then std parameters.
+
+    Args:
+      num_actions: components of an action.
+      gaussian_std_fn: from parameter to standard deviation.
+    """
+    return _normal_family(TanhNormal, num_actions, gaussian_std_fn)
+
+
+def normal_clipped_distribution(
+    num_actions: int, gaussian_std_fn: StdFn = softplus_default_std_fn
+) -> ParametricDistribution:
+    """Independent normals clipped to [-1, 1]; the parameters are means, then std parameters.
+
+    Args:
+      num_actions: components of an action.
+      gaussian_std_fn: from parameter to standard deviation.
+    """
+    return _normal_family(ClippedNormal, num_actions, gaussian_std_fn)
+
+
+def deterministic_tanh_distribution(num_actions: int) -> ParametricDistribution:
+    """The action is tanh of the parameters.
+
+    Args:
+      num_actions: components of an action.
+    """
+    return ParametricDistribution(
+        param_size=num_actions,
+        create_dist=lambda params: Deterministic(tf.tanh(params)),
+        event_shape=(num_actions,),
+        reparametrizable=True,
+    )
+
+
+def _normal_family(
+    kind: type[Normal], num_actions: int, gaussian_std_fn: StdFn
+) -> ParametricDistribution:
+    def create(params: tf.Tensor) -> Normal:
+        loc, scale = tf.split(params, 2, axis=-1)
+        return kind(loc, gaussian_std_fn(scale))
+
+    return ParametricDistribution(
+        param_size=2 * num_actions,
+        create_dist=create,
+        event_shape=(num_actions,),
+        reparametrizable=True,
+    )

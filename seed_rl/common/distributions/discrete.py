@@ -1,0 +1,129 @@
+"""Distributions over choices: one of n, or several such choices at once."""
+
+from __future__ import annotations
+
+import functools
+
+import tensorflow as tf
+
+from seed_rl.common.distributions.base import Distribution, ParametricDistribution
+
+
+class Categorical(Distribution):
+    """One of n choices per batch element, given by unnormalized log probabilities."""
+
+    def __init__(self, logits: tf.Tensor, dtype: tf.DType = tf.int32, start: int = 0):
+        """Makes the distributions.
+
+        Args:
+          logits: <float32>[..., n].
+          dtype: integer type of the actions.
+          start: number of the first choice (Gymnasium's `Discrete(n, start=...)`).
+        """
+        self.logits = logits
+        self._dtype = tf.as_dtype(dtype)
+        self._start = start
+
+    @functools.cached_property
+    def _log_probs(self) -> tf.Tensor:
+        return tf.nn.log_softmax(self.logits)
+
+    def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
+        logits, rank = self.logits, self.logits.shape.rank
+        if rank != 2:
+            logits = tf.reshape(logits, [-1, logits.shape[-1]])
+        choices = tf.random.categorical(logits, 1, dtype=_index_dtype(self._dtype))
+        return self._to_actions(tf.reshape(choices, tf.shape(self.logits)[:-1]))
+
+    def mode(self) -> tf.Tensor:  # noqa: D102
+        return self._to_actions(
+            tf.argmax(self.logits, axis=-1, output_type=_index_dtype(self._dtype))
+        )
+
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:  # noqa: D102
+        choices = _to_choices(actions, self._start)
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=choices, logits=self.logits)
+
+    def entropy(self) -> tf.Tensor:  # noqa: D102
+        # Logits of -inf (forbidden choices) have p log p = 0, not NaN.
+        return -tf.reduce_sum(
+            tf.math.multiply_no_nan(self._log_probs, tf.exp(self._log_probs)), axis=-1
+        )
+
+    def kl_divergence(self, other: Categorical) -> tf.Tensor:  # noqa: D102
+        difference = self._log_probs - other._log_probs
+        return tf.reduce_sum(tf.math.multiply_no_nan(difference, tf.exp(self._log_probs)), axis=-1)
+
+    def _to_actions(self, choices: tf.Tensor) -> tf.Tensor:
+        actions = tf.cast(choices, self._dtype)
+        return actions + tf.cast(self._start, self._dtype) if self._start else actions
+
+
+class MultiCategorical(Categorical):
+    """Several independent choices of n each, <dtype>[..., dimensions]."""
+
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:  # noqa: D102
+        return tf.reduce_sum(super().log_prob(actions), axis=-1)
+
+    def entropy(self) -> tf.Tensor:  # noqa: D102
+        return tf.reduce_sum(super().entropy(), axis=-1)
+
+    def kl_divergence(self, other: Categorical) -> tf.Tensor:  # noqa: D102
+        return tf.reduce_sum(super().kl_divergence(other), axis=-1)
+
+
+def categorical_distribution(
+    n_actions: int, dtype: tf.DType, start: int = 0
+) -> ParametricDistribution:
+    """One of `n_actions` choices; the parameters are logits.
+
+    Args:
+      n_actions: number of choices.
+      dtype: integer type of actions.
+      start: number of the first choice.
+    """
+    return ParametricDistribution(
+        param_size=n_actions,
+        create_dist=lambda params: Categorical(params, dtype, start),
+        action_features=lambda actions: tf.one_hot(_to_choices(actions, start), n_actions),
+    )
+
+
+def multi_categorical_distribution(
+    n_dimensions: int, n_actions_per_dim: int, dtype: tf.DType
+) -> ParametricDistribution:
+    """`n_dimensions` independent choices of `n_actions_per_dim` each; actions [..., dimensions].
+
+    Args:
+      n_dimensions: number of choices made at once.
+      n_actions_per_dim: alternatives of each.
+      dtype: integer type of actions.
+    """
+    size = n_dimensions * n_actions_per_dim
+
+    def split(params: tf.Tensor) -> tf.Tensor:
+        shape = tf.concat([tf.shape(params)[:-1], [n_dimensions, n_actions_per_dim]], axis=0)
+        logits = tf.reshape(params, shape)
+        logits.set_shape(params.shape[:-1].concatenate([n_dimensions, n_actions_per_dim]))
+        return logits
+
+    def one_hot(actions: tf.Tensor) -> tf.Tensor:
+        features = tf.one_hot(_to_choices(actions, 0), n_actions_per_dim)
+        return tf.reshape(features, tf.concat([tf.shape(actions)[:-1], [size]], axis=0))
+
+    return ParametricDistribution(
+        param_size=size,
+        create_dist=lambda params: MultiCategorical(split(params), dtype),
+        event_shape=(n_dimensions,),
+        action_features=one_hot,
+    )
+
+
+def _index_dtype(dtype: tf.DType) -> tf.DType:
+    return dtype if dtype in (tf.int32, tf.int64) else tf.int32
+
+
+def _to_choices(actions: tf.Tensor, start: int) -> tf.Tensor:
+    actions = tf.convert_to_tensor(actions)
+    choices = tf.cast(actions, _index_dtype(actions.dtype))
+    return choices - start if start else choices

@@ -1,0 +1,168 @@
+"""From a Gymnasium action space to the distribution over its actions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.common.config import option
+from seed_rl.common.distributions import continuous, discrete, joint
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.errors import UserError
+
+if TYPE_CHECKING:
+    import gymnasium
+
+_STD_FNS = {
+    "safe_exp": continuous.safe_exp_std_fn,
+    "softplus": continuous.softplus_std_fn,
+}
+_POSTPROCESSORS = {
+    "Tanh": continuous.normal_tanh_distribution,
+    "ClippedIdentity": continuous.normal_clipped_distribution,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ContinuousDistributionConfig:
+    """Continuous actions."""
+
+    action_min_gaussian_std: float = option(
+        0.001, "Smallest standard deviation of continuous actions.", minimum=0.0
+    )
+    action_gaussian_std_fn: str = option(
+        "softplus",
+        "From the network's output to the standard deviation of continuous actions.",
+        choices=tuple(_STD_FNS),
+    )
+    action_std_for_zero_param: float = option(
+        1.0, "Standard deviation where the network puts out 0.", minimum=0.0
+    )
+    action_postprocessor: str = option(
+        "Tanh",
+        "How normal samples are brought into [-1, 1].",
+        choices=tuple(_POSTPROCESSORS),
+    )
+
+
+def continuous_action_config(
+    action_min_gaussian_std: float = 0.001,
+    action_gaussian_std_fn: str = "softplus",
+    action_std_for_zero_param: float = 1,
+    action_postprocessor: str = "Tanh",
+) -> ContinuousDistributionConfig:
+    """Makes a `ContinuousDistributionConfig`; kept for code that calls or gin-configures it."""
+    return ContinuousDistributionConfig(
+        action_min_gaussian_std,
+        action_gaussian_std_fn,
+        action_std_for_zero_param,
+        action_postprocessor,
+    )
+
+
+def get_parametric_distribution_for_action_space(
+    action_space: gymnasium.Space, continuous_config: ContinuousDistributionConfig | None = None
+) -> ParametricDistribution:
+    """The family of distributions whose samples are actions of `action_space`.
+
+    `Discrete`, `MultiDiscrete`, `MultiBinary` and `Box` within [-1, 1], and `Tuple` and `Dict` of
+    these, whose actions are tuples and dicts.
+
+    Args:
+      action_space: of one environment.
+      continuous_config: for the parts that are boxes.
+
+    Raises:
+      UserError: if there is no distribution for the space.
+    """
+    # Imported here so that users of the distributions alone need no Gymnasium.
+    from gymnasium import spaces
+
+    config = continuous_config or ContinuousDistributionConfig()
+    if isinstance(action_space, (spaces.Tuple, spaces.Dict)):
+        return joint.joint_distribution(_nest(action_space, config), dtype_override=None)
+    if isinstance(action_space, spaces.Discrete):
+        return discrete.categorical_distribution(
+            int(action_space.n), tf.as_dtype(action_space.dtype), int(action_space.start)
+        )
+    if isinstance(action_space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+        check_multi_discrete_space(action_space)
+        return _multi_discrete(action_space)
+    if isinstance(action_space, spaces.Box):
+        check_box_space(action_space)
+        return _continuous(action_space, config)
+    raise UserError(
+        f"No action distribution for {action_space}. Supported are Discrete, MultiDiscrete, "
+        "MultiBinary, Box, and Tuple or Dict of these; wrap the environment to offer one of them."
+    )
+
+
+def check_multi_discrete_space(space: Any) -> None:
+    """Checks that the space's choices form a vector.
+
+    Raises:
+      UserError: otherwise.
+    """
+    if len(space.shape) != 1:
+        raise UserError(
+            f"The action space {space} has {len(space.shape)} dimensions where 1 is supported; "
+            "wrap the environment to flatten its actions."
+        )
+
+
+def check_box_space(space: Any) -> None:
+    """Checks that the space is a vector with every component in [-1, 1].
+
+    Raises:
+      UserError: otherwise.
+    """
+    if len(space.shape) != 1:
+        raise UserError(
+            f"The action space {space} has {len(space.shape)} dimensions where 1 is supported; "
+            "wrap the environment to flatten its actions."
+        )
+    if not (np.allclose(space.low, -1.0) and np.allclose(space.high, 1.0)):
+        raise UserError(
+            f"Continuous actions must lie in [-1, 1], but the action space is {space}. Wrap the "
+            "environment in seed_rl.common.env_wrappers.UniformBoundActionSpaceWrapper."
+        )
+
+
+def _nest(space: Any, config: ContinuousDistributionConfig) -> Any:
+    """The distributions of a space's parts, nested like its actions."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Tuple):
+        return tuple(_nest(part, config) for part in space)
+    if isinstance(space, spaces.Dict):
+        return {key: _nest(part, config) for key, part in space.items()}
+    return get_parametric_distribution_for_action_space(space, config)
+
+
+def _continuous(space: Any, config: ContinuousDistributionConfig) -> ParametricDistribution:
+    make_std_fn = _lookup(_STD_FNS, config.action_gaussian_std_fn, "action_gaussian_std_fn")
+    family = _lookup(_POSTPROCESSORS, config.action_postprocessor, "action_postprocessor")
+    std_fn = make_std_fn(config.action_std_for_zero_param, config.action_min_gaussian_std)
+    return family(space.shape[0], std_fn)
+
+
+def _multi_discrete(space: Any) -> ParametricDistribution:
+    dtype = tf.as_dtype(space.dtype)
+    sizes = [int(n) for n in getattr(space, "nvec", np.full(space.shape, 2))]
+    starts = [int(start) for start in getattr(space, "start", np.zeros(space.shape))]
+    if len(set(sizes)) == 1 and not any(starts):
+        return discrete.multi_categorical_distribution(len(sizes), sizes[0], dtype)
+    choices = [
+        discrete.categorical_distribution(n, dtype, start)
+        for n, start in zip(sizes, starts, strict=True)
+    ]
+    return joint.joint_distribution(choices, dtype_override=dtype)
+
+
+def _lookup(table: dict[str, Any], key: str, option_name: str) -> Any:
+    if key not in table:
+        raise UserError(f"{option_name} must be one of {', '.join(table)}, not '{key}'.")
+    return table[key]

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Trains an agent on this machine: learner, actors and TensorBoard under one supervisor.
+#
+#   ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+#
+# `./run_local.sh --help` tells more. The first start sets everything up.
+set -euo pipefail
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+# Arguments are checked before anything is installed, so by whatever Python there is.
+python="$root/.venv/bin/python"
+[[ -x "$python" ]] || python="${PYTHON:-python3}"
+extras="${1:-}"
+if command -v "$python" > /dev/null; then
+  case " $* " in
+    *" --help "* | *" -h "*) PYTHONPATH="$root" exec "$python" -m seed_rl.launch.options --help ;;
+  esac
+  extras="$(PYTHONPATH="$root" "$python" -m seed_rl.launch.options "$@")"
+fi
+"$root/scripts/setup.sh" "$extras"
+exec "$root/.venv/bin/python" -m seed_rl.launch.local "$@"

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Sets up this checkout as ./run_local.sh does, builds the native op and runs the whole test suite.
+#
+#   ./run_tests.sh [PYTEST ARGUMENTS ...]     for instance: ./run_tests.sh tests/grpc -m "not slow"
+set -euo pipefail
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+"$root/scripts/setup.sh" dev
+cd "$root"
+exec .venv/bin/python -m pytest "$@"

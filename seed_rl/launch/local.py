@@ -1,0 +1,72 @@
+"""The program behind `./run_local.sh`: trains an agent on this machine.
+
+python -m seed_rl.launch.local GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+"""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+import sys
+from collections.abc import Sequence
+
+from seed_rl.common.errors import UserError
+from seed_rl.launch import options as options_lib
+from seed_rl.launch import panel
+from seed_rl.launch.options import RunOptions
+from seed_rl.launch.supervisor import Supervisor, SupervisorConfig
+
+
+def create_supervisor(options: RunOptions) -> Supervisor:
+    """The supervisor of the run that `options` ask for."""
+    title = f"{options.agent} on {options.game}, {options.actors} x {options.envs_per_actor} envs"
+    facts = {"logdir": str(options.logdir)}
+    tensorboard = None
+    if options.tensorboard:
+        port = options.tensorboard_port or free_port()
+        facts["TensorBoard"] = f"http://localhost:{port}"
+        tensorboard = [sys.executable, "-m", "seed_rl.launch.tensorboard"]
+        tensorboard += [f"--logdir={options.logdir}", "--host=localhost", f"--port={port}"]
+
+    def command(run_mode: str, scratch: pathlib.Path) -> list[str]:
+        address = options.server_address or f"unix:{scratch}/server.sock"
+        return [
+            *(sys.executable, "-m", options.module, f"--run_mode={run_mode}"),
+            f"--logdir={options.logdir}",
+            f"--server_address={address}",
+            f"--num_envs={options.actors * options.envs_per_actor}",
+            f"--env_batch_size={options.envs_per_actor}",
+            *options.flags,
+        ]
+
+    return Supervisor(
+        SupervisorConfig(options.logdir, options.actors, options.fresh),
+        learner_command=lambda scratch: command("learner", scratch),
+        actor_command=lambda task, scratch: [*command("actor", scratch), f"--task={task}"],
+        tensorboard_command=tensorboard,
+        panel=panel.create(title, facts),
+    )
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return int(listener.getsockname()[1])
+
+
+def main(arguments: Sequence[str]) -> int:
+    try:
+        options = options_lib.parse(arguments)
+    except UserError as error:
+        print(f"error: {error}\n{options_lib.usage_line()}", file=sys.stderr)
+        return 2
+    try:
+        return create_supervisor(options).run()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

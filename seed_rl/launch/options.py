@@ -1,0 +1,172 @@
+"""The arguments of `./run_local.sh`.
+
+Only the standard library is used: the script runs this module with the system's Python, before
+it has installed anything, so that a typing error does not cost minutes. Run as a program, it
+checks its arguments and prints the extras to install.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from seed_rl.common.errors import UserError
+from seed_rl.launch import games
+
+USAGE = """\
+usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+
+  GAME            one of: {games}
+  AGENT           {agents}
+  ACTORS          number of actor processes
+  ENVS_PER_ACTOR  environments that each actor steps together (default: 1)
+
+Flags of the run:
+  --logdir=DIR             checkpoints, TensorBoard files, logs (default: runs/GAME-AGENT);
+                           a run that is already there goes on where it was
+  --restart=fresh          start over; what is in DIR is moved aside, never deleted
+  --server_address=A       where the learner listens: host:port or unix:/path (default: a private
+                           unix socket)
+  --tensorboard=false      do without TensorBoard
+  --tensorboard_port=PORT  its port (default: a free one)
+
+All other flags go to learner and actors. To list them:
+  .venv/bin/python -m seed_rl.GAME.AGENT_main --helpfull
+
+Ctrl-C saves a checkpoint and stops everything; the same command goes on from there.
+"""
+
+_SET_BY_SUPERVISOR = {
+    "run_mode": "learner and actors are both started",
+    "task": "it numbers the actors",
+    "num_envs": "it is ACTORS x ENVS_PER_ACTOR",
+    "env_batch_size": "it is ENVS_PER_ACTOR",
+}
+_TRUE = ("true", "1", "yes")
+_FALSE = ("false", "0", "no")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """What one call of `./run_local.sh` asks for.
+
+    Attributes:
+      module: the main program of the game and agent.
+      actors: number of actor processes.
+      envs_per_actor: environments in each.
+      logdir: directory of the run.
+      server_address: None: a private unix socket.
+      fresh: whether to move an earlier run in `logdir` aside.
+      tensorboard: whether to start TensorBoard.
+      tensorboard_port: None: a free one.
+      flags: what is handed on to learner and actors.
+    """
+
+    game: str
+    agent: str
+    module: str
+    actors: int
+    envs_per_actor: int
+    logdir: pathlib.Path
+    server_address: str | None = None
+    fresh: bool = False
+    tensorboard: bool = True
+    tensorboard_port: int | None = None
+    flags: tuple[str, ...] = ()
+
+
+def usage() -> str:
+    available = games.available()
+    agents = "; ".join(f"for {game}: {', '.join(names)}" for game, names in available.items())
+    return USAGE.format(games=", ".join(available), agents=agents)
+
+
+def usage_line() -> str:
+    return f"{USAGE.splitlines()[0]}   (--help tells more)"
+
+
+def parse(arguments: Sequence[str]) -> RunOptions:
+    """Reads the command line.
+
+    Raises:
+      UserError: it makes no sense; the message says what to change.
+    """
+    positional = [argument for argument in arguments if not argument.startswith("-")]
+    flags = [argument for argument in arguments if argument.startswith("-")]
+    if not 3 <= len(positional) <= 4:
+        raise UserError(
+            f"GAME AGENT ACTORS [ENVS_PER_ACTOR] are needed, but there are {len(positional)} "
+            "arguments (flags are written --name=value)."
+        )
+    game, agent = positional[:2]
+    module = games.main_module(game, agent)
+    own, passed_on = _split_flags(flags)
+    port = own.get("tensorboard_port")
+    return RunOptions(
+        game=game,
+        agent=agent,
+        module=module,
+        actors=_count(positional[2], "ACTORS"),
+        envs_per_actor=_count(positional[3], "ENVS_PER_ACTOR") if positional[3:] else 1,
+        logdir=_logdir(own.get("logdir", f"runs/{game}-{agent}")),
+        server_address=own.get("server_address"),
+        fresh=_choice("restart", own.get("restart", "resume"), ("resume", "fresh")) == "fresh",
+        tensorboard=_choice("tensorboard", own.get("tensorboard", "true"), _TRUE + _FALSE) in _TRUE,
+        tensorboard_port=_count(port, "--tensorboard_port") if port else None,
+        flags=passed_on,
+    )
+
+
+def _split_flags(flags: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    own: dict[str, str] = {}
+    passed_on = []
+    for flag in flags:
+        name, equals, value = flag.lstrip("-").partition("=")
+        name = "logdir" if name == "job-dir" else name
+        if name in _SET_BY_SUPERVISOR:
+            raise UserError(f"--{name} cannot be set here: {_SET_BY_SUPERVISOR[name]}.")
+        if name in ("logdir", "restart", "server_address", "tensorboard_port") and not value:
+            raise UserError(f"--{name} needs a value: --{name}=...")
+        if name in ("logdir", "restart", "server_address", "tensorboard_port", "tensorboard"):
+            own[name] = value if equals else "true"
+        elif name == "notensorboard":
+            own["tensorboard"] = "false"
+        else:
+            passed_on.append(flag)
+    return own, tuple(passed_on)
+
+
+def _count(text: str, name: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise UserError(f"{name} must be a whole number of at least 1, not '{text}'.")
+    return int(text)
+
+
+def _choice(name: str, value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        raise UserError(f"--{name} must be one of {', '.join(choices)}, not '{value}'.")
+    return value
+
+
+def _logdir(text: str) -> pathlib.Path:
+    if "://" in text:
+        raise UserError(f"--logdir={text}: a local run needs a directory of this machine.")
+    return pathlib.Path(text).expanduser().absolute()
+
+
+def main(arguments: Sequence[str]) -> int:
+    if "--help" in arguments or "-h" in arguments:
+        print(usage(), end="")
+        return 0
+    try:
+        print(games.extra(parse(arguments).game))
+    except UserError as error:
+        print(f"error: {error}\n{usage_line()}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

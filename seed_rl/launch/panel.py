@@ -1,0 +1,186 @@
+"""What a person sees of a run: a live panel in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+import rich.console
+import rich.live
+import rich.panel
+import rich.progress_bar
+import rich.table
+import rich.text
+
+from seed_rl.common.progress import Progress
+
+_SILENCE_S = (
+    15.0  # The learner writes every second; a checkpoint or a swapped-out machine delays it.
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """What is shown.
+
+    Attributes:
+      progress: the learner's; None before its first.
+      alive: actors that run.
+      actors: actors there should be.
+      doing: what the supervisor is doing, if that is not the learner's phase.
+    """
+
+    progress: Progress | None
+    alive: int
+    actors: int
+    doing: str | None = None
+
+    @property
+    def phase(self) -> str:
+        return self.doing or (self.progress.phase if self.progress else "starting")
+
+
+class Panel(Protocol):
+    """Shows a run. Used as a context manager while the run lasts."""
+
+    def __enter__(self) -> Panel: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def show(self, status: Status) -> None:
+        """Is called several times a second; shows as often as is good."""
+
+    def say(self, message: str) -> None:
+        """Shows something that happened, at once and lastingly."""
+
+    def finish(self, message: str) -> None:
+        """Shows the last status with a closing message."""
+
+
+def create(title: str, facts: Mapping[str, str]) -> Panel:
+    """The panel that suits where the output goes.
+
+    Args:
+      title: what is running.
+      facts: what stays the same, such as addresses.
+    """
+    console = rich.console.Console(highlight=False)
+    if console.is_terminal:
+        return LivePanel(title, facts, console)
+    return PlainPanel(title, facts)
+
+
+class PlainPanel:
+    """A line every few seconds, for logs."""
+
+    def __init__(self, title: str, facts: Mapping[str, str], period_s: float = 5.0):
+        self._heading = [title, *(f"{name}: {value}" for name, value in facts.items())]
+        self._period_s = period_s
+        self._shown = 0.0
+        self._line = ""
+
+    def __enter__(self) -> PlainPanel:
+        for line in self._heading:
+            self.say(line)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, status: Status) -> None:
+        line = " | ".join(f"{name} {value}".strip() for name, value in describe(status))
+        # The first frames are what people wait for: show those at once.
+        first = "starting" in self._line and status.phase == "training"
+        self._line = line
+        if first or time.monotonic() - self._shown >= self._period_s:
+            self._shown = time.monotonic()
+            self.say(line)
+
+    def say(self, message: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {message}", flush=True)
+
+    def finish(self, message: str) -> None:
+        self.say(self._line)
+        self.say(message)
+
+
+class LivePanel:
+    """A panel at the bottom of the terminal, drawn over twice a second."""
+
+    def __init__(
+        self,
+        title: str,
+        facts: Mapping[str, str],
+        console: rich.console.Console,
+        period_s: float = 0.5,
+    ):
+        self._title = title
+        self._facts = facts
+        self._console = console
+        self._period_s = period_s
+        self._shown = 0.0
+        self._live = rich.live.Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> LivePanel:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, status: Status) -> None:
+        if time.monotonic() - self._shown >= self._period_s:
+            self._shown = time.monotonic()
+            self._live.update(self._draw(status), refresh=True)
+
+    def say(self, message: str) -> None:
+        style = "red" if message.startswith("error") else "dim"
+        self._console.print(rich.text.Text(message, style=style))
+
+    def finish(self, message: str) -> None:
+        self._console.print(rich.text.Text(message, style="bold green"))
+
+    def _draw(self, status: Status) -> rich.panel.Panel:
+        table = rich.table.Table.grid(padding=(0, 2), expand=True)
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column(ratio=1)
+        for name, value in [*describe(status), *self._facts.items()]:
+            table.add_row(name, rich.text.Text(value))
+        progress = status.progress
+        if progress is not None and progress.total_frames:
+            bar = rich.progress_bar.ProgressBar(progress.total_frames, progress.frames)
+            table.add_row("", bar)
+        return rich.panel.Panel(table, title=self._title, title_align="left", border_style="blue")
+
+
+def describe(status: Status) -> list[tuple[str, str]]:
+    """Names and values of all that is shown."""
+    actors = f"{status.alive}/{status.actors}"
+    if status.progress is None:
+        return [("phase", status.phase), ("actors", actors)]
+    progress = status.progress
+    share = progress.frames / progress.total_frames if progress.total_frames else 0.0
+    rows = [
+        ("phase", status.phase),
+        ("frames", f"{progress.frames:,} ({share:.1%} of {progress.total_frames:,})"),
+        ("frames/s", f"{progress.frames_per_s:,.0f}"),
+    ]
+    if progress.episode_return_mean is None:
+        rows.append(("return", "no episode has ended yet"))
+    else:
+        rows.append(
+            ("return", f"{progress.episode_return_mean:.2f} ({progress.episodes:,} episodes)")
+        )
+    rows += [
+        ("actors", actors),
+        ("inference batch", f"{progress.mean_inference_batch:.1f}"),
+        ("updates", f"{progress.train_steps:,}"),
+    ]
+    if progress.eta_s is not None:
+        rows.append(("ETA", str(datetime.timedelta(seconds=round(progress.eta_s)))))
+    if (silence := time.time() - progress.time) > _SILENCE_S:
+        rows.append(("warning", f"the learner has been silent for {silence:.0f} s"))
+    return rows

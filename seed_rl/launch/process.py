@@ -1,0 +1,150 @@
+"""A child process that cannot outlive its supervisor, with a log of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Process:
+    """One program of a run: started, watched, stopped and started again.
+
+    It leads a session, and so a process group, of its own: Ctrl-C in the terminal reaches the
+    supervisor alone, and whatever the program started is ended with it. The kernel signals it when
+    the supervisor dies. Must be used from the main thread, as that signal is tied to the life of
+    the thread that started the child.
+
+    Args:
+      name: for messages and the log's file name.
+      command: program and arguments.
+      log: file to which everything it prints is appended.
+      environment: variables to add to this process's.
+      death_signal: what the kernel sends it when the supervisor dies.
+      niceness: added to its scheduling priority number.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: pathlib.Path,
+        environment: Mapping[str, str] | None = None,
+        death_signal: signal.Signals = signal.SIGKILL,
+        niceness: int = 0,
+    ):
+        self.name = name
+        self.log = log
+        self._command = list(command)
+        self._environment = {**os.environ, **(environment or {})}
+        self._death_signal = death_signal
+        self._niceness = niceness
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+        self._started = 0.0
+        self._ended = 0.0
+
+    @property
+    def pid(self) -> int:
+        """Process id, and id of its process group."""
+        assert self._popen is not None, f"{self.name} was never started"
+        return self._popen.pid
+
+    @property
+    def started(self) -> bool:
+        return self._popen is not None
+
+    def start(self) -> None:
+        """Starts it, first or again."""
+        with open(self.log, "ab") as log:
+            self._log_start = log.tell()
+            self._popen = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+                preexec_fn=_die_with_parent(os.getpid(), self._death_signal, self._niceness),
+            )
+        self._started = time.monotonic()
+
+    def poll(self) -> int | None:
+        """The exit code (negative: the signal that ended it); None while it runs.
+
+        What an ended program left running in its process group is killed.
+        """
+        if self._popen is None or self._popen.returncode is not None:
+            return self._popen.returncode if self._popen else None
+        code = self._popen.poll()
+        if code is not None:
+            self._ended = time.monotonic()
+            self._signal_group(signal.SIGKILL)
+        return code
+
+    @property
+    def running(self) -> bool:
+        return self.started and self.poll() is None
+
+    @property
+    def lifetime_s(self) -> float:
+        """How long it has run, or ran."""
+        return (time.monotonic() if self.running else self._ended) - self._started
+
+    def terminate(self) -> None:
+        """Asks it to end."""
+        if self.running:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it and all its descendants at once."""
+        if self.running:
+            self._signal_group(signal.SIGKILL)
+
+    def tail(self, lines: int) -> list[str]:
+        """The last lines that it printed since it was last started."""
+        try:
+            with open(self.log, "rb") as log:
+                size = log.seek(0, os.SEEK_END)
+                log.seek(max(self._log_start, size - 200 * lines))
+                text = log.read().decode(errors="replace")
+        except OSError:
+            return []
+        return [line for line in text.splitlines() if line.strip()][-lines:]
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+
+def describe_exit(code: int) -> str:
+    """How a program ended, in words."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def _die_with_parent(
+    parent: int, death_signal: signal.Signals, niceness: int
+) -> Callable[[], None]:
+    """What the child does between fork and exec."""
+
+    def prepare() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
+        if os.getppid() != parent:  # It died before the call.
+            os._exit(1)
+        if niceness:
+            os.nice(niceness)
+
+    return prepare

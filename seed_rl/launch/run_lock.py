@@ -1,0 +1,96 @@
+"""Says which process runs in a run's directory, and keeps a second one out.
+
+The lock is the kernel's (flock) on `supervisor.pid`, so it never outlives its holders, however
+they end. Only the standard library is used.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pathlib
+import time
+from collections.abc import Callable
+
+from seed_rl.common.errors import UserError
+
+FILE_NAME = "supervisor.pid"
+
+
+class RunLock:
+    """The lock on `logdir`, held until `release` or the end of this process.
+
+    Args:
+      logdir: the run's directory; made if it is not there.
+      patience_s: how long to wait for a run whose supervisor was killed to come to its end.
+      say: is told that we wait.
+
+    Raises:
+      UserError: a run is going on there, or the directory cannot be written.
+    """
+
+    def __init__(
+        self,
+        logdir: pathlib.Path,
+        patience_s: float = 1.0,
+        say: Callable[[str], None] = lambda text: None,
+    ):
+        try:
+            logdir.mkdir(parents=True, exist_ok=True)
+            self._file = open(logdir / FILE_NAME, "a+", encoding="ascii")
+        except OSError as error:
+            raise UserError(
+                f"Cannot write to {logdir}: {error.strerror}. Choose another directory with "
+                "--logdir=DIR."
+            ) from error
+        started = time.monotonic()
+        told = False
+        while not _try_lock(self._file.fileno()):
+            pid = _read_pid(logdir)
+            waited = time.monotonic() - started
+            if waited > (1.0 if _exists(pid) else patience_s):
+                self._file.close()
+                raise UserError(
+                    f"A run is going on in {logdir} (process {pid}). Stop it with "
+                    f"./stop_local.sh {logdir}  or choose another directory with --logdir=DIR."
+                )
+            if waited > 1 and not told:
+                say(f"waiting for the end of the run that was killed in {logdir} ...")
+                told = True
+            time.sleep(0.1)
+        self._file.truncate(0)
+        self._file.write(f"{os.getpid()}\n")
+        self._file.flush()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def release(self) -> None:
+        """Lets go of the lock; a process that inherited it may still hold it."""
+        self._file.close()
+
+
+def running_pid(logdir: pathlib.Path) -> int | None:
+    """The process id of the supervisor that runs in `logdir`, or None."""
+    try:
+        with open(logdir / FILE_NAME, "rb") as file:
+            return None if _try_lock(file.fileno()) else _read_pid(logdir)
+    except OSError:
+        return None
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read_pid(logdir: pathlib.Path) -> int:
+    """0 if the file is being written this very moment."""
+    return int((logdir / FILE_NAME).read_text().strip() or 0)
+
+
+def _exists(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")

@@ -1,0 +1,338 @@
+"""Keeps a learner, its actors and TensorBoard going, and ends them together."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import signal
+import tempfile
+import time
+import types
+from collections.abc import Callable, Sequence
+
+from seed_rl.common import progress as progress_lib
+from seed_rl.common.errors import UserError
+from seed_rl.launch.guardian import Guardian
+from seed_rl.launch.panel import Panel, Status
+from seed_rl.launch.process import Process, describe_exit
+from seed_rl.launch.run_lock import RunLock
+
+USER_ERROR = 2  # What our programs exit with after an error that is the user's to mend.
+_LIBRARY_THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+_QUIET = {"PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+
+
+@dataclasses.dataclass(frozen=True)
+class SupervisorConfig:
+    """How a run is watched. All times in seconds.
+
+    Attributes:
+      logdir: directory of the run.
+      actors: number of actors.
+      fresh: whether to move an earlier run aside.
+      stop_timeout_s: how long the learner may take to save its checkpoint and exit.
+      kill_timeout_s: how long the others may take to exit.
+      first_backoff_s: pause before a crashed actor's first restart; doubled for each further one.
+      max_backoff_s: the longest such pause.
+      healthy_s: an actor that ran this long before it crashed starts again with a clean record.
+      max_failures: when every actor has crashed this often in a row, the run ends.
+      poll_s: time between looks at the processes.
+    """
+
+    logdir: pathlib.Path
+    actors: int
+    fresh: bool = False
+    stop_timeout_s: float = 60.0
+    kill_timeout_s: float = 5.0
+    first_backoff_s: float = 0.5
+    max_backoff_s: float = 30.0
+    healthy_s: float = 30.0
+    max_failures: int = 6
+    poll_s: float = 0.1
+
+
+class Failure(Exception):
+    """The run cannot go on; the message is for the user."""
+
+    def __init__(self, message: str, code: int = 1):
+        super().__init__(message)
+        self.code = code
+
+
+class _Actor:
+    """An actor process and its record of crashes."""
+
+    def __init__(self, process: Process):
+        self.process = process
+        self.failures = 0  # In a row, without a healthy life between them.
+        self.user_errors = 0
+        self.restart_at: float | None = None
+
+
+class Supervisor:
+    """One run on this machine.
+
+    Args:
+      config: see there.
+      learner_command: the learner's program and arguments, given the scratch directory (for a unix
+        socket, say), which is private and removed at the end.
+      actor_command: an actor's, given its task number and the scratch directory.
+      tensorboard_command: None: no TensorBoard.
+      panel: shows progress and messages.
+    """
+
+    def __init__(
+        self,
+        config: SupervisorConfig,
+        learner_command: Callable[[pathlib.Path], Sequence[str]],
+        actor_command: Callable[[int, pathlib.Path], Sequence[str]],
+        tensorboard_command: Sequence[str] | None,
+        panel: Panel,
+    ):
+        self._config = config
+        self._learner_command = learner_command
+        self._actor_command = actor_command
+        self._tensorboard_command = tensorboard_command
+        self._panel = panel
+        self._stops: list[int] = []  # Signals received.
+        self._started = 0.0
+        self._phase = ""
+
+    def run(self) -> int:
+        """Runs until the end of training, a failure, or SIGINT, SIGTERM or SIGHUP.
+
+        Returns:
+          The exit code: 0 after the end of training or an orderly stop, 2 for an error that is
+          the user's to mend, 130 after a second Ctrl-C, otherwise 1.
+
+        Raises:
+          UserError: the directory cannot be used; nothing was started.
+        """
+        lock = self._prepare_logdir()
+        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        previous = {number: signal.signal(number, self._on_signal) for number in signals}
+        scratch = pathlib.Path(tempfile.mkdtemp(prefix="seed_rl_"))
+        self._guardian = Guardian(lock.fileno(), self._config.stop_timeout_s, scratch)
+        self._create_processes(scratch)
+        try:
+            with self._panel:
+                return self._supervise()
+        finally:
+            self._kill_all()
+            self._guardian.close()
+            lock.release()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _prepare_logdir(self) -> RunLock:
+        """Locks the directory, after moving an earlier run aside if that is asked for."""
+        logdir = self._config.logdir
+        lock = RunLock(logdir, self._config.stop_timeout_s, self._panel.say)
+        if self._config.fresh and any(path.name != "supervisor.pid" for path in logdir.iterdir()):
+            aside = logdir.with_name(f"{logdir.name}.{time.strftime('%Y%m%d-%H%M%S')}")
+            try:
+                logdir.rename(aside)
+            except OSError as error:
+                raise UserError(f"Cannot move {logdir} to {aside}: {error.strerror}.") from error
+            lock.release()
+            lock = RunLock(logdir)
+            self._panel.say(f"the earlier run is now in {aside}")
+        try:
+            (logdir / "logs").mkdir(exist_ok=True)
+        except OSError as error:
+            raise UserError(f"Cannot write to {logdir}: {error.strerror}.") from error
+        return lock
+
+    def _create_processes(self, scratch: pathlib.Path) -> None:
+        logs = self._config.logdir / "logs"
+        # Killed by the kernel with the supervisor, except that the learner may save.
+        self._learner = Process(
+            "learner",
+            self._learner_command(scratch),
+            logs / "learner.log",
+            _QUIET,
+            death_signal=signal.SIGTERM,
+        )
+        self._actors = [
+            _Actor(
+                Process(
+                    f"actor {task}",
+                    self._actor_command(task, scratch),
+                    logs / f"actor-{task}.log",
+                    {**_QUIET, **_LIBRARY_THREADS},
+                )
+            )
+            for task in range(self._config.actors)
+        ]
+        self._tensorboard: Process | None = None
+        if self._tensorboard_command:
+            self._tensorboard = Process(
+                "TensorBoard", self._tensorboard_command, logs / "tensorboard.log", niceness=10
+            )
+
+    def _supervise(self) -> int:
+        try:
+            self._started = time.time()
+            self._start(self._learner, patient=True)
+            for actor in self._actors:
+                self._start(actor.process)
+            while not self._stops:
+                self._show()
+                if (code := self._learner.poll()) is not None:
+                    return self._learner_ended(code)
+                for actor in self._actors:
+                    self._look_after(actor)
+                self._look_after_tensorboard()
+                time.sleep(self._config.poll_s)
+            return self._stop()
+        except Failure as failure:
+            self._panel.say(f"error: {failure}")
+            self._stop_learner(failed=True)
+            return failure.code
+
+    # Starting, watching, restarting.
+
+    def _start(self, process: Process, patient: bool = False) -> None:
+        try:
+            process.start()
+        except OSError as error:
+            raise Failure(f"{process.name} cannot be started: {error}") from error
+        self._guardian.watch(process.pid, patient)
+
+    def _look_after(self, actor: _Actor) -> None:
+        """Notices a crash, and restarts after the pause."""
+        process = actor.process
+        if actor.restart_at is not None:
+            if time.monotonic() >= actor.restart_at:
+                actor.restart_at = None
+                self._start(process)
+            return
+        code = process.poll()
+        if code is None:
+            return
+        self._guardian.forget(process.pid)
+        self._record_failure(actor, code)
+        pause = min(
+            self._config.first_backoff_s * 2 ** (actor.failures - 1), self._config.max_backoff_s
+        )
+        actor.restart_at = time.monotonic() + pause
+        last = process.tail(1)
+        self._panel.say(
+            f"{process.name} {describe_exit(code)}{': ' + last[0] if last and code > 0 else ''}; "
+            f"restarting it in {pause:g} s ({process.log})"
+        )
+
+    def _record_failure(self, actor: _Actor, code: int) -> None:
+        """Counts, and ends the run when restarting has no point."""
+        if actor.process.lifetime_s >= self._config.healthy_s:
+            actor.failures = actor.user_errors = 0
+        actor.failures += 1
+        actor.user_errors = actor.user_errors + 1 if code == USER_ERROR else 0
+        if actor.user_errors >= 2:  # Once may be bad luck, such as a learner that just left.
+            raise Failure(_last_words(actor.process, code), USER_ERROR)
+        if all(other.failures >= self._config.max_failures for other in self._actors):
+            raise Failure(f"every actor keeps crashing. {_last_words(actor.process, code)}")
+
+    def _look_after_tensorboard(self) -> None:
+        """Starts it when training has begun: until then the learner needs the processor."""
+        if self._tensorboard is None:
+            return
+        if not self._tensorboard.started:
+            if self._phase == "training":
+                self._start(self._tensorboard)
+        elif (code := self._tensorboard.poll()) is not None:
+            self._guardian.forget(self._tensorboard.pid)
+            log = self._tensorboard.log
+            self._panel.say(f"TensorBoard {describe_exit(code)}; training goes on ({log})")
+            self._tensorboard = None
+
+    def _show(self, doing: str | None = None) -> None:
+        progress = progress_lib.read(self._config.logdir)
+        if progress is not None and progress.time < self._started:
+            progress = None  # An earlier run's.
+        self._phase = progress.phase if progress else "starting"
+        alive = sum(actor.process.running for actor in self._actors)
+        self._panel.show(Status(progress, alive, len(self._actors), doing))
+
+    # Ending.
+
+    def _on_signal(self, number: int, frame: types.FrameType | None) -> None:
+        del frame
+        self._stops.append(number)
+
+    def _learner_ended(self, code: int) -> int:
+        self._guardian.forget(self._learner.pid)
+        self._show()
+        self._stop_others()
+        if code == 0:
+            self._panel.finish("training has ended")
+            return 0
+        self._panel.say(f"error: {_last_words(self._learner, code)}")
+        return USER_ERROR if code == USER_ERROR else 1
+
+    def _stop(self) -> int:
+        """Ends all in good order: the learner first, as it saves what was learned."""
+        self._panel.say("stopping: the learner saves a checkpoint (again to end at once)")
+        code = self._stop_learner()
+        if code is None:
+            return 130
+        if code == 0 or code == -signal.SIGTERM and self._phase == "starting":
+            self._panel.finish("stopped; the same command goes on from here")
+            return 0
+        self._panel.say(f"error: while stopping: {_last_words(self._learner, code)}")
+        return 1
+
+    def _stop_learner(self, failed: bool = False) -> int | None:
+        """Ends the learner, then the rest.
+
+        Returns:
+          The learner's exit code; None if the user did not want to wait for it.
+        """
+        impatient = len(self._stops)
+        self._learner.terminate()
+        deadline = time.monotonic() + self._config.stop_timeout_s
+        while (code := self._learner.poll()) is None and time.monotonic() < deadline:
+            if len(self._stops) > max(impatient, 1):
+                self._panel.say("ending at once; what was not saved is lost")
+                return None
+            self._show("stopping" if not failed else "ending")
+            time.sleep(self._config.poll_s)
+        if code is None:
+            self._panel.say(
+                f"the learner did not exit within {self._config.stop_timeout_s:g} s; killing it"
+            )
+            self._learner.kill()
+        self._stop_others()
+        return code if code is not None else -signal.SIGKILL
+
+    def _stop_others(self) -> None:
+        others = [actor.process for actor in self._actors]
+        others += [self._tensorboard] if self._tensorboard else []
+        for process in others:
+            process.terminate()
+        deadline = time.monotonic() + self._config.kill_timeout_s
+        while any(process.running for process in others) and time.monotonic() < deadline:
+            if len(self._stops) > 1:
+                return
+            time.sleep(self._config.poll_s / 4)
+
+    def _kill_all(self) -> None:
+        """Leaves nothing behind, whatever happened before."""
+        processes = [self._learner, *(actor.process for actor in self._actors)]
+        processes += [self._tensorboard] if self._tensorboard else []
+        for process in processes:
+            process.kill()
+        while any(process.running for process in processes):
+            time.sleep(0.01)
+        for process in processes:
+            if process.started:
+                self._guardian.forget(process.pid)
+
+
+def _last_words(process: Process, code: int) -> str:
+    """How it ended, with the end of its log: all of it, or just the user's error message."""
+    lines = process.tail(30)
+    if code == USER_ERROR and (message := [line for line in lines if line.startswith("error: ")]):
+        return f"{process.name}: {message[-1].removeprefix('error: ')}"
+    text = "".join(f"\n  | {line}" for line in lines)
+    return f"the {process.name} {describe_exit(code)} ({process.log}):{text}"

@@ -1,0 +1,36 @@
+"""Fixtures and settings shared by all tests."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+# Before anything imports TensorFlow; child processes inherit it.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+
+@pytest.fixture
+def socket_address() -> Iterator[str]:
+    """A "unix:/path" where nobody listens yet, short enough for every system."""
+    with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
+        yield f"unix:{folder}/socket"
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A TCP port of this machine on which nobody listens."""
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def repository() -> pathlib.Path:
+    """The root of the working tree."""
+    return pathlib.Path(__file__).resolve().parents[1]

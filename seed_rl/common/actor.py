@@ -8,17 +8,15 @@ learner never joins steps from before and after (nobody knows whether the last c
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import enum
 import os
 import random
-import signal
 import sys
 import threading
 import time
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,12 +27,14 @@ from seed_rl.common.batched_env import BatchedEnv, BatchedEnvironment, Environme
 from seed_rl.common.config import option
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_config import RunConfig
+from seed_rl.common.stop_signal import StopSignal
 from seed_rl.common.types import EnvOutput
-from seed_rl.grpc.errors import CallError, ClientError, ConnectionLost, StatusCode
+from seed_rl.grpc.errors import CallError, ClientError, StatusCode
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
 
-_ATTEMPT_S = 5.0  # Longest single attempt to connect, between log lines and stop signals.
+_ATTEMPT_S = 2.0  # Longest attempt to connect; a stop signal has to wait for its end.
+_STOP_GRACE_S = 5.0  # After a stop signal, for a step in progress and for closing environments.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
 
@@ -78,7 +78,7 @@ def actor_loop(
     create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
     log_period: float = 1,
 ) -> None:
-    """Runs an actor until SIGTERM.
+    """Runs an actor until SIGTERM or SIGINT.
 
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns a Gymnasium (or old gym)
@@ -102,45 +102,30 @@ def actor_loop(
     if logging.get_verbosity() == logging.WARNING:  # absl's default; actors say what they do.
         logging.set_verbosity(logging.INFO)
     env: BatchedEnv | None = None
-    try:
-        with _stop_on_sigterm() as stopping:
-            try:
-                env = _create(create_env_fn, create_vector_env_fn, config, env_config)
-                _Actor(env, config, stopping, log_period).run()
-            except _Stop:
-                logging.info("Actor %d: stopped.", config.task)
-            except EnvironmentFailure as error:
-                logging.exception("Actor %d: an environment failed.", config.task)
-                _exit(f"{error} {error.__cause__!r}", ExitCode.ENVIRONMENT_FAILED)
-            finally:
-                if env is not None:
-                    env.close()
-    except _Stop:  # Told to stop while ending for another reason.
-        pass
+    actor = _Actor(config, log_period)
+    ended = threading.Event()
 
+    def end_soon() -> None:
+        actor.close()
+        if not ended.wait(_STOP_GRACE_S):
+            logging.error(
+                "Actor %d: an environment does not return, ending without it.", config.task
+            )
+            os._exit(0)
 
-class _Stop(BaseException):
-    """Told to stop. No `Exception`, so that nobody's error handling swallows it."""
-
-
-@contextlib.contextmanager
-def _stop_on_sigterm() -> Iterator[threading.Event]:
-    """Raises `_Stop` once in the main thread at SIGTERM, even out of a blocked call."""
-    stopping = threading.Event()
-
-    def handle(signum: int, frame: Any) -> None:
-        if not stopping.is_set():
-            stopping.set()
-            raise _Stop
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stopping
-        return
-    previous = signal.signal(signal.SIGTERM, handle)
-    try:
-        yield stopping
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    with StopSignal(end_soon) as stop:
+        try:
+            env = _create(create_env_fn, create_vector_env_fn, config, env_config)
+            actor.run(env, stop)
+        except EnvironmentFailure as error:
+            logging.exception("Actor %d: an environment failed.", config.task)
+            _exit(f"{error} {error.__cause__!r}", ExitCode.ENVIRONMENT_FAILED)
+        finally:
+            if env is not None:
+                env.close()
+            actor.close()
+            ended.set()
+    logging.info("Actor %d: stopped.", config.task)
 
 
 def _exit(message: str, code: ExitCode) -> typing.NoReturn:
@@ -181,19 +166,12 @@ def _create(
 class _Actor:
     """Connects, runs lives, and reconnects."""
 
-    def __init__(
-        self,
-        env: BatchedEnv,
-        config: ActorConfig,
-        stopping: threading.Event,
-        log_period: float,
-    ):
-        self._env = env
+    def __init__(self, config: ActorConfig, log_period: float):
         self._config = config
-        self._stopping = stopping
         self._options = ClientOptions(token=config.auth_token(), tls_ca=config.tls_ca)
         period_s = config.actor_log_period_s * log_period if are_summaries_enabled(config) else None
-        self._clock = _Clock(config.task, len(env.env_ids), period_s)
+        self._clock = _Clock(config.task, config.env_batch_size, period_s)
+        self._client: Client | None = None
         self._seed = config.seed
         # First observations of episodes that no step was taken in yet.
         self._fresh_observation: Any = None
@@ -202,18 +180,28 @@ class _Actor:
         self._patience_s = config.connect_timeout_s
         self._pauses = 0
 
-    def run(self) -> None:
-        """Runs lives until one ends for good; returns only by an exception."""
-        while True:
+    def run(self, env: BatchedEnv, stop: StopSignal) -> None:
+        """Runs lives until the stop signal; ends otherwise only by an exception."""
+        self._env = env
+        self._stop = stop
+        self._heard = time.monotonic()
+        while not stop.requested:
             self._reset()
             try:
-                with self._connect() as client:
-                    self._live(client)
-            except ConnectionLost as error:
-                self._pause(str(error))
+                self._client = self._connect()
+                self._live(self._client)
             except ClientError as error:
-                self._judge(error)
-                self._pause(str(error))
+                if not stop.requested:
+                    self._judge(error)
+                    self._pause(str(error))
+            finally:
+                self.close()
+
+    def close(self) -> None:
+        """Ends the connection, also from another thread while a call waits for its answer."""
+        client = self._client
+        if client is not None:
+            client.close()
 
     def _reset(self) -> None:
         """Makes every environment begin an episode, unless it stands at the beginning of one."""
@@ -240,9 +228,9 @@ class _Actor:
             raise
         return client
 
-    def _live(self, client: Client) -> typing.NoReturn:
-        """One life: from first observations until something is raised."""
-        env, clock, stopping = self._env, self._clock, self._stopping
+    def _live(self, client: Client) -> None:
+        """One life: from first observations until the stop signal, or until something is raised."""
+        env, clock, stop = self._env, self._clock, self._stop
         inference = client.inference
         env_ids = np.asarray(env.env_ids, np.int32)
         size = len(env_ids)
@@ -250,17 +238,18 @@ class _Actor:
         zeros, false = np.zeros(size, np.float32), np.zeros(size, np.bool_)
         steps = np.zeros(size, np.int32)
         env_output = EnvOutput(zeros, false, self._fresh_observation, false, steps)
-        actions = inference(env_ids, run_ids, env_output, zeros)
-        self._fresh_observation = None
-        self._settle()
-        clock.start()
-        while not stopping.is_set():
+        raw_reward = zeros
+        if not stop.requested:
+            actions = inference(env_ids, run_ids, env_output, raw_reward)
+            self._fresh_observation = None
+            self._settle()
+            clock.start()
+        while not stop.requested:
             observation, reward, done, abandoned, episode_step, raw_reward = env.step(actions)
             clock.stepped()
             env_output = EnvOutput(reward, done, observation, abandoned, episode_step)
             actions = inference(env_ids, run_ids, env_output, raw_reward)
             self._heard = clock.answered()
-        raise _Stop
 
     def _settle(self) -> None:
         """Notes that the learner answers."""
@@ -297,7 +286,7 @@ class _Actor:
         pause = min(_FIRST_PAUSE_S * 2**self._pauses, _LONGEST_PAUSE_S)
         self._pauses += 1
         # Many actors lose the same learner at once and must not all come back at once.
-        time.sleep(min(pause * random.uniform(0.5, 1.0), remaining))
+        self._stop.wait(min(pause * random.uniform(0.5, 1.0), remaining))
 
     def _judge(self, error: ClientError) -> None:
         """Ends the actor if trying again cannot help."""

@@ -130,7 +130,7 @@ def _heading(cls: type) -> str:
 def _define(field: dataclasses.Field[Any], hint: Any, default: Any, heading: str) -> None:
     metadata = field.metadata
     kind, optional = _strip_optional(hint)
-    common = {"module_name": heading}
+    common: dict[str, Any] = {"module_name": heading}
     if metadata["choices"]:
         flags.DEFINE_enum(field.name, default, metadata["choices"], metadata["help"], **common)
     elif kind is bool:

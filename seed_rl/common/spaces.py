@@ -123,8 +123,6 @@ ActionSplitter = Callable[[Any], list[Any]]
 def action_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
     """A function that checks `size` batched actions and splits them.
 
-    The learner numbers discrete actions from 0; a space that starts elsewhere is shifted here.
-
     Raises:
       UserError: (the function) if an action is not in the space: the learner was started with
         another action space.
@@ -154,22 +152,22 @@ def _leaf_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
     spec = specs(space, "action")
     shape = (size, *spec.shape)
     dtype = np.dtype(space.dtype)
-    high: Any = None
-    start: Any = 0
+    low: Any = 0
+    end: Any = None
     if isinstance(space, spaces.Discrete):
-        high, start = int(space.n), int(space.start)
+        low, end = int(space.start), int(space.start + space.n)
     elif isinstance(space, spaces.MultiDiscrete):
-        high, start = space.nvec, space.start
+        low, end = space.start, space.start + space.nvec
     elif isinstance(space, spaces.MultiBinary):
-        high = 2
+        end = 2
 
     def split(actions: Any) -> list[Any]:
         actions = np.asarray(actions)
         _require(actions.shape == shape and np.can_cast(actions.dtype, dtype, "same_kind"), space)
-        if high is None:
+        if end is None:
             return list(actions.astype(dtype, copy=False))
-        _require(not ((actions < 0) | (actions >= high)).any(), space, actions)
-        actions = (actions + start).astype(dtype, copy=False)
+        _require(not ((actions < low) | (actions >= end)).any(), space, actions)
+        actions = actions.astype(dtype, copy=False)
         # Plain numbers, because not every environment takes NumPy's.
         return actions.tolist() if actions.ndim == 1 else list(actions)
 

@@ -1,0 +1,97 @@
+"""Any Gymnasium environment (no TensorFlow here)."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+from typing import Any
+
+import gymnasium
+from absl import logging
+
+from seed_rl.common.config import option
+from seed_rl.common.env_adapters import as_gymnasium
+from seed_rl.common.env_wrappers import for_agents
+from seed_rl.common.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class GymConfig:
+    """Gymnasium: which environment and how to make it."""
+
+    env_name: str = option(
+        "CartPole-v1",
+        "Registered id; module:id imports the module first; module:callable calls it, for "
+        "environments that are not registered or have gym's old interface.",
+    )
+    env_kwargs: str = option("{}", "Arguments of the environment as a JSON object.")
+    env_wrappers: tuple[str, ...] = option(
+        (), "Wrappers as module:callable, the innermost first; each is called with the environment."
+    )
+    raw_observations: bool = option(
+        False, "Leave observations as they are, instead of one-hot and float32."
+    )
+
+
+def create_environment(task: int, config: GymConfig | None = None) -> gymnasium.Env[Any, Any]:
+    """One environment.
+
+    Args:
+      task: id of the environment; not used.
+      config: options; None means the defaults.
+
+    Returns:
+      An environment whose observations are nests of <uint8> and <float32> arrays and whose boxes
+      of actions are vectors within [-1, 1].
+
+    Raises:
+      UserError: if the environment or a wrapper cannot be found, or does not take its arguments.
+    """
+    del task
+    config = config or GymConfig()
+    env = _make(config.env_name, _arguments(config.env_kwargs))
+    for name in config.env_wrappers:
+        wrapper = _attribute(name)
+        if not callable(wrapper):
+            raise UserError(f"--env_wrappers: there is no {name}; write module:callable.")
+        env = wrapper(env)
+    return for_agents(env, observations=not config.raw_observations)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        arguments = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"--env_kwargs is not JSON ({error}): {text}") from None
+    if not isinstance(arguments, dict):
+        raise UserError(f'--env_kwargs must be a JSON object such as {{"size": 5}}, not {text}')
+    return arguments
+
+
+def _make(name: str, arguments: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    factory = _attribute(name) if ":" in name else None
+    try:
+        if callable(factory):
+            return as_gymnasium(factory(**arguments))
+        # The checker warns at every step about what agents do not mind.
+        return gymnasium.make(name, disable_env_checker=True, **arguments)
+    except gymnasium.error.UnregisteredEnv as error:
+        raise UserError(f"--env_name={name}: {error}") from error
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(f"{name} needs a package that is not installed: {error}") from error
+    except TypeError as error:
+        logging.exception("Making %s failed.", name)
+        raise UserError(
+            f"{name} does not take --env_kwargs={json.dumps(arguments)}: {error}"
+        ) from error
+
+
+def _attribute(name: str) -> Any:
+    """The object that module:attribute names, or None if the module has no such attribute."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise UserError(f"{name}: cannot import {module_name} ({error}).") from error
+    return getattr(module, attribute, None) if attribute.isidentifier() else None

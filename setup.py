@@ -30,7 +30,7 @@ from setuptools.errors import BaseError
 
 ROOT = pathlib.Path(__file__).resolve().parent
 CACHE = ROOT / "build" / "native"
-APT_COMMAND = "sudo apt-get install g++ pkg-config libgrpc++-dev"
+APT_COMMAND = "sudo apt-get install g++ pkg-config libgrpc++-dev libzstd-dev"
 COMPILE_FLAGS = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-pthread"]
 # What TensorFlow's own wheels are compiled with, as far as it changes the ABI.
 TENSORFLOW_FLAGS = ["-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64", "-DNOMINMAX"]
@@ -44,12 +44,15 @@ class NativeLibrary:
       name: file name in `seed_rl/_native` without `.so`.
       folder: where its sources are, relative to the repository.
       packages: pkg-config names it is compiled and linked with.
+      static_packages: the same, but linked in and kept to itself: TensorFlow exports symbols of
+        some libraries that would otherwise take the place of the system's.
       tensorflow: whether it holds TensorFlow ops.
     """
 
     name: str
     folder: str
     packages: tuple[str, ...] = ()
+    static_packages: tuple[str, ...] = ()
     tensorflow: bool = False
 
     def sources(self) -> list[pathlib.Path]:
@@ -62,7 +65,7 @@ LIBRARIES = [
     NativeLibrary("libseed_transport", "seed_rl/grpc/native/transport", packages=("grpc++",)),
     NativeLibrary("libseed_grpc_ops", "seed_rl/grpc/native/ops", tensorflow=True),
     NativeLibrary("libseed_unroll_ops", "seed_rl/common/native/unrolls", tensorflow=True),
-    NativeLibrary("libseed_replay", "seed_rl/common/native/replay"),
+    NativeLibrary("libseed_replay", "seed_rl/common/native/replay", static_packages=("libzstd",)),
 ]
 
 
@@ -82,7 +85,9 @@ def check_system_packages(libraries: Iterable[NativeLibrary]) -> None:
     """Names everything that is missing at once, with the command that installs it."""
     missing = [tool for tool in (compiler(), "pkg-config") if not shutil.which(tool)]
     if shutil.which("pkg-config"):
-        packages = sorted({package for library in libraries for package in library.packages})
+        packages = sorted(
+            {name for library in libraries for name in library.packages + library.static_packages}
+        )
         for package in packages:
             if subprocess.run(["pkg-config", "--exists", package]).returncode:
                 missing.append(f"the development files of {package}")
@@ -142,6 +147,12 @@ class Builder:
             self._compile_flags += pkg_config("--cflags", library.packages)
             self._link_flags += pkg_config("--libs", library.packages)
             self._versions.append(" ".join(pkg_config("--modversion", library.packages)))
+        if library.static_packages:
+            self._compile_flags += pkg_config("--cflags", library.static_packages)
+            libraries = pkg_config("--libs", library.static_packages)
+            self._link_flags += ["-Wl,--exclude-libs,ALL", "-Wl,-Bstatic", *libraries]
+            self._link_flags.append("-Wl,-Bdynamic")
+            self._versions.append(" ".join(pkg_config("--modversion", library.static_packages)))
         if library.tensorflow:
             tensorflow = TensorFlow.find()
             self._compile_flags += tensorflow.compile_flags()

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import itertools
-import queue
 import struct
 import threading
-from typing import Any
 
 import grpc
 
-from seed_rl.grpc import wire
+from seed_rl.grpc import message_stream, wire
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout, WireError
 
 _CALL_ID = struct.Struct("<8xQ")
 
 
 class CallStream:
-    """Sends calls and hands each reply to the thread that waits for it.
-
-    Three threads work per stream, as grpcio's blocking API has it: one sends what `call` queues,
-    one receives, and gRPC's own runs `_deliver` when a message has come. That one wakes the caller
-    directly, so the receiving thread, which only asks for the next message, costs no latency.
-    """
+    """Sends calls and hands each reply to the thread that waits for it."""
 
     def __init__(
-        self, channel: grpc.Channel, method: str, metadata: list[tuple[str, str]], address: str
+        self, channel: grpc.Channel, method: str, metadata: message_stream.Metadata, address: str
     ):
+        """Opens the stream; `address` is for messages."""
         self._address = address
         self._ids = itertools.count(1)  # next() on it is atomic.
         self._lock = threading.Lock()
         # Entries are added under _lock; whoever pops one, which is atomic, wakes its thread.
         self._waiting: dict[int, _Waiter] = {}
         self._broken: str | None = None  # Why no more calls are possible. Guarded by _lock.
-        self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        requests = iter(self._outgoing.get, None)
-        connect = channel.stream_stream(method, response_deserializer=self._deliver)
-        self._rpc = connect(requests, metadata=metadata)
-        threading.Thread(target=self._receive, name="seed_rl-receive", daemon=True).start()
+        self._stream = message_stream.open_stream(
+            channel, method, metadata, self._deliver, self._break
+        )
 
     def next_id(self) -> int:
         """A call id that was not used before on this stream."""
@@ -54,24 +46,26 @@ class CallStream:
         waiter = _Waiter()
         with self._lock:
             if self._broken is not None:
-                raise ConnectionLost(self._broken)
+                raise self._lost()
             self._waiting[call_id] = waiter
-        self._outgoing.put(message)
         try:
+            self._stream.send(message)
             answered = waiter.done.acquire(timeout=-1 if timeout_s is None else timeout_s)
         finally:  # Also when Ctrl-C interrupts the wait.
             self._waiting.pop(call_id, None)
+        if waiter.data is not None:
+            return self._decode(waiter.data)
         if not answered:
             raise Timeout(f"{self._address}: no answer within {timeout_s:g} s")
-        if waiter.data is None:
-            raise ConnectionLost(self._broken)
-        return self._decode(waiter.data)
+        raise self._lost()
 
     def close(self, reason: str) -> None:
         """Ends the stream; callers still waiting get `ConnectionLost` with `reason`."""
         self._break(reason)
-        self._outgoing.put(None)
-        self._rpc.cancel()
+        self._stream.cancel()
+
+    def _lost(self) -> ConnectionLost:
+        return ConnectionLost(f"{self._address}: {self._broken}")
 
     def _decode(self, data: bytes) -> wire.Frame:
         try:
@@ -86,11 +80,11 @@ class CallStream:
             raise CallError(StatusCode.INTERNAL, "malformed reply: it is a call")
         return frame
 
-    def _deliver(self, data: bytes) -> Any:
-        """Runs in gRPC's thread, in place of deserialization, and must not raise."""
+    def _deliver(self, data: bytes) -> None:
+        """Runs in gRPC's thread; late replies to timed-out calls are dropped."""
         if len(data) < _CALL_ID.size:
-            self._break(f"{self._address}: the server sent {len(data)} bytes, which is no frame")
-            return True
+            self._break(f"the server sent {len(data)} bytes, which is no frame")
+            return
         (call_id,) = _CALL_ID.unpack_from(data)
         waiter = self._waiting.pop(call_id, None)
         if waiter is not None:
@@ -98,18 +92,7 @@ class CallStream:
             waiter.done.release()
         elif call_id == wire.UNREADABLE_CALL_ID:
             # One of our calls will never be answered, and nobody knows which.
-            self._break(f"{self._address}: the server could not read a call")
-        return True  # None would mean failure. Late replies to timed-out calls are dropped.
-
-    def _receive(self) -> None:
-        try:
-            for _ in self._rpc:  # Each step asks gRPC for one more message.
-                pass
-            reason = "the server ended the stream"
-        except grpc.RpcError as error:
-            reason = f"{error.code().name}: {error.details()}"
-        self._break(f"{self._address}: {reason}")
-        self._outgoing.put(None)
+            self._break("the server could not read a call")
 
     def _break(self, reason: str) -> None:
         with self._lock:

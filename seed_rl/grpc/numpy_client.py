@@ -53,7 +53,7 @@ class Client:
         self._address = address
         self._options = options or ClientOptions()
         token = self._options.token
-        self._metadata = [("authorization", f"Bearer {token}")] if token else []
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._channel = _open_channel(address, self._options)
         try:
             self._description = self._connect()

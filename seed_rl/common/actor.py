@@ -20,11 +20,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 from seed_rl.common import nest, spaces
 from seed_rl.common.batched_env import BatchedEnv, BatchedEnvironment, EnvironmentFailure
-from seed_rl.common.config import option
+from seed_rl.common.config import from_flags, option
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_config import RunConfig
 from seed_rl.common.stop_signal import StopSignal
@@ -66,7 +66,7 @@ class ActorConfig(RunConfig):
 
 def are_summaries_enabled(config: ActorConfig | None = None) -> bool:
     """Whether this actor logs where its time goes."""
-    config = config or _config_from_flags()
+    config = config or from_flags(ActorConfig)
     return config.actor_log_period_s > 0 and config.task < config.num_actors_with_summaries
 
 
@@ -98,7 +98,7 @@ def actor_loop(
     """
     if not isinstance(config, ActorConfig):
         env_config = config if env_config is None else env_config
-        config = _config_from_flags()
+        config = from_flags(ActorConfig)
     if logging.get_verbosity() == logging.WARNING:  # absl's default; actors say what they do.
         logging.set_verbosity(logging.INFO)
     env: BatchedEnv | None = None
@@ -133,7 +133,7 @@ def _exit(message: str, code: ExitCode) -> typing.NoReturn:
     raise SystemExit(int(code))
 
 
-def _config_from_flags() -> ActorConfig:
+def from_flags(ActorConfig) -> ActorConfig:
     """Options from those flags that the program has defined, for the rest the defaults."""
     defined: Any = flags.FLAGS if flags.FLAGS.is_parsed() else {}
     names = [field.name for field in dataclasses.fields(ActorConfig)]

@@ -93,9 +93,13 @@ def define_flags(*config_classes: type, **overrides: Any) -> None:
 
 
 def from_flags(cls: type[T]) -> T:
-    """The configuration that the command line asks for."""
+    """The configuration that the command line asks for.
+
+    Options that the program defined no flag for have their defaults.
+    """
+    defined = flags.FLAGS if flags.FLAGS.is_parsed() else {}
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    values = {name: getattr(flags.FLAGS, name) for name in names}
+    values = {name: getattr(defined, name) for name in names if name in defined}
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
     return cls(**values)
 
@@ -106,7 +110,11 @@ def flag_values(*configs: Any) -> dict[str, Any]:
 
 
 def run_main(main: Callable[[], int | None]) -> typing.NoReturn:
-    """Parses flags, runs `main` and exits; a `UserError` becomes one line and exit code 2."""
+    """Parses flags, runs `main` and exits.
+
+    A wrong flag and a `UserError` become one line and exit code 2; `--help` shows the options by
+    the class that has them.
+    """
 
     def guarded(argv: Sequence[str]) -> int:
         try:
@@ -119,8 +127,35 @@ def run_main(main: Callable[[], int | None]) -> typing.NoReturn:
         except KeyboardInterrupt:
             return 130
 
-    app.run(guarded)
+    app.run(guarded, flags_parser=_parse)
     raise AssertionError("app.run returned")
+
+
+def _parse(argv: Sequence[str]) -> list[str]:
+    if {"--help", "-help", "-h", "-?"} & set(argv[1:]):
+        print(help_text(argv[0]))
+        sys.exit(0)
+    try:
+        return flags.FLAGS(list(argv))
+    except flags.Error as error:
+        message = " ".join(str(error).split())
+        print(f"error: {message} (--help lists the options)", file=sys.stderr)
+        sys.exit(2)
+
+
+def help_text(program: str) -> str:
+    """The options of the program, under the headings of their classes."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    name = f"python -m {spec.name}" if spec else program
+    headings = [h for h in flags.FLAGS.flags_by_module_dict() if not _of_absl(h)]
+    options = "\n\n".join(flags.FLAGS.module_help(h).strip("\n") for h in headings)
+    about = (main.__doc__ or "").strip()
+    return f"{about}\n\nusage: {name} [--option=value ...]\n\n{options}\n\n--helpfull adds absl's."
+
+
+def _of_absl(heading: str) -> bool:
+    return heading.startswith("absl.") or heading in sys.modules
 
 
 def _heading(cls: type) -> str:

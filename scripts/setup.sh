@@ -40,6 +40,7 @@ missing_system_packages() {
   command -v "${CXX:-g++}" > /dev/null || echo g++
   command -v pkg-config > /dev/null || echo pkg-config
   pkg-config --exists grpc++ 2> /dev/null || echo libgrpc++-dev
+  pkg-config --exists libzstd 2> /dev/null || echo libzstd-dev
 }
 
 install_system_packages() {

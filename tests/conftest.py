@@ -12,7 +12,7 @@ import pytest
 
 # Before anything imports TensorFlow; child processes inherit it.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # Several processes, one GPU.
 
 
 @pytest.fixture

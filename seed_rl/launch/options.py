@@ -93,8 +93,8 @@ def parse(arguments: Sequence[str]) -> RunOptions:
     Raises:
       UserError: it makes no sense; the message says what to change.
     """
-    positional = [argument for argument in arguments if not argument.startswith("-")]
-    flags = [argument for argument in arguments if argument.startswith("-")]
+    positional = [argument for argument in arguments if not argument.startswith("--")]
+    flags = [argument for argument in arguments if argument.startswith("--")]
     if not 3 <= len(positional) <= 4:
         raise UserError(
             f"GAME AGENT ACTORS [ENVS_PER_ACTOR] are needed, but there are {len(positional)} "

@@ -1,0 +1,120 @@
+"""The command line of run_local.sh: what it accepts, and one clear line for what it does not."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from seed_rl.common.errors import UserError
+from seed_rl.launch import games, local, options
+
+
+@pytest.fixture(autouse=True)
+def two_games(tmp_path, monkeypatch):
+    """Games are found by their main programs: here, of a package with two games."""
+    for main in ("atari/vtrace_main.py", "atari/r2d2_main.py", "gym/vtrace_main.py"):
+        (tmp_path / main).parent.mkdir(exist_ok=True)
+        (tmp_path / main).write_text("")
+    monkeypatch.setattr(games, "_PACKAGE", tmp_path)
+
+
+def test_defaults():
+    parsed = options.parse(["atari", "r2d2", "4"])
+    assert parsed.module == "seed_rl.atari.r2d2_main"
+    assert (parsed.actors, parsed.envs_per_actor) == (4, 1)
+    assert parsed.logdir == pathlib.Path.cwd() / "runs" / "atari-r2d2"
+    assert parsed.server_address is None
+    assert parsed.tensorboard and not parsed.fresh
+    assert parsed.flags == ()
+
+
+def test_everything_given():
+    parsed = options.parse(
+        "gym vtrace 2 8 --logdir=/x/y --restart=fresh --server_address=localhost:1234 "
+        "--tensorboard=false --env_name=CartPole-v1 --nouse_lstm".split()
+    )
+    assert (parsed.actors, parsed.envs_per_actor) == (2, 8)
+    assert parsed.logdir == pathlib.Path("/x/y")
+    assert parsed.server_address == "localhost:1234"
+    assert parsed.fresh and not parsed.tensorboard
+    assert parsed.flags == ("--env_name=CartPole-v1", "--nouse_lstm")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "GAME AGENT ACTORS"),
+        ("atari vtrace", "GAME AGENT ACTORS"),
+        ("atari vtrace 1 2 3", "there are 5 arguments"),
+        ("pong vtrace 1", "no game 'pong'; there are: atari, gym"),
+        ("gym r2d2 1", "gym has no agent 'r2d2'; it has: vtrace"),
+        ("atari vtrace four", "ACTORS must be a whole number of at least 1, not 'four'"),
+        ("atari vtrace 0", "ACTORS must be"),
+        ("atari vtrace 4 -1", "ENVS_PER_ACTOR must be .* not '-1'"),
+        ("atari vtrace 4 0", "ENVS_PER_ACTOR must be"),
+        ("atari vtrace 4 --restart=maybe", "--restart must be one of resume, fresh"),
+        ("atari vtrace 4 --tensorboard=perhaps", "--tensorboard must be one of"),
+        ("atari vtrace 4 --tensorboard_port=x", "--tensorboard_port must be"),
+        ("atari vtrace 4 --logdir", "--logdir needs a value"),
+        ("atari vtrace 4 --num_envs=7", "--num_envs cannot be set here: it is ACTORS x ENVS"),
+        ("atari vtrace 4 --logdir=gs://bucket/x", "a directory of this machine"),
+    ],
+)
+def test_mistakes(arguments, message):
+    with pytest.raises(UserError, match=message):
+        options.parse(arguments.split())
+
+
+def test_commands(tmp_path):
+    """Learner and actors get the same flags, and agree on address and numbers of environments."""
+    parsed = options.parse(
+        f"atari vtrace 3 4 --logdir={tmp_path}/log --tensorboard=false --game=Pong".split()
+    )
+    supervisor = local.create_supervisor(parsed)
+    learner = supervisor._learner_command(tmp_path)
+    actor = supervisor._actor_command(2, tmp_path)
+    shared = {
+        f"--logdir={tmp_path}/log",
+        f"--server_address=unix:{tmp_path}/server.sock",
+        "--num_envs=12",
+        "--env_batch_size=4",
+        "--game=Pong",
+    }
+    assert learner[:3] == actor[:3] == [sys.executable, "-m", "seed_rl.atari.vtrace_main"]
+    assert set(learner[3:]) == shared | {"--run_mode=learner"}
+    assert set(actor[3:]) == shared | {"--run_mode=actor", "--task=2"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [([], 2), (["nothing", "vtrace", "1"], 2), (["--help"], 0)]
+)
+def test_the_script(repository, arguments, code):
+    """A mistake is answered at once, before anything is installed, and without a traceback."""
+    result = subprocess.run(
+        [repository / "run_local.sh", *arguments], capture_output=True, text=True, timeout=30
+    )
+    assert result.returncode == code
+    assert "usage: ./run_local.sh GAME AGENT ACTORS" in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stderr.count("error: ") == (1 if code else 0)
+    assert len(result.stderr.splitlines()) <= 2
+
+
+def test_only_the_standard_library(repository):
+    """What runs before installing needs no package, and neither does stopping a run."""
+    code = (
+        "import sys; import seed_rl.launch.options, seed_rl.launch.stop, seed_rl.launch.guardian;"
+        "bad = {n.split('.')[0] for n in sys.modules} - set(sys.stdlib_module_names);"
+        "print(sorted(n for n in bad if not n.startswith('_')))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.strip() == "['seed_rl']"

@@ -1,0 +1,323 @@
+"""The supervisor with real processes: restarts, orderly ends, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from seed_rl.launch import run_lock
+
+FOLDER = pathlib.Path(__file__).parent
+
+
+class Run:
+    """A supervisor process over fake programs."""
+
+    def __init__(self, logdir: pathlib.Path, *arguments: str, **options: Any):
+        self.logdir = logdir
+        self.output = logdir.parent / f"{logdir.name}.output"
+        with open(self.output, "ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, str(FOLDER / "supervise.py"), str(logdir), *arguments],
+                **{"stdout": output, "stderr": subprocess.STDOUT, **options},
+            )
+
+    def text(self) -> str:
+        return self.output.read_text()
+
+    def wait(self) -> int:
+        return self.process.wait(timeout=30)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def lives(self, task: int) -> list[int]:
+        """Process ids of an actor's lives."""
+        file = self.logdir / f"lives-{task}"
+        return [int(pid) for pid in file.read_text().split()] if file.exists() else []
+
+    def learner(self) -> int:
+        return int((self.logdir / "learner.pid").read_text())
+
+    def training(self) -> bool:
+        progress = self.logdir / "progress.json"
+        return progress.exists() and '"training"' in progress.read_text()
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path) -> Iterator[Callable[..., Run]]:
+    runs: list[Run] = []
+
+    def start(*arguments: str, name: str = "run", **options: Any) -> Run:
+        runs.append(Run(tmp_path / name, *arguments, **options))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()
+    until(lambda: not any(is_locked(run) for run in runs))
+
+
+def is_locked(run: Run) -> bool:
+    return run_lock.running_pid(run.logdir) is not None
+
+
+def until(condition: Callable[[], Any], timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def going(
+    start: Callable[..., Run], actors: int, learner: str = "train", actor: str = "run"
+) -> Run:
+    """A run whose learner trains and whose actors have all started."""
+    run = start(learner, actor, str(actors))
+    until(lambda: run.training() and all(run.lives(task) for task in range(actors)))
+    return run
+
+
+def pids(run: Run, actors: int) -> list[int]:
+    return [run.learner(), *(run.lives(task)[-1] for task in range(actors))]
+
+
+def test_end_of_training_ends_all(start):
+    """A learner that exits 0 ends the run with 0, and its actors with it."""
+    run = start("end", "run", "2")
+    assert run.wait() == 0
+    assert "training has ended" in run.text()
+    assert not any(is_alive(pid) for pid in pids(run, 2))
+    assert (run.logdir / "logs" / "learner.log").read_text().startswith("learner of")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_saves_and_exits_0(start, number):
+    run = going(start, 2)
+    run.signal(number)
+    assert run.wait() == 0
+    assert int((run.logdir / "checkpoint").read_text()) > 0
+    assert not any(is_alive(pid) for pid in pids(run, 2))
+
+
+def test_a_second_start_goes_on_and_fresh_moves_aside(start, tmp_path):
+    """What an earlier run saved is used, and with `fresh` kept elsewhere."""
+    run = going(start, 1)
+    run.signal(signal.SIGINT)
+    assert run.wait() == 0
+    saved = int((run.logdir / "checkpoint").read_text())
+
+    run = going(start, 1)
+    run.signal(signal.SIGINT)
+    assert run.wait() == 0
+    assert int((run.logdir / "checkpoint").read_text()) > saved
+
+    saved = int((run.logdir / "checkpoint").read_text())
+    run = start("end", "run", "1", "fresh")
+    assert run.wait() == 0
+    assert int((run.logdir / "checkpoint").read_text()) == 30
+    (aside,) = tmp_path.glob("run.2*-*")
+    assert int((aside / "checkpoint").read_text()) == saved
+
+
+def test_killed_actors_are_restarted(start):
+    """kill -9 of half the actors, twice: the others and the learner never notice."""
+    run = going(start, 4)
+    untouched = run.lives(0) + run.lives(1) + [run.learner()]
+    for life in (1, 2):
+        for task in (2, 3):
+            os.kill(run.lives(task)[-1], signal.SIGKILL)
+        until(lambda life=life: len(run.lives(2)) > life and len(run.lives(3)) > life)
+    assert all(is_alive(pid) for pid in untouched)
+    assert "actor 2 was killed by SIGKILL; restarting it in 0.05 s" in run.text()
+    run.signal(signal.SIGINT)
+    assert run.wait() == 0
+    assert not any(is_alive(pid) for pid in pids(run, 4))
+
+
+def test_an_actor_that_crashes_once_goes_on(start):
+    run = start("train", "crash_once", "1")
+    until(lambda: len(run.lives(0)) == 2)
+    time.sleep(0.5)
+    assert len(run.lives(0)) == 2
+    assert "actor 0 exited with code 3" in run.text()
+
+
+def test_actors_that_all_keep_crashing_end_the_run(start):
+    """With the end of an actor's log, so that the cause is seen; the learner saves."""
+    run = start("train", "crash", "2")
+    assert run.wait() == 1
+    assert "every actor keeps crashing" in run.text()
+    assert "RuntimeError: the environment broke" in run.text()
+    assert len(run.lives(0)) >= 3
+    assert (run.logdir / "checkpoint").exists()
+
+
+def test_an_actors_user_error_ends_the_run_clearly(start):
+    run = start("train", "user_error", "2")
+    assert run.wait() == 2
+    error = [line for line in run.text().splitlines() if "error: actor" in line]
+    assert len(error) == 1 and "there is no game 'Pnog'; did you mean 'Pong'?" in error[0]
+    assert not is_alive(run.learner())
+
+
+@pytest.mark.parametrize(("code", "expected"), [(1, 1), (2, 2), (7, 1)])
+def test_a_failing_learner_ends_all_with_its_error(start, code, expected):
+    run = start(f"fail={code}", "run", "2")
+    assert run.wait() == expected
+    assert "the port is in use" in run.text()
+    assert not any(is_alive(pid) for task in (0, 1) for pid in run.lives(task))
+
+
+def test_a_learner_killed_from_outside_ends_all(start):
+    run = going(start, 2)
+    os.kill(run.learner(), signal.SIGKILL)
+    assert run.wait() == 1
+    assert "the learner was killed by SIGKILL" in run.text()
+    assert not any(is_alive(pid) for pid in pids(run, 2))
+
+
+def test_a_second_ctrl_c_ends_at_once(start):
+    run = going(start, 1, learner="quit_slowly=1000")
+    run.signal(signal.SIGINT)
+    until(lambda: "saves a checkpoint" in run.text())
+    run.signal(signal.SIGINT)
+    assert run.wait() == 130
+    assert not any(is_alive(pid) for pid in pids(run, 1))
+
+
+def test_a_learner_that_does_not_stop_is_killed(start):
+    run = going(start, 1, learner="deaf")
+    run.signal(signal.SIGTERM)
+    assert run.wait() == 1
+    assert "did not exit within 3 s" in run.text()
+    assert not is_alive(run.learner())
+
+
+def test_kill_9_of_the_supervisor_leaves_nothing(start):
+    """Not even an actor's own children; and the learner still saves."""
+    run = going(start, 2, actor="family")
+    grandchildren = [run.logdir / f"grandchild-{task}" for task in (0, 1)]
+    until(lambda: all(file.exists() and file.read_text() for file in grandchildren))
+    all_pids = pids(run, 2) + [int(file.read_text()) for file in grandchildren]
+    assert all(is_alive(pid) for pid in all_pids)
+    run.signal(signal.SIGKILL)
+    run.wait()
+    until(lambda: not any(is_alive(pid) for pid in all_pids))
+    assert (run.logdir / "checkpoint").exists()
+    until(lambda: not is_locked(run))
+
+
+def test_a_new_run_waits_for_what_a_killed_one_left(start):
+    """Two learners never write into one directory."""
+    run = going(start, 1, learner="quit_slowly=2")
+    old = run.learner()
+    run.signal(signal.SIGKILL)
+    run.wait()
+    second = start("end", "run", "1")
+    assert second.wait() == 0
+    assert not is_alive(old)
+    assert "waiting for the end of the run that was killed" in second.text()
+
+
+def test_grandchildren_end_with_a_killed_actor(start):
+    run = going(start, 1, actor="family")
+    file = run.logdir / "grandchild-0"
+    until(lambda: file.exists() and file.read_text())
+    grandchild = int(file.read_text())
+    os.kill(run.lives(0)[-1], signal.SIGKILL)
+    until(lambda: not is_alive(grandchild))
+
+
+def test_a_live_directory_is_refused(start):
+    run = going(start, 1)
+    second = start("train", "run", "1")
+    assert second.wait() == 2
+    assert f"A run is going on in {run.logdir} (process {run.process.pid})" in second.text()
+    assert is_alive(run.learner())
+    assert run.process.poll() is None
+
+
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = subprocess.run(
+        [sys.executable, FOLDER / "supervise.py", tmp_path / "file" / "run", "train", "run", "1"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert result.returncode == 2
+    assert "Cannot write to" in result.stdout and "--logdir=DIR" in result.stdout
+    assert "Traceback" not in result.stdout + result.stderr
+
+
+def test_stop_local_stops_the_run_named(start, repository):
+    """stop_local.sh returns when everything has ended, with the checkpoint saved."""
+    run = going(start, 2)
+    script = repository / "stop_local.sh"
+    result = subprocess.run(
+        [script, run.logdir], capture_output=True, text=True, timeout=30, cwd=run.logdir.parent
+    )
+    assert result.returncode == 0, result.stderr
+    assert run.wait() == 0
+    assert (run.logdir / "checkpoint").exists()
+    result = subprocess.run([script, run.logdir], capture_output=True, text=True, timeout=30)
+    assert result.returncode == 2
+    assert f"No run is going on in {run.logdir}" in result.stderr
+
+
+def test_stop_local_finds_the_only_run(start, repository, tmp_path):
+    (tmp_path / "runs").mkdir()
+    command = [repository / "stop_local.sh"]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 30, "cwd": tmp_path}
+    assert "No run is going on under" in subprocess.run(command, **options).stderr
+    first = start("train", "run", "1", name="runs/first")
+    second = start("train", "run", "1", name="runs/second")
+    until(lambda: is_locked(first) and is_locked(second))
+    result = subprocess.run(command, **options)
+    assert result.returncode == 2 and "Several runs are going on" in result.stderr
+    until(second.training)
+    second.signal(signal.SIGTERM)
+    assert second.wait() == 0
+    until(first.training)
+    assert subprocess.run(command, **options).returncode == 0
+    assert first.wait() == 0
+
+
+def test_the_panel_on_a_terminal(start, tmp_path):
+    """Frames, returns and actors are drawn, and the closing message stays."""
+    master, terminal = pty.openpty()
+    os.environ.setdefault("TERM", "xterm")
+    run = start("train", "run", "2", stdin=terminal, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    drawn = b""
+    stopped = False
+    with contextlib.suppress(OSError):  # EIO: everything on the terminal has ended.
+        while chunk := os.read(master, 4096):
+            drawn += chunk
+            if not stopped and b"1.50" in drawn and b"2/2" in drawn:
+                run.signal(signal.SIGINT)
+                stopped = True
+    os.close(master)
+    assert run.wait() == 0
+    assert b"a test" in drawn and b"of 1,000)" in drawn
+    assert b"stopped; the same command goes on from here" in drawn

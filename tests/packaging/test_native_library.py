@@ -1,0 +1,54 @@
+"""Finding the native libraries, and what people read when they are missing or do not fit."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from seed_rl.common import native_library
+from seed_rl.common.errors import UserError
+
+MEND = "pip install --no-build-isolation -e ."
+
+
+def test_the_libraries_were_built():
+    for name in ("libseed_unroll_ops", "libseed_unroll_ops.so"):
+        assert native_library.path(name).name == "libseed_unroll_ops.so"
+
+
+def test_the_version_built_against_is_the_one_installed():
+    import tensorflow as tf
+
+    assert native_library.built_against() == tf.__version__
+    native_library.check_version(tf.__version__)
+
+
+def test_a_missing_library(monkeypatch, tmp_path):
+    monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
+    with pytest.raises(UserError, match="libseed_replay.so of SEED RL is missing") as error:
+        native_library.path("libseed_replay")
+    assert MEND in str(error.value)
+    with pytest.raises(UserError, match="missing"):
+        native_library.built_against()
+
+
+def test_another_tensorflow(monkeypatch, tmp_path):
+    """Patch releases keep the ABI; anything else is refused, naming both versions."""
+    (tmp_path / "build_info.json").write_text(json.dumps({"tensorflow": "2.20.1"}))
+    monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
+    native_library.check_version("2.20.0")
+    with pytest.raises(UserError, match=r"against TensorFlow 2\.20\.1, but 2\.21\.0") as error:
+        native_library.check_version("2.21.0")
+    assert MEND in str(error.value) and "tensorflow==2.20.1" in str(error.value)
+
+
+def test_a_library_that_does_not_load(monkeypatch, tmp_path):
+    import tensorflow as tf
+
+    (tmp_path / "build_info.json").write_text(json.dumps({"tensorflow": tf.__version__}))
+    (tmp_path / "libbroken.so").write_text("this is no library")
+    monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
+    with pytest.raises(UserError, match="does not load") as error:
+        native_library.load_ops("libbroken")
+    assert MEND in str(error.value)

@@ -1,0 +1,261 @@
+"""Small deterministic environments that show or provoke what the system must handle.
+
+Importing the module registers them for Gymnasium, so that programs can run them:
+`--env_name=seed_rl.testing.envs:LifeStep-v0`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+_lives = itertools.count()
+
+
+class LifeStepEnv(gymnasium.Env[np.ndarray, Any]):
+    """Observations tell which life, episode and step they belong to.
+
+    Observation <float32>[4]: life (differs between objects and between processes), episode (from
+    0), step in the episode, and the action that led here (-1 at the first step). The reward of a
+    step is its number in the episode. An unroll that mixed two lives shows it.
+    """
+
+    def __init__(self, episode_length: int = 10, truncate: bool = False, num_actions: int = 2):
+        """Makes episodes of `episode_length` steps that terminate, or are truncated."""
+        # Exact in float32: 2^14 process ids times 2^9 objects.
+        self.life = (os.getpid() % 2**14) * 2**9 + next(_lives) % 2**9
+        self._length = episode_length
+        self._truncate = truncate
+        self._episode = -1
+        self._step = 0
+        self.observation_space = spaces.Box(-1.0, np.inf, (4,), np.float32)
+        self.action_space = spaces.Discrete(num_actions)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._episode += 1
+        self._step = 0
+        return self._observation(-1), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._step += 1
+        over = self._step >= self._length
+        info = {"score_reward": 10.0 * self._step}
+        return (
+            self._observation(action),
+            float(self._step),
+            over and not self._truncate,
+            over and self._truncate,
+            info,
+        )
+
+    def _observation(self, action: int) -> np.ndarray:
+        return np.array([self.life, self._episode, self._step, action], np.float32)
+
+
+class FaultyEnv(LifeStepEnv):
+    """A `LifeStepEnv` in which something goes wrong."""
+
+    FAULTS = ("raise", "raise_in_reset", "hang", "exit", "shape", "dtype", "slow_start", "")
+
+    def __init__(self, fault: str, at: int = 5, seconds: float = 3600.0, episode_length: int = 10):
+        """Makes the fault happen.
+
+        Args:
+          fault: "raise" in step; "raise_in_reset"; "hang" for `seconds` in step; "exit" of the
+            process; another "shape" or "dtype" of observation; "slow_start": `seconds` to create.
+          at: number of the step (of all episodes together) or of the reset, from 1.
+          seconds: see fault.
+          episode_length: steps until an episode terminates.
+        """
+        if fault not in self.FAULTS:
+            raise ValueError(f"fault must be one of {self.FAULTS}, not {fault!r}.")
+        super().__init__(episode_length)
+        self._fault = fault
+        self._at = at
+        self._seconds = seconds
+        self._steps_taken = 0
+        self._resets = 0
+        if fault == "slow_start":
+            time.sleep(seconds)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        self._resets += 1
+        if self._fault == "raise_in_reset" and self._resets == self._at:
+            raise RuntimeError("the level could not be loaded")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._steps_taken += 1
+        observation, reward, terminated, truncated, info = super().step(action)
+        if self._steps_taken == self._at:
+            if self._fault == "raise":
+                raise RuntimeError("the simulator crashed")
+            if self._fault == "hang":
+                time.sleep(self._seconds)
+            if self._fault == "exit":
+                os._exit(77)
+            if self._fault == "shape":
+                observation = observation[:-1]
+            if self._fault == "dtype":
+                observation = observation.astype(np.complex64)
+        return observation, reward, terminated, truncated, info
+
+
+class TimeLimitEnv(gymnasium.Env[np.ndarray, Any]):
+    """A walk along a line that a time limit usually cuts off.
+
+    Observation <float32>[1]: position / 10. Action 1 goes right, 0 stays; position 10 terminates.
+    Every step pays 1, so the value of a state far from the end is that of going on for ever: a
+    learner that takes truncation for termination learns too low values.
+    """
+
+    def __init__(self, limit: int = 5):
+        """Truncates episodes after `limit` steps."""
+        self._limit = limit
+        self.observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._position = self._step = 0
+        return self._observation(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._step += 1
+        self._position += int(action)
+        terminated = self._position >= 10
+        return self._observation(), 1.0, terminated, self._step >= self._limit, {}
+
+    def _observation(self) -> np.ndarray:
+        return np.array([self._position / 10], np.float32)
+
+
+class MemoryEnv(gymnasium.Env[np.ndarray, Any]):
+    """A cue at the first step decides which action pays at the last; nothing between tells it.
+
+    Observation <float32>[num_cues + 1]: the cue, one-hot, at the first step only; then 1 in the
+    last component at the step whose action counts. An agent without memory gets 1 / num_cues on
+    average, one with memory 1.
+    """
+
+    def __init__(self, delay: int = 10, num_cues: int = 2):
+        """Puts `delay` steps between the cue and the action that counts."""
+        self._delay = delay
+        self._num_cues = num_cues
+        self.observation_space = spaces.Box(0.0, 1.0, (num_cues + 1,), np.float32)
+        self.action_space = spaces.Discrete(num_cues)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._step = 0
+        self._cue = int(self.np_random.integers(self._num_cues))
+        return self._observation(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        over = self._step == self._delay
+        reward = float(over and int(action) == self._cue)
+        self._step += 1
+        return self._observation(), reward, over, False, {}
+
+    def _observation(self) -> np.ndarray:
+        observation = np.zeros(self._num_cues + 1, np.float32)
+        if self._step == 0:
+            observation[self._cue] = 1.0
+        elif self._step == self._delay:
+            observation[-1] = 1.0
+        return observation
+
+
+class DictEnv(gymnasium.Env[Any, Any]):
+    """Structured observations and actions of every kind.
+
+    The reward counts how many of the action's parts are "right": move equals the observed goal,
+    force is above 0. Episodes last 5 steps.
+    """
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Dict(
+            {
+                "image": spaces.Box(0, 255, (8, 8, 3), np.uint8),
+                "goal": spaces.Discrete(3),
+                "body": spaces.Tuple(
+                    [spaces.Box(-1.0, 1.0, (2,), np.float64), spaces.MultiBinary(3)]
+                ),
+            }
+        )
+        self.action_space = spaces.Dict(
+            {"move": spaces.Discrete(3), "force": spaces.Box(-2.0, 4.0, (2,), np.float32)}
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._step = 0
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward = float(action["move"] == self._goal) + float(np.all(action["force"] > 0))
+        self._step += 1
+        return self._observation(), reward, self._step == 5, False, {}
+
+    def _observation(self) -> Any:
+        self._goal = int(self.np_random.integers(3))
+        return {
+            "image": np.full((8, 8, 3), self._step, np.uint8),
+            "goal": self._goal,
+            "body": (
+                self.np_random.uniform(-1.0, 1.0, 2),
+                self.np_random.integers(2, size=3, dtype=np.int8),
+            ),
+        }
+
+
+class OldGymEnv:
+    """An environment with the interface of gym before 0.26: `step` returns four values.
+
+    Like `LifeStepEnv`; truncated episodes carry `TimeLimit.truncated`.
+    """
+
+    def __init__(self, episode_length: int = 10, truncate: bool = False):
+        self._env = LifeStepEnv(episode_length, truncate)
+        self.observation_space = self._env.observation_space
+        self.action_space = self._env.action_space
+        self.seeds: list[int] = []
+
+    def seed(self, seed: int) -> None:
+        self.seeds.append(seed)
+
+    def reset(self) -> np.ndarray:
+        return self._env.reset()[0]
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self._env.step(action)
+        if truncated:
+            info["TimeLimit.truncated"] = True
+        return observation, reward, terminated or truncated, info
+
+
+for _name, _class in {
+    "LifeStep-v0": LifeStepEnv,
+    "Faulty-v0": FaultyEnv,
+    "TimeLimit-v0": TimeLimitEnv,
+    "Memory-v0": MemoryEnv,
+    "Dict-v0": DictEnv,
+}.items():
+    gymnasium.register(id=_name, entry_point=_class)  # type: ignore[arg-type]

@@ -1,0 +1,128 @@
+"""A learner's server whose answers a test writes (plain grpcio, no TensorFlow).
+
+Actors and their programs can be tested against it in milliseconds: it speaks the wire format,
+calls a Python function for every inference call and can go away and come back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from typing import Any
+
+import grpc
+import numpy as np
+
+from seed_rl.common import nest
+from seed_rl.common.spaces import specs
+from seed_rl.common.types import EnvOutput
+from seed_rl.grpc import structures, wire
+from seed_rl.grpc.errors import CallError
+from seed_rl.grpc.structures import TensorSpec
+
+Inference = Callable[[np.ndarray, np.ndarray, EnvOutput, np.ndarray], Any]
+"""`fn(env_ids, run_ids, env_outputs, raw_rewards)` returns actions or raises `CallError`."""
+
+
+class ScriptedLearner:
+    """Serves `inference` for environments of the given spaces; a context manager.
+
+    Attributes:
+      address: where it listens.
+    """
+
+    def __init__(
+        self,
+        observation_space: Any,
+        action_space: Any,
+        inference: Inference,
+        address: str = "localhost:0",
+        token: str | None = None,
+    ):
+        """Starts serving.
+
+        Args:
+          observation_space: of one environment.
+          action_space: of one environment.
+          inference: called from several threads, once per call.
+          address: "unix:/path" or "host:port"; port 0 is chosen and found in `address`.
+          token: secret that actors must show.
+        """
+        observation = nest.map_structure(_batched, specs(observation_space))
+        env_output = EnvOutput(
+            TensorSpec("float32", (None,)),
+            TensorSpec("bool", (None,)),
+            observation,
+            TensorSpec("bool", (None,)),
+            TensorSpec("int32", (None,)),
+        )
+        self._arguments = (
+            TensorSpec("int32", (None,)),
+            TensorSpec("int64", (None,)),
+            env_output,
+            TensorSpec("float32", (None,)),
+        )
+        outputs = nest.map_structure(_batched, specs(action_space, "action"))
+        function = {
+            "name": "inference",
+            "batch": 0,
+            "arguments": structures.to_json(self._arguments),
+            "outputs": structures.to_json(outputs),
+        }
+        self._description = json.dumps({"protocol": wire.PROTOCOL_VERSION, "functions": [function]})
+        self._inference = inference
+        self._token = token
+        self._server = grpc.server(futures.ThreadPoolExecutor(16))
+        self._server.add_generic_rpc_handlers((_Handlers(self),))
+        port = self._server.add_insecure_port(address)
+        self.address = address if address.startswith("unix:") else f"localhost:{port}"
+        self._server.start()
+
+    def close(self) -> None:
+        """Goes away, breaking all connections."""
+        self._server.stop(0).wait()
+
+    def __enter__(self) -> ScriptedLearner:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def describe(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        """Answers Describe."""
+        del request
+        shown = dict(context.invocation_metadata()).get("authorization")
+        if self._token is not None and shown != f"Bearer {self._token}":
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token")
+        return self._description.encode()
+
+    def call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        """Serves one actor's stream."""
+        del context
+        for request in requests:
+            frame = wire.decode(request)
+            # The message's memory is gRPC's, but the test may keep the arrays.
+            tensors = [tensor.copy() for tensor in frame.tensors]
+            try:
+                actions = self._inference(*structures.pack(self._arguments, tensors))
+            except CallError as error:
+                yield wire.encode_error(frame.call_id, error.code, error.message)
+            else:
+                leaves = [np.asarray(leaf) for leaf in nest.flatten(actions)]
+                yield wire.encode_reply(frame.call_id, leaves)
+
+
+def _batched(spec: Any) -> TensorSpec:
+    return TensorSpec(spec.dtype.name, (None, *spec.shape), spec.name)
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    def __init__(self, learner: ScriptedLearner):
+        self._methods = {
+            "/seed_rl.Inference/Describe": grpc.unary_unary_rpc_method_handler(learner.describe),
+            "/seed_rl.Inference/Call": grpc.stream_stream_rpc_method_handler(learner.call),
+        }
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        return self._methods.get(details.method)

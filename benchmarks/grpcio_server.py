@@ -155,8 +155,10 @@ class Server:
         start = 0
         for call in batch:
             stop = start + call.rows
-            rows = [out[start:stop] if call.batched else out[start] for out in outputs]
-            call.replies.put(wire.encode_reply(call.call_id, [np.asarray(row) for row in rows]))
+            rows = [out[start:stop] for out in outputs]
+            if not call.batched:
+                rows = [row.reshape(row.shape[1:]) for row in rows]
+            call.replies.put(wire.encode_reply(call.call_id, rows))
             start = stop
 
 

@@ -114,7 +114,7 @@ class _DirectStream:
         self._sending = False  # gRPC takes one message at a time. Guarded by _lock.
         self._ended = False  # Guarded by _lock.
         self._due = 4  # Batches of operations under way. Guarded by _lock.
-        start = channel.stream_stream(method)._managed_call  # type: ignore[attr-defined]
+        start = channel.stream_stream(method)._managed_call
         batches = (
             (cygrpc.SendInitialMetadataOperation(metadata, 0),),
             (cygrpc.ReceiveInitialMetadataOperation(0),),

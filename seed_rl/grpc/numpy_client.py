@@ -49,6 +49,7 @@ class Client:
         Raises:
           ConnectionLost: if no server answers within `options.connect_timeout_s`.
           CallError: if what answers there refuses this client, or speaks another protocol.
+          WireError: if its description cannot be understood.
         """
         self._address = address
         self._options = options or ClientOptions()
@@ -58,13 +59,11 @@ class Client:
         try:
             self._description = self._connect()
             self._stream = CallStream(self._channel, f"{_SERVICE}Call", self._metadata, address)
-            self.functions = {
-                function.name: function
-                for function in (
-                    Function(self, index, description)
-                    for index, description in enumerate(self._description["functions"])
-                )
-            }
+            descriptions = self._description.get("functions")
+            if not isinstance(descriptions, list):
+                raise WireError(f"The server at {address} does not list its functions.")
+            functions = [Function(self, i, entry) for i, entry in enumerate(descriptions)]
+            self.functions = {function.name: function for function in functions}
         except BaseException:
             self._channel.close()
             raise
@@ -165,8 +164,10 @@ class Function:
             self.outputs = structures.from_json(description["outputs"])
         except (KeyError, TypeError) as error:
             raise WireError(f"A function's description is incomplete: {error!r}") from None
-        if not isinstance(self.arguments, tuple):
-            raise WireError(f"The arguments of {self.name} are not a tuple.")
+        if not isinstance(self.arguments, tuple) or type(self.batch) not in (int, type(None)):
+            raise WireError(
+                f"The description of {self.name} has no tuple of arguments or no batch."
+            )
         self._specs = structures.specs(self.arguments)
         self._index = index
         self._stream = client._stream
@@ -244,13 +245,13 @@ class Function:
         if len(shape) != len(expected):
             raise _invalid(
                 f"Expects arg[{i}] to have shape with {len(expected)} dimension(s), "
-                f"but had shape {list(shape)}"
+                f"but had shape {_text(shape)}"
             )
         for size, wanted in zip(shape, expected, strict=True):
             if wanted is not None and size != wanted:
-                wanted_shape = ", ".join("?" if d is None else str(d) for d in expected)
+                had = _text(shape)
                 raise _invalid(
-                    f"Expects arg[{i}] to have shape [{wanted_shape}], but had shape {list(shape)}"
+                    f"Expects arg[{i}] to have shape {_text(expected)}, but had shape {had}"
                 )
         return rows
 
@@ -267,6 +268,10 @@ def _convert(value: Any, spec: structures.TensorSpec, i: int) -> np.ndarray:
     if given != spec.dtype:
         raise _invalid(f"Expects arg[{i}] to be {spec.dtype} but {given} is provided")
     return array
+
+
+def _text(shape: tuple[int | None, ...]) -> str:
+    return f"[{','.join('?' if size is None else str(size) for size in shape)}]"
 
 
 def _invalid(message: str) -> CallError:

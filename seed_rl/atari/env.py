@@ -66,13 +66,14 @@ def create_environment(task: int, config: AtariConfig | None = None) -> Any:
     del task
     config = config or AtariConfig()
     rom = rom_name(config.game)
-    from ale_py.env import AtariEnv
+    import ale_py
 
     from seed_rl.atari import atari_preprocessing
 
-    game = AtariEnv(
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # Else it prints a banner.
+    game = ale_py.AtariEnv(
         rom,
-        obs_type="grayscale",
+        obs_type="ram",  # The cheapest; the preprocessing takes the screen itself.
         frameskip=1,
         repeat_action_probability=_repeat_probability(config),
         full_action_space=config.full_action_space,

@@ -133,13 +133,6 @@ def _exit(message: str, code: ExitCode) -> typing.NoReturn:
     raise SystemExit(int(code))
 
 
-def from_flags(ActorConfig) -> ActorConfig:
-    """Options from those flags that the program has defined, for the rest the defaults."""
-    defined: Any = flags.FLAGS if flags.FLAGS.is_parsed() else {}
-    names = [field.name for field in dataclasses.fields(ActorConfig)]
-    return ActorConfig(**{name: getattr(defined, name) for name in names if name in defined})
-
-
 def _create(
     create_env_fn: Callable[[int, Any], Any],
     create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None,

@@ -293,7 +293,7 @@ def _open_channel(address: str, options: ClientOptions) -> grpc.Channel:
         "grpc.use_local_subchannel_pool": 1,  # Clients of one process must not share a fate.
         "grpc.enable_http_proxy": int(not address.startswith(_LOOPBACK)),
     }
-    if not options.tls_ca:
+    if not options.tls_ca or address.startswith("unix:"):
         return grpc.insecure_channel(address, list(settings.items()))
     try:
         with open(options.tls_ca, "rb") as file:

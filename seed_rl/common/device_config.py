@@ -14,7 +14,8 @@ class DeviceConfig:
     inference_devices: str = option(
         "auto",
         "Devices that run the policy for the actors, such as gpu:0 or gpu:0,gpu:1. auto: the "
-        "first GPU, or the CPU where there is none; on a TPU, the cores that do not train.",
+        "first GPU, or the CPU where there is none; with training_devices given, the GPUs that do "
+        "not train.",
     )
     training_devices: str = option(
         "auto",

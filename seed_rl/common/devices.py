@@ -134,13 +134,13 @@ def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], l
     accelerators = [n for n in names if ":GPU:" in n] or [n for n in names if ":CPU:" in n][:1]
     inference = _parse("inference_devices", config.inference_devices, names)
     training = _parse("training_devices", config.training_devices, names)
+    if inference is None and training is None:
+        inference = accelerators[:1]
     if inference is None:
-        taken = training or []
-        inference = [n for n in accelerators if n not in taken] or (training or accelerators)[:1]
-        if training is None and len(accelerators) > 1:
-            inference = accelerators[:1]
+        assert training is not None
+        inference = [name for name in accelerators if name not in training] or training[:1]
     if training is None:
-        training = [n for n in accelerators if n not in inference] or accelerators
+        training = [name for name in accelerators if name not in inference] or accelerators
     if len({name.split(":")[1] for name in training}) > 1:
         raise UserError(
             f"--training_devices={config.training_devices} mixes kinds of devices; name GPUs "
@@ -248,7 +248,7 @@ def _on_tpu(config: DeviceConfig, resolver: Any) -> HostDevices:
             f"The TPU cannot be used: {error}. It needs a TensorFlow with TPU support (the "
             "tensorflow-tpu package on a TPU machine)."
         ) from error
-    job = resolver.task_type if resolver.master() else "localhost"
+    job = resolver.get_job_name() if resolver.cluster_spec().jobs else "localhost"
     cores, hosts = split_tpu(topology, config.num_training_tpus, job)
     strategy = tf.distribute.TPUStrategy(resolver)
     training_strategy = strategy

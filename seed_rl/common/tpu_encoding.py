@@ -74,7 +74,7 @@ def _decode(value: Any) -> Any:
     size = value.tail.num_elements()
     lead = tf.shape(value.words)[:-1]
     # Shifts instead of a bitcast: every XLA backend has them.
-    shifts = tf.constant(range(0, 32, bits), tf.uint32)
+    shifts = tf.constant(list(range(0, 32, bits)), tf.uint32)
     parts = tf.bitwise.right_shift(value.words[..., tf.newaxis], shifts)
     parts = tf.bitwise.bitwise_and(parts, tf.constant(2**bits - 1, tf.uint32))
     flat = tf.reshape(parts, tf.concat([lead, [-1]], 0))[..., :size]

@@ -1,0 +1,108 @@
+"""Stacking of the last few frames, done by the learner so that each frame crosses the wire once.
+
+Where an episode is younger than the stack, the places of frames before its beginning are black
+(zero); the reset frame is not repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+FrameStackingState = Any
+"""<dtype>[batch, height, width, (stack_size - 1) * channels]: the frames before the next one, the
+oldest first; () if nothing is stacked."""
+
+
+def initial_frame_stacking_state(
+    stack_size: int,
+    batch_size: int | tf.Tensor,
+    observation_shape: Sequence[int],
+    dtype: tf.DType = tf.uint8,
+) -> FrameStackingState:
+    """State before the first frame.
+
+    Args:
+      stack_size: frames per stack; 1 for none.
+      batch_size: number of environments.
+      observation_shape: [height, width, channels] of a frame.
+      dtype: of frames.
+    """
+    if stack_size == 1:
+        return ()
+    height, width, channels = observation_shape
+    return tf.zeros([batch_size, height, width, (stack_size - 1) * channels], dtype)
+
+
+def stack_frames(
+    frames: tf.Tensor,
+    frame_stacking_state: FrameStackingState,
+    done: tf.Tensor,
+    stack_size: int,
+    unroll: bool | None = None,
+) -> tuple[tf.Tensor, FrameStackingState]:
+    """Puts each frame behind those before it, along the channels.
+
+    Args:
+      frames: <dtype>[batch, height, width, channels], or [time, batch, ...] if `unroll`.
+      frame_stacking_state: before the first of the frames.
+      done: <bool>[batch] or [time, batch]; where true, the frame is the first of an episode.
+      stack_size: frames per stack; 1 for none.
+      unroll: whether there is a time dimension; by default as the number of dimensions says.
+
+    Returns:
+      (<dtype>[(time,) batch, height, width, stack_size * channels] with the newest frame last,
+      state after the last frame).
+    """
+    if stack_size == 1:
+        return frames, ()
+    if unroll is None:
+        unroll = frames.shape.rank == 5
+    channels = frames.shape[-1]
+    if unroll:
+        stacked = _stack_unroll(frames, frame_stacking_state, done, stack_size)
+        return stacked, stacked[-1, ..., channels:]
+    # `where` with a condition vector (the op's first form) copies whole rows; broadcasting the
+    # condition over every pixel costs ten times as much.
+    history = tf.raw_ops.Select(
+        condition=done, x=tf.zeros_like(frame_stacking_state), y=frame_stacking_state
+    )
+    stacked = tf.concat([history, frames], axis=-1)
+    return stacked, stacked[..., channels:]
+
+
+def _stack_unroll(
+    frames: tf.Tensor, state: FrameStackingState, done: tf.Tensor, stack_size: int
+) -> tf.Tensor:
+    """Stacks all frames of an unroll at once.
+
+    The frames of state and unroll and one black frame are put into one list. Each place in a stack
+    then gathers its frame from there, the black one where the episode is too young: whole frames
+    are copied and no pixel is ever multiplied by a mask.
+    """
+    shape = tf.shape(frames)
+    num_steps, batch_size = shape[0], shape[1]
+    past = tf.stack(tf.split(state, stack_size - 1, axis=-1))
+    every = tf.concat([past, frames], axis=0)
+    every = tf.reshape(every, tf.concat([[-1], shape[2:]], axis=0))
+    every = tf.concat([every, tf.zeros_like(every[:1])], axis=0)
+    black = tf.shape(every)[0] - 1
+
+    # Equal counts of episode starts mean the same episode. The state's own frames count as of the
+    # episode that is going on: those of earlier ones are black there already.
+    episode = tf.cumsum(tf.cast(done, tf.int32), axis=0)
+    past_episode = tf.concat([tf.zeros([stack_size - 1, batch_size], tf.int32), episode], axis=0)
+    rows = tf.reshape(tf.range(black), [-1, batch_size])
+    places = []
+    for i in range(stack_size):
+        same = tf.equal(past_episode[i : i + num_steps], episode)
+        rows_here = tf.where(same, rows[i : i + num_steps], black)
+        places.append(tf.gather(every, tf.reshape(rows_here, [-1])))
+    stacked = tf.reshape(
+        tf.concat(places, axis=-1),
+        tf.concat([shape[:-1], [stack_size * frames.shape[-1]]], axis=0),
+    )
+    stacked.set_shape([*frames.shape[:-1], stack_size * frames.shape[-1]])
+    return stacked

@@ -1,0 +1,262 @@
+"""The V-trace loss against a step-by-step NumPy reading, and its rules at episode ends."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.vtrace import losses
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.vtrace.networks import AgentOutput
+from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.common.types import EnvOutput
+
+NUM_ACTIONS = 3
+DISTRIBUTION = categorical_distribution(NUM_ACTIONS, tf.int32)
+
+
+class TableAgent:
+    """A 'network' whose outputs are given, so that the loss alone is under test."""
+
+    def __init__(self, policy_logits, baseline):
+        self.policy_logits = tf.Variable(policy_logits)
+        self.baseline = tf.Variable(baseline)
+
+    def __call__(self, prev_actions, env_outputs, agent_state, unroll, is_training):
+        assert unroll and is_training
+        return AgentOutput(None, self.policy_logits + 0, self.baseline + 0), agent_state
+
+
+def random_batch(seed, num_steps=12, batch=5, p_done=0.25, p_abandoned=0.5):
+    """Unrolls of num_steps + 1 steps; ends of episodes are abandoned half of the time."""
+    rng = np.random.default_rng(seed)
+    shape = (num_steps + 1, batch)
+    done = rng.random(shape) < p_done
+    # The last state of an abandoned episode is an ordinary step: no two in a row.
+    done[1:] &= ~done[:-1]
+    abandoned = done & (rng.random(shape) < p_abandoned)
+    reward = np.where(abandoned, 0.0, 2 * rng.normal(size=shape)).astype(np.float32)
+    env_outputs = EnvOutput(reward, done, np.zeros(shape), abandoned, np.zeros(shape, np.int32))
+    behaviour = AgentOutput(
+        rng.integers(0, NUM_ACTIONS, shape).astype(np.int32),
+        rng.normal(size=(*shape, NUM_ACTIONS)).astype(np.float32),
+        rng.normal(size=shape).astype(np.float32),
+    )
+    agent = TableAgent(
+        rng.normal(size=(*shape, NUM_ACTIONS)).astype(np.float32),
+        rng.normal(size=shape).astype(np.float32),
+    )
+    return agent, env_outputs, behaviour
+
+
+def compute(config, agent, env_outputs, behaviour):
+    env_outputs, behaviour = tf.nest.map_structure(tf.constant, (env_outputs, behaviour))
+    return losses.compute_loss(
+        config,
+        DISTRIBUTION,
+        agent,
+        (),
+        behaviour.action,
+        env_outputs,
+        behaviour,
+        losses.EntropyCost(config),
+    )
+
+
+def log_softmax(x):
+    return x - np.log(np.exp(x).sum())
+
+
+def numpy_loss(config, agent, env, behaviour):
+    """One transition at a time, one environment at a time; abandonment handled by `if`s."""
+    logits, values = agent.policy_logits.numpy(), agent.baseline.numpy()
+    num_steps = len(values) - 1
+    sums = dict(policy=0.0, baseline=0.0, entropy=0.0, kl=0.0)
+    count = 0
+    for b in range(values.shape[1]):
+        next_target = values[num_steps, b]
+        correction = 0.0  # v_{t+1} - V(x_{t+1})
+        for t in reversed(range(num_steps)):
+            if env.abandoned[t + 1, b]:
+                # Nothing happened between this state and the next episode's first.
+                correction, next_target = 0.0, values[t, b]
+                continue
+            count += 1
+            log_pi, log_mu = log_softmax(logits[t, b]), log_softmax(behaviour.policy_logits[t, b])
+            pi, mu = np.exp(log_pi), np.exp(log_mu)
+            action = behaviour.action[t, b]
+            rho = pi[action] / mu[action]
+            reward = env.reward[t + 1, b]
+            if config.max_abs_reward is not None:
+                reward = max(-config.max_abs_reward, min(config.max_abs_reward, reward))
+            gamma = 0.0 if env.done[t + 1, b] else config.discounting
+            delta = min(config.max_importance_weight, rho) * (
+                reward + gamma * values[t + 1, b] - values[t, b]
+            )
+            advantage = min(config.max_pg_importance_weight, rho) * (
+                reward + gamma * next_target - values[t, b]
+            )
+            correction = delta + gamma * config.lambda_ * min(1.0, rho) * correction
+            next_target = values[t, b] + correction
+            sums["policy"] -= log_pi[action] * advantage
+            sums["baseline"] += 0.5 * correction**2
+            sums["entropy"] -= (pi * log_pi).sum()
+            sums["kl"] += (mu * (log_mu - log_pi)).sum()
+    means = {name: total / count for name, total in sums.items()}
+    loss = (
+        means["policy"]
+        + config.baseline_cost * means["baseline"]
+        - config.entropy_cost * means["entropy"]
+        + config.kl_cost * means["kl"]
+    )
+    return loss, means
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "config",
+    [
+        VTraceConfig(),
+        VTraceConfig(
+            discounting=0.9,
+            lambda_=0.8,
+            max_importance_weight=1.3,
+            max_pg_importance_weight=2.0,
+            max_abs_reward=1.0,
+            baseline_cost=0.7,
+            entropy_cost=0.3,
+            kl_cost=0.2,
+        ),
+    ],
+    ids=["defaults", "all_options"],
+)
+def test_equals_numpy(config, seed):
+    agent, env_outputs, behaviour = random_batch(seed)
+    assert env_outputs.abandoned.any() and (env_outputs.done & ~env_outputs.abandoned).any()
+    loss, metrics = compute(config, agent, env_outputs, behaviour)
+    expected, means = numpy_loss(config, agent, env_outputs, behaviour)
+    assert loss.numpy() == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    assert metrics["losses/policy"].numpy() == pytest.approx(means["policy"], rel=1e-4, abs=1e-5)
+    assert metrics["losses/baseline"].numpy() == pytest.approx(means["baseline"], rel=1e-4)
+    assert metrics["policy/entropy"].numpy() == pytest.approx(means["entropy"], rel=1e-4)
+    assert metrics["losses/kl"].numpy() == pytest.approx(means["kl"], rel=1e-4)
+    assert all(value.shape == () for value in metrics.values())
+
+
+def test_an_abandoned_episode_is_learned_from_as_if_it_had_gone_on():
+    """Cut at step 7, an episode must teach what the same steps teach inside a longer one."""
+    config = VTraceConfig(entropy_cost=0.1, kl_cost=0.1)
+    agent, env_outputs, behaviour = random_batch(0, num_steps=7, p_done=0.0)
+    _, going_on = gradients(config, agent, env_outputs, behaviour)
+
+    # The same seven transitions, then the ignored action and the next episode's first two steps.
+    longer_agent, longer_env, longer_behaviour = random_batch(1, num_steps=9, p_done=0.0)
+    longer_env.reward[:8], longer_env.reward[8] = env_outputs.reward, 0.0
+    longer_env.done[8] = longer_env.abandoned[8] = True
+    for ours, theirs in zip(longer_behaviour, behaviour, strict=True):
+        ours[:8] = theirs
+    longer_agent.policy_logits[:8].assign(agent.policy_logits)
+    longer_agent.baseline[:8].assign(agent.baseline)
+    _, cut = gradients(config, longer_agent, longer_env, longer_behaviour)
+
+    # Losses are means over real transitions: 7 there; 7 and one of the next episode here.
+    for one, other in zip(going_on, cut, strict=True):
+        np.testing.assert_allclose(one[:7] * 7, other[:7] * 8, rtol=1e-4, atol=1e-6)
+        assert np.abs(other[:7]).min() > 0
+        np.testing.assert_array_equal(other[7], np.zeros_like(other[7]))
+
+
+def test_the_ignored_action_changes_nothing():
+    agent, env_outputs, behaviour = random_batch(3)
+    _, expected = gradients(VTraceConfig(kl_cost=0.5), agent, env_outputs, behaviour)
+    ignored = np.zeros_like(env_outputs.abandoned)
+    ignored[:-1] = env_outputs.abandoned[1:]
+    behaviour.action[ignored] = (behaviour.action[ignored] + 1) % NUM_ACTIONS
+    # Even a behaviour policy that could never have chosen it.
+    behaviour.policy_logits[ignored] = [-1e9, 0.0, 1e9]
+    _, actual = gradients(VTraceConfig(kl_cost=0.5), agent, env_outputs, behaviour)
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_abandoned_and_terminated_differ():
+    """Guards the tests above against a loss that ignores `abandoned`."""
+    agent, env_outputs, behaviour = random_batch(3)
+    loss, _ = compute(VTraceConfig(), agent, env_outputs, behaviour)
+    terminated = env_outputs._replace(abandoned=np.zeros_like(env_outputs.abandoned))
+    other, _ = compute(VTraceConfig(), agent, terminated, behaviour)
+    assert abs(loss.numpy() - other.numpy()) > 1e-3
+
+
+def test_a_batch_without_any_real_transition_is_no_nan():
+    agent, env_outputs, behaviour = random_batch(0, num_steps=1, p_done=0.0)
+    env_outputs.done[1] = env_outputs.abandoned[1] = True
+    loss, grads = gradients(VTraceConfig(), agent, env_outputs, behaviour)
+    assert loss.numpy() == 0.0
+    assert all(not np.any(gradient) for gradient in grads)
+
+
+def gradients(config, agent, env_outputs, behaviour):
+    with tf.GradientTape() as tape:
+        loss, _ = compute(config, agent, env_outputs, behaviour)
+    return loss, [g.numpy() for g in tape.gradient(loss, [agent.policy_logits, agent.baseline])]
+
+
+# ---- Entropy cost --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entropy, direction", [(0.9, -1), (0.1, 1)])
+def test_entropy_cost_moves_towards_the_target(entropy, direction):
+    cost = losses.EntropyCost(VTraceConfig(entropy_cost=0.02, target_entropy=0.5))
+    assert cost().numpy() == pytest.approx(0.02, rel=1e-5)
+    optimizer = tf.keras.optimizers.SGD(0.1)
+    with tf.GradientTape() as tape:
+        loss = cost.adjustment_loss(tf.constant(entropy))
+    grads = tape.gradient(loss, cost.trainable_variables)
+    optimizer.apply(grads, cost.trainable_variables)
+    assert np.sign(cost().numpy() - 0.02) == direction
+
+
+def test_entropy_cost_neither_overflows_nor_sticks_at_its_bound():
+    cost = losses.EntropyCost(VTraceConfig(target_entropy=0.5))
+    cost.scaled_log_cost.assign(1e4)
+    with tf.GradientTape() as tape:
+        loss = cost.adjustment_loss(tf.constant(0.9))
+    assert np.isfinite(cost().numpy())
+    assert tape.gradient(loss, cost.scaled_log_cost).numpy() > 0
+
+
+def test_the_policy_does_not_learn_through_the_cost_nor_the_cost_through_the_policy():
+    """The multiplier only sees the gap; the network only sees the multiplier's value."""
+    config = VTraceConfig(target_entropy=0.5, entropy_cost=0.1)
+    agent, env_outputs, behaviour = random_batch(2)
+    cost = losses.EntropyCost(config)
+    inputs = tf.nest.map_structure(tf.constant, (env_outputs, behaviour))
+    with tf.GradientTape() as tape:
+        loss, metrics = losses.compute_loss(
+            config, DISTRIBUTION, agent, (), inputs[1].action, *inputs, cost
+        )
+    grad = tape.gradient(loss, cost.scaled_log_cost).numpy()
+    gap = metrics["policy/entropy"].numpy() - 0.5
+    assert grad == pytest.approx(config.entropy_cost_adjustment_speed * 0.1 * gap, rel=1e-4)
+    _, adjusted = gradients(config, agent, env_outputs, behaviour)
+    _, fixed = gradients(VTraceConfig(entropy_cost=0.1), agent, env_outputs, behaviour)
+    for one, other in zip(adjusted, fixed, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
+
+
+def test_entropy_cost_is_in_checkpoints(tmp_path):
+    config = VTraceConfig(target_entropy=0.5)
+    cost = losses.EntropyCost(config)
+    cost.scaled_log_cost.assign(-0.123)
+    path = tf.train.Checkpoint(entropy_cost=cost).write(str(tmp_path / "checkpoint"))
+    restored = losses.EntropyCost(config)
+    tf.train.Checkpoint(entropy_cost=restored).read(path).assert_consumed()
+    assert restored.scaled_log_cost.numpy() == pytest.approx(-0.123)
+
+
+def test_a_fixed_entropy_cost_has_no_variables():
+    cost = losses.EntropyCost(VTraceConfig(entropy_cost=0.3))
+    assert not cost.variables and cost().numpy() == pytest.approx(0.3)
+    assert cost.adjustment_loss(tf.constant(math.inf)).numpy() == 0.0

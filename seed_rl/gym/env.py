@@ -52,7 +52,7 @@ def create_environment(task: int, config: GymConfig | None = None) -> gymnasium.
     config = config or GymConfig()
     env = _make(config.env_name, _arguments(config.env_kwargs))
     for name in config.env_wrappers:
-        wrapper = _attribute(name)
+        wrapper = _attribute(name) if ":" in name else None
         if not callable(wrapper):
             raise UserError(f"--env_wrappers: there is no {name}; write module:callable.")
         env = wrapper(env)
@@ -76,10 +76,8 @@ def _make(name: str, arguments: dict[str, Any]) -> gymnasium.Env[Any, Any]:
             return as_gymnasium(factory(**arguments))
         # The checker warns at every step about what agents do not mind.
         return gymnasium.make(name, disable_env_checker=True, **arguments)
-    except gymnasium.error.UnregisteredEnv as error:
+    except gymnasium.error.Error as error:  # Unknown, deprecated, a package is missing, ...
         raise UserError(f"--env_name={name}: {error}") from error
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise UserError(f"{name} needs a package that is not installed: {error}") from error
     except TypeError as error:
         logging.exception("Making %s failed.", name)
         raise UserError(

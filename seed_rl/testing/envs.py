@@ -70,7 +70,8 @@ class FaultyEnv(LifeStepEnv):
         """Makes the fault happen.
 
         Args:
-          fault: "raise" in step; "raise_in_reset"; "hang" for `seconds` in step; "exit" of the
+          fault: "raise" in step; "raise_in_reset"; "hang" for `seconds` in step, which it
+            prints; "exit" of the
             process; another "shape" or "dtype" of observation; "slow_start": `seconds` to create.
           at: number of the step (of all episodes together) or of the reset, from 1.
           seconds: see fault.
@@ -102,6 +103,7 @@ class FaultyEnv(LifeStepEnv):
             if self._fault == "raise":
                 raise RuntimeError("the simulator crashed")
             if self._fault == "hang":
+                print("hanging", flush=True)
                 time.sleep(self._seconds)
             if self._fault == "exit":
                 os._exit(77)

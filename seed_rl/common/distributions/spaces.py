@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.common.config import option
 from seed_rl.common.distributions import continuous, discrete, joint
 from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.distributions.config import ContinuousDistributionConfig
 from seed_rl.common.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,28 +23,6 @@ _POSTPROCESSORS = {
     "Tanh": continuous.normal_tanh_distribution,
     "ClippedIdentity": continuous.normal_clipped_distribution,
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class ContinuousDistributionConfig:
-    """Continuous actions."""
-
-    action_min_gaussian_std: float = option(
-        0.001, "Smallest standard deviation of continuous actions.", minimum=0.0
-    )
-    action_gaussian_std_fn: str = option(
-        "softplus",
-        "From the network's output to the standard deviation of continuous actions.",
-        choices=tuple(_STD_FNS),
-    )
-    action_std_for_zero_param: float = option(
-        1.0, "Standard deviation where the network puts out 0.", minimum=0.0
-    )
-    action_postprocessor: str = option(
-        "Tanh",
-        "How normal samples are brought into [-1, 1].",
-        choices=tuple(_POSTPROCESSORS),
-    )
 
 
 def continuous_action_config(

@@ -1,0 +1,160 @@
+"""V-trace (IMPALA) on the shared inference and learner."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.agents.vtrace import losses
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common import devices, env_specs, variables
+from seed_rl.common.algorithm import Acted, Algorithm, StepResult, Unroll
+from seed_rl.common.config import flag_values, from_flags
+from seed_rl.common.device_config import DeviceConfig
+from seed_rl.common.learner import CreateOptimizer, Learner, Trained
+from seed_rl.common.learner_config import LearnerConfig
+from seed_rl.common.nest import Nest
+from seed_rl.common.optimizer import OptimizerConfig, create_optimizer
+from seed_rl.common.parametric_distribution import (
+    ContinuousDistributionConfig,
+    ParametricDistribution,
+    get_parametric_distribution_for_action_space,
+)
+from seed_rl.common.run_config import RunConfig
+from seed_rl.common.types import EnvOutput
+
+
+class VTrace(Algorithm):
+    """Actor-critic with off-policy correction (Espeholt et al. 2018)."""
+
+    def __init__(
+        self,
+        config: VTraceConfig,
+        create_agent: Callable[[], tf.Module],
+        distribution: ParametricDistribution,
+        num_envs: int,
+        num_eval_envs: int = 0,
+    ):
+        """Makes the network; call it in the scope of the training strategy.
+
+        Args:
+          config: options of the loss.
+          create_agent: makes a network with `AgentOutput(action, policy_logits, baseline)`.
+          distribution: over actions, parametrized by `policy_logits`.
+          num_envs: environments of the run.
+          num_eval_envs: the last so many act greedily.
+        """
+        self._config = config
+        self._distribution = distribution
+        self._num_training_envs = num_envs - num_eval_envs
+        self._num_eval_envs = num_eval_envs
+        self._create_agent = create_agent
+        self.agent = create_agent()
+        self._entropy_cost = losses.EntropyCost(config)
+
+    def make_agent(self) -> tf.Module:  # noqa: D102 - inherited
+        return self._create_agent()
+
+    def act(  # noqa: D102 - inherited
+        self,
+        agent: tf.Module,
+        env_ids: tf.Tensor,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: Nest,
+    ) -> Acted:
+        output, agent_state = agent(prev_actions, env_outputs, agent_state)
+        if self._num_eval_envs:
+            greedy = self._distribution.mode(output.policy_logits)
+            evaluated = env_ids >= self._num_training_envs
+            action = tf.nest.map_structure(
+                functools.partial(_where, evaluated), greedy, output.action
+            )
+            output = output._replace(action=action)
+        return Acted(output.action, output, agent_state)
+
+    def loss(self, batch: Unroll) -> StepResult:  # noqa: D102 - inherited
+        loss, metrics = losses.compute_loss(
+            self._config, self._distribution, self.agent, *batch, self._entropy_cost
+        )
+        return StepResult(loss, metrics)
+
+    def trainable_variables(self) -> list[tf.Variable]:  # noqa: D102 - inherited
+        return super().trainable_variables() + variables.trainable_variables(self._entropy_cost)
+
+    def checkpointables(self) -> dict[str, Any]:  # noqa: D102 - inherited
+        return {"entropy_cost": self._entropy_cost}
+
+
+def _where(condition: tf.Tensor, greedy: tf.Tensor, sampled: tf.Tensor) -> tf.Tensor:
+    """Chooses rows; `condition` is <bool>[batch], the others [batch, ...]."""
+    ones = [1] * (greedy.shape.rank - 1)
+    return tf.where(tf.reshape(condition, [-1, *ones]), greedy, sampled)
+
+
+def learner_loop(
+    create_env_fn: Callable[[int, Any], Any],
+    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_optimizer_fn: CreateOptimizer | None = None,
+    *,
+    env_config: Any = None,
+    run: RunConfig | None = None,
+    config: LearnerConfig | None = None,
+    vtrace: VTraceConfig | None = None,
+    optimizer: OptimizerConfig | None = None,
+    continuous: ContinuousDistributionConfig | None = None,
+    device_config: DeviceConfig | None = None,
+) -> None:
+    """Trains until the frames are used up or the process is told to stop.
+
+    Args:
+      create_env_fn: `create_env_fn(env_id, env_config)` returns an environment, made once to
+        learn its spaces.
+      create_agent_fn: `create_agent_fn(action_space, observation_space,
+        parametric_action_distribution)` returns the network.
+      create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
+        learning_rate_fn); by default as `optimizer` says.
+      env_config: passed on to `create_env_fn`.
+      run: options shared with the actors. Like the other options below, those from the
+        program's flags if not given, as in existing programs.
+      config: options of the learner.
+      vtrace: options of the loss.
+      optimizer: options of the default optimizer, and the gradient clipping.
+      continuous: options of continuous actions.
+      device_config: what runs where.
+
+    Raises:
+      UserError: options that do not fit together or this machine.
+    """
+    run = run or from_flags(RunConfig)
+    config = config or from_flags(LearnerConfig)
+    vtrace = vtrace or from_flags(VTraceConfig)
+    optimizer = optimizer or from_flags(OptimizerConfig)
+    continuous = continuous or from_flags(ContinuousDistributionConfig)
+    placement = devices.make_devices(device_config or from_flags(DeviceConfig))
+    if run.seed is not None:
+        tf.keras.utils.set_random_seed(run.seed)
+    observation_space, action_space = env_specs.probe_spaces(create_env_fn, env_config)
+    distribution = get_parametric_distribution_for_action_space(action_space, continuous)
+    make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, optimizer)
+    with placement.training_strategy.scope():
+        algorithm = VTrace(
+            vtrace,
+            lambda: create_agent_fn(action_space, observation_space, distribution),
+            distribution,
+            run.num_envs,
+            run.num_eval_envs,
+        )
+        keras_optimizer, learning_rate_fn = make_optimizer(config.final_train_step(run))
+    trained = Trained(
+        algorithm,
+        keras_optimizer,
+        learning_rate_fn,
+        optimizer.clip_norm,
+        flag_values(run, config, vtrace, optimizer, continuous),
+    )
+    specs = env_specs.specs(observation_space, action_space)
+    Learner(run, config, placement, trained, specs).train()

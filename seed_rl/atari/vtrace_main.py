@@ -1,0 +1,34 @@
+"""V-trace on Atari: the learner (--run_mode=learner) or an actor (--run_mode=actor)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seed_rl.agents.vtrace import program
+from seed_rl.agents.vtrace.network_config import ConvNetworkConfig
+from seed_rl.atari import env
+from seed_rl.common.config import from_flags
+from seed_rl.common.game import Game
+
+GAME = Game(env.AtariConfig, env.create_environment, env.create_vector_environment)
+
+
+def create_agent(
+    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
+) -> Any:
+    """The network that the flags ask for."""
+    del action_space
+    from seed_rl.agents.vtrace import network_factory  # TensorFlow: in the learner only.
+
+    return network_factory.create_network(
+        env_observation_space, parametric_action_distribution, conv=from_flags(ConvNetworkConfig)
+    )
+
+
+def main() -> None:
+    """Runs the learner or an actor, as the flags say."""
+    program.main(GAME, create_agent, agent_configs=(ConvNetworkConfig,), max_abs_reward=1.0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""What an agent brings to the shared inference and learner."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.common import variables
+from seed_rl.common import variables
+from seed_rl.common.inference_store import InferenceStore
+from seed_rl.common.nest import Nest
+from seed_rl.common.types import EnvOutput
+
+
+class Specs(NamedTuple):
+    """Nests of `tf.TensorSpec` of one environment, without batch dimension.
+
+    Attributes:
+      action: the action.
+      env_output: an `EnvOutput`.
+    """
+
+    action: Nest
+    env_output: EnvOutput
+
+
+class Acted(NamedTuple):
+    """Result of one inference.
+
+    Attributes:
+      action: nest of [batch, ...], sent to the actors.
+      agent_outputs: nest of [batch, ...], recorded in the unroll for training.
+      agent_state: nest of [batch, ...], the recurrent state before the next step.
+    """
+
+    action: Nest
+    agent_outputs: Nest
+    agent_state: Nest
+
+
+class Step(NamedTuple):
+    """What is recorded of each step: nests of [batch, ...]."""
+
+    prev_actions: Nest
+    env_outputs: EnvOutput
+    agent_outputs: Nest
+
+
+class Unroll(NamedTuple):
+    """A batch of unrolls, time-major.
+
+    Attributes:
+      agent_state: nest of [batch, ...], the recurrent state before the first step.
+      prev_actions: nest of [time, batch, ...].
+      env_outputs: nest of [time, batch, ...].
+      agent_outputs: nest of [time, batch, ...], as recorded at inference.
+    """
+
+    agent_state: Nest
+    prev_actions: Nest
+    env_outputs: EnvOutput
+    agent_outputs: Nest
+
+
+class StepResult(NamedTuple):
+    """Result of a loss on one batch.
+
+    Attributes:
+      loss: <float32>[] to be minimized.
+      metrics: scalars by name, for TensorBoard.
+      feedback: nest of tensors for `Algorithm.after_step`, batched in the first dimension
+        (R2D2's new priorities, say); () where there is none.
+    """
+
+    loss: tf.Tensor
+    metrics: Mapping[str, tf.Tensor]
+    feedback: Nest = ()
+
+
+class Algorithm(abc.ABC):
+    """An agent as the learner sees it: networks, how to act, a loss.
+
+    Attributes:
+      agent: the network being trained. Central inference runs it, or copies of it on its own
+        devices.
+      num_overlapping_steps: steps shared by consecutive unrolls (burn-in).
+    """
+
+    agent: tf.Module
+    num_overlapping_steps: int = 0
+
+    @abc.abstractmethod
+    def make_agent(self) -> tf.Module:
+        """Another network of the same form, for an inference device of its own."""
+
+    @abc.abstractmethod
+    def act(
+        self,
+        agent: tf.Module,
+        env_ids: tf.Tensor,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: Nest,
+    ) -> Acted:
+        """Chooses actions.
+
+        Args:
+          agent: the network to use: `self.agent` or a copy.
+          env_ids: <int32>[batch].
+          prev_actions: nest of [batch, ...].
+          env_outputs: nest of [batch, ...].
+          agent_state: nest of [batch, ...].
+        """
+
+    @abc.abstractmethod
+    def loss(self, batch: Any) -> StepResult:
+        """The loss on a batch from `dataset`, run on each training replica."""
+
+    def dataset(
+        self, store: InferenceStore, batch_size: int, encode: Callable[[Nest], Nest]
+    ) -> tf.data.Dataset:
+        """Endless training batches; by default the unrolls of the newest policies.
+
+        Args:
+          store: where inference leaves complete unrolls.
+          batch_size: unrolls per batch, for one replica.
+          encode: to be applied to each batch: brings it into the form that the training devices
+            take quickly.
+        """
+
+        def next_unrolls(_: tf.Tensor) -> Nest:
+            unrolls = store.dequeue(batch_size)
+            return encode(Unroll(unrolls.agent_state, *unrolls.steps))
+
+        # One batch ahead: the next one is put together while this one is trained on.
+        return tf.data.Dataset.from_tensors(0).repeat().map(next_unrolls).prefetch(1)
+
+    def trainable_variables(self) -> list[tf.Variable]:
+        """What the optimizer updates."""
+        # Not `agent.trainable_variables`: a tf.Module does not see the variables of Keras 3 layers.
+        return variables.trainable_variables(self.agent)
+
+    def checkpointables(self) -> dict[str, Any]:
+        """By name, what a checkpoint must hold besides agent, optimizer and counters."""
+        return {}
+
+    def extra_files(self) -> dict[str, Any]:
+        """By name, `checkpoints.ExtraFiles` to be written into each checkpoint."""
+        return {}
+
+    def after_step(self, feedback: Nest, train_steps: int) -> None:
+        """Called in Python after each training step (priorities, target networks)."""
+
+    def logs(self) -> dict[str, float]:
+        """Further values for TensorBoard, asked for once per logging period."""
+        return {}
+
+    def close(self) -> None:
+        """Ends whatever threads the algorithm started."""

@@ -1,0 +1,121 @@
+"""Batched central inference: the function that actors call.
+
+Follows the paper (§3.1, fig. 3): observations come in, the newest weights choose actions, and the
+recurrent state, the last action and the trajectory of each environment stay here. One
+implementation serves every agent; what differs is in its `Algorithm`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.common.algorithm import Algorithm, Specs, Step
+from seed_rl.common.inference_store import InferenceStore
+from seed_rl.common.nest import Nest
+from seed_rl.common.types import EnvOutput
+
+
+@dataclasses.dataclass(frozen=True)
+class InferenceSizes:
+    """How many environments there are and how long their unrolls.
+
+    Attributes:
+      num_envs: ids are `[0, num_envs)`.
+      num_eval_envs: the last so many are only evaluated.
+      unroll_length: steps of an unroll besides overlap and bootstrap step.
+      queue_capacity: complete unrolls that may wait for training.
+    """
+
+    num_envs: int
+    num_eval_envs: int
+    unroll_length: int
+    queue_capacity: int
+
+
+class CentralInference:
+    """Tables, unrolls and the inference function of each inference device.
+
+    Attributes:
+      store: the per-environment tables and the queue of complete unrolls.
+      functions: one `tf.function` per device, all named `inference`, for `grpc.Server.bind`:
+
+          inference(env_ids <int32>[batch], run_ids <int64>[batch], env_outputs nest of
+                    [batch, ...], raw_rewards <float32>[batch]) -> actions nest of [batch, ...]
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        specs: Specs,
+        sizes: InferenceSizes,
+        placements: Sequence[tuple[str, tf.Module]],
+    ):
+        """Creates the variables of every agent and an empty store.
+
+        Args:
+          algorithm: how to act.
+          specs: of one environment.
+          sizes: of the store.
+          placements: (device, agent) for each inference device.
+        """
+        self._algorithm = algorithm
+        self._specs = specs
+        for device, agent in placements:
+            with tf.device(device):
+                recorded = initialize(algorithm, agent, specs)
+        self.store = InferenceStore(
+            num_envs=sizes.num_envs,
+            num_training_envs=sizes.num_envs - sizes.num_eval_envs,
+            unroll_length=sizes.unroll_length,
+            num_overlapping_steps=algorithm.num_overlapping_steps,
+            queue_capacity=sizes.queue_capacity,
+            action_specs=specs.action,
+            initial_state=algorithm.agent.initial_state(1),
+            step_specs=Step(specs.action, specs.env_output, recorded),
+        )
+        self.functions = [self._function(device, agent) for device, agent in placements]
+
+    def _function(self, device: str, agent: tf.Module) -> Any:
+        batched = tf.nest.map_structure(
+            lambda s: tf.TensorSpec([None, *s.shape], s.dtype, s.name), self._specs.env_output
+        )
+
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([None], tf.int32, "env_ids"),
+                tf.TensorSpec([None], tf.int64, "run_ids"),
+                batched,
+                tf.TensorSpec([None], tf.float32, "raw_rewards"),
+            ],
+            autograph=False,
+        )
+        def inference(
+            env_ids: tf.Tensor, run_ids: tf.Tensor, env_outputs: EnvOutput, raw_rewards: tf.Tensor
+        ) -> Nest:
+            prev_actions, state = self.store.begin(env_ids, run_ids, env_outputs, raw_rewards)
+            with tf.device(device):
+                acted = self._algorithm.act(agent, env_ids, prev_actions, env_outputs, state)
+            step = Step(prev_actions, env_outputs, acted.agent_outputs)
+            self.store.end(env_ids, run_ids, acted.action, acted.agent_state, step)
+            return acted.action
+
+        return inference
+
+
+def initialize(algorithm: Algorithm, agent: tf.Module, specs: Specs) -> Nest:
+    """Acts once on zeros, which creates the variables of `agent`.
+
+    Returns:
+      Nest of `tf.TensorSpec` of what is recorded per step, without batch dimension.
+    """
+    action, env_output = tf.nest.map_structure(
+        lambda s: tf.zeros([1, *s.shape], s.dtype), (specs.action, specs.env_output)
+    )
+    acted = algorithm.act(
+        agent, tf.zeros([1], tf.int32), action, env_output, agent.initial_state(1)
+    )
+    return tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), acted.agent_outputs)

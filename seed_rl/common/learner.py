@@ -1,0 +1,246 @@
+"""The learner: serves inference, trains, saves, and tells how far it is.
+
+One loop serves every agent (`Learner.train`):
+
+    while frames < total:
+        metrics, feedback = training_step(batches)   # waits for unrolls if there are none
+        algorithm.after_step(feedback, train_steps)
+        ... newest weights to inference devices, report, save ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl import grpc
+from seed_rl.common import checkpoints, devices, learner_config
+from seed_rl.common.algorithm import Algorithm, Specs
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference import CentralInference, InferenceSizes, initialize
+from seed_rl.common.learner_config import LearnerConfig
+from seed_rl.common.reporting import Reporter
+from seed_rl.common.run_config import RunConfig
+from seed_rl.common.stop_signal import StopSignal
+from seed_rl.common.training import TrainingStep
+
+CreateOptimizer = Callable[[int], tuple[tf.keras.optimizers.Optimizer, Callable[[Any], Any]]]
+"""`create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What is to be trained, and with what.
+
+    Attributes:
+      algorithm: made in the scope of the training strategy.
+      optimizer: likewise.
+      learning_rate_fn: training step -> learning rate, for logs.
+      clip_norm: largest global norm of the gradients; None leaves them.
+      config: all options, written beside checkpoints.
+    """
+
+    algorithm: Algorithm
+    optimizer: tf.keras.optimizers.Optimizer
+    learning_rate_fn: Callable[[Any], Any]
+    clip_norm: float | None
+    config: dict[str, Any]
+
+
+class Learner:
+    """One training run, from its start or last checkpoint to the end of its frames."""
+
+    def __init__(
+        self,
+        run: RunConfig,
+        config: LearnerConfig,
+        placement: devices.Devices,
+        trained: Trained,
+        specs: Specs,
+    ):
+        """Creates all variables and restores the newest checkpoint, if there is one.
+
+        Raises:
+          UserError: options that do not fit together, an unwritable logdir, a checkpoint of
+            another agent.
+        """
+        learner_config.validate(run, config, placement.training_strategy.num_replicas_in_sync)
+        self._run = run
+        self._config = config
+        self._strategy = placement.training_strategy
+        self._encode = placement.encode
+        self._algorithm = trained.algorithm
+        self._learning_rate_fn = trained.learning_rate_fn
+        self._frames_per_step = config.frames_per_step(run)
+        logdir = _writable_directory(run.logdir)
+
+        with self._strategy.scope():
+            initialize(self._algorithm, self._algorithm.agent, specs)
+            self._saved_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="train_steps")
+        self._training = TrainingStep(
+            self._algorithm,
+            trained.optimizer,
+            self._strategy,
+            trained.clip_norm,
+            placement.decode,
+        )
+        self._checkpoints = checkpoints.CheckpointManager(
+            logdir / "checkpoints",
+            dict(
+                agent=self._algorithm.agent,
+                optimizer=trained.optimizer,
+                train_steps=self._saved_steps,
+                **self._algorithm.checkpointables(),
+            ),
+            keep=config.checkpoints_to_keep,
+            config=trained.config,
+            extra=self._algorithm.extra_files(),
+        )
+        self._train_steps = self._restore()
+        placements = placement.place_inference(self._algorithm.agent, self._algorithm.make_agent)
+        self._inference = CentralInference(
+            self._algorithm,
+            specs,
+            InferenceSizes(
+                run.num_envs, run.num_eval_envs, config.unroll_length, config.queue_capacity()
+            ),
+            placements,
+        )
+        self._copies = [a for _, a in placements if a is not self._algorithm.agent]
+        self._copy_weights = tf.function(self._copy_weights_eagerly, autograph=False)
+        if self._copies:
+            self._copy_weights()
+        self._reporter = Reporter(
+            logdir,
+            store=self._inference.store,
+            num_training_envs=run.num_envs - run.num_eval_envs,
+            num_action_repeats=run.num_action_repeats,
+            total_frames=config.total_environment_frames,
+            start_frames=self.frames,
+            log_period_s=config.log_period_secs,
+        )
+
+    @property
+    def frames(self) -> int:
+        """Environment frames trained on so far."""
+        return self._train_steps * self._frames_per_step
+
+    def train(self) -> None:
+        """Serves and trains until the frames are used up, or SIGTERM or SIGINT.
+
+        A checkpoint is saved at the end.
+
+        Raises:
+          UserError: the server's address is in use or not allowed.
+        """
+        store = self._inference.store
+        with contextlib.ExitStack() as stack:
+            stop = stack.enter_context(StopSignal(on_stop=store.close))
+            stack.callback(lambda: self._reporter.close(self.frames))
+            stack.callback(self._algorithm.close)
+            server = stack.enter_context(self._serving())
+            stack.callback(store.close)  # First of all, so that no call waits for training.
+            try:
+                self._loop(stop, server)
+            except BaseException:
+                self._reporter.phase("failed", self.frames)
+                raise
+            store.close()
+            self._save()
+        self._reporter.phase("done", self.frames)
+        logging.info("Ended after %d environment frames.", self.frames)
+
+    def _loop(self, stop: StopSignal, server: grpc.Server) -> None:
+        batches = self._batches()
+        last_save = time.monotonic()
+        while self.frames < self._config.total_environment_frames and not stop.requested:
+            try:
+                metrics, feedback = self._training(batches)
+            except (tf.errors.OutOfRangeError, tf.errors.CancelledError):
+                if stop.requested:
+                    return  # It waited for actors when it was told to stop.
+                raise
+            self._train_steps += 1
+            self._algorithm.after_step(feedback, self._train_steps)
+            if self._copies:
+                self._copy_weights()
+            self._reporter.step(
+                self.frames,
+                self._train_steps,
+                metrics,
+                served=lambda: server.stats()["functions"]["inference"],
+                extra=self._extra_logs,
+            )
+            if time.monotonic() - last_save >= self._config.save_checkpoint_secs:
+                self._save()
+                last_save = time.monotonic()
+
+    def _batches(self) -> Iterator[Any]:
+        per_replica = self._config.batch_size // self._strategy.num_replicas_in_sync
+        return iter(
+            self._strategy.distribute_datasets_from_function(
+                lambda _: self._algorithm.dataset(self._inference.store, per_replica, self._encode)
+            )
+        )
+
+    @contextlib.contextmanager
+    def _serving(self) -> Iterator[grpc.Server]:
+        limit = self._config.inference_batch_size
+        options = grpc.ServerOptions(
+            max_batch_size=limit if limit > 0 else self._run.num_envs,
+            batch_timeout_ms=self._config.inference_timeout_ms,
+            token=self._run.auth_token(),
+            tls_certificate=self._run.tls_certificate,
+            tls_key=self._run.tls_key,
+        )
+        server = grpc.Server([self._run.server_address], options)
+        server.bind(self._inference.functions, isolate_errors=True)
+        server.start()
+        logging.info("Serving inference at %s.", self._run.server_address)
+        try:
+            yield server
+        finally:
+            server.shutdown()
+
+    def _copy_weights_eagerly(self) -> None:
+        """Gives inference devices of their own the newest weights."""
+        devices.copy_variables(self._algorithm.agent, self._copies)
+
+    def _extra_logs(self) -> dict[str, float]:
+        learning_rate = float(self._learning_rate_fn(self._train_steps))
+        return {"train/learning_rate": learning_rate, **self._algorithm.logs()}
+
+    def _save(self) -> None:
+        self._reporter.phase("saving", self.frames)
+        self._saved_steps.assign(self._train_steps)
+        self._checkpoints.save(self.frames)
+        self._reporter.phase("training", self.frames)
+
+    def _restore(self) -> int:
+        """Continues a run, or starts one; returns the training steps done."""
+        frames = self._checkpoints.restore_latest()
+        if frames is not None:
+            logging.info("Resuming after %d environment frames.", frames)
+        elif self._config.init_checkpoint:
+            checkpoints.load_weights(self._config.init_checkpoint, self._algorithm.agent)
+            logging.info("Starting from the weights of %s.", self._config.init_checkpoint)
+        return int(self._saved_steps.numpy())
+
+
+def _writable_directory(path: str) -> Path:
+    directory = Path(path)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"Cannot make --logdir={path}: {error.strerror}.") from None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise UserError(f"Cannot write to --logdir={path}; choose another or mend its rights.")
+    return directory

@@ -1,0 +1,88 @@
+"""One training step on however many replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.common.algorithm import Algorithm, StepResult
+from seed_rl.common.nest import Nest
+
+
+class TrainingStep:
+    """Takes a batch, computes gradients on each replica and updates the weights once.
+
+    The loss of each replica is a mean over its part of the batch, and the gradients of the
+    replicas are averaged, so that the update does not depend on the number of replicas.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        optimizer: tf.keras.optimizers.Optimizer,
+        strategy: tf.distribute.Strategy,
+        clip_norm: float | None,
+        decode: Callable[[Nest], Nest] = lambda batch: batch,
+    ):
+        """Builds the optimizer for the variables of the algorithm.
+
+        Args:
+          algorithm: with its variables created, in the scope of `strategy`.
+          optimizer: any Keras optimizer, made in the scope of `strategy`.
+          strategy: of training.
+          clip_norm: largest global norm of the averaged gradients; None leaves them.
+          decode: undoes what `Algorithm.dataset` did to encode a batch.
+        """
+        self._algorithm = algorithm
+        self._optimizer = optimizer
+        self._strategy = strategy
+        self._clip_norm = clip_norm
+        self._decode = decode
+        self._variables = algorithm.trainable_variables()
+        with strategy.scope():
+            optimizer.build(self._variables)
+        self._run = tf.function(self._step, autograph=False)
+
+    def __call__(self, batches: Iterator[Any]) -> tuple[dict[str, tf.Tensor], Nest]:
+        """Trains on the next batch.
+
+        Returns:
+          (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
+
+        Raises:
+          tf.errors.OutOfRangeError: there are no more batches.
+        """
+        return self._run(batches)
+
+    def _step(self, batches: Iterator[Any]) -> tuple[dict[str, tf.Tensor], Nest]:
+        result: StepResult = self._strategy.run(self._replica_step, args=(next(batches),))
+        metrics = {
+            name: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, value, axis=None)
+            for name, value in result.metrics.items()
+        }
+        feedback = tf.nest.map_structure(
+            lambda value: tf.concat(self._strategy.experimental_local_results(value), 0),
+            result.feedback,
+        )
+        return metrics, feedback
+
+    def _replica_step(self, batch: Any) -> StepResult:
+        batch = self._decode(batch)
+        with tf.GradientTape() as tape:
+            result = self._algorithm.loss(batch)
+        gradients = tape.gradient(result.loss, self._variables)
+        replicas = self._strategy.num_replicas_in_sync
+        if replicas > 1:
+            context = tf.distribute.get_replica_context()
+            gradients = context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+        metrics = dict(result.metrics, loss=result.loss)
+        if self._clip_norm:
+            gradients, norm = tf.clip_by_global_norm(gradients, self._clip_norm)
+            metrics["gradient_norm"] = norm
+        if replicas > 1:
+            # Keras adds up what the replicas apply; each holds the average already.
+            gradients = [gradient / replicas for gradient in gradients]
+        self._optimizer.apply(gradients, self._variables)
+        return StepResult(result.loss, metrics, result.feedback)

@@ -1,0 +1,39 @@
+"""V-trace on any Gymnasium environment: learner (--run_mode=learner) or actor (=actor)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seed_rl.agents.vtrace import program
+from seed_rl.agents.vtrace.network_config import ConvNetworkConfig, MLPNetworkConfig
+from seed_rl.common.config import from_flags
+from seed_rl.common.game import Game
+from seed_rl.gym import env
+
+GAME = Game(env.GymConfig, env.create_environment)
+
+
+def create_agent(
+    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
+) -> Any:
+    """The network that the flags ask for: convolutions for images, dense layers otherwise."""
+    del action_space
+    from seed_rl.agents.vtrace import network_factory  # TensorFlow: in the learner only.
+
+    return network_factory.create_network(
+        env_observation_space,
+        parametric_action_distribution,
+        conv=from_flags(ConvNetworkConfig),
+        mlp=from_flags(MLPNetworkConfig),
+    )
+
+
+def main() -> None:
+    """Runs the learner or an actor, as the flags say."""
+    program.main(
+        GAME, create_agent, agent_configs=(MLPNetworkConfig, ConvNetworkConfig), stack_size=1
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -34,7 +34,7 @@ is_ready() {
 
 missing_system_packages() {
   command -v "$python" > /dev/null || echo python3
-  if [[ ! -x "$venv/bin/python" ]]; then
+  if [[ ! -x "$venv/bin/pip" ]]; then
     "$python" -c 'import ensurepip, venv' 2> /dev/null || echo python3-venv
   fi
   command -v "${CXX:-g++}" > /dev/null || echo g++
@@ -78,7 +78,7 @@ main() {
     install_system_packages "${missing[@]}"
   fi
   check_python
-  if [[ ! -x "$venv/bin/python" ]]; then
+  if [[ ! -x "$venv/bin/pip" ]]; then
     say "making the virtual environment $venv"
     "$python" -m venv "$venv"
   fi

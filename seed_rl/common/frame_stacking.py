@@ -56,6 +56,7 @@ def stack_frames(
       (<dtype>[(time,) batch, height, width, stack_size * channels] with the newest frame last,
       state after the last frame).
     """
+    frames = tf.convert_to_tensor(frames)
     if stack_size == 1:
         return frames, ()
     if unroll is None:

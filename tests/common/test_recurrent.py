@@ -1,0 +1,117 @@
+"""LSTMs against NumPy, and unrolls against steps."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.common.recurrent import LSTM, LSTMState, StackedLSTM
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def random_inputs(seed, num_steps, batch, size, p_done=0.3):
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(num_steps, batch, size)).astype(np.float32)
+    return inputs, rng.random((num_steps, batch)) < p_done
+
+
+def random_state(core, batch, seed=0):
+    rng = np.random.default_rng(seed)
+    return tf.nest.map_structure(
+        lambda t: tf.constant(rng.normal(size=t.shape), tf.float32), core.initial_state(batch)
+    )
+
+
+def test_equals_numpy_with_resets():
+    lstm = LSTM(4)
+    inputs, done = random_inputs(0, 9, 3, 5)
+    assert done.any() and not done.all()
+    state = random_state(lstm, 3)
+    outputs, final = lstm(tf.constant(inputs), state, tf.constant(done), unroll=True)
+    w, u, bias = (v.numpy() for v in (lstm.input_kernel, lstm.recurrent_kernel, lstm.bias))
+    h, c = (x.numpy().astype(np.float64) for x in state)
+    for t in range(9):
+        h, c = (np.where(done[t][:, None], 0.0, x) for x in (h, c))
+        i, f, o, g = np.split(inputs[t] @ w + h @ u + bias, 4, axis=-1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        np.testing.assert_allclose(outputs[t], h, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(final.hidden, h, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(final.cell, c, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(), (6,), (6, 4)], ids=str)
+def test_an_unroll_equals_its_steps(sizes):
+    """Inference steps and training unrolls must see the same state, resets included."""
+    core = StackedLSTM(sizes)
+    inputs, done = random_inputs(1, 8, 3, 5)
+    state = start = random_state(core, 3)
+    outputs, final = core(tf.constant(inputs), start, tf.constant(done), unroll=True)
+    for t in range(8):
+        output, state = core(tf.constant(inputs[t]), state, tf.constant(done[t]))
+        np.testing.assert_allclose(output, outputs[t], rtol=1e-5, atol=1e-6)
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), state, final
+    )
+
+
+def test_no_gradient_crosses_an_episode_start():
+    lstm = LSTM(4)
+    inputs, _ = random_inputs(2, 5, 2, 3)
+    done = np.zeros((5, 2), bool)
+    done[3, 0] = True
+    inputs = tf.constant(inputs)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs, _ = lstm(inputs, lstm.initial_state(2), tf.constant(done), unroll=True)
+        last = tf.reduce_sum(outputs[4])
+    gradient = tape.gradient(last, inputs).numpy()
+    assert not gradient[:3, 0].any() and gradient[3:, 0].all()
+    assert gradient[:, 1].all()
+
+
+def test_gradients_of_an_unroll_equal_those_of_its_steps():
+    lstm = LSTM(4)
+    inputs, done = random_inputs(3, 6, 2, 3)
+    inputs, done, start = tf.constant(inputs), tf.constant(done), random_state(lstm, 2)
+    lstm(inputs[0], start, done[0])
+
+    @tf.function
+    def unrolled():
+        with tf.GradientTape() as tape:
+            outputs, _ = lstm(inputs, start, done, unroll=True)
+            loss = tf.reduce_sum(tf.square(outputs))
+        return tape.gradient(loss, lstm.trainable_variables)
+
+    with tf.GradientTape() as tape:
+        state, loss = start, 0.0
+        for t in range(6):
+            output, state = lstm(inputs[t], state, done[t])
+            loss += tf.reduce_sum(tf.square(output))
+    for one, other in zip(unrolled(), tape.gradient(loss, lstm.trainable_variables), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_bfloat16_keeps_a_float32_state_close_to_float32s():
+    """The cell sums over many steps, which bfloat16 with its 8 bits could not."""
+    lstm, half = LSTM(16), LSTM(16, tf.bfloat16)
+    inputs, done = random_inputs(4, 20, 2, 8, p_done=0.0)
+    arguments = (tf.constant(inputs), lstm.initial_state(2), tf.constant(done), True)
+    exact, _ = lstm(*arguments)
+    half(*arguments)
+    for ours, theirs in zip(half.variables, lstm.variables, strict=True):
+        ours.assign(theirs)
+    outputs, state = half(*arguments)
+    assert outputs.dtype == state.cell.dtype == tf.float32
+    assert all(v.dtype == tf.float32 for v in half.variables)
+    np.testing.assert_allclose(outputs, exact, atol=0.05)
+
+
+def test_variables_are_made_inside_a_traced_function():
+    lstm = LSTM(4)
+    step = tf.function(lambda x: lstm(x, lstm.initial_state(2), tf.zeros([2], tf.bool)))
+    output, state = step(tf.ones([2, 3]))
+    assert output.shape == (2, 4) and isinstance(state, LSTMState)
+    assert len(lstm.trainable_variables) == 3

@@ -1,0 +1,32 @@
+"""Batched calls of tf.functions over the network.
+
+Names are loaded when they are used, so that importing this package, or its client for NumPy, does
+not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seed_rl.grpc.numpy_client import Client as NumpyClient
+    from seed_rl.grpc.ops import Client, Server
+    from seed_rl.grpc.options import ClientOptions, ServerOptions
+
+__all__ = ["Client", "ClientOptions", "NumpyClient", "Server", "ServerOptions"]
+
+_HOMES = {
+    "Client": ("seed_rl.grpc.ops", "Client"),
+    "ClientOptions": ("seed_rl.grpc.options", "ClientOptions"),
+    "NumpyClient": ("seed_rl.grpc.numpy_client", "Client"),
+    "Server": ("seed_rl.grpc.ops", "Server"),
+    "ServerOptions": ("seed_rl.grpc.options", "ServerOptions"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    return getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,232 @@
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "seed_rl/grpc/native/ops/library.h"
+#include "seed_rl/grpc/native/ops/tensors.h"
+#include "seed_rl/grpc/native/transport/transport.h"
+#include "tensorflow/core/framework/cancellation.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_handle.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace seed_rl {
+namespace {
+
+using tensorflow::DEVICE_CPU;
+using tensorflow::OpInputList;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+using tensorflow::core::RefCountPtr;
+
+REGISTER_OP("SeedGrpcClient")
+    .Input("server_address: string")
+    .Input("token: string")
+    .Input("tls_ca: string")
+    .Attr("connect_timeout_s: float")
+    .Attr("call_timeout_s: float")
+    .Attr("max_message_bytes: int")
+    .Attr("tls: bool")
+    .Attr("keepalive_s: float")
+    .Output("client: resource")
+    .Output("description: string")
+    .SetIsStateful()
+    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
+      c->set_output(0, c->Scalar());
+      c->set_output(1, c->Scalar());
+      return absl::OkStatus();
+    })
+    .Doc("A connected client; it lives as long as its handle.");
+
+REGISTER_OP("SeedGrpcClientCall")
+    .Input("client: resource")
+    .Input("arguments: argument_types")
+    .Attr("function: int")
+    .Attr("argument_types: list(type) >= 0")
+    .Attr("result_types: list(type) >= 0")
+    .Output("results: result_types")
+    .SetIsStateful()
+    .SetIsDistributedCommunication()
+    .SetShapeFn(tensorflow::shape_inference::UnknownShape)
+    .Doc("Calls a function of the server.");
+
+REGISTER_OP("SeedGrpcClientClose")
+    .Input("client: resource")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs);
+
+struct ClientResource : public tensorflow::ResourceBase {
+  explicit ClientResource(std::unique_ptr<transport::Client> client) : client(std::move(client)) {}
+  std::string DebugString() const override { return "SEED RL client"; }
+
+  const std::unique_ptr<transport::Client> client;
+};
+
+class ClientOp : public OpKernel {
+ public:
+  explicit ClientOp(OpKernelConstruction* context) : OpKernel(context) {
+    float connect_timeout_s, call_timeout_s, keepalive_s;
+    OP_REQUIRES_OK(context, context->GetAttr("connect_timeout_s", &connect_timeout_s));
+    OP_REQUIRES_OK(context, context->GetAttr("call_timeout_s", &call_timeout_s));
+    OP_REQUIRES_OK(context, context->GetAttr("max_message_bytes", &config_.max_message_bytes));
+    OP_REQUIRES_OK(context, context->GetAttr("tls", &config_.tls));
+    OP_REQUIRES_OK(context, context->GetAttr("keepalive_s", &keepalive_s));
+    config_.connect_timeout_s = connect_timeout_s;
+    config_.call_timeout_s = call_timeout_s;
+    config_.keepalive_s = keepalive_s;
+  }
+
+  void Compute(OpKernelContext* context) override {
+    const TransportLibrary* library;
+    OP_REQUIRES_OK(context, LoadTransport(&library));
+    OP_REQUIRES(context, context->input(0).dims() == 0,
+                absl::InvalidArgumentError("server_address must be a scalar"));
+    transport::ClientConfig config = config_;
+    config.address = context->input(0).scalar<tstring>()();
+    config.token = context->input(1).scalar<tstring>()();
+    config.tls_ca = context->input(2).scalar<tstring>()();
+    transport::Status status;
+    std::unique_ptr<transport::Client> client(library->connect(config, &status));
+    OP_REQUIRES_OK(context, ToStatus(status));
+    Tensor* handle;
+    OP_REQUIRES_OK(context, context->allocate_output(0, TensorShape({}), &handle));
+    Tensor* description;
+    OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({}), &description));
+    description->scalar<tstring>()() = client->description();
+    handle->scalar<tensorflow::ResourceHandle>()() =
+        tensorflow::ResourceHandle::MakeRefCountingHandle(new ClientResource(std::move(client)),
+                                                          context->device()->name());
+  }
+
+ private:
+  transport::ClientConfig config_;
+};
+
+// Lets a cancellation find its call, whichever of the two begins first.
+class CancellableCall {
+ public:
+  explicit CancellableCall(RefCountPtr<ClientResource> client) : client_(std::move(client)) {}
+
+  transport::Client* client() { return client_->client.get(); }
+
+  void Cancel() {
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      cancelled_ = true;
+      if (id_ == 0) return;
+    }
+    client()->Cancel(id_);
+  }
+
+  void SetId(uint64_t id) {
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      id_ = id;
+      if (!cancelled_) return;
+    }
+    client()->Cancel(id);
+  }
+
+ private:
+  const RefCountPtr<ClientResource> client_;
+  std::mutex mu_;
+  bool cancelled_ = false;  // Guarded by mu_.
+  uint64_t id_ = 0;         // Set once. Guarded by mu_.
+};
+
+// Asynchronous: a kernel that blocked would keep a thread of TensorFlow's pool, and with several
+// clients in a process all of them.
+class CallOp : public tensorflow::AsyncOpKernel {
+ public:
+  explicit CallOp(OpKernelConstruction* context) : AsyncOpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("function", &function_));
+  }
+
+  void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
+    RefCountPtr<ClientResource> resource;
+    OP_REQUIRES_OK_ASYNC(
+        context,
+        tensorflow::LookupResource(context, tensorflow::HandleFromInput(context, 0), &resource),
+        done);
+    OpInputList inputs;
+    OP_REQUIRES_OK_ASYNC(context, context->input_list("arguments", &inputs), done);
+    std::vector<transport::Tensor> arguments(inputs.size());
+    for (int i = 0; i < inputs.size(); ++i) {
+      OP_REQUIRES_OK_ASYNC(context, ToTransport(inputs[i], &arguments[i]), done);
+    }
+    auto call = std::make_shared<CancellableCall>(std::move(resource));
+    tensorflow::CancellationManager* cancellation = context->cancellation_manager();
+    tensorflow::CancellationToken token = 0;
+    if (cancellation != nullptr) {
+      token = cancellation->get_cancellation_token();
+      OP_REQUIRES_ASYNC(context, cancellation->RegisterCallback(token, [call] { call->Cancel(); }),
+                        absl::CancelledError("The call was cancelled"), done);
+    }
+    const uint64_t id = call->client()->Call(
+        function_, arguments,
+        [context, done, cancellation, token](const transport::Status& status,
+                                             const transport::Reply* reply) {
+          // Not DeregisterCallback, which would wait for a cancellation that has called this.
+          if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
+          context->SetStatus(status.ok() ? SetResults(context, *reply) : ToStatus(status));
+          done();
+        });
+    call->SetId(id);
+  }
+
+ private:
+  static absl::Status SetResults(OpKernelContext* context, const transport::Reply& reply) {
+    if (static_cast<int>(reply.size()) != context->num_outputs()) {
+      return absl::InternalError(absl::StrCat("The server returned ", reply.size(),
+                                              " tensors, not ", context->num_outputs()));
+    }
+    for (size_t i = 0; i < reply.size(); ++i) {
+      if (FromDType(reply.dtype(i)) != context->expected_output_dtype(i)) {
+        return absl::InternalError(absl::StrCat("The server's result ", i, " is of another type"));
+      }
+      TensorShape shape;
+      TF_RETURN_IF_ERROR(TensorShape::BuildTensorShape(reply.dims(i), &shape));
+      Tensor* output;
+      TF_RETURN_IF_ERROR(context->allocate_output(i, shape, &output));
+      if (reply.dtype(i) == transport::DType::kString) {
+        tstring* element = output->flat<tstring>().data();
+        reply.ForEachString(i, [&element](const std::string& value) { *element++ = value; });
+      } else {
+        reply.CopyTo(i, const_cast<char*>(output->tensor_data().data()));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  int function_;
+};
+
+class CloseOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    RefCountPtr<ClientResource> resource;
+    OP_REQUIRES_OK(context, tensorflow::LookupResource(
+                                context, tensorflow::HandleFromInput(context, 0), &resource));
+    resource->client->Close();
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcClient").Device(DEVICE_CPU), ClientOp);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcClientCall").Device(DEVICE_CPU), CallOp);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcClientClose").Device(DEVICE_CPU), CloseOp);
+
+}  // namespace
+}  // namespace seed_rl

@@ -1,0 +1,21 @@
+// Finds the transport library, which must not be linked (see transport.h).
+
+#ifndef SEED_RL_GRPC_NATIVE_OPS_LIBRARY_H_
+#define SEED_RL_GRPC_NATIVE_OPS_LIBRARY_H_
+
+#include "absl/status/status.h"
+#include "seed_rl/grpc/native/transport/transport.h"
+
+namespace seed_rl {
+
+struct TransportLibrary {
+  transport::CreateServerFn* create_server = nullptr;
+  transport::ConnectFn* connect = nullptr;
+};
+
+// Loads libseed_transport.so from the folder that this library is in, once.
+absl::Status LoadTransport(const TransportLibrary** library);
+
+}  // namespace seed_rl
+
+#endif  // SEED_RL_GRPC_NATIVE_OPS_LIBRARY_H_

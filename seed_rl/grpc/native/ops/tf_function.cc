@@ -1,0 +1,135 @@
+#include "seed_rl/grpc/native/ops/tf_function.h"
+
+#include <functional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/notification.h"
+#include "seed_rl/grpc/native/ops/tensors.h"
+#include "tensorflow/core/common_runtime/device.h"
+#include "tensorflow/core/common_runtime/device_mgr.h"
+#include "tensorflow/core/common_runtime/process_function_library_runtime.h"
+#include "tensorflow/core/framework/resource_handle.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/grappler/optimizers/meta_optimizer.h"
+#include "tensorflow/core/protobuf/config.pb.h"
+
+namespace seed_rl {
+namespace {
+
+using tensorflow::FunctionLibraryRuntime;
+using tensorflow::Tensor;
+
+// Whether this thread is inside Run. The ops of a function run on the thread that called Run as far
+// as they can: graphs of inference are mostly chains, and passing each link to another thread costs
+// more than it brings.
+thread_local bool t_running = false;
+
+// The optimization that calling a tf.function gets: without it, for instance, convolution, bias
+// and activation are not fused.
+void SetOptimization(const std::string& name, FunctionLibraryRuntime::InstantiateOptions* options) {
+  tensorflow::grappler::GrapplerItem::OptimizationOptions optimization;
+  optimization.allow_pruning_stateful_and_dataset_ops = true;
+  optimization.is_eager_mode = true;
+  // Nested functions are optimized when the op that calls them is.
+  optimization.optimize_function_library = false;
+  options->optimize_graph_fn =
+      std::bind(tensorflow::grappler::OptimizeGraph, std::placeholders::_1, std::placeholders::_2,
+                std::placeholders::_3, std::placeholders::_4, std::placeholders::_5,
+                options->config_proto, name, optimization, std::placeholders::_6);
+}
+
+}  // namespace
+
+TfFunction::~TfFunction() = default;
+
+absl::Status TfFunction::Create(tensorflow::OpKernelContext* context,
+                                const tensorflow::NameAttrList& function,
+                                std::vector<Tensor> captures, size_t num_arguments,
+                                size_t num_results, const std::string& config,
+                                std::unique_ptr<TfFunction>* result) {
+  std::unique_ptr<TfFunction> self(new TfFunction());
+  if (context->function_library() == nullptr) {
+    return absl::InternalError("There is no function library");
+  }
+  TF_RETURN_IF_ERROR(context->function_library()->Clone(&self->definition_, &self->process_runtime_,
+                                                        &self->runtime_));
+  const std::string host = self->runtime_->device()->name();
+  FunctionLibraryRuntime::InstantiateOptions options;
+  options.target = host;
+  options.is_multi_device_function = true;
+  options.input_devices.assign(num_arguments, host);
+  for (const Tensor& capture : captures) {
+    const bool resource = capture.dtype() == tensorflow::DT_RESOURCE;
+    options.input_devices.push_back(
+        resource ? capture.scalar<tensorflow::ResourceHandle>()().device() : host);
+  }
+  options.output_devices.assign(num_results, host);
+  if (!options.config_proto.ParseFromString(config)) {
+    return absl::InvalidArgumentError("config is not a ConfigProto");
+  }
+  SetOptimization(function.name(), &options);
+  TF_RETURN_IF_ERROR(self->runtime_->Instantiate(
+      function.name(), tensorflow::AttrSlice(&function.attr()), options, &self->handle_));
+  self->captures_ = std::move(captures);
+  *result = std::move(self);
+  return absl::OkStatus();
+}
+
+transport::Status TfFunction::Run(std::vector<transport::Tensor> arguments,
+                                  std::vector<transport::Tensor>* results) {
+  std::vector<Tensor> inputs(arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    absl::Status status = FromTransport(std::move(arguments[i]), &inputs[i]);
+    if (!status.ok()) return FromStatus(status);
+  }
+  inputs.insert(inputs.end(), captures_.begin(), captures_.end());
+  std::vector<Tensor> outputs;
+  absl::Status status = RunTensors(inputs, &outputs);
+  if (!status.ok()) return FromStatus(status);
+  results->resize(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    status = ToTransport(outputs[i], &(*results)[i]);
+    if (!status.ok()) return FromStatus(status);
+  }
+  return {};
+}
+
+absl::Status TfFunction::RunTensors(const std::vector<Tensor>& inputs,
+                                    std::vector<Tensor>* outputs) {
+  FunctionLibraryRuntime::Options options;
+  tensorflow::CancellationManager cancellation(&cancellation_);
+  options.cancellation_manager = &cancellation;
+  options.create_rendezvous = true;
+  tensorflow::ScopedStepContainer container(options.step_id, [this](const std::string& name) {
+    for (tensorflow::Device* device : process_runtime_->device_mgr()->ListDevices()) {
+      device->resource_manager()->Cleanup(name).IgnoreError();
+    }
+  });
+  options.step_container = &container;
+  options.run_all_kernels_inline = true;
+  std::function<void(std::function<void()>)> runner = [this](std::function<void()> closure) {
+    // What follows an asynchronous op must not keep the thread that completes it, which may be that
+    // of a client or of a queue's other end.
+    if (t_running) {
+      closure();
+    } else {
+      (*runtime_->runner())(std::move(closure));
+    }
+  };
+  options.runner = &runner;
+  absl::Status status;
+  absl::Notification done;
+  t_running = true;
+  runtime_->Run(options, handle_, inputs, outputs, [&status, &done](const absl::Status& result) {
+    status = result;
+    done.Notify();
+  });
+  t_running = false;
+  done.WaitForNotification();
+  return status;
+}
+
+void TfFunction::Cancel() { cancellation_.StartCancel(); }
+
+}  // namespace seed_rl

@@ -1,0 +1,41 @@
+// Aligned memory that is used again and again, so that its pages are faulted in once.
+
+#ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_BUFFER_POOL_H_
+#define SEED_RL_GRPC_NATIVE_TRANSPORT_BUFFER_POOL_H_
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace seed_rl::transport {
+
+// Memory aligned to kAlignment, freed with the last reference.
+std::shared_ptr<char> AllocateAligned(size_t bytes);
+
+// Buffers of one size; thread-safe. Buffers may outlive the pool.
+class BufferPool {
+ public:
+  // Keeps at most `max_free` buffers that nobody uses.
+  BufferPool(size_t bytes, size_t max_free);
+
+  // Returns to the pool with the last reference.
+  std::shared_ptr<char> Acquire();
+
+ private:
+  struct State {
+    const size_t max_free;
+    std::mutex mu;
+    std::vector<char*> free;  // Guarded by mu.
+
+    explicit State(size_t max_free) : max_free(max_free) {}
+    ~State();
+  };
+
+  const size_t bytes_;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace seed_rl::transport
+
+#endif  // SEED_RL_GRPC_NATIVE_TRANSPORT_BUFFER_POOL_H_

@@ -1,0 +1,437 @@
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <pthread.h>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "seed_rl/grpc/native/transport/addresses.h"
+#include "seed_rl/grpc/native/transport/transport.h"
+#include "seed_rl/grpc/native/transport/wire.h"
+
+namespace seed_rl::transport {
+namespace {
+
+using Clock = std::chrono::system_clock;
+
+constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
+constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
+
+Clock::duration Seconds(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+Status FromGrpc(const grpc::Status& status) {
+  return {static_cast<Code>(status.error_code()), status.error_message()};
+}
+
+class FrameReply : public Reply {
+ public:
+  explicit FrameReply(const Frame& frame) : frame_(frame) {}
+  size_t size() const override { return frame_.tensors().size(); }
+  DType dtype(size_t i) const override { return frame_.tensors()[i].dtype; }
+  std::vector<int64_t> dims(size_t i) const override { return frame_.tensors()[i].Dims(); }
+  size_t bytes(size_t i) const override { return frame_.tensors()[i].bytes; }
+  void CopyTo(size_t i, char* destination) const override {
+    Cursor(frame_.tensors()[i].payload).Read(destination, bytes(i));
+  }
+  void ForEachString(size_t i,
+                     const std::function<void(const std::string&)>& visit) const override {
+    for (const std::string& s : frame_.tensors()[i].Strings(0, frame_.tensors()[i].elements)) {
+      visit(s);
+    }
+  }
+
+ private:
+  const Frame& frame_;
+};
+
+// A channel and its stream of calls. Its thread keeps it alive, because the last reference to a
+// client may be dropped by a callback on that very thread.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  explicit Connection(const ClientConfig& config) : config_(config) {}
+  ~Connection();
+
+  // Waits for the server and learns its description.
+  Status Connect();
+  void StartThread();
+  // Ends all calls and has the thread end.
+  void Close();
+  // Waits for the thread, unless it is the caller.
+  void Join();
+
+  uint64_t Call(uint32_t function, const std::vector<Tensor>& arguments, Client::Done done);
+  void Fail(uint64_t call_id, const Status& status);
+  const std::string& description() const { return description_; }
+
+ private:
+  enum Event : intptr_t { kStarted = 1, kRead, kWritten, kFinished };
+  struct Pending {
+    Client::Done done;
+    Clock::time_point deadline;  // If the configuration has one.
+  };
+
+  static void* Tag(Event event) { return reinterpret_cast<void*>(event); }
+  std::shared_ptr<grpc::Channel> OpenChannel() const;
+  void Authenticate(grpc::ClientContext* context) const;
+  grpc::Status Describe(bool wait_for_ready, Clock::time_point deadline);
+  void Loop();
+  void Handle(Event event, bool ok);
+  void OnRead(bool ok);
+  void OnWritten(bool ok);
+  void OnFinished();
+  void WriteNext();  // Expects mu_ to be held.
+  void FailExpired();
+  void FailAll(const Status& status);
+  // The callback of a call, which is then no longer pending; empty if it was not.
+  Client::Done Remove(uint64_t call_id);
+
+  const ClientConfig config_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::string description_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
+  std::thread thread_;
+
+  // Used by the thread alone.
+  grpc::ByteBuffer message_;  // The one being read.
+  grpc::Status final_status_;
+  bool reading_ = false;
+  bool ending_ = false;  // Finish was called.
+  void FinishIfIdle();
+
+  std::mutex mu_;
+  bool started_ = false;                           // The stream may be written. Guarded by mu_.
+  bool writing_ = false;                           // Guarded by mu_.
+  bool writes_failed_ = false;                     // Guarded by mu_.
+  bool closed_ = false;                            // Calls fail with broken_. Guarded by mu_.
+  Status broken_;                                  // Guarded by mu_.
+  uint64_t next_id_ = 1;                           // Guarded by mu_.
+  std::unordered_map<uint64_t, Pending> pending_;  // By call id. Guarded by mu_.
+  std::deque<grpc::ByteBuffer> outgoing_;          // Guarded by mu_.
+};
+
+// --- Connecting.
+
+std::shared_ptr<grpc::Channel> Connection::OpenChannel() const {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(config_.max_message_bytes);
+  arguments.SetMaxSendMessageSize(-1);
+  // Clients of one process would otherwise share a connection, and wait for each other.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, int(config_.keepalive_s * 1000));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config_.keepalive_s * 500));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // Proxies are for the outside world, not for a cluster's own servers.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (config_.tls && !IsUnix(config_.address)) {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = config_.tls_ca;
+    credentials = grpc::SslCredentials(options);
+  }
+  return grpc::CreateCustomChannel(config_.address, credentials, arguments);
+}
+
+void Connection::Authenticate(grpc::ClientContext* context) const {
+  if (!config_.token.empty()) {
+    context->AddMetadata("authorization", "Bearer " + config_.token);
+  }
+}
+
+grpc::Status Connection::Describe(bool wait_for_ready, Clock::time_point deadline) {
+  grpc::ClientContext context;
+  context.set_wait_for_ready(wait_for_ready);
+  context.set_deadline(deadline);
+  Authenticate(&context);
+  grpc::CompletionQueue queue;
+  grpc::GenericStub stub(channel_);
+  grpc::Slice nothing;
+  const grpc::ByteBuffer request(&nothing, 1);
+  auto reader = stub.PrepareUnaryCall(&context, kDescribeMethod, request, &queue);
+  reader->StartCall();
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  reader->Finish(&response, &status, Tag(kFinished));
+  void* tag;
+  bool ok;
+  queue.Next(&tag, &ok);
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+  if (!status.ok()) return status;
+  std::vector<grpc::Slice> slices;
+  response.Dump(&slices);
+  for (const grpc::Slice& slice : slices) {
+    description_.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return status;
+}
+
+Status Connection::Connect() {
+  channel_ = OpenChannel();
+  grpc::Status status = Describe(true, Clock::now() + Seconds(config_.connect_timeout_s));
+  if (status.ok()) return {};
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    // Asked without waiting, gRPC says what the last attempt failed of.
+    const grpc::Status reason = Describe(false, Clock::now() + std::chrono::seconds(1));
+    if (reason.ok()) return {};
+    char seconds[32];
+    std::snprintf(seconds, sizeof(seconds), "%g", config_.connect_timeout_s);
+    return {Code::kUnavailable, "No server at " + config_.address + " within " + seconds +
+                                    " s; is the learner running there? (" + reason.error_message() +
+                                    ")"};
+  }
+  return {static_cast<Code>(status.error_code()),
+          "Connecting to " + config_.address + ": " + status.error_message()};
+}
+
+void Connection::StartThread() {
+  Authenticate(&context_);
+  stream_ = grpc::GenericStub(channel_).PrepareCall(&context_, kCallMethod, &queue_);
+  stream_->StartCall(Tag(kStarted));
+  thread_ = std::thread([self = shared_from_this()] { self->Loop(); });
+  pthread_setname_np(thread_.native_handle(), "seed_client");
+}
+
+// --- Calls.
+
+uint64_t Connection::Call(uint32_t function, const std::vector<Tensor>& arguments,
+                          Client::Done done) {
+  size_t bytes = 0;
+  for (const Tensor& tensor : arguments) bytes += tensor.bytes;
+  std::unique_lock<std::mutex> lock(mu_);
+  const uint64_t id = next_id_++;
+  lock.unlock();
+  if (bytes > static_cast<size_t>(config_.max_message_bytes)) {
+    done({Code::kResourceExhausted, "The call has " + std::to_string(bytes) +
+                                        " bytes, more than max_message_bytes (" +
+                                        std::to_string(config_.max_message_bytes) + ")"},
+         nullptr);
+    return id;
+  }
+  FrameWriter writer(Kind::kCall, id, function, arguments.size());
+  for (const Tensor& tensor : arguments) writer.Add(tensor);
+  grpc::ByteBuffer frame = writer.Finish();
+  lock.lock();
+  if (closed_) {
+    const Status status = broken_;
+    lock.unlock();
+    done(status, nullptr);
+    return id;
+  }
+  Pending& pending = pending_[id];
+  pending.done = std::move(done);
+  if (config_.call_timeout_s > 0) pending.deadline = Clock::now() + Seconds(config_.call_timeout_s);
+  outgoing_.push_back(std::move(frame));
+  if (started_ && !writing_ && !writes_failed_) WriteNext();
+  return id;
+}
+
+void Connection::WriteNext() {
+  writing_ = true;
+  stream_->Write(outgoing_.front(), Tag(kWritten));
+}
+
+Client::Done Connection::Remove(uint64_t call_id) {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto found = pending_.find(call_id);
+  if (found == pending_.end()) return nullptr;
+  Client::Done done = std::move(found->second.done);
+  pending_.erase(found);
+  return done;
+}
+
+void Connection::Fail(uint64_t call_id, const Status& status) {
+  if (Client::Done done = Remove(call_id)) done(status, nullptr);
+}
+
+void Connection::FailAll(const Status& status) {
+  std::unordered_map<uint64_t, Pending> pending;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (!closed_) broken_ = status;
+    closed_ = true;
+    pending.swap(pending_);
+  }
+  for (auto& [id, call] : pending) call.done(status, nullptr);
+}
+
+void Connection::FailExpired() {
+  std::vector<Client::Done> expired;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    const Clock::time_point now = Clock::now();
+    for (auto it = pending_.begin(); it != pending_.end();) {
+      if (it->second.deadline > now) {
+        ++it;
+        continue;
+      }
+      expired.push_back(std::move(it->second.done));
+      it = pending_.erase(it);
+    }
+  }
+  for (const Client::Done& done : expired) {
+    done({Code::kDeadlineExceeded, "No answer within the call_timeout_s of " +
+                                       std::to_string(config_.call_timeout_s) + " s"},
+         nullptr);
+  }
+}
+
+// --- The thread.
+
+void Connection::Loop() {
+  const bool deadlines = config_.call_timeout_s > 0;
+  const Clock::duration tick = Seconds(std::min(0.25, config_.call_timeout_s / 8));
+  void* tag;
+  bool ok;
+  while (true) {
+    const auto next = deadlines ? queue_.AsyncNext(&tag, &ok, Clock::now() + tick)
+                                : queue_.AsyncNext(&tag, &ok, gpr_inf_future(GPR_CLOCK_REALTIME));
+    if (next == grpc::CompletionQueue::SHUTDOWN) return;
+    if (next == grpc::CompletionQueue::GOT_EVENT) {
+      Handle(static_cast<Event>(reinterpret_cast<intptr_t>(tag)), ok);
+    }
+    if (deadlines) FailExpired();
+  }
+}
+
+void Connection::Handle(Event event, bool ok) {
+  switch (event) {
+    case kStarted: {
+      if (ok) {
+        reading_ = true;
+        stream_->Read(&message_, Tag(kRead));
+      }
+      std::lock_guard<std::mutex> lock(mu_);
+      started_ = true;
+      writes_failed_ = !ok;
+      if (ok && !outgoing_.empty()) WriteNext();
+      break;
+    }
+    case kRead:
+      OnRead(ok);
+      break;
+    case kWritten:
+      OnWritten(ok);
+      break;
+    case kFinished:
+      OnFinished();
+      return;
+  }
+  FinishIfIdle();
+}
+
+// Once nothing can be read any more, asks why. The status also waits for the write in progress.
+void Connection::FinishIfIdle() {
+  if (ending_ || reading_) return;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    writes_failed_ = true;
+    if (writing_) return;
+  }
+  ending_ = true;
+  stream_->Finish(&final_status_, Tag(kFinished));
+}
+
+void Connection::OnRead(bool ok) {
+  if (!ok) {
+    reading_ = false;
+    return;
+  }
+  Frame frame;
+  const Status status = frame.Parse(message_);
+  if (Client::Done done = Remove(frame.call_id())) {
+    if (!status.ok()) {
+      done({Code::kInternal, "The server's reply is unreadable: " + status.message}, nullptr);
+    } else if (frame.kind() == Kind::kReply) {
+      const FrameReply reply(frame);
+      done({}, &reply);
+    } else {
+      const Code code = frame.error_code() == 0 ? Code::kUnknown : Code(frame.error_code());
+      done({code, frame.message()}, nullptr);
+    }
+  }
+  message_.Clear();
+  stream_->Read(&message_, Tag(kRead));
+}
+
+void Connection::OnWritten(bool ok) {
+  std::lock_guard<std::mutex> lock(mu_);
+  writing_ = false;
+  outgoing_.pop_front();
+  if (!ok) writes_failed_ = true;
+  if (!writes_failed_ && !outgoing_.empty()) WriteNext();
+}
+
+void Connection::OnFinished() {
+  Status status = FromGrpc(final_status_);
+  if (status.ok()) status = {Code::kUnavailable, "server closed"};
+  FailAll(status);
+  queue_.Shutdown();
+}
+
+void Connection::Close() {
+  FailAll({Code::kCancelled, "client closed"});
+  context_.TryCancel();
+}
+
+void Connection::Join() {
+  if (!thread_.joinable()) return;
+  if (thread_.get_id() == std::this_thread::get_id()) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
+}
+
+Connection::~Connection() {
+  if (thread_.joinable()) thread_.detach();  // It is this one, returning from Loop.
+}
+
+class ClientImpl : public Client {
+ public:
+  explicit ClientImpl(std::shared_ptr<Connection> connection)
+      : connection_(std::move(connection)) {}
+  ~ClientImpl() override {
+    connection_->Close();
+    connection_->Join();
+  }
+  const std::string& description() const override { return connection_->description(); }
+  uint64_t Call(uint32_t function, const std::vector<Tensor>& arguments, Done done) override {
+    return connection_->Call(function, arguments, std::move(done));
+  }
+  void Cancel(uint64_t call_id) override {
+    connection_->Fail(call_id, {Code::kCancelled, "The call was cancelled"});
+  }
+  void Close() override { connection_->Close(); }
+
+ private:
+  const std::shared_ptr<Connection> connection_;
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) Client* seed_transport_connect(
+    const ClientConfig& config, Status* status) {
+  auto connection = std::make_shared<Connection>(config);
+  *status = connection->Connect();
+  if (!status->ok()) return nullptr;
+  connection->StartThread();
+  return new ClientImpl(std::move(connection));
+}
+
+}  // namespace seed_rl::transport

@@ -1,0 +1,152 @@
+#include "seed_rl/grpc/native/transport/rpc.h"
+
+namespace seed_rl::transport {
+namespace {
+
+constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
+
+}  // namespace
+
+Rpc::Rpc(RpcHost* host, grpc::ServerCompletionQueue* queue)
+    : host_(host), queue_(queue), stream_(&context_) {
+  host_->RpcBegins();
+}
+
+Rpc::~Rpc() { host_->RpcEnds(); }
+
+void Rpc::Listen() {
+  // gRPC never completes `done_` of an Rpc that nobody called, so it holds no reference before.
+  context_.AsyncNotifyWhenDone(&done_);
+  host_->Request(this, incoming_.Start(shared_from_this()));
+}
+
+void Rpc::OnIncoming(bool ok) {
+  if (!ok) return;  // The server shuts down.
+  done_.Start(shared_from_this());
+  host_->Accept(queue_);
+  grpc::Status status = host_->Authorize(context_);
+  if (!status.ok()) {
+    Reject(status);
+  } else if (context_.method() == kCallMethod) {
+    StartStream();
+  } else {
+    StartUnary();
+  }
+}
+
+void Rpc::OnDone(bool) {
+  if (context_.IsCancelled()) Close(grpc::Status::CANCELLED);
+}
+
+void Rpc::OnFinished(bool) { host_->CloseStream(shared_from_this()); }
+
+void Rpc::Reject(const grpc::Status& status) {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (finished_) return;
+  finished_ = true;
+  stream_.Finish(status, finish_.Start(shared_from_this()));
+}
+
+// --- Methods with one request and one answer.
+
+void Rpc::StartUnary() {
+  answer_ = host_->Answer(context_.method());
+  if (!answer_) {
+    Reject({grpc::StatusCode::UNIMPLEMENTED, "There is no method " + context_.method()});
+    return;
+  }
+  stream_.Read(&message_, request_.Start(shared_from_this()));
+}
+
+void Rpc::OnRequest(bool ok) {
+  if (!ok) {
+    Reject({grpc::StatusCode::INVALID_ARGUMENT, "There is no request"});
+    return;
+  }
+  std::lock_guard<std::mutex> lock(mu_);
+  if (finished_) return;
+  finished_ = true;
+  grpc::Slice slice(answer_());
+  stream_.WriteAndFinish(grpc::ByteBuffer(&slice, 1), {}, grpc::Status::OK,
+                         finish_.Start(shared_from_this()));
+}
+
+// --- Streams of calls.
+
+void Rpc::StartStream() {
+  grpc::Status status = host_->OpenStream(shared_from_this());
+  if (!status.ok()) {
+    Reject(status);
+    return;
+  }
+  std::lock_guard<std::mutex> lock(mu_);
+  ReadMore();
+}
+
+void Rpc::OnRead(bool ok) {
+  if (ok) {
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      ++calls_;
+      bytes_ += message_.Length();
+    }
+    host_->Receive(shared_from_this(), message_);
+    message_.Clear();
+  }
+  std::lock_guard<std::mutex> lock(mu_);
+  reading_ = false;
+  if (!ok) half_closed_ = true;
+  ReadMore();
+  FinishIfDrained();
+}
+
+void Rpc::Send(grpc::ByteBuffer reply, size_t request_bytes) {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (closing_) return;
+  replies_.emplace_back(std::move(reply), request_bytes);
+  if (!writing_) WriteNext();
+}
+
+void Rpc::OnWritten(bool ok) {
+  std::lock_guard<std::mutex> lock(mu_);
+  writing_ = false;
+  --calls_;
+  bytes_ -= replies_.front().second;
+  replies_.pop_front();
+  if (!ok) closing_ = true;
+  if (!closing_ && !replies_.empty()) WriteNext();
+  ReadMore();
+  FinishIfDrained();
+}
+
+void Rpc::Close(const grpc::Status& status) {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (!closing_) status_ = status;
+  closing_ = true;
+  FinishIfDrained();
+}
+
+bool Rpc::Full() const {
+  return calls_ >= host_->max_calls_per_peer() || bytes_ >= host_->max_bytes_per_peer();
+}
+
+void Rpc::ReadMore() {
+  if (reading_ || half_closed_ || closing_ || finished_ || Full()) return;
+  reading_ = true;
+  stream_.Read(&message_, read_.Start(shared_from_this()));
+}
+
+void Rpc::WriteNext() {
+  writing_ = true;
+  stream_.Write(replies_.front().first, write_.Start(shared_from_this()));
+}
+
+void Rpc::FinishIfDrained() {
+  if (finished_ || writing_) return;
+  if (!closing_ && !(half_closed_ && calls_ == 0)) return;
+  finished_ = closing_ = true;
+  replies_.clear();
+  stream_.Finish(status_, finish_.Start(shared_from_this()));
+}
+
+}  // namespace seed_rl::transport

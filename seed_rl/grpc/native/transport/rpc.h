@@ -1,0 +1,128 @@
+// One call of a gRPC method, as the server sees it.
+
+#ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_RPC_H_
+#define SEED_RL_GRPC_NATIVE_TRANSPORT_RPC_H_
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "seed_rl/grpc/native/transport/batcher.h"
+
+namespace seed_rl::transport {
+
+class Rpc;
+
+// What an Rpc wants of its server. Thread-safe.
+class RpcHost {
+ public:
+  virtual ~RpcHost() = default;
+  // Count the Rpcs that exist; the host must outlive them.
+  virtual void RpcBegins() = 0;
+  virtual void RpcEnds() = 0;
+  // Has the next incoming call of any method complete `tag`, with `rpc` for it.
+  virtual void Request(Rpc* rpc, void* tag) = 0;
+  // Makes an Rpc that waits for the next incoming call, unless the server is closing.
+  virtual void Accept(grpc::ServerCompletionQueue* queue) = 0;
+  // Whether the metadata entitle to the call.
+  virtual grpc::Status Authorize(const grpc::GenericServerContext& context) = 0;
+  // The answer of a method with a single request and answer; null if there is no such method.
+  virtual std::function<std::string()> Answer(const std::string& method) = 0;
+  // Whether another stream of calls may begin. If so, CloseStream must follow.
+  virtual grpc::Status OpenStream(const std::shared_ptr<Rpc>& rpc) = 0;
+  virtual void CloseStream(const std::shared_ptr<Rpc>& rpc) = 0;
+  // Handles a message of a stream.
+  virtual void Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) = 0;
+  virtual int64_t max_calls_per_peer() const = 0;
+  virtual size_t max_bytes_per_peer() const = 0;
+};
+
+// Lives as long as gRPC or a waiting call refers to it.
+class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
+ public:
+  // An operation in the completion queue; it keeps its Rpc alive until it has ended.
+  class Operation {
+   public:
+    using Handler = void (Rpc::*)(bool ok);
+    explicit Operation(Handler handler) : handler_(handler) {}
+    // The tag for starting it.
+    void* Start(std::shared_ptr<Rpc> rpc) {
+      rpc_ = std::move(rpc);
+      return this;
+    }
+    void Complete(bool ok) {
+      std::shared_ptr<Rpc> rpc = std::move(rpc_);
+      (rpc.get()->*handler_)(ok);
+    }
+
+   private:
+    const Handler handler_;
+    std::shared_ptr<Rpc> rpc_;
+  };
+
+  Rpc(RpcHost* host, grpc::ServerCompletionQueue* queue);
+  ~Rpc() override;
+
+  // Waits for an incoming call.
+  void Listen();
+  // Ends a stream of calls: sends what is being sent, then `status`.
+  void Close(const grpc::Status& status);
+  void Send(grpc::ByteBuffer reply, size_t request_bytes) override;
+
+  grpc::GenericServerContext* context() { return &context_; }
+  grpc::GenericServerAsyncReaderWriter* stream() { return &stream_; }
+  grpc::ServerCompletionQueue* queue() { return queue_; }
+
+ private:
+  void OnIncoming(bool ok);
+  void OnDone(bool ok);
+  void OnRequest(bool ok);
+  void OnRead(bool ok);
+  void OnWritten(bool ok);
+  void OnFinished(bool ok);
+
+  void StartUnary();
+  void StartStream();
+  void Reject(const grpc::Status& status);
+  // The next three expect mu_ to be held.
+  void ReadMore();
+  void WriteNext();
+  void FinishIfDrained();
+  bool Full() const;
+
+  RpcHost* const host_;
+  grpc::ServerCompletionQueue* const queue_;
+  grpc::GenericServerContext context_;
+  grpc::GenericServerAsyncReaderWriter stream_;
+  std::function<std::string()> answer_;
+  grpc::ByteBuffer message_;  // The one being read.
+
+  Operation incoming_{&Rpc::OnIncoming};
+  Operation done_{&Rpc::OnDone};
+  Operation request_{&Rpc::OnRequest};
+  Operation read_{&Rpc::OnRead};
+  Operation write_{&Rpc::OnWritten};
+  Operation finish_{&Rpc::OnFinished};
+
+  std::mutex mu_;
+  bool reading_ = false;      // Guarded by mu_.
+  bool writing_ = false;      // Guarded by mu_.
+  bool half_closed_ = false;  // The client sends no more. Guarded by mu_.
+  bool closing_ = false;      // Nothing more is sent but status_. Guarded by mu_.
+  bool finished_ = false;     // status_ was sent. Guarded by mu_.
+  grpc::Status status_;       // Guarded by mu_.
+  int64_t calls_ = 0;         // Received and not yet answered. Guarded by mu_.
+  size_t bytes_ = 0;          // Of those calls. Guarded by mu_.
+  // Replies and the sizes of their requests; the front one is being written. Guarded by mu_.
+  std::deque<std::pair<grpc::ByteBuffer, size_t>> replies_;
+};
+
+}  // namespace seed_rl::transport
+
+#endif  // SEED_RL_GRPC_NATIVE_TRANSPORT_RPC_H_

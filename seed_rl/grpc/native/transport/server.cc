@@ -1,0 +1,345 @@
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "seed_rl/grpc/native/transport/addresses.h"
+#include "seed_rl/grpc/native/transport/batcher.h"
+#include "seed_rl/grpc/native/transport/json.h"
+#include "seed_rl/grpc/native/transport/rpc.h"
+#include "seed_rl/grpc/native/transport/transport.h"
+#include "seed_rl/grpc/native/transport/wire.h"
+
+namespace seed_rl::transport {
+namespace {
+
+constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
+constexpr char kStatsMethod[] = "/seed_rl.Inference/Stats";
+constexpr char kHealthMethod[] = "/grpc.health.v1.Health/Check";
+constexpr char kServing[] = "\x08\x01";  // HealthCheckResponse{status: SERVING}
+constexpr char kServerClosed[] = "server closed";
+// How long Shutdown waits for what is being sent.
+constexpr auto kShutdownGrace = std::chrono::seconds(1);
+
+// Compares without telling through timing how much is right.
+bool EqualSecrets(const std::string& a, grpc::string_ref b) {
+  unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference |=
+        static_cast<unsigned char>(b.data()[i]) ^ static_cast<unsigned char>(a[i % a.size()]);
+  }
+  return difference == 0;
+}
+
+class ServerImpl : public Server, public RpcHost {
+ public:
+  explicit ServerImpl(const ServerConfig& config) : config_(config) {}
+  ~ServerImpl() override { Shutdown(); }
+
+  Status Bind(Binding binding) override;
+  Status Start(const std::string& description, std::vector<int>* ports) override;
+  void Shutdown() override;
+  std::string Stats() override;
+  void SetStatus(const std::string& json) override;
+
+  void RpcBegins() override;
+  void RpcEnds() override;
+  void Request(Rpc* rpc, void* tag) override;
+  void Accept(grpc::ServerCompletionQueue* queue) override;
+  grpc::Status Authorize(const grpc::GenericServerContext& context) override;
+  std::function<std::string()> Answer(const std::string& method) override;
+  grpc::Status OpenStream(const std::shared_ptr<Rpc>& rpc) override;
+  void CloseStream(const std::shared_ptr<Rpc>& rpc) override;
+  void Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) override;
+  int64_t max_calls_per_peer() const override { return config_.max_calls_per_peer; }
+  size_t max_bytes_per_peer() const override { return config_.max_bytes_per_peer; }
+
+ private:
+  void SetChannelArguments(grpc::ServerBuilder* builder) const;
+  Status Listen(grpc::ServerBuilder* builder, std::vector<int>* ports);
+  int NumThreads() const;
+
+  const ServerConfig config_;
+  // Fixed by Start.
+  std::string description_;
+  std::vector<std::unique_ptr<Batcher>> batchers_;  // By function index.
+  Clock::time_point started_at_;
+  std::unique_ptr<grpc::AsyncGenericService> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
+  std::vector<std::thread> threads_;  // One for each queue.
+
+  std::atomic<int64_t> messages_rejected_{0};
+  std::mutex lifecycle_mu_;  // Serializes Bind, Start and Shutdown.
+  bool started_ = false;     // Guarded by lifecycle_mu_.
+  std::mutex mu_;
+  bool closing_ = false;                    // Guarded by mu_.
+  std::set<std::shared_ptr<Rpc>> streams_;  // Guarded by mu_.
+  int64_t rpcs_ = 0;                        // How many exist. Guarded by mu_.
+  std::condition_variable no_rpcs_;         // `rpcs_` became 0.
+  std::string status_ = "{}";               // Guarded by mu_.
+};
+
+// --- Life of the server.
+
+Status ServerImpl::Bind(Binding binding) {
+  std::lock_guard<std::mutex> lock(lifecycle_mu_);
+  if (started_) return {Code::kInvalidArgument, "Server is already started"};
+  for (const auto& batcher : batchers_) {
+    if (batcher->name() == binding.name) {
+      return {Code::kInvalidArgument, "Function '" + binding.name + "' was bound twice."};
+    }
+  }
+  batchers_.push_back(std::make_unique<Batcher>(std::move(binding), config_.max_batch_size,
+                                                config_.batch_timeout_ms));
+  return {};
+}
+
+int ServerImpl::NumThreads() const {
+  if (config_.threads > 0) return config_.threads;
+  return std::clamp<int>(std::thread::hardware_concurrency() / 4, 1, 4);
+}
+
+void ServerImpl::SetChannelArguments(grpc::ServerBuilder* builder) const {
+  builder->SetMaxReceiveMessageSize(config_.max_message_bytes);
+  builder->SetMaxSendMessageSize(-1);
+  // Otherwise two servers could share a port, each getting some of the clients.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, int(config_.keepalive_s * 1000));
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config_.keepalive_s * 500));
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20 * 1000);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024);
+}
+
+Status ServerImpl::Listen(grpc::ServerBuilder* builder, std::vector<int>* ports) {
+  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+  if (!config_.tls_certificate.empty()) {
+    grpc::SslServerCredentialsOptions options;
+    options.pem_key_cert_pairs.push_back({config_.tls_key, config_.tls_certificate});
+    credentials = grpc::SslServerCredentials(options);
+  }
+  ports->assign(config_.addresses.size(), -1);
+  for (size_t i = 0; i < config_.addresses.size(); ++i) {
+    const std::string& address = config_.addresses[i];
+    Status status = CheckFree(address);
+    if (!status.ok()) return status;
+    builder->AddListeningPort(
+        address, IsUnix(address) ? grpc::InsecureServerCredentials() : credentials, &(*ports)[i]);
+  }
+  server_ = builder->BuildAndStart();
+  if (server_ != nullptr) return {};
+  std::string failed;
+  for (size_t i = 0; i < ports->size(); ++i) {
+    if ((*ports)[i] <= 0) {
+      failed = config_.addresses[i];
+      break;
+    }
+  }
+  return {Code::kUnavailable,
+          "Cannot listen on " + failed +
+              ": the port is in use or the address is not this machine's" +
+              (config_.tls_certificate.empty() ? "" : ", or the TLS certificate or key is bad")};
+}
+
+Status ServerImpl::Start(const std::string& description, std::vector<int>* ports) {
+  std::lock_guard<std::mutex> lock(lifecycle_mu_);
+  if (started_) return {Code::kInvalidArgument, "Server is already started"};
+  if (batchers_.empty()) return {Code::kUnavailable, "No function was bound"};
+  description_ = description;
+  started_at_ = Clock::now();
+  grpc::ServerBuilder builder;
+  SetChannelArguments(&builder);
+  service_ = std::make_unique<grpc::AsyncGenericService>();
+  builder.RegisterAsyncGenericService(service_.get());
+  for (int i = 0; i < NumThreads(); ++i) queues_.push_back(builder.AddCompletionQueue());
+  Status status = Listen(&builder, ports);
+  if (!status.ok()) {
+    for (auto& queue : queues_) {
+      queue->Shutdown();
+      void* tag;
+      bool ok;
+      while (queue->Next(&tag, &ok)) {
+      }
+    }
+    queues_.clear();
+    return status;
+  }
+  for (size_t i = 0; i < ports->size(); ++i) {
+    if (IsUnix(config_.addresses[i])) (*ports)[i] = 0;
+  }
+  started_ = true;
+  for (auto& batcher : batchers_) batcher->Start();
+  for (auto& queue : queues_) {
+    Accept(queue.get());
+    threads_.emplace_back([queue = queue.get()] {
+      void* tag;
+      bool ok;
+      while (queue->Next(&tag, &ok)) static_cast<Rpc::Operation*>(tag)->Complete(ok);
+    });
+    pthread_setname_np(threads_.back().native_handle(), "seed_net");
+  }
+  return {};
+}
+
+void ServerImpl::Shutdown() {
+  std::lock_guard<std::mutex> lock(lifecycle_mu_);
+  std::set<std::shared_ptr<Rpc>> streams;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    closing_ = true;
+    streams.swap(streams_);
+  }
+  for (const auto& rpc : streams) rpc->Close({grpc::StatusCode::UNAVAILABLE, kServerClosed});
+  streams.clear();
+  for (auto& batcher : batchers_) batcher->Shutdown();
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+  {
+    // Operations must not be started on a queue that is shut down.
+    std::unique_lock<std::mutex> lock(mu_);
+    no_rpcs_.wait(lock, [this] { return rpcs_ == 0; });
+  }
+  for (auto& queue : queues_) queue->Shutdown();
+  for (auto& thread : threads_) thread.join();
+  threads_.clear();
+  server_.reset();
+  queues_.clear();
+}
+
+// --- Incoming calls.
+
+void ServerImpl::RpcBegins() {
+  std::lock_guard<std::mutex> lock(mu_);
+  ++rpcs_;
+}
+
+void ServerImpl::RpcEnds() {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (--rpcs_ == 0) no_rpcs_.notify_all();
+}
+
+void ServerImpl::Request(Rpc* rpc, void* tag) {
+  service_->RequestCall(rpc->context(), rpc->stream(), rpc->queue(), rpc->queue(), tag);
+}
+
+void ServerImpl::Accept(grpc::ServerCompletionQueue* queue) {
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (closing_) return;
+  }
+  // Should the server close now, gRPC completes the request at once, as failed.
+  std::make_shared<Rpc>(this, queue)->Listen();
+}
+
+grpc::Status ServerImpl::Authorize(const grpc::GenericServerContext& context) {
+  // Health probes of clusters cannot send metadata, and learn nothing here.
+  if (config_.token.empty() || context.method() == kHealthMethod) return grpc::Status::OK;
+  const auto found = context.client_metadata().find("authorization");
+  if (found != context.client_metadata().end() &&
+      EqualSecrets("Bearer " + config_.token, found->second)) {
+    return grpc::Status::OK;
+  }
+  return {grpc::StatusCode::UNAUTHENTICATED,
+          "The server asks for a token, and the client's is missing or another one"};
+}
+
+std::function<std::string()> ServerImpl::Answer(const std::string& method) {
+  if (method == kDescribeMethod) return [this] { return description_; };
+  if (method == kStatsMethod) return [this] { return Stats(); };
+  if (method == kHealthMethod) return [] { return std::string(kServing); };
+  return nullptr;
+}
+
+grpc::Status ServerImpl::OpenStream(const std::shared_ptr<Rpc>& rpc) {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (closing_) return {grpc::StatusCode::UNAVAILABLE, kServerClosed};
+  if (static_cast<int64_t>(streams_.size()) >= config_.max_connections) {
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "The server has its " +
+                                                      std::to_string(config_.max_connections) +
+                                                      " connections; raise max_connections"};
+  }
+  streams_.insert(rpc);
+  return grpc::Status::OK;
+}
+
+void ServerImpl::CloseStream(const std::shared_ptr<Rpc>& rpc) {
+  std::lock_guard<std::mutex> lock(mu_);
+  streams_.erase(rpc);
+}
+
+void ServerImpl::Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) {
+  Frame frame;
+  Status status = frame.Parse(message);
+  Call call;
+  call.arrived = Clock::now();
+  call.caller = rpc;
+  call.id = frame.call_id();
+  call.bytes = frame.size();
+  if (status.ok() && frame.kind() != Kind::kCall) {
+    status = {Code::kInvalidArgument, "Malformed frame: a server only takes calls"};
+  }
+  if (status.ok() && frame.function() >= batchers_.size()) {
+    status = {Code::kInvalidArgument, "There is no function " + std::to_string(frame.function()) +
+                                          "; the server has " + std::to_string(batchers_.size())};
+  }
+  if (status.ok()) {
+    batchers_[frame.function()]->Add(std::move(call), frame);
+    return;
+  }
+  ++messages_rejected_;
+  call.Fail(status);
+}
+
+// --- Statistics.
+
+std::string ServerImpl::Stats() {
+  std::string functions;
+  for (const auto& batcher : batchers_) {
+    const BatcherStats stats = batcher->stats();
+    const double calls = std::max<int64_t>(1, stats.calls);
+    const double batches = std::max<int64_t>(1, stats.batches);
+    if (!functions.empty()) functions += ",";
+    functions += JsonString(batcher->name()) + ":{\"calls\":" + std::to_string(stats.calls) +
+                 ",\"rows\":" + std::to_string(stats.rows) +
+                 ",\"batches\":" + std::to_string(stats.batches) +
+                 ",\"mean_batch\":" + JsonNumber(stats.rows / batches) +
+                 ",\"queue_wait_us\":" + JsonNumber(stats.queue_wait_s / calls * 1e6) +
+                 ",\"run_us\":" + JsonNumber(stats.run_s / batches * 1e6) +
+                 ",\"errors\":" + std::to_string(stats.errors) + "}";
+  }
+  const double uptime = started_at_ == Clock::time_point()
+                            ? 0
+                            : std::chrono::duration<double>(Clock::now() - started_at_).count();
+  std::lock_guard<std::mutex> lock(mu_);
+  return "{\"uptime_s\":" + JsonNumber(uptime) +
+         ",\"connections\":" + std::to_string(streams_.size()) + ",\"functions\":{" + functions +
+         "},\"messages_rejected\":" + std::to_string(messages_rejected_) +
+         ",\"status\":" + status_ + "}";
+}
+
+void ServerImpl::SetStatus(const std::string& json) {
+  std::lock_guard<std::mutex> lock(mu_);
+  status_ = json;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) Server* seed_transport_create_server(
+    const ServerConfig& config, Status* status) {
+  *status = {};
+  return new ServerImpl(config);
+}
+
+}  // namespace seed_rl::transport

@@ -1,0 +1,191 @@
+// The interface of the transport library (libseed_transport.so) to the TensorFlow ops.
+//
+// The transport knows gRPC and nothing of TensorFlow; the ops know TensorFlow and nothing of gRPC.
+// They must not meet in one library, because TensorFlow exports a gRPC of its own. This header is
+// all they share, so it names only types of the standard library.
+
+#ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_TRANSPORT_H_
+#define SEED_RL_GRPC_NATIVE_TRANSPORT_TRANSPORT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace seed_rl::transport {
+
+// Codes of gRPC, which are also those of absl::Status.
+enum class Code : int {
+  kOk = 0,
+  kCancelled = 1,
+  kUnknown = 2,
+  kInvalidArgument = 3,
+  kDeadlineExceeded = 4,
+  kResourceExhausted = 8,
+  kFailedPrecondition = 9,
+  kUnimplemented = 12,
+  kInternal = 13,
+  kUnavailable = 14,
+  kUnauthenticated = 16,
+};
+
+struct Status {
+  Code code = Code::kOk;
+  std::string message;
+
+  Status() = default;
+  Status(Code code, std::string message) : code(code), message(std::move(message)) {}
+  bool ok() const { return code == Code::kOk; }
+};
+
+// Element types, numbered as on the wire.
+enum class DType : uint8_t {
+  kBool = 0,
+  kUint8 = 1,
+  kInt8 = 2,
+  kUint16 = 3,
+  kInt16 = 4,
+  kUint32 = 5,
+  kInt32 = 6,
+  kUint64 = 7,
+  kInt64 = 8,
+  kFloat16 = 9,
+  kBfloat16 = 10,
+  kFloat32 = 11,
+  kFloat64 = 12,
+  kString = 13,
+};
+constexpr uint8_t kNumDTypes = 14;
+constexpr size_t kMaxRank = 16;
+// What TensorFlow's kernels expect of a tensor's memory.
+constexpr size_t kAlignment = 64;
+
+// A tensor in host memory, elements in C order.
+struct Tensor {
+  DType dtype = DType::kBool;
+  std::vector<int64_t> dims;
+  const char* data = nullptr;         // Null if dtype is kString.
+  size_t bytes = 0;                   // Size of `data`.
+  std::shared_ptr<const void> owner;  // Keeps `data` alive.
+  std::vector<std::string> strings;   // The elements, if dtype is kString.
+};
+
+// What a function takes or returns at one place.
+struct Spec {
+  DType dtype = DType::kBool;
+  bool rank_known = true;
+  std::vector<int64_t> dims;  // -1: any size.
+};
+
+// Something a server runs; several threads may call Run at the same time.
+class Function {
+ public:
+  virtual ~Function() = default;
+  // Runs on `arguments`, whose memory is aligned to kAlignment and may be kept. Blocks.
+  virtual Status Run(std::vector<Tensor> arguments, std::vector<Tensor>* results) = 0;
+  // Makes running and later calls of Run return soon.
+  virtual void Cancel() = 0;
+};
+
+constexpr int64_t kUnbatched = -1;
+constexpr int64_t kDynamicBatch = 0;
+
+// Functions under one name. A call goes to the next of them that is free.
+struct Binding {
+  std::string name;
+  std::vector<Spec> arguments;  // With the leading dimension, if batched.
+  size_t num_results = 0;
+  int64_t batch = kUnbatched;  // Or kDynamicBatch, or the fixed size of a batch.
+  bool isolate_errors = false;
+  int max_in_flight = 1;  // Concurrent runs of each function.
+  std::vector<std::unique_ptr<Function>> functions;
+};
+
+struct ServerConfig {
+  std::vector<std::string> addresses;  // "host:port" or "unix:/path".
+  int64_t max_batch_size = 1024;       // Of functions with a dynamic batch.
+  double batch_timeout_ms = 0;
+  int64_t max_message_bytes = 64 << 20;
+  int64_t max_connections = 4096;
+  int64_t max_calls_per_peer = 1024;
+  int64_t max_bytes_per_peer = 256 << 20;
+  std::string token;            // Empty: none is asked for.
+  std::string tls_certificate;  // PEM; empty: no TLS.
+  std::string tls_key;          // PEM.
+  double keepalive_s = 20;
+  int threads = 0;  // Network threads; 0: chosen by the number of cores.
+};
+
+class Server {
+ public:
+  // Shuts down.
+  virtual ~Server() = default;
+  // Adds functions; their index on the wire is the order of the calls. Not after Start.
+  virtual Status Bind(Binding binding) = 0;
+  // Listens and serves. `description` answers Describe. `ports` gets one entry for each address (0
+  // for addresses without port).
+  virtual Status Start(const std::string& description, std::vector<int>* ports) = 0;
+  // Cancels running and waiting calls, disconnects and returns when all threads have ended. May be
+  // called again, and from several threads. The server cannot be started again.
+  virtual void Shutdown() = 0;
+  // JSON, as documented for the Stats method.
+  virtual std::string Stats() = 0;
+  // JSON that Stats shows under "status".
+  virtual void SetStatus(const std::string& json) = 0;
+};
+
+struct ClientConfig {
+  std::string address;
+  double connect_timeout_s = 60;
+  double call_timeout_s = 0;  // 0: none.
+  int64_t max_message_bytes = 64 << 20;
+  std::string token;
+  bool tls = false;
+  std::string tls_ca;  // PEM; empty: the system's certificates.
+  double keepalive_s = 20;
+};
+
+// A reply being read; valid only inside the callback that got it.
+class Reply {
+ public:
+  virtual ~Reply() = default;
+  virtual size_t size() const = 0;
+  virtual DType dtype(size_t i) const = 0;
+  virtual std::vector<int64_t> dims(size_t i) const = 0;
+  virtual size_t bytes(size_t i) const = 0;
+  // Copies the elements of tensor `i` to `destination`, which has room for bytes(i).
+  virtual void CopyTo(size_t i, char* destination) const = 0;
+  // For tensors of strings: hands over each element, in order.
+  virtual void ForEachString(size_t i,
+                             const std::function<void(const std::string&)>& visit) const = 0;
+};
+
+class Client {
+ public:
+  // Called once for each call, on a thread of the client's; `reply` is null unless status is OK.
+  using Done = std::function<void(const Status& status, const Reply* reply)>;
+
+  // Closes.
+  virtual ~Client() = default;
+  // The server's answer to Describe.
+  virtual const std::string& description() const = 0;
+  // Sends a call and returns its id. `done` may be called before this returns.
+  virtual uint64_t Call(uint32_t function, const std::vector<Tensor>& arguments, Done done) = 0;
+  // Ends the call with CANCELLED, unless it has ended already.
+  virtual void Cancel(uint64_t call_id) = 0;
+  // Ends all calls; later ones fail with CANCELLED.
+  virtual void Close() = 0;
+};
+
+// The two functions that the library exports, with the C names "seed_transport_create_server" and
+// "seed_transport_connect".
+using CreateServerFn = Server*(const ServerConfig& config, Status* status);
+// Waits for the server; null if `status` is not OK.
+using ConnectFn = Client*(const ClientConfig& config, Status* status);
+
+}  // namespace seed_rl::transport
+
+#endif  // SEED_RL_GRPC_NATIVE_TRANSPORT_TRANSPORT_H_

@@ -1,0 +1,113 @@
+// The wire format, protocol version 1, on gRPC's byte buffers. docs/wire_format.md describes it.
+
+#ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_WIRE_H_
+#define SEED_RL_GRPC_NATIVE_TRANSPORT_WIRE_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "seed_rl/grpc/native/transport/transport.h"
+
+namespace seed_rl::transport {
+
+enum class Kind : uint8_t { kCall = 0, kReply = 1, kError = 2 };
+
+// The call id of an error about a frame whose header was not readable.
+constexpr uint64_t kUnreadableCallId = ~uint64_t{0};
+
+// Bytes of an element; 0 for strings.
+size_t ItemSize(DType dtype);
+// The name in messages and in Describe, such as "int32".
+const char* DTypeName(DType dtype);
+// For instance "[2,84,84]".
+std::string ShapeString(const int64_t* dims, size_t rank);
+
+// A position in the slices of a message.
+class Cursor {
+ public:
+  Cursor() = default;
+  explicit Cursor(const std::vector<grpc::Slice>* slices) : slices_(slices) {}
+
+  // Copies the next `size` bytes; they must exist.
+  void Read(char* destination, size_t size);
+  // Moves on by `size` bytes; they must exist.
+  void Skip(size_t size);
+
+ private:
+  const std::vector<grpc::Slice>* slices_ = nullptr;
+  size_t slice_ = 0;
+  size_t offset_ = 0;  // In the slice.
+};
+
+struct TensorView {
+  DType dtype;
+  uint8_t rank;
+  int64_t dims[kMaxRank];
+  size_t elements;
+  size_t bytes;    // Of the payload.
+  Cursor payload;  // Where the payload starts.
+
+  std::vector<int64_t> Dims() const { return {dims, dims + rank}; }
+  // Reads `count` strings, starting with element `first`.
+  std::vector<std::string> Strings(size_t first, size_t count) const;
+};
+
+// A parsed frame; it keeps the message alive and copies nothing of the payloads.
+class Frame {
+ public:
+  // Reads a message. If that fails, call_id() is still right if the header was readable, and
+  // kUnreadableCallId otherwise.
+  Status Parse(const grpc::ByteBuffer& message);
+
+  Kind kind() const { return kind_; }
+  uint64_t call_id() const { return call_id_; }
+  uint32_t function() const { return code_; }
+  uint32_t error_code() const { return code_; }
+  const std::string& message() const { return message_; }
+  const std::vector<TensorView>& tensors() const { return tensors_; }
+  size_t size() const { return size_; }
+
+ private:
+  Status ParseTensor(Cursor* cursor, size_t* left);
+
+  std::vector<grpc::Slice> slices_;
+  size_t size_ = 0;
+  Kind kind_ = Kind::kCall;
+  uint64_t call_id_ = kUnreadableCallId;
+  uint32_t code_ = 0;
+  std::string message_;
+  std::vector<TensorView> tensors_;
+};
+
+// Builds a frame. Large payloads are not copied but borrowed from their owners.
+class FrameWriter {
+ public:
+  FrameWriter(Kind kind, uint64_t call_id, uint32_t function, size_t num_tensors);
+
+  void Add(DType dtype, const int64_t* dims, size_t rank, const char* data, size_t bytes,
+           const std::shared_ptr<const void>& owner);
+  void AddStrings(const int64_t* dims, size_t rank, const std::string* strings, size_t count);
+  void Add(const Tensor& tensor);
+
+  grpc::ByteBuffer Finish();
+
+ private:
+  void AddHeader(DType dtype, const int64_t* dims, size_t rank, uint64_t bytes);
+  template <typename T>
+  void Append(T value) {
+    small_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  void Flush();
+
+  std::string small_;  // Copied bytes that are not in a slice yet.
+  std::vector<grpc::Slice> slices_;
+};
+
+grpc::ByteBuffer ErrorFrame(uint64_t call_id, const Status& status);
+
+}  // namespace seed_rl::transport
+
+#endif  // SEED_RL_GRPC_NATIVE_TRANSPORT_WIRE_H_

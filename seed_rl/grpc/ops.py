@@ -1,0 +1,370 @@
+"""Server and client of the native op, for programs with TensorFlow.
+
+    server = Server(["unix:/tmp/agent"])
+    server.bind(inference)  # a tf.function with an input signature
+    server.start()
+
+    client = Client("unix:/tmp/agent")
+    actions = client.inference(env_ids, observations)  # eagerly or inside a tf.function
+
+The server collects calls into batches and runs the functions without Python. Programs without
+TensorFlow use `seed_rl.grpc.numpy_client`.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context as tf_context
+
+import seed_rl
+from seed_rl.common import native_library
+from seed_rl.common.errors import UserError
+from seed_rl.grpc import structures, wire
+from seed_rl.grpc.options import ClientOptions, ServerOptions
+
+_UNBATCHED, _DYNAMIC = -1, 0
+
+
+def _ops() -> Any:
+    return native_library.load_ops("libseed_grpc_ops")
+
+
+class Server:
+    """Serves tf.functions to clients on this and other machines.
+
+    Calls are batched if every argument and every output of a function has the same leading
+    dimension: N, then the function runs on exactly N rows; or None, then it runs on whatever rows
+    are waiting when it is free. A call without that dimension is one row; a call with it fills as
+    many rows as it has. Other functions run on each call by itself.
+
+    Attributes:
+      ports: after `start`, the port of each address (0 for Unix sockets).
+    """
+
+    def __init__(self, server_addresses: Sequence[str], options: ServerOptions | None = None):
+        """Creates a server that does not listen yet.
+
+        Args:
+          server_addresses: each "unix:/path" or "host:port"; port 0 takes a free one.
+          options: limits, token, TLS; the default trusts the network.
+
+        Raises:
+          tf.errors.InvalidArgumentError: if the addresses are not a list.
+          UserError: if the TLS files cannot be read.
+        """
+        options = options or ServerOptions()
+        self._bound: list[_Bound] = []
+        self.ports: list[int] = []
+        if (options.tls_certificate is None) != (options.tls_key is None):
+            raise UserError("tls_certificate and tls_key must be given together.")
+        with tf.device("cpu:0"):
+            self._handle = _ops().seed_grpc_server(
+                server_addresses=tf.convert_to_tensor(server_addresses, tf.string),
+                token=options.token or "",
+                tls_certificate=_read(options.tls_certificate),
+                tls_key=_read(options.tls_key),
+                max_batch_size=options.max_batch_size,
+                batch_timeout_ms=options.batch_timeout_ms,
+                max_message_bytes=options.max_message_bytes,
+                max_connections=options.max_connections,
+                max_calls_per_peer=options.max_calls_per_peer,
+                max_bytes_per_peer=options.max_bytes_per_peer,
+                keepalive_s=options.keepalive_s,
+                threads=options.threads,
+            )
+        # At exit too, before TensorFlow's runtime goes.
+        self._finalizer = weakref.finalize(self, _shut_down, self._handle)
+
+    def bind(
+        self,
+        fn: Callable[..., Any] | Sequence[Callable[..., Any]],
+        isolate_errors: bool = False,
+        max_in_flight: int = 1,
+    ) -> None:
+        """Offers a tf.function under its name.
+
+        Args:
+          fn: a tf.function with an input signature, or one without arguments; or several with the
+            same signature and results, which then take turns under the name of the first (for
+            instance one for each device).
+          isolate_errors: if a batch fails, run each of its calls alone, so that only the callers
+            at fault see an error. Only with a dynamic leading dimension.
+          max_in_flight: how many runs of each function may overlap.
+
+        Raises:
+          tf.errors.InvalidArgumentError: if a function of that name is bound or the server runs.
+          ValueError: if `fn` is no tf.function with an input signature, or takes what cannot be
+            sent.
+        """
+        functions = [_concrete(f) for f in (fn if isinstance(fn, Sequence) else [fn])]
+        if not functions:
+            raise ValueError("There is no function to bind.")
+        name = (fn[0] if isinstance(fn, Sequence) else fn).__name__
+        bound = _Bound(name, functions)
+        captures = [tensor for f in functions for tensor in f.captured_inputs]
+        with tf.device("cpu:0"):
+            _ops().seed_grpc_server_bind(
+                server=self._handle,
+                captures=captures,
+                num_captures=[len(f.captured_inputs) for f in functions],
+                functions=functions,
+                function_name=name,
+                argument_types=[spec.dtype for spec in bound.arguments],
+                argument_shapes=[spec.shape for spec in bound.arguments],
+                num_results=len(bound.outputs),
+                batch=bound.batch,
+                isolate_errors=isolate_errors,
+                max_in_flight=max_in_flight,
+                config=tf_context.context().function_call_options.config_proto_serialized,
+            )
+        self._bound.append(bound)
+
+    def start(self) -> None:
+        """Listens and serves.
+
+        Raises:
+          tf.errors.UnavailableError: if no function was bound, or an address is in use.
+          tf.errors.InvalidArgumentError: if the server was started before, or an address is bad.
+        """
+        description = {
+            "protocol": wire.PROTOCOL_VERSION,
+            "version": seed_rl.__version__,
+            "functions": [bound.to_json() for bound in self._bound],
+        }
+        ports = _ops().seed_grpc_server_start(self._handle, json.dumps(description))
+        self.ports = [int(port) for port in ports]
+
+    def shutdown(self) -> None:
+        """Fails all calls with "server closed", disconnects the clients and returns.
+
+        The server cannot be started again: make a new one, on the same addresses if you like.
+        """
+        _ops().seed_grpc_server_shutdown(self._handle)
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of the server, as the wire format's Stats method describes them."""
+        return json.loads(_ops().seed_grpc_server_stats(self._handle).numpy())
+
+    def set_status(self, status: Mapping[str, Any]) -> None:
+        """Sets what `stats` shows under "status", here and at the clients."""
+        _ops().seed_grpc_server_set_status(self._handle, json.dumps(dict(status)))
+
+
+class Client:
+    """A connection to a server, with one method for each function bound there.
+
+    The methods take and return nests of tensors, may be used eagerly and inside tf.functions, and
+    raise the errors of `tf.errors`. After an UnavailableError of a broken connection the client is
+    of no further use: make a new one.
+    """
+
+    def __init__(self, server_address: str, options: ClientOptions | None = None):
+        """Connects, waiting until the server is there.
+
+        Args:
+          server_address: "unix:/path" or "host:port".
+          options: deadlines, token, TLS; the default trusts the network.
+
+        Raises:
+          tf.errors.UnavailableError: if no server answers within `options.connect_timeout_s`.
+          tf.errors.UnauthenticatedError: if the server asks for another token.
+          tf.errors.InvalidArgumentError: if the address is not a single string.
+          UserError: if the TLS file cannot be read.
+        """
+        options = options or ClientOptions()
+        with tf.device("cpu:0"):
+            self._handle, description = _ops().seed_grpc_client(
+                server_address=tf.convert_to_tensor(server_address, tf.string),
+                token=options.token or "",
+                tls_ca=_read(options.tls_ca),
+                connect_timeout_s=options.connect_timeout_s,
+                call_timeout_s=options.call_timeout_s or 0.0,
+                max_message_bytes=options.max_message_bytes,
+                tls=options.tls_ca is not None,
+                keepalive_s=options.keepalive_s,
+            )
+        described = json.loads(description.numpy())
+        if described["protocol"] != wire.PROTOCOL_VERSION:
+            raise UserError(
+                f"The server at {server_address} speaks protocol {described['protocol']}, this "
+                f"client {wire.PROTOCOL_VERSION}; install the same version of SEED RL on both."
+            )
+        self.functions: dict[str, _Remote] = {}
+        for i, function in enumerate(described["functions"]):
+            remote = _Remote(self._handle, i, function)
+            self.functions[remote.name] = remote
+            if not hasattr(self, remote.name):
+                setattr(self, remote.name, remote)
+
+    def close(self) -> None:
+        """Disconnects; calls under way fail with `tf.errors.CancelledError`."""
+        _ops().seed_grpc_client_close(self._handle)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"The server has no function {name!r}; it has {list(self.functions)}")
+
+
+class _Bound:
+    """A function as the server offers it."""
+
+    def __init__(self, name: str, functions: list[Any]):
+        self.name = name
+        self.functions = functions  # The runtime knows them as long as they live.
+        first = functions[0]
+        args, kwargs = first.structured_input_signature
+        if kwargs:
+            raise ValueError(f"{name} takes keyword arguments, which cannot be sent.")
+        self._argument_nest = tuple(args)
+        self._output_nest = tf.nest.map_structure(_spec_of, first.structured_outputs)
+        self.arguments = _leaves(self._argument_nest)
+        self.outputs = _leaves(self._output_nest)
+        for spec in (*self.arguments, *self.outputs):
+            if not isinstance(spec, tf.TensorSpec) or spec.dtype.name not in wire.DTYPE_NAMES:
+                raise ValueError(f"{name} takes or returns {spec}, which cannot be sent.")
+        for function in functions[1:]:
+            if not _same(function, first):
+                raise ValueError(f"The functions bound as {name} have different signatures.")
+        self.batch = _batch_size(self.arguments, self.outputs)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "batch": None if self.batch == _UNBATCHED else self.batch,
+            "arguments": structures.to_json(_to_structure(self._argument_nest)),
+            "outputs": structures.to_json(_to_structure(self._output_nest)),
+        }
+
+
+class _Remote:
+    """A function of the server, as the client calls it."""
+
+    def __init__(self, handle: tf.Tensor, index: int, description: Mapping[str, Any]):
+        self.name: str = description["name"]
+        self.batch: int | None = description["batch"]
+        self.arguments = structures.from_json(description["arguments"])
+        self.outputs = structures.from_json(description["outputs"])
+        self._handle = handle
+        self._index = index
+        self._argument_specs = structures.specs(self.arguments)
+        self._output_specs = structures.specs(self.outputs)
+        self._result_types = [tf.dtypes.as_dtype(spec.dtype) for spec in self._output_specs]
+
+    def __call__(self, *args: Any) -> Any:
+        """Calls the function and returns its outputs.
+
+        Raises:
+          tf.errors.OpError: of the kind that the function raised, or that tells what is wrong with
+            the arguments; UnavailableError if the server is gone.
+        """
+        leaves = self._flatten(args)
+        tensors = [
+            tf.convert_to_tensor(leaf, dtype_hint=spec.dtype)
+            for leaf, spec in zip(leaves, self._argument_specs, strict=False)
+        ]
+        tensors += [tf.convert_to_tensor(leaf) for leaf in leaves[len(tensors) :]]
+        with tf.device("cpu:0"):
+            results = _ops().seed_grpc_client_call(
+                self._handle,
+                tensors,
+                function=self._index,
+                result_types=self._result_types,
+                name=self.name,
+            )
+        if not tf.executing_eagerly():
+            self._set_shapes(tensors, results)
+        return structures.pack(self.outputs, results)
+
+    def _flatten(self, args: tuple[Any, ...]) -> list[Any]:
+        if len(args) != len(self.arguments):
+            return [leaf for leaf in tf.nest.flatten(args) if leaf is not None]  # Server says it.
+        leaves: list[Any] = []
+        for i, (structure, arg) in enumerate(zip(self.arguments, args, strict=True)):
+            structures.unpack(structure, arg, leaves, f"arg[{i}]")
+        return leaves
+
+    def _set_shapes(self, tensors: list[tf.Tensor], results: list[tf.Tensor]) -> None:
+        rows: list[int | None] = []
+        if self.batch is not None:
+            rank = tensors[0].shape.rank
+            if rank is None:
+                return
+            if rank == len(self._argument_specs[0].shape):
+                rows = [tensors[0].shape[0]]
+        for result, spec in zip(results, self._output_specs, strict=True):
+            if spec.shape is not None:
+                shape = spec.shape if self.batch is None else (*rows, *spec.shape[1:])
+                result.set_shape(shape)
+
+
+def _concrete(fn: Any) -> Any:
+    """The ConcreteFunction of a tf.function."""
+    if not hasattr(fn, "get_concrete_function"):
+        raise ValueError(f"{fn} is not a tf.function.")
+    if getattr(fn, "input_signature", None) is None:
+        try:
+            return fn.get_concrete_function()
+        except TypeError as error:
+            raise ValueError(f"{fn.__name__} needs an input_signature.") from error
+    return fn.get_concrete_function()
+
+
+def _spec_of(output: Any) -> Any:
+    return tf.TensorSpec(output.shape, output.dtype) if tf.is_tensor(output) else output
+
+
+def _leaves(structure: Any) -> list[Any]:
+    return [leaf for leaf in tf.nest.flatten(structure) if leaf is not None]
+
+
+def _same(function: Any, other: Any) -> bool:
+    def signature(f: Any) -> list[Any]:
+        specs = [*_leaves(f.structured_input_signature), *_leaves(f.structured_outputs)]
+        return [(spec.dtype, str(spec.shape)) for spec in specs]
+
+    # Shapes are compared as text: unknown dimensions are not equal to each other.
+    return signature(function) == signature(other)
+
+
+def _batch_size(arguments: list[tf.TensorSpec], outputs: list[tf.TensorSpec]) -> int:
+    """N, _DYNAMIC or _UNBATCHED, as `Server` explains."""
+    if not arguments or any(not spec.shape.rank for spec in arguments):
+        return _UNBATCHED
+    sizes = {spec.shape[0] for spec in arguments}
+    if len(sizes) != 1 or not all(spec.shape[1:].is_fully_defined() for spec in arguments):
+        return _UNBATCHED
+    (size,) = sizes
+    for spec in outputs:
+        if spec.shape.rank is None:
+            continue  # It is checked when it runs.
+        if spec.shape.rank == 0 or spec.shape[0] not in (None, size):
+            return _UNBATCHED
+    return _DYNAMIC if size is None else (size or _UNBATCHED)
+
+
+def _to_structure(nest: Any) -> structures.Structure:
+    def leaf(spec: tf.TensorSpec | None) -> structures.TensorSpec | None:
+        if spec is None:
+            return None
+        shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
+        return structures.TensorSpec(spec.dtype.name, shape, getattr(spec, "name", None) or "")
+
+    return tf.nest.map_structure(leaf, nest)
+
+
+def _read(path: str | None) -> bytes:
+    if path is None:
+        return b""
+    try:
+        return pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror}") from error
+
+
+def _shut_down(handle: tf.Tensor) -> None:
+    _ops().seed_grpc_server_shutdown(handle)

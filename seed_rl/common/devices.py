@@ -65,7 +65,7 @@ class Devices(NamedTuple):
         return placements
 
 
-class HostDevices(NamedTuple):
+class MultiHostDevices(NamedTuple):
     """The devices of a learner that spans several hosts.
 
     Attributes:
@@ -83,13 +83,27 @@ class HostDevices(NamedTuple):
     decode: Encoding
 
 
+Settings = Devices
+MultiHostSettings = MultiHostDevices
+
+
+def init_learner(num_training_tpus: int) -> Devices:
+    """`make_devices` as existing code calls it."""
+    return make_devices(DeviceConfig(num_training_tpus=num_training_tpus))
+
+
+def init_learner_multi_host(num_training_tpus: int) -> MultiHostDevices:
+    """`make_multi_host_devices` as existing code calls it."""
+    return make_multi_host_devices(DeviceConfig(num_training_tpus=num_training_tpus))
+
+
 def make_devices(config: DeviceConfig | None = None) -> Devices:
     """Chooses the devices that `config` asks for, of those TensorFlow sees.
 
     Raises:
       UserError: if they do not exist, or cannot be split so.
     """
-    multi_host = make_host_devices(config)
+    multi_host = make_multi_host_devices(config)
     devices = [device for _, inference in multi_host.hosts for device in inference]
     return Devices(
         multi_host.strategy,
@@ -100,7 +114,7 @@ def make_devices(config: DeviceConfig | None = None) -> Devices:
     )
 
 
-def make_host_devices(config: DeviceConfig | None = None) -> HostDevices:
+def make_multi_host_devices(config: DeviceConfig | None = None) -> MultiHostDevices:
     """Like `make_devices`, host by host."""
     config = config or DeviceConfig()
     resolver = _tpu_resolver(config)
@@ -114,7 +128,9 @@ def make_host_devices(config: DeviceConfig | None = None) -> HostDevices:
         strategy = tf.distribute.OneDeviceStrategy(training[0])
     else:
         strategy = tf.distribute.MirroredStrategy(training)
-    return HostDevices(strategy, [("/device:CPU:0", inference)], strategy, _identity, _identity)
+    return MultiHostDevices(
+        strategy, [("/device:CPU:0", inference)], strategy, _identity, _identity
+    )
 
 
 def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -240,7 +256,7 @@ def _tpu_resolver(config: DeviceConfig) -> Any:
     return resolver
 
 
-def _on_tpu(config: DeviceConfig, resolver: Any) -> HostDevices:
+def _on_tpu(config: DeviceConfig, resolver: Any) -> MultiHostDevices:
     try:
         topology = tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, tf.errors.OpError) as error:
@@ -257,7 +273,7 @@ def _on_tpu(config: DeviceConfig, resolver: Any) -> HostDevices:
         training_strategy = tf.distribute.TPUStrategy(
             resolver, experimental_device_assignment=assignment
         )
-    return HostDevices(strategy, hosts, training_strategy, tpu_encode, tpu_decode)
+    return MultiHostDevices(strategy, hosts, training_strategy, tpu_encode, tpu_decode)
 
 
 def split_tpu(

@@ -1,0 +1,65 @@
+"""How long pieces of code take, for TensorBoard (TensorFlow is imported only when writing)."""
+
+from __future__ import annotations
+
+import time
+
+
+class Aggregator:
+    """A running mean."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets the values."""
+        self._sum = 0.0
+        self._count = 0
+
+    def add(self, v: float) -> None:
+        """Takes in a value."""
+        self._sum += v
+        self._count += 1
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return self._count
+
+    def average(self) -> float:
+        """Mean of the values; 0 without any."""
+        return self._sum / self._count if self._count else 0.0
+
+
+class ExportingTimer:
+    """Times a block of code and writes the mean, in milliseconds, every so many times.
+
+        timer = ExportingTimer("actor/step_ms", 1000)
+        with timer:
+            env.step(action)
+
+    Args:
+      summary_name: of the scalar. It goes to the default `tf.summary` writer, if there is one,
+        with the number of times so far as the step.
+      aggregation_window_size: how many times each mean is over.
+    """
+
+    def __init__(self, summary_name: str, aggregation_window_size: int):
+        self._name = summary_name
+        self._window = aggregation_window_size
+        self._aggregator = Aggregator()
+        self._times = 0
+        self._started = 0.0
+
+    def __enter__(self) -> ExportingTimer:
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._aggregator.add(1000 * (time.perf_counter() - self._started))
+        self._times += 1
+        if self._aggregator.count >= self._window:
+            import tensorflow as tf
+
+            tf.summary.scalar(self._name, self._aggregator.average(), step=self._times)
+            self._aggregator.reset()

@@ -1,0 +1,141 @@
+"""Nests of tensors kept between calls, in plain TensorFlow, for existing and users' own code.
+
+Our learners keep theirs in the native `InferenceStore`, which does all of this in two ops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.common.nest import Nest
+
+
+class Aggregator(tf.Module):
+    """A table with one row, a nest of tensors, per environment.
+
+    Args:
+      num_envs: ids are `[0, num_envs)`.
+      specs: nest of `tf.TensorSpec` of a row.
+      name: of the module.
+    """
+
+    def __init__(self, num_envs: int, specs: Nest, name: str = "Aggregator"):
+        super().__init__(name=name)
+        # Behind a function, as tf.Module wraps the dicts and lists that are its attributes.
+        self._specs = lambda: specs
+        with self.name_scope:
+            self._columns = [
+                tf.Variable(tf.zeros([num_envs, *spec.shape], spec.dtype), trainable=False)
+                for spec in tf.nest.flatten(specs)
+            ]
+
+    def reset(self, env_ids: tf.Tensor) -> None:
+        """Sets the rows of `env_ids` <int32>[k] to zero."""
+        for column in self._columns:
+            zeros = tf.zeros(tf.concat([tf.shape(env_ids), column.shape[1:]], 0), column.dtype)
+            column.scatter_update(tf.IndexedSlices(zeros, env_ids))
+
+    def add(self, env_ids: tf.Tensor, values: Nest) -> None:
+        """Adds values to rows; an id that occurs twice adds twice.
+
+        Args:
+          env_ids: <int32>[k].
+          values: nest of [k, ...].
+        """
+        for column, value in self._matched(values):
+            column.scatter_add(tf.IndexedSlices(value, env_ids))
+
+    def read(self, env_ids: tf.Tensor) -> Nest:
+        """The rows of `env_ids` <int32>[k], a nest of [k, ...]."""
+        rows = [column.sparse_read(env_ids) for column in self._columns]
+        return tf.nest.pack_sequence_as(self._specs(), rows)
+
+    def replace(
+        self,
+        env_ids: tf.Tensor,
+        values: Nest,
+        debug_op_name: str = "",
+        debug_tensors: list[tf.Tensor] | None = None,
+    ) -> None:
+        """Sets rows.
+
+        Args:
+          env_ids: <int32>[k], all different.
+          values: nest of [k, ...].
+          debug_op_name: shown if ids are not different.
+          debug_tensors: likewise.
+
+        Raises:
+          tf.errors.InvalidArgumentError: an id occurs twice.
+        """
+        env_ids = _assert_different(env_ids, [debug_op_name, *(debug_tensors or [])])
+        for column, value in self._matched(values):
+            column.scatter_update(tf.IndexedSlices(value, env_ids))
+
+    def _matched(self, values: Nest) -> list[tuple[tf.Variable, tf.Tensor]]:
+        tf.nest.assert_same_structure(self._specs(), values)
+        return list(zip(self._columns, tf.nest.flatten(values), strict=True))
+
+
+def _assert_different(env_ids: tf.Tensor, details: list[Any]) -> tf.Tensor:
+    """`env_ids`, once they are known to differ; what must not happen before uses the result."""
+    check = tf.debugging.Assert(
+        tf.equal(tf.size(tf.unique(env_ids)[0]), tf.size(env_ids)),
+        ["Duplicate environment ids", env_ids, *details],
+        summarize=1024,
+    )
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.identity(env_ids)
+
+
+class StructuredFIFOQueue(tf.queue.FIFOQueue):
+    """A queue whose elements are nests of tensors.
+
+    Args:
+      capacity: elements that may wait; more make `enqueue` wait.
+      specs: nest of `tf.TensorSpec` of an element.
+      shared_name: see `tf.queue.FIFOQueue`.
+      name: of the op.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        specs: Nest,
+        shared_name: str | None = None,
+        name: str = "structured_fifo_queue",
+    ):
+        self._specs = specs
+        flat = tf.nest.flatten(specs)
+        super().__init__(
+            capacity,
+            [spec.dtype for spec in flat],
+            [spec.shape for spec in flat],
+            shared_name=shared_name,
+            name=name,
+        )
+
+    def dequeue(self, name: str | None = None) -> Nest:
+        """The oldest element; waits for one."""
+        return self._packed(super().dequeue(name=name))
+
+    def dequeue_many(self, batch_size: int | tf.Tensor, name: str | None = None) -> Nest:
+        """The `batch_size` oldest elements, a nest of [batch_size, ...]; waits for them."""
+        return self._packed(super().dequeue_many(batch_size, name=name))
+
+    def enqueue(self, vals: Nest, name: str | None = None) -> Any:
+        """Puts an element in; waits for room."""
+        return super().enqueue(self._flat(vals), name=name)
+
+    def enqueue_many(self, vals: Nest, name: str | None = None) -> Any:
+        """Puts in the elements of a nest of [k, ...]; waits for room."""
+        return super().enqueue_many(self._flat(vals), name=name)
+
+    def _flat(self, values: Nest) -> list[Any]:
+        tf.nest.assert_same_structure(self._specs, values)
+        return tf.nest.flatten(values)
+
+    def _packed(self, tensors: Any) -> Nest:
+        return tf.nest.pack_sequence_as(self._specs, tf.nest.flatten(tensors))

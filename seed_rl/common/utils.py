@@ -1,0 +1,39 @@
+"""The names that existing SEED code imports from here; each is made elsewhere.
+
+A name is imported when it is first asked for, so that an environment or actor that wants a tuple
+does not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "EnvOutput": "seed_rl.common.types",
+    "init_learner": "seed_rl.common.devices",
+    "init_learner_multi_host": "seed_rl.common.devices",
+    "Settings": "seed_rl.common.devices",
+    "MultiHostSettings": "seed_rl.common.devices",
+    "Aggregator": "seed_rl.common.tensor_stores",
+    "StructuredFIFOQueue": "seed_rl.common.tensor_stores",
+    "ProgressLogger": "seed_rl.common.progress_logger",
+    "batch_apply": "seed_rl.common.tensors",
+    "make_time_major": "seed_rl.common.tensors",
+    "split_structure": "seed_rl.common.tensors",
+    "tpu_encode": "seed_rl.common.tpu_encoding",
+    "tpu_decode": "seed_rl.common.tpu_encoding",
+    "tensor_spec_from_gym_space": "seed_rl.common.env_specs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

@@ -13,6 +13,8 @@ target="$(realpath -m "${1:-$root/dist}")"
 "$root/scripts/setup.sh" dev
 export PATH="$root/.venv/bin:$PATH"
 
+# setuptools would put into the wheel whatever an earlier build left here.
+rm -rf "$root"/build/lib* "$root"/build/bdist*
 raw="$(mktemp -d)"
 trap 'rm -rf "$raw"' EXIT
 python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$raw" "$root"

@@ -33,7 +33,8 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
           terminal_on_life_loss: whether losing a life ends the episode.
           screen_size: height and width of an observation in pixels.
           max_random_noops: an episode begins with 0 to this many frames without action.
-          max_episode_frames: frames, no-ops not counted, after which an episode is truncated.
+          max_episode_frames: frames, no-ops not counted, after which an episode is truncated, at
+            the end of an action.
 
         Raises:
           ValueError: if frame_skip or screen_size is not positive.
@@ -110,12 +111,12 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
                 lives = self._ale.lives()
                 terminated = terminated or lives < self.lives
                 self.lives = lives
-            if self.max_episode_frames is not None and self._frames >= self.max_episode_frames:
-                truncated = not terminated
             if left < 2:
                 self._grab(left)
             if terminated or truncated:
                 break
+        if self.max_episode_frames is not None and self._frames >= self.max_episode_frames:
+            truncated = not terminated
         self.game_over = terminated
         return self._observation(), total, terminated, truncated, info
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import ale_py
@@ -15,10 +16,10 @@ from seed_rl.common.spaces import action_splitter
 class AtariVectorEnvironment:
     """k games of one kind, stepped and preprocessed by one native thread.
 
-    The native environment cannot skip one game in a step. Its next-step autoreset does what the
-    protocol wants of a *truncated* game: it reports the last frame, ignores the next action and
-    answers it with the first frame of the next episode. *Terminated* games are reset in the same
-    step by a second, partial reset.
+    Games that end are reset in the same step by a second call, a partial reset. The native
+    environment cannot leave a truncated game out of the next step, so that game plays one more
+    action unseen before it is reset. Its own frame limit is not used: it would show a truncated
+    game's last frame mixed with older ones, and that is what learners bootstrap from.
     """
 
     def __init__(
@@ -51,12 +52,16 @@ class AtariVectorEnvironment:
             episodic_life=False,
             life_loss_info=False,
             reward_clipping=False,
-            max_episode_steps=max_episode_frames,
+            max_episode_steps=2**31 - 1,
             repeat_action_probability=repeat_action_probability,
             full_action_space=full_action_space,
             num_threads=1,
             autoreset_mode="NextStep",
         )
+        # ALE seeds itself with the time in seconds: games started together would stick alike. The
+        # no-ops have better seeds of their own, and seeding loads the game again.
+        self._must_seed = repeat_action_probability > 0
+        self._max_episode_steps = -(-max_episode_frames // frame_skip)
         self._shape = (size, screen_size, screen_size, 1)
         self.observation_space = spaces.Box(0, 255, self._shape[1:], np.uint8)
         self.action_space = spaces.Discrete(len(self._ale.get_action_set()))
@@ -79,6 +84,9 @@ class AtariVectorEnvironment:
         Returns:
           <uint8>[k, 84, 84, 1].
         """
+        if seed is None and self._must_seed:
+            seed = int.from_bytes(os.urandom(4), "little")
+        self._must_seed = False
         seeds = [-1 if s is None else s for s in env_seeds(seed, self._env_ids)]
         self._truncated.fill(False)
         self._episode_step.fill(0)
@@ -95,19 +103,19 @@ class AtariVectorEnvironment:
         actions = self._split_actions(action_batch)
         try:
             self._ale.send(actions, self._full_strength)
-            frames, rewards, terminated, truncated, _ = self._ale.recv()
+            frames, rewards, terminated, _, _ = self._ale.recv()
         except Exception as error:
             raise EnvironmentFailure(f"ALE raised in a step of {self._env_ids}.") from error
         abandoned = self._truncated
-        self._truncated = truncated
         done = terminated | abandoned
         self._episode_step += 1
+        self._truncated = ~done & (self._episode_step >= self._max_episode_steps)
+        reward = rewards.astype(np.float32)
         if done.any():
             self._episode_step[done] = 0
-            if terminated.any():
-                rows = np.flatnonzero(terminated).tolist()
-                frames = self._reset_rows(rows, [-1] * len(rows))
-        reward = rewards.astype(np.float32)
+            reward[abandoned] = 0.0
+            rows = np.flatnonzero(done).tolist()
+            frames = self._reset_rows(rows, [-1] * len(rows))
         return BatchStep(
             frames.reshape(self._shape), reward, done, abandoned, self._episode_step, reward
         )

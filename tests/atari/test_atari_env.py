@@ -1,0 +1,171 @@
+"""Atari: the native vector environment and the single one are the same, and as the papers say."""
+
+from __future__ import annotations
+
+import builtins
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+ale_py = pytest.importorskip("ale_py")
+
+from seed_rl.atari import env  # noqa: E402
+from seed_rl.atari.env import AtariConfig  # noqa: E402
+from seed_rl.common.batched_env import BatchedEnvironment  # noqa: E402
+from seed_rl.common.errors import UserError  # noqa: E402
+
+
+def vector(size: int, **options: Any) -> Any:
+    return env.create_vector_environment(np.arange(size), AtariConfig(**options))
+
+
+def singles(size: int, **options: Any) -> BatchedEnvironment:
+    return BatchedEnvironment(env.create_environment, size, 0, AtariConfig(**options))
+
+
+@pytest.mark.parametrize(
+    ("game", "num_action_repeats", "max_episode_frames"),
+    [
+        ("Breakout", 4, 800),  # Terminates and is cut off.
+        ("Pong", 4, 402),  # No multiple of the action's frames.
+        ("Freeway", 1, 60),
+    ],
+)
+def test_vector_and_single_environments_are_the_same(
+    game: str, num_action_repeats: int, max_episode_frames: int
+) -> None:
+    """Frame by frame and bit by bit, over ends of both kinds."""
+    options = {
+        "game": game,
+        "num_action_repeats": num_action_repeats,
+        "max_random_noops": 0,  # They draw from different generators.
+        "max_episode_frames": max_episode_frames,
+    }
+    native, reference = vector(2, **options), singles(2, **options)
+    np.testing.assert_array_equal(native.reset(seed=1), reference.reset(seed=1))
+    generator = np.random.default_rng(0)
+    ends = np.zeros(2, int)
+    for _ in range(350):
+        actions = generator.integers(18, size=2)
+        actual, expected = native.step(actions), reference.step(actions)
+        for name in actual._fields:
+            a, e = getattr(actual, name), getattr(expected, name)
+            np.testing.assert_array_equal(a, e, err_msg=name)
+            assert a.dtype == e.dtype and a.shape == e.shape
+        ends += [(actual.done & ~actual.abandoned).sum(), actual.abandoned.sum()]
+    assert ends[1] > 0 and (ends[0] > 0 or game != "Breakout")
+    native.close()
+    reference.close()
+
+
+def test_vector_truncation_follows_the_protocol() -> None:
+    """Last frame not done and its action ignored, then the reset frame without a reward."""
+    game = vector(2, max_episode_frames=20, max_random_noops=0)
+    first = game.reset(seed=0).copy()
+    steps = [game.step(np.array([2, 3])) for _ in range(6)]
+    assert [s.done.tolist() for s in steps] == [[False] * 2] * 5 + [[True] * 2]
+    assert steps[5].abandoned.all() and (steps[5].reward == 0).all()
+    np.testing.assert_array_equal(steps[5].observation, first)
+    assert not (steps[4].observation == first).all()
+
+
+def test_spaces_and_env_ids() -> None:
+    game = env.create_vector_environment(np.arange(4, 8))
+    single = env.create_environment(0)
+    assert game.env_ids.tolist() == [4, 5, 6, 7] and game.env_ids.dtype == np.int32
+    assert game.observation_space == single.observation_space
+    assert game.observation_space.shape == (84, 84, 1)
+    assert game.action_space == single.action_space and game.action_space.n == 18
+    assert vector(1, full_action_space=False).action_space.n == 6
+    assert singles(1, full_action_space=False).action_space.n == 6
+
+
+@pytest.mark.parametrize("make", [vector, singles])
+def test_random_noops_begin_episodes_differently(make: Any) -> None:
+    """Without them every episode of a deterministic game would be the same."""
+    varied = make(4, game="Freeway", max_random_noops=30).reset(seed=3)
+    assert len({frame.tobytes() for frame in varied}) > 2
+    alike = make(4, game="Freeway", max_random_noops=0).reset(seed=3)
+    assert len({frame.tobytes() for frame in alike}) == 1
+
+
+@pytest.mark.parametrize("make", [vector, singles])
+def test_seed_repeats_a_game(make: Any) -> None:
+    def play(seed: int) -> np.ndarray:
+        game = make(2, game="Freeway", sticky_actions=True)
+        frames = [game.reset(seed=seed).copy()]
+        for step in range(20):
+            frames.append(game.step(np.array([step % 6, 2])).observation.copy())
+        return np.stack(frames)
+
+    again = play(1)
+    np.testing.assert_array_equal(play(1), again)
+    assert (play(2) != again).any()
+
+
+@pytest.mark.parametrize("make", [vector, singles])
+def test_sticky_actions(make: Any) -> None:
+    """With them the same actions lead elsewhere, in every game; without them they do not."""
+
+    def plays(sticky: bool) -> set[bytes]:
+        game = make(4, game="Breakout", sticky_actions=sticky, max_random_noops=0)
+        game.reset()  # Without a seed: ALE's own would be the same for games of one second.
+        steps = [game.step(np.full(4, [1, 3, 4][t % 3])).observation.copy() for t in range(40)]
+        return {play.tobytes() for play in np.stack(steps, axis=1)}
+
+    assert len(plays(False)) == 1 and len(plays(True)) == 4
+
+
+def test_vector_refuses_unknown_actions() -> None:
+    """ALE's thread would die of it and the actor hang for ever."""
+    game = vector(2)
+    game.reset()
+    with pytest.raises(UserError, match="action space"):
+        game.step(np.array([0, 18]))
+    game.step(np.array([0, 17]))
+
+
+@pytest.mark.parametrize("name", ["Pong", "pong", "ALE/Pong-v5", "PongNoFrameskip-v4"])
+def test_spellings_of_a_game(name: str) -> None:
+    assert env.rom_name(name) == "pong"
+    assert env.rom_name("SpaceInvaders") == env.rom_name("space_invaders") == "space_invaders"
+
+
+def test_unknown_game_names_similar_ones() -> None:
+    with pytest.raises(UserError, match="no Atari game 'Brakeout'.*Breakout"):
+        vector(1, game="Brakeout")
+    with pytest.raises(UserError, match="no Atari game"):
+        env.create_environment(0, AtariConfig(game="..."))
+
+
+def test_missing_extra_names_the_command(monkeypatch: Any) -> None:
+    """Not a traceback of an import deep inside."""
+    real_import = builtins.__import__
+
+    def without_ale(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("ale_py"):
+            raise ImportError("No module named 'ale_py'")
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_ale)
+    with pytest.raises(UserError, match=r"pip install 'seed_rl\[atari\]'"):
+        env.create_environment(0)
+
+
+def test_native_actor_needs_neither_opencv_nor_tensorflow() -> None:
+    """They would cost each actor 16 and 500 MB."""
+    program = (
+        "import sys, numpy as np\n"
+        "from seed_rl.common import actor\n"
+        "from seed_rl.atari import env\n"
+        "game = env.create_vector_environment(np.arange(2))\n"
+        "game.reset(); game.step(np.zeros(2, np.int64))\n"
+        "print([m for m in ('tensorflow', 'cv2', 'matplotlib') if m in sys.modules])\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert result.stdout.strip() == "[]"

@@ -40,7 +40,7 @@ def env_output_specs(observation_space: Any) -> EnvOutput:
     return EnvOutput(
         reward=tf.TensorSpec([], tf.float32, "reward"),
         done=tf.TensorSpec([], tf.bool, "done"),
-        observation=_to_tensor_specs(spaces.specs(observation_space)),
+        observation=tensor_spec_from_gym_space(observation_space),
         abandoned=tf.TensorSpec([], tf.bool, "abandoned"),
         episode_step=tf.TensorSpec([], tf.int32, "episode_step"),
     )
@@ -49,10 +49,21 @@ def env_output_specs(observation_space: Any) -> EnvOutput:
 def specs(observation_space: Any, action_space: Any) -> Specs:
     """Specs of one environment with these spaces."""
     return Specs(
-        action=_to_tensor_specs(spaces.specs(action_space, "action")),
+        action=tensor_spec_from_gym_space(action_space, "action"),
         env_output=env_output_specs(observation_space),
     )
 
 
-def _to_tensor_specs(array_specs: Nest) -> Nest:
-    return map_structure(lambda s: tf.TensorSpec(s.shape, s.dtype, s.name), array_specs)
+def tensor_spec_from_gym_space(space: Any, name: str = "observation") -> Nest:
+    """Nest of `tf.TensorSpec` of a space's values, as they cross the wire.
+
+    Args:
+      space: see `spaces.specs`.
+      name: what to call it in messages.
+
+    Raises:
+      UserError: if the space has no tensors of a fixed shape.
+    """
+    return map_structure(
+        lambda s: tf.TensorSpec(s.shape, s.dtype, s.name), spaces.specs(space, name)
+    )

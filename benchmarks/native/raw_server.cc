@@ -2,7 +2,8 @@
 // answers every message on a stream at once with the same bytes but for the call id. No batching,
 // no checks, no work.
 //
-// Usage: raw_server ADDRESS REPLY_FILE THREADS
+// Usage: raw_server REPLY_FILE THREADS ADDRESS...
+// Prints the ports as a JSON list (0 or 1 for addresses without one).
 
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
@@ -110,27 +111,30 @@ void Serve(grpc::ServerCompletionQueue* queue) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: raw_server ADDRESS REPLY_FILE THREADS\n");
+  if (argc < 4) {
+    std::fprintf(stderr, "usage: raw_server REPLY_FILE THREADS ADDRESS...\n");
     return 2;
   }
-  std::ifstream file(argv[2], std::ios::binary);
+  std::ifstream file(argv[1], std::ios::binary);
   const std::string reply((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (reply.size() < kHeaderBytes) {
-    std::fprintf(stderr, "no reply frame in %s\n", argv[2]);
+    std::fprintf(stderr, "no reply frame in %s\n", argv[1]);
     return 2;
   }
-  int port = 0;
   grpc::AsyncGenericService service;
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(-1);
-  builder.AddListeningPort(argv[1], grpc::InsecureServerCredentials(), &port);
+  std::vector<int> ports(argc - 3);
+  for (size_t i = 0; i < ports.size(); ++i) {
+    builder.AddListeningPort(argv[3 + i], grpc::InsecureServerCredentials(), &ports[i]);
+  }
   builder.RegisterAsyncGenericService(&service);
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
-  for (int i = 0; i < std::atoi(argv[3]); ++i) queues.push_back(builder.AddCompletionQueue());
+  for (int i = 0; i < std::atoi(argv[2]); ++i) queues.push_back(builder.AddCompletionQueue());
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) return 1;
-  std::printf("%d\n", port);
+  for (size_t i = 0; i < ports.size(); ++i) std::printf("%s%d", i ? ", " : "[", ports[i]);
+  std::printf("]\n");
   std::fflush(stdout);
   std::vector<std::thread> threads;
   for (auto& queue : queues) {

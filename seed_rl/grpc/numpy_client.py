@@ -232,28 +232,38 @@ class Function:
     ) -> int:
         """Checks one array's shape; returns the leading dimension that all must have."""
         expected = spec.shape
-        if shape == expected and self.batch is None or expected is None:
+        if expected is None:
             return rows
         if self.batch is not None:
             if rows == _UNKNOWN:
-                rows = shape[0] if len(shape) == len(expected) else _NO_ROWS
-                if self.batch and rows > self.batch:
-                    raise _invalid(f"Expects a batch of at most {self.batch}, but it has {rows}")
+                rows = self._rows(shape, expected)
             expected = expected[1:] if rows == _NO_ROWS else (rows, *expected[1:])
-            if shape == expected:
-                return rows
+        if shape == expected:
+            return rows
         if len(shape) != len(expected):
             raise _invalid(
-                f"Expects arg[{i}] to have shape with {len(expected)} dimension(s), "
+                f"Expects arg[{i}] to have shape with {len(spec.shape or ())} dimension(s), "
                 f"but had shape {_text(shape)}"
             )
-        for size, wanted in zip(shape, expected, strict=True):
-            if wanted is not None and size != wanted:
-                had = _text(shape)
-                raise _invalid(
-                    f"Expects arg[{i}] to have shape {_text(expected)}, but had shape {had}"
-                )
+        if rows >= 0 and shape[0] != rows:
+            raise _invalid(
+                "Expects all arguments to have the same leading dimension, "
+                f"but arg[0] has {rows} and arg[{i}] has {shape[0]}"
+            )
+        if any(wanted not in (None, size) for size, wanted in zip(shape, expected, strict=True)):
+            raise _invalid(
+                f"Expects arg[{i}] to have shape {_text(expected)}, but had shape {_text(shape)}"
+            )
         return rows
+
+    def _rows(self, shape: tuple[int, ...], expected: tuple[int | None, ...]) -> int:
+        """The leading dimension of a call, given the shape of its first array."""
+        if len(shape) != len(expected):
+            return _NO_ROWS
+        if shape[0] < 1 or self.batch and shape[0] > self.batch:
+            limit = f"from 1 to {self.batch}" if self.batch else "of at least 1"
+            raise _invalid(f"Expects a leading dimension {limit}, but it is {shape[0]}")
+        return shape[0]
 
 
 _UNKNOWN, _NO_ROWS = -2, -1

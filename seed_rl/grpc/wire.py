@@ -45,6 +45,7 @@ DTYPE_NAMES = (
 )
 """Names of the element types; the index is the code on the wire."""
 
+BOOL = DTYPE_NAMES.index("bool")
 BFLOAT16 = DTYPE_NAMES.index("bfloat16")
 STRING = DTYPE_NAMES.index("string")
 
@@ -250,8 +251,8 @@ def _decode_numbers(
     if not elements:  # frombuffer() refuses to start at the very end.
         return np.empty(0, dtype)
     flat = np.frombuffer(data, dtype, elements, offset)
-    if code == 0 and flat.view(np.uint8).max() > 1:
-        raise WireError("A bool is neither 0 nor 1.")
+    if code == BOOL and flat.view(np.uint8).max() > 1:
+        return flat.view(np.uint8) != 0
     if flat.flags.writeable:
         flat.flags.writeable = False
     return flat if _LITTLE_ENDIAN else flat.astype(dtype.newbyteorder("="))

@@ -1,0 +1,183 @@
+"""The processes of the calls benchmark: servers, and Python clients that produce load.
+
+Run by `benchmarks.calls` as `python -m benchmarks.call_workers ROLE [ADDRESS ...]`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks import processes
+from seed_rl.grpc.structures import TensorSpec
+
+PAYLOADS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "scalar": ("int32", ()),
+    "frame": ("uint8", (84, 84, 4)),
+}
+"""What one call carries, by function: element type and shape. The answer is an int32."""
+
+_ANSWER = 8
+_CALLS_PER_LOOK_AT_THE_CLOCK = 20
+_CALLS_PER_LOOP = 100
+
+
+def example(payload: str) -> np.ndarray:
+    """The argument that all clients send."""
+    dtype, shape = PAYLOADS[payload]
+    return np.full(shape, _ANSWER - 1, dtype)
+
+
+def batched_function(payload: str) -> Any:
+    """The work of a call: next to nothing, as one tf.function over the batch."""
+    import tensorflow as tf
+
+    dtype, shape = PAYLOADS[payload]
+
+    def work(x: tf.Tensor) -> tf.Tensor:
+        first = x if not shape else x[:, 0, 0, 0]
+        return tf.cast(first, tf.int32) + 1
+
+    work.__name__ = payload
+    return tf.function(work, input_signature=[tf.TensorSpec([None, *shape], dtype)])
+
+
+def serve_op(*addresses: str) -> None:
+    """The op's server, with one function per payload at all addresses."""
+    from seed_rl.grpc import ops
+
+    server = ops.Server(list(addresses))
+    for payload in PAYLOADS:
+        server.bind(batched_function(payload))
+    server.start()
+    processes.serve_commands(server.stats, server.ports)
+
+
+def serve_grpcio(*addresses: str) -> None:
+    """The same in plain Python; a server per payload, with its addresses in turn."""
+    from benchmarks import grpcio_server
+
+    servers = []
+    for i, address in enumerate(addresses):
+        payload = list(PAYLOADS)[i % len(PAYLOADS)]
+        dtype, shape = PAYLOADS[payload]
+        foo = batched_function(payload)
+        servers.append(
+            grpcio_server.Server(
+                address,
+                lambda x, foo=foo: [foo(x).numpy()],
+                payload,
+                [TensorSpec(dtype, (None, *shape))],
+                TensorSpec("int32", (None,)),
+            )
+        )
+    processes.serve_commands(
+        lambda: [server.counters for server in servers], [server.port for server in servers]
+    )
+
+
+def numpy_client() -> None:
+    """One client without TensorFlow."""
+    from seed_rl.grpc.numpy_client import Client
+
+    opened: dict[str, Client] = {}
+
+    def run(address: str, payload: str, clients: int, seconds: float) -> list[float]:
+        assert clients == 1
+        if address not in opened:
+            opened[address] = Client(address)
+        foo, x = opened[address].functions[payload], example(payload)
+        return _run_for(seconds, lambda: _call_often(foo, x))
+
+    processes.serve_commands(run)
+
+
+def tf_clients(kind: str) -> None:
+    """Clients with TensorFlow, each in a thread of this process: "loop" or "eager"."""
+    import tensorflow as tf
+
+    from seed_rl.grpc import ops
+
+    prepared: dict[tuple[str, str], list[Callable[[], int]]] = {}
+
+    def prepare(address: str, payload: str) -> Callable[[], int]:
+        foo = getattr(ops.Client(address), payload)
+        x = tf.constant(example(payload))
+        if kind == "eager":
+            return lambda: _call_often(foo, x)
+
+        @tf.function
+        def loop() -> tf.Tensor:
+            result = tf.constant(0)
+            for _ in tf.range(_CALLS_PER_LOOP):
+                result = foo(x)
+            return result
+
+        def run_loop() -> int:
+            assert loop() == _ANSWER
+            return _CALLS_PER_LOOP
+
+        return run_loop
+
+    def run(address: str, payload: str, clients: int, seconds: float) -> list[float]:
+        calls = prepared.setdefault((address, payload), [])
+        while len(calls) < clients:
+            calls.append(prepare(address, payload))
+        totals: list[list[float]] = []
+        threads = [
+            threading.Thread(target=lambda call=call: totals.append(_run_for(seconds, call)))
+            for call in calls[:clients]
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(totals) == clients, "a client failed"
+        return [sum(total[0] for total in totals), sum(total[1] for total in totals)]
+
+    processes.serve_commands(run)
+
+
+def _call_often(foo: Callable[[Any], Any], x: Any) -> int:
+    for _ in range(_CALLS_PER_LOOK_AT_THE_CLOCK):
+        result = foo(x)
+    assert result == _ANSWER
+    return _CALLS_PER_LOOK_AT_THE_CLOCK
+
+
+def _run_for(seconds: float, call: Callable[[], int]) -> list[float]:
+    """Calls for some seconds, after a warm-up; returns [calls in all, calls per second]."""
+    total = 0
+    start = time.perf_counter()
+    while time.perf_counter() < start + 0.25 * seconds:
+        total += call()
+    calls, start = 0, time.perf_counter()
+    while True:
+        calls += call()
+        elapsed = time.perf_counter() - start
+        if elapsed >= seconds:
+            return [total + calls, calls / elapsed]
+
+
+def main(role: str, *addresses: str) -> None:
+    """Runs one role until standard input ends."""
+    if role == "op":
+        serve_op(*addresses)
+    elif role == "grpcio":
+        serve_grpcio(*addresses)
+    elif role == "numpy":
+        numpy_client()
+    else:
+        tf_clients(role)
+    sys.stdout.flush()
+    os._exit(0)  # Measurements are over; tearing down TensorFlow only takes time.
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,120 @@
+"""Helper processes of the benchmarks: compiled programs, and workers that take commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+P = TypeVar("P", bound="Program")
+
+_FOLDER = pathlib.Path(__file__).parent
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def compile_native(name: str) -> str:
+    """Compiles benchmarks/native/NAME.cc, unless that has been done; returns the program's path.
+
+    Raises:
+      SystemExit: with the compiler's words, if it cannot be compiled.
+    """
+    source = _FOLDER / "native" / f"{name}.cc"
+    binary = _FOLDER.parent / "build" / "benchmarks" / name
+    if binary.exists() and binary.stat().st_mtime > source.stat().st_mtime:
+        return str(binary)
+    binary.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        flags = subprocess.run(
+            ["pkg-config", "--cflags", "--libs", "grpc++"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.split()
+        command = ["g++", "-std=c++17", "-O2", str(source), "-o", str(binary), *flags]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise SystemExit(
+            f"error: {error.filename} is missing; on Debian and Ubuntu: "
+            "apt-get install g++ pkg-config libgrpc++-dev"
+        ) from None
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(f"error: {name}.cc cannot be compiled:\n{error.stderr}") from None
+    return str(binary)
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has used so far, all threads together."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+class Program:
+    """A child process that prints one line when it is ready."""
+
+    def __init__(self, command: list[str], env: dict[str, str] | None = None):
+        """Starts `command`; `wait_ready` waits for it."""
+        self._name = " ".join(command[:4])
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **(env or {})},
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def wait_ready(self) -> str:
+        """Waits for the next line of output and returns it.
+
+        Raises:
+          SystemExit: if the process ended instead; it has said why on stderr.
+        """
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"error: '{self._name}' ended with code {self._process.wait()}")
+        return line.strip()
+
+    def stop(self) -> None:
+        """Kills the process."""
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self: P) -> P:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+
+class Worker(Program):
+    """A Python process that runs `serve_commands`, started as `python -m MODULE ROLE`."""
+
+    def __init__(self, module: str, *arguments: str, env: dict[str, str] | None = None):
+        """Starts it."""
+        super().__init__([sys.executable, "-m", module, *arguments], env)
+
+    def send(self, **command: Any) -> None:
+        """Starts a command; `receive` gets its result."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+
+    def receive(self) -> Any:
+        """The result of the last command."""
+        return json.loads(self.wait_ready())
+
+
+def serve_commands(run: Callable[..., Any], ready: Any = None) -> None:
+    """In a worker: prints `ready` as JSON, then answers each command with `run(**command)`."""
+    print(json.dumps(ready), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(run(**json.loads(line))), flush=True)

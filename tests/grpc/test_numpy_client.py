@@ -338,7 +338,7 @@ def test_clients_come_and_go(address, stream_kind):
     """Closed clients leave no threads behind."""
     server = serve(address, lambda x: [x])
     # The server of this test is in the same process, so its threads are told apart by name.
-    names = ("channel_spin", "consume_request_iterator", "seed_rl-receive")
+    names = ("managed_target", "seed_rl-receive")
 
     def client_threads():
         return [t for t in threading.enumerate() if any(name in t.name for name in names)]

@@ -1,0 +1,200 @@
+"""What does an actor cost? Its memory, its time to the first step, and its time per step.
+
+    python -m benchmarks.actor [--json=FILE] [--seconds=S] [--rounds=N] [--envs=N]
+
+*actor* is the real program, `python -m seed_rl.atari.vtrace_main --run_mode=actor` with N Pong
+environments, that gets its actions from the native op in another process. It is held against
+*libraries alone*, a process that imports numpy, grpcio and ALE and steps the same environments with
+nothing around them, and against a process that merely imports TensorFlow.
+
+Memory is that of the process after some seconds of steady state, in MiB: RSS (with what it shares
+with other processes, such as the pages of shared libraries) and PSS (shared pages divided among
+those who share them). The first step is the time from starting the process to the end of the first
+step of its environments; for the actor it ends when the server has received the call that reports
+it. Figures are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import processes, report
+
+_LIBRARIES_ALONE = """
+import sys, time
+import grpc, numpy, ale_py
+n = int(sys.argv[1])
+games = ale_py.AtariVectorEnv(
+    "pong", n, num_threads=1, stack_num=1, reward_clipping=False, full_action_space=True
+)
+games.reset()
+actions = numpy.zeros(n, numpy.int64)
+games.step(actions)
+print(time.monotonic(), flush=True)
+steps, began = 0, time.monotonic()
+while time.monotonic() < began + float(sys.argv[2]):
+    games.step(actions)
+    steps += n
+print(steps / (time.monotonic() - began), flush=True)
+sys.stdin.read()
+"""
+_TENSORFLOW = """
+import sys, time
+import tensorflow
+print(time.monotonic(), flush=True)
+sys.stdin.read()
+"""
+
+Figures = dict[str, float]
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = report.parser(__doc__ or "", seconds=5)
+    parser.add_argument("--envs", type=int, default=4, help="environments (%(default)s)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
+        address = f"unix:{folder}/learner"
+        with processes.Worker("benchmarks.actor", "serve", address) as server:
+            server.wait_ready()
+            contestants: dict[str, Callable[[], Figures]] = {
+                "actor": lambda: _actor(server, address, options.envs, options.seconds),
+                "libraries alone": lambda: _libraries_alone(options.envs, options.seconds),
+                "import tensorflow": _tensorflow,
+            }
+            rounds = report.interleave(contestants, options.rounds)
+    medians = {
+        name: {key: statistics.median(f[key] for f in figures) for key in figures[0]}
+        for name, figures in rounds.items()
+    }
+    keys = ("rss_mb", "pss_mb", "first_step_s", "steps_per_s")
+    report.print_table(
+        f"An actor with {options.envs} Pong environments",
+        ("process", "RSS (MiB)", "PSS (MiB)", "first step (s)", "steps/s"),
+        [(name, *(f.get(key, float("nan")) for key in keys)) for name, f in medians.items()],
+    )
+    bare = rounds["libraries alone"]
+    for key in ("rss_mb", "first_step_s"):
+        for other in ("libraries alone", "import tensorflow"):
+            ratio = report.median_ratio(
+                [f[key] for f in rounds["actor"]], [f[key] for f in rounds[other]]
+            )
+            print(f"{key}: {ratio:.2f} of {other}")
+    overhead_us = statistics.median(
+        1e6 / a["steps_per_s"] - 1e6 / b["steps_per_s"]
+        for a, b in zip(rounds["actor"], bare, strict=True)
+    )
+    print(f"loop, call and waiting for the answer: {overhead_us:.0f} us per environment step")
+    report.write_json(
+        options.json,
+        {
+            **medians["actor"],
+            "envs": options.envs,
+            "overhead_us_per_step": overhead_us,
+            "libraries_alone": medians["libraries alone"],
+            "import_tensorflow": medians["import tensorflow"],
+        },
+    )
+
+
+def _actor(server: processes.Worker, address: str, envs: int, seconds: float) -> Figures:
+    """Runs the real program against the server."""
+    server.send()  # Forgets the calls of earlier actors.
+    server.receive()
+    began = time.monotonic()
+    command = [sys.executable, "-m", "seed_rl.atari.vtrace_main", "--run_mode=actor"]
+    options = [f"--server_address={address}", f"--env_batch_size={envs}", "--game=Pong"]
+    with processes.Program([*command, *options]) as actor:
+        server.send(second_call=True)
+        first_step = server.receive() - began
+        time.sleep(1.0)
+        server.send()
+        server.receive()
+        mark = time.monotonic()
+        time.sleep(seconds)
+        server.send()
+        rate = server.receive() * envs / (time.monotonic() - mark)
+        return {**_memory(actor.pid), "first_step_s": first_step, "steps_per_s": rate}
+
+
+def _libraries_alone(envs: int, seconds: float) -> Figures:
+    """What numpy, grpcio and ALE cost with nothing around them."""
+    began = time.monotonic()
+    command = [sys.executable, "-c", _LIBRARIES_ALONE, str(envs), str(seconds)]
+    with processes.Program(command) as program:
+        first_step = float(program.wait_ready()) - began
+        rate = float(program.wait_ready())
+        return {**_memory(program.pid), "first_step_s": first_step, "steps_per_s": rate}
+
+
+def _tensorflow() -> Figures:
+    """What importing TensorFlow alone would add."""
+    began = time.monotonic()
+    with processes.Program([sys.executable, "-c", _TENSORFLOW]) as program:
+        return {"first_step_s": float(program.wait_ready()) - began, **_memory(program.pid)}
+
+
+def _memory(pid: int) -> Figures:
+    lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    kib = {name: int(rest.split()[0]) for name, rest in (line.split(":") for line in lines)}
+    return {"rss_mb": kib["Rss"] / 1024, "pss_mb": kib["Pss"] / 1024}
+
+
+def _serve(address: str) -> None:
+    """The learner's side: the native op with an inference that does nothing."""
+    import tensorflow as tf
+
+    from seed_rl.common.types import EnvOutput
+    from seed_rl.grpc import ops
+
+    calls: list[float] = []
+
+    def rows(dtype: Any, *shape: int) -> tf.TensorSpec:
+        return tf.TensorSpec([None, *shape], dtype)
+
+    @tf.function(
+        input_signature=[
+            rows(tf.int32),
+            rows(tf.int64),
+            EnvOutput(
+                rows(tf.float32),
+                rows(tf.bool),
+                rows(tf.uint8, 84, 84, 1),
+                rows(tf.bool),
+                rows(tf.int32),
+            ),
+            rows(tf.float32),
+        ]
+    )
+    def inference(env_ids: Any, run_ids: Any, env_outputs: Any, raw_rewards: Any) -> Any:
+        del run_ids, env_outputs, raw_rewards
+        tf.numpy_function(lambda: calls.append(time.monotonic()), [], [])
+        return tf.zeros_like(env_ids, tf.int64)
+
+    def run(second_call: bool = False) -> float:
+        """The number of calls since the last command, or the time of the second one from now."""
+        if second_call:
+            while len(calls) < 2:
+                time.sleep(0.001)
+            return calls[1]
+        count = len(calls)
+        calls.clear()
+        return count
+
+    server = ops.Server([address])
+    server.bind(inference)
+    server.start()
+    processes.serve_commands(run)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        _serve(sys.argv[2])
+    else:
+        main()

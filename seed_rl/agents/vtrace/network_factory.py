@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from gymnasium import spaces
 
 from seed_rl.agents.vtrace import networks
 from seed_rl.agents.vtrace.network_config import ConvNetworkConfig, MLPNetworkConfig
 from seed_rl.common.parametric_distribution import ParametricDistribution
+from seed_rl.common.space_encoder import is_image
 
 
 def create_network(
@@ -18,16 +18,16 @@ def create_network(
     conv: ConvNetworkConfig | None = None,
     mlp: MLPNetworkConfig | None = None,
 ) -> tf.Module:
-    """A convolutional network for images, dense layers for everything else.
+    """A convolutional network for images, dense layers for vectors, both for nests of these.
 
     Args:
-      observation_space: of one environment. A box of [height, width, channels] is an image.
+      observation_space: of one environment.
       distribution: over actions.
       conv: options for images.
       mlp: options for the rest.
     """
-    if isinstance(observation_space, spaces.Box) and len(observation_space.shape) == 3:
-        conv = conv or ConvNetworkConfig()
+    conv = conv or ConvNetworkConfig()
+    if is_image(observation_space):
         return networks.ConvAgent(
             distribution,
             observation_space.shape,
@@ -38,4 +38,12 @@ def create_network(
             observation_dtype=tf.as_dtype(observation_space.dtype),
         )
     mlp = mlp or MLPNetworkConfig()
-    return networks.MLPandLSTM(distribution, mlp.mlp_sizes, mlp.lstm_sizes)
+    return networks.SpaceAgent(
+        distribution,
+        observation_space,
+        mlp.mlp_sizes,
+        mlp.lstm_sizes,
+        torso=conv.torso,
+        stack_size=conv.stack_size,
+        compute_dtype=conv.compute_dtype,
+    )

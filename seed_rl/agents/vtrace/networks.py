@@ -12,6 +12,7 @@ from seed_rl.common.layers import Dense, variance_scaling
 from seed_rl.common.nest import Nest
 from seed_rl.common.parametric_distribution import ParametricDistribution
 from seed_rl.common.recurrent import StackedLSTM
+from seed_rl.common.space_encoder import SpaceEncoder
 from seed_rl.common.types import EnvOutput
 
 
@@ -160,6 +161,40 @@ class ConvAgent(ActorCritic):
             prev_action_and_reward=lstm_size > 0,
             compute_dtype=compute_dtype,
             name="conv_agent",
+        )
+
+
+class SpaceAgent(ActorCritic):
+    """For any Gymnasium observation space: images, vectors, choices and nests of these."""
+
+    def __init__(
+        self,
+        parametric_action_distribution: ParametricDistribution,
+        observation_space: Any,
+        mlp_sizes: Sequence[int] = (64, 64),
+        lstm_sizes: Sequence[int] = (),
+        torso: str = "nature",
+        stack_size: int = 1,
+        compute_dtype: tf.DType | str = tf.float32,
+    ):
+        """Makes layers; variables come with the first call.
+
+        Args:
+          parametric_action_distribution: that the policy head parametrizes.
+          observation_space: of one environment.
+          mlp_sizes: units of each dense layer on what is no image.
+          lstm_sizes: units of the LSTM layers on the features of everything.
+          torso: for images.
+          stack_size: how many images the torsos see at once.
+          compute_dtype: of the arithmetic.
+        """
+        super().__init__(
+            parametric_action_distribution,
+            SpaceEncoder(observation_space, mlp_sizes, torso, stack_size, compute_dtype),
+            lstm_sizes=lstm_sizes,
+            prev_action_and_reward=bool(lstm_sizes),
+            compute_dtype=compute_dtype,
+            name="space_agent",
         )
 
 

@@ -1,0 +1,194 @@
+"""Actor-critic networks: unrolls equal steps, inputs that must matter do, types are as promised."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.vtrace import losses, networks
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.atari.networks import AtariVTraceNet
+from seed_rl.common.parametric_distribution import (
+    categorical_distribution,
+    get_parametric_distribution_for_action_space,
+)
+from seed_rl.common.types import EnvOutput
+from seed_rl.dmlab.networks import ImpalaDeep
+
+ACTIONS = categorical_distribution(4, tf.int64)
+NESTED = spaces.Dict(
+    camera=spaces.Box(0, 255, (40, 44, 3), np.uint8),
+    grid=spaces.Box(0, 255, (4, 4), np.uint8),
+    body=spaces.Tuple([spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(5, start=1)]),
+    kinds=spaces.MultiDiscrete([2, 3]),
+)
+IMAGE = spaces.Box(0, 255, (84, 84, 1), np.uint8)
+LAB = spaces.Box(0, 255, (72, 96, 3), np.uint8)
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+
+AGENTS = {
+    "nature": (lambda: AtariVTraceNet(ACTIONS), IMAGE),
+    "nature_lstm": (lambda: AtariVTraceNet(ACTIONS, lstm_size=16), IMAGE),
+    "shallow_lstm": (lambda: AtariVTraceNet(ACTIONS, (84, 84, 1), "impala_shallow", 16, 2), IMAGE),
+    "deep_lab": (lambda: ImpalaDeep(4), LAB),
+    "mlp": (lambda: networks.MLPandLSTM(ACTIONS, [8], []), VECTOR),
+    "mlp_lstms": (lambda: networks.MLPandLSTM(ACTIONS, [8], [6, 5]), VECTOR),
+    "mlp_nested": (lambda: networks.MLPandLSTM(ACTIONS, [8], [6]), NESTED),
+    "space_nested": (
+        lambda: networks.SpaceAgent(ACTIONS, NESTED, [8], [6], stack_size=2),
+        NESTED,
+    ),
+    "space_choice": (lambda: networks.SpaceAgent(ACTIONS, spaces.Discrete(5)), spaces.Discrete(5)),
+}
+
+
+def random_steps(space, num_steps, batch, seed=0):
+    """(prev_actions, env_outputs) of [time, batch, ...] with episode ends in between."""
+    rng = np.random.default_rng(seed)
+    space.seed(seed)
+    samples = [[space.sample() for _ in range(batch)] for _ in range(num_steps)]
+    flat = [[tf.nest.flatten(sample) for sample in row] for row in samples]
+    leaves = [
+        tf.constant(np.array([[flat[t][b][i] for b in range(batch)] for t in range(num_steps)]))
+        for i in range(len(flat[0][0]))
+    ]
+    done = rng.random((num_steps, batch)) < 0.3
+    env_outputs = EnvOutput(
+        tf.constant(rng.normal(size=(num_steps, batch)), tf.float32),
+        tf.constant(done),
+        tf.nest.pack_sequence_as(samples[0][0], leaves),
+        tf.zeros([num_steps, batch], tf.bool),
+        tf.zeros([num_steps, batch], tf.int32),
+    )
+    return tf.constant(rng.integers(0, 4, (num_steps, batch))), env_outputs
+
+
+def at(nest, t):
+    return tf.nest.map_structure(lambda x: x[t], nest)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_unroll_equals_its_steps(name):
+    """What training computes from an unroll is what inference computed step by step."""
+    tf.random.set_seed(0)
+    make, space = AGENTS[name]
+    agent = make()
+    prev_actions, env_outputs = random_steps(space, 5, 3)
+    state = start = agent.initial_state(3)
+    outputs, final = agent(prev_actions, env_outputs, start, unroll=True, is_training=True)
+    assert outputs.policy_logits.shape == (5, 3, 4) and outputs.baseline.shape == (5, 3)
+    assert outputs.action.shape == (5, 3) and outputs.action.dtype == tf.int64
+    for t in range(5):
+        step, state = agent.get_action(prev_actions[t], at(env_outputs, t), state)
+        np.testing.assert_allclose(step.baseline, outputs.baseline[t], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            step.policy_logits, outputs.policy_logits[t], rtol=1e-3, atol=1e-4
+        )
+    tf.nest.assert_same_structure(state, start)
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), state, final
+    )
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_every_variable_is_trained(name):
+    """A layer that is cut off from the loss would learn nothing, silently."""
+    tf.random.set_seed(0)
+    make, space = AGENTS[name]
+    agent = make()
+    prev_actions, env_outputs = random_steps(space, 4, 3)
+    state = agent.initial_state(3)
+    behaviour, _ = agent(prev_actions, env_outputs, state, unroll=True)
+    config = VTraceConfig()
+    with tf.GradientTape() as tape:
+        loss, _ = losses.compute_loss(
+            config,
+            ACTIONS,
+            agent,
+            state,
+            prev_actions,
+            env_outputs,
+            behaviour,
+            losses.EntropyCost(config),
+        )
+    variables = agent.trainable_variables
+    assert variables and all(v.dtype == tf.float32 for v in variables)
+    for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+        assert gradient is not None and np.any(gradient), variable.name
+
+
+def test_an_lstm_sees_the_previous_action_and_the_clipped_reward():
+    agent = AtariVTraceNet(ACTIONS, lstm_size=16)
+    _, env_outputs = random_steps(IMAGE, 1, 2)
+    env_output = at(env_outputs, 0)
+
+    def baseline(action, reward):
+        step = env_output._replace(reward=tf.constant([reward, reward]))
+        return agent(tf.constant([action, action]), step, agent.initial_state(2))[0].baseline
+
+    plain = baseline(0, 0.0).numpy()
+    assert np.all(baseline(1, 0.0) != plain) and np.all(baseline(0, 0.5) != plain)
+    np.testing.assert_array_equal(baseline(0, 1.0), baseline(0, 100.0))
+
+
+def test_what_lies_before_done_does_not_matter():
+    """Frames and recurrent state of an ended episode must not leak into the next."""
+    agent = AtariVTraceNet(ACTIONS, lstm_size=16)
+    prev_actions, env_outputs = random_steps(IMAGE, 4, 2)
+    done = tf.constant([[False, False], [True, True], [False, False], [False, False]])
+    env_outputs = env_outputs._replace(done=done)
+    other = tf.concat([255 - env_outputs.observation[:1], env_outputs.observation[1:]], axis=0)
+    state = agent.initial_state(2)
+    ours, _ = agent(prev_actions, env_outputs, state, unroll=True)
+    theirs, _ = agent(prev_actions, env_outputs._replace(observation=other), state, unroll=True)
+    assert np.all(ours.baseline[0] != theirs.baseline[0])
+    np.testing.assert_array_equal(ours.baseline[1:], theirs.baseline[1:])
+
+
+@pytest.mark.parametrize("torso, lstm_size", [("nature", 0), ("impala_deep", 16)])
+def test_bfloat16_is_close_to_float32_and_keeps_float32_outside(torso, lstm_size):
+    tf.random.set_seed(0)
+    exact, half = (
+        AtariVTraceNet(ACTIONS, (84, 84, 1), torso, lstm_size, compute_dtype=dtype)
+        for dtype in ("float32", "bfloat16")
+    )
+    prev_actions, env_outputs = random_steps(IMAGE, 2, 3)
+    expected, _ = exact(prev_actions, env_outputs, exact.initial_state(3), unroll=True)
+    half(prev_actions, env_outputs, half.initial_state(3), unroll=True)
+    for ours, theirs in zip(half.variables, exact.variables, strict=True):
+        ours.assign(theirs)
+    outputs, state = half(prev_actions, env_outputs, half.initial_state(3), unroll=True)
+    assert outputs.policy_logits.dtype == outputs.baseline.dtype == tf.float32
+    tf.nest.assert_same_structure(state, half.initial_state(3))
+    spread = np.abs(expected.baseline).max()
+    np.testing.assert_allclose(outputs.baseline, expected.baseline, atol=0.1 * spread)
+
+
+def test_first_policies_are_close_to_uniform():
+    agent = AtariVTraceNet(ACTIONS)
+    prev_actions, env_outputs = random_steps(IMAGE, 1, 16)
+    outputs, _ = agent(prev_actions, env_outputs, agent.initial_state(16), unroll=True)
+    assert ACTIONS.entropy(outputs.policy_logits).numpy().min() > 0.9 * np.log(4)
+
+
+def test_mixed_actions_go_in_and_out():
+    space = spaces.Dict(steer=spaces.Box(-1, 1, (2,), np.float32), button=spaces.Discrete(3))
+    distribution = get_parametric_distribution_for_action_space(space)
+    agent = networks.SpaceAgent(distribution, VECTOR, [8], [6])
+    _, env_outputs = random_steps(VECTOR, 3, 2)
+    prev_actions = {"steer": tf.zeros([3, 2, 2]), "button": tf.zeros([3, 2], tf.int64)}
+    outputs, _ = agent(prev_actions, env_outputs, agent.initial_state(2), unroll=True)
+    assert outputs.action["steer"].shape == (3, 2, 2)
+    assert outputs.action["button"].dtype == tf.int64
+
+
+def test_dmlab_takes_the_frame_out_of_a_nest():
+    agent = ImpalaDeep(4)
+    prev_actions, env_outputs = random_steps(LAB, 1, 2)
+    nested = env_outputs._replace(
+        observation={"RGB": env_outputs.observation, "INSTR": tf.zeros([1, 2], tf.string)}
+    )
+    state = agent.initial_state(2)
+    plain, _ = agent(prev_actions, env_outputs, state, unroll=True)
+    taken, _ = agent(prev_actions, nested, state, unroll=True)
+    np.testing.assert_array_equal(plain.baseline, taken.baseline)

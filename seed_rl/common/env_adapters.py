@@ -82,7 +82,8 @@ def as_gymnasium_space(space: Any) -> spaces.Space[Any]:
         return space
     kind = type(space).__name__
     if kind == "Box":
-        return spaces.Box(np.asarray(space.low), np.asarray(space.high), dtype=space.dtype)
+        low, high = np.asarray(space.low, space.dtype), np.asarray(space.high, space.dtype)
+        return spaces.Box(low, high, dtype=space.dtype)
     if kind == "Discrete":
         return spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
     if kind == "MultiDiscrete":

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.common import spaces
+from seed_rl.common import env_adapters, spaces
 from seed_rl.common.algorithm import Specs
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest, map_structure
@@ -24,7 +24,7 @@ def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> tupl
       UserError: it cannot be made.
     """
     try:
-        env = create_env(0, env_config)
+        env = env_adapters.as_gymnasium(create_env(0, env_config))
     except UserError:
         raise
     except Exception as error:

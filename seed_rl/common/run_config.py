@@ -51,9 +51,7 @@ class RunConfig:
         "schedules use frames.",
         minimum=1,
     )
-    task: int = option(
-        0, "Number of this process among those of its run mode, from 0.", minimum=0
-    )
+    task: int = option(0, "Number of this process among those of its run mode, from 0.", minimum=0)
     seed: int | None = option(
         None,
         "Makes environments and initial weights repeatable. Not given: different each time.",

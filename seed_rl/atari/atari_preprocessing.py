@@ -8,6 +8,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from seed_rl.common.errors import UserError
+
 
 class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
     """Frame skip with maximum over two frames, small grey frames, random no-ops (Mnih et al. 2015).
@@ -125,7 +127,13 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
 
     def _observation(self) -> np.ndarray:
         # Here, because OpenCV is large and the native vector environment does without it.
-        import cv2
+        try:
+            import cv2
+        except ImportError as error:
+            raise UserError(
+                f"Single Atari environments need OpenCV ({error}). "
+                "Install it with: pip install 'seed_rl[atari]'"
+            ) from error
 
         if self.frame_skip > 1:
             np.maximum(self._screens[0], self._screens[1], out=self._screens[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from gymnasium import spaces
 pytest.importorskip("cv2")
 
 from seed_rl.atari.atari_preprocessing import AtariPreprocessing  # noqa: E402
+from seed_rl.common.errors import UserError  # noqa: E402
 
 
 class Game:
@@ -117,3 +119,10 @@ def test_noops_that_end_the_game_begin_it_again() -> None:
 def test_impossible_options(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         AtariPreprocessing(Game(), **options)
+
+
+def test_missing_opencv_names_the_command(monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    env = AtariPreprocessing(Game())
+    with pytest.raises(UserError, match=r"pip install 'seed_rl\[atari\]'"):
+        env.reset()

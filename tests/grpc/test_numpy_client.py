@@ -5,7 +5,10 @@ together.
 """
 
 import json
+import os
 import queue
+import subprocess
+import sys
 import threading
 from concurrent import futures
 
@@ -334,22 +337,43 @@ def test_close_ends_waiting_calls(address, stream_kind):
         client.close()  # Twice is fine.
 
 
-def test_clients_come_and_go(address, stream_kind):
-    """Closed clients leave no threads behind."""
+COME_AND_GO = """
+import os, sys, time
+from seed_rl.grpc import message_stream, numpy_client
+
+if sys.argv[2] == "public":
+    message_stream._DirectStream = None
+
+
+def no_more(count, than):
+    return all(a <= b for a, b in zip(count, than))
+
+
+counts = []
+for i in range(8):
+    with numpy_client.Client(sys.argv[1]) as client:
+        assert client.foo(i) == i
+    deadline = time.monotonic() + 30
+    while True:  # Threads of a closed client end soon, not at once.
+        count = [len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd")]
+        if i == 0 or no_more(count, counts[0]) or time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    counts.append(count)
+    time.sleep(0.2 if i == 0 else 0)
+print(counts)
+assert no_more(counts[-1], counts[0])
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads through /proc")
+@pytest.mark.parametrize("kind", ["direct", "public"])
+def test_clients_come_and_go(address, kind, repository):
+    """Closed clients leave neither threads nor file descriptors behind."""
     server = serve(address, lambda x: [x])
-    # The server of this test is in the same process, so its threads are told apart by name.
-    names = ("managed_target", "seed_rl-receive")
-
-    def client_threads():
-        return [t for t in threading.enumerate() if any(name in t.name for name in names)]
-
-    for i in range(5):
-        with Client(address) as client:
-            assert client.foo(i) == i
-            assert client_threads()
-    for thread in client_threads():
-        thread.join(30)
-    assert not client_threads()
+    command = [sys.executable, "-c", COME_AND_GO, address, kind]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
     server.shutdown()
 
 

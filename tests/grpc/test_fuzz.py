@@ -1,0 +1,218 @@
+"""Strangers against the op's server: nothing they send may crash it, leak, or reach other clients.
+
+The default is 100,000 messages. For more, and for other ones:
+
+    SEED_RL_FUZZ_MESSAGES=10000000 SEED_RL_FUZZ_SEED=7 pytest tests/grpc/test_fuzz.py
+"""
+
+import json
+import os
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import grpc
+import numpy as np
+import pytest
+
+from seed_rl.grpc.numpy_client import Client
+
+MESSAGES = int(os.environ.get("SEED_RL_FUZZ_MESSAGES", "100000"))
+SEED = int(os.environ.get("SEED_RL_FUZZ_SEED", "1"))
+FOLDER = pathlib.Path(__file__).parent
+
+pytestmark = [
+    pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks into /proc"),
+    pytest.mark.timeout(300 + MESSAGES / 500),
+]
+
+
+class Server:
+    """The process of fuzz_server.py."""
+
+    def __init__(self, unix_address):
+        command = [sys.executable, str(FOLDER / "fuzz_server.py"), unix_address, "localhost:0"]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=FOLDER.parents[1],
+            env={**os.environ, "PYTHONPATH": str(FOLDER.parents[1])},
+        )
+        self.port = json.loads(self.process.stdout.readline())[1]
+        self.addresses = {"unix": unix_address, "tcp": f"localhost:{self.port}"}
+
+    def resources(self):
+        """Resident MiB, threads and open files."""
+        folder = pathlib.Path(f"/proc/{self.process.pid}")
+        status = dict(
+            line.split(":", 1)
+            for line in (folder / "status").read_text().splitlines()
+            if ":" in line
+        )
+        files = len(list((folder / "fd").iterdir()))
+        return {
+            "mib": int(status["VmRSS"].split()[0]) / 1024,
+            "threads": int(status["Threads"]),
+            "files": files,
+        }
+
+    def wait_for_files(self, files):
+        """Waits until connections that have been closed are gone, too; gives up after a while."""
+        for _ in range(300):
+            if self.resources()["files"] <= files:
+                return
+            time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("s")
+    server = Server(f"unix:{folder}/s")
+    yield server
+    server.process.stdin.close()
+    assert server.process.wait(60) == 0  # It still shuts down in good order.
+
+
+class HonestClient:
+    """Calls all the time, and must see right answers only."""
+
+    def __init__(self, address):
+        self._client = Client(address)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.calls = 0
+        self.failure = None
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info):
+        self._stop.set()
+        self._thread.join()
+        self._client.close()
+
+    def _run(self):
+        rng = np.random.default_rng(0)
+        try:
+            while not self._stop.is_set():
+                self._call(rng)
+                self.calls += 1
+        except Exception as error:  # Whatever it is, the test fails with it.
+            self.failure = error
+
+    def _call(self, rng):
+        rows = rng.integers(1, 9)
+        numbers = rng.integers(-(2**31), 2**31, (rows, 3), dtype=np.int32)
+        flag = rng.integers(0, 2, rows).astype(bool)
+        text = np.array([[rng.bytes(3), b""] for _ in range(rows)], object)
+        echoed, others = self._client.echo(numbers, {"flag": flag, "text": text})
+        np.testing.assert_array_equal(echoed, numbers)
+        np.testing.assert_array_equal(others["flag"], flag)
+        assert others["text"].tolist() == text.tolist()
+        small = rng.integers(0, 999, rows, dtype=np.int32)
+        np.testing.assert_array_equal(self._client.picky(small), small + 1)
+        assert self._client.plain(np.int64(rows), text[0, 0])[1].item() == text[0, 0]
+
+
+def attack(address, seed, messages):
+    """Starts fuzz_attacker.py."""
+    command = [sys.executable, str(FOLDER / "fuzz_attacker.py"), address, str(seed), str(messages)]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=FOLDER.parents[1],
+        env={**os.environ, "PYTHONPATH": str(FOLDER.parents[1])},
+    )
+
+
+def finish(attackers):
+    """Waits for attackers; returns the totals of what they sent and got."""
+    totals = {}
+    for attacker in attackers:
+        output, _ = attacker.communicate()
+        result = json.loads(output)
+        assert attacker.returncode == 0 and not result["violations"], result
+        for key in ("messages", "bytes", "reply", "error"):
+            totals[key] = totals.get(key, 0) + result[key]
+    return totals
+
+
+@pytest.mark.slow
+def test_strangers_messages(server):
+    """Any messages: each gets the answer it deserves, and other clients notice nothing.
+
+    Half of the messages come through each kind of connection, on several streams at once that end
+    in all possible ways. Memory, threads and files are compared with those after the first tenth.
+    """
+    with HonestClient(server.addresses["unix"]) as honest:
+        finish([attack(server.addresses["tcp"], SEED - 1, MESSAGES // 10)])
+        before = server.resources()
+        addresses = [server.addresses["unix"], server.addresses["tcp"]]
+        totals = finish([attack(a, SEED + i, MESSAGES // 2) for i, a in enumerate(addresses)])
+        server.wait_for_files(before["files"])
+        after = server.resources()
+        stats = honest._client.stats()
+    assert honest.failure is None, honest.failure
+    assert honest.calls > 10
+    assert totals["messages"] >= 0.99 * MESSAGES
+    # Guards the test: enough was of either kind, and a leak of all messages would show.
+    assert min(totals["reply"], totals["error"]) > 0.1 * MESSAGES
+    assert totals["bytes"] > 500 * MESSAGES
+    assert stats["messages_rejected"] > 0.1 * MESSAGES
+    assert after["files"] <= before["files"] + 2, (before, after)
+    assert after["threads"] <= before["threads"] + 4, (before, after)
+    assert after["mib"] < before["mib"] + 40, (before, after)
+
+
+def test_strangers_connections(server):
+    """Peers that speak no gRPC, unknown methods or none, and that vanish, leave nothing behind."""
+    rng = random.Random(SEED)
+    unix, tcp = server.addresses["unix"], server.addresses["tcp"]
+    with HonestClient(tcp) as honest:
+        while honest.calls < 20 and honest.failure is None:
+            time.sleep(0.01)
+        before = server.resources()
+        silent = [socket.create_connection(("localhost", server.port)) for _ in range(20)]
+        for i in range(100):
+            with socket.create_connection(("localhost", server.port)) as peer:
+                if i % 3:
+                    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" if i % 2 else b""
+                    peer.sendall(preface + rng.randbytes(rng.randrange(1, 3000)))
+        channel = grpc.insecure_channel(unix)
+        for method in ("Describe", "Stats", "Nothing"):
+            for _ in range(20):
+                call = channel.unary_unary(f"/seed_rl.Inference/{method}")
+                try:
+                    assert json.loads(call(rng.randbytes(100), timeout=60))
+                    assert method != "Nothing"
+                except grpc.RpcError as error:
+                    assert method == "Nothing"
+                    assert error.code() == grpc.StatusCode.UNIMPLEMENTED
+        health = channel.unary_unary("/grpc.health.v1.Health/Check")
+        assert health(rng.randbytes(9), timeout=60) == b"\x08\x01"
+        for i in range(100):
+            messages = [rng.randbytes(50)] * (i % 3)
+            rpc = channel.stream_stream("/seed_rl.Inference/Call")(iter(messages))
+            if i % 2:
+                rpc.cancel()
+            else:  # Each message has its answer, then the stream ends like the client's half.
+                assert len(list(rpc)) == len(messages)
+        channel.close()
+        for peer in silent:
+            peer.close()
+        server.wait_for_files(before["files"])
+        after = server.resources()
+        calls = honest.calls
+        while honest.calls < calls + 20 and honest.failure is None:
+            time.sleep(0.01)
+    assert honest.failure is None, honest.failure
+    assert after["files"] <= before["files"] + 2, (before, after)
+    assert after["threads"] <= before["threads"] + 4, (before, after)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from seed_rl.common import env_adapters, spaces
+from seed_rl.common.errors import UserError
 
 
 class BatchStep(NamedTuple):
@@ -198,6 +199,8 @@ class BatchedEnvironment:
     def _reset(self, row: int, seed: int | None = None) -> None:
         try:
             observation, _ = self._envs[row].reset(seed=seed)
+        except UserError:
+            raise
         except Exception as error:
             raise self._failure(row, "reset") from error
         self._truncated[row] = False
@@ -207,6 +210,8 @@ class BatchedEnvironment:
     def _step(self, row: int, action: Any) -> None:
         try:
             observation, reward, terminated, truncated, info = self._envs[row].step(action)
+        except UserError:
+            raise
         except Exception as error:
             raise self._failure(row, "step") from error
         self._reward[row] = reward

@@ -179,6 +179,19 @@ def test_failure_names_environment_and_keeps_the_cause(fault: str) -> None:
     assert isinstance(failure.value.__cause__, RuntimeError)
 
 
+def test_user_errors_of_environments_stay_user_errors() -> None:
+    """A missing package is for the user to mend, however late the environment notices."""
+
+    class Lacking(envs.LifeStepEnv):
+        def step(self, action: int) -> Any:
+            raise UserError("Install it with: pip install thing")
+
+    env = BatchedEnvironment(lambda i, c: Lacking(), 1, 0)
+    env.reset()
+    with pytest.raises(UserError, match="pip install thing"):
+        env.step(np.array([0]))
+
+
 @pytest.mark.parametrize("fault", ["shape", "dtype"])
 def test_observation_that_leaves_its_space(fault: str) -> None:
     """NumPy would broadcast or convert silently; the learner would train on rubbish."""

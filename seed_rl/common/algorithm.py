@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.common import variables
-from seed_rl.common import variables
 from seed_rl.common.inference_store import InferenceStore
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
@@ -113,6 +112,16 @@ class Algorithm(abc.ABC):
           prev_actions: nest of [batch, ...].
           env_outputs: nest of [batch, ...].
           agent_state: nest of [batch, ...].
+        """
+
+    @abc.abstractmethod
+    def evaluate(
+        self, prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest
+    ) -> tuple[Nest, Nest]:
+        """Acts as in evaluation, with the trained network; for exported models.
+
+        Returns:
+          (actions, new recurrent state), nests of [batch, ...].
         """
 
     @abc.abstractmethod

@@ -29,6 +29,7 @@ from seed_rl.common.inference import CentralInference, InferenceSizes, initializ
 from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.reporting import Reporter
 from seed_rl.common.run_config import RunConfig
+from seed_rl.common.saved_model import save_model
 from seed_rl.common.stop_signal import StopSignal
 from seed_rl.common.training import TrainingStep
 
@@ -80,7 +81,8 @@ class Learner:
         self._algorithm = trained.algorithm
         self._learning_rate_fn = trained.learning_rate_fn
         self._frames_per_step = config.frames_per_step(run)
-        logdir = _writable_directory(run.logdir)
+        self._specs = specs
+        self._logdir = _writable_directory(run.logdir)
 
         with self._strategy.scope():
             initialize(self._algorithm, self._algorithm.agent, specs)
@@ -93,7 +95,7 @@ class Learner:
             placement.decode,
         )
         self._checkpoints = checkpoints.CheckpointManager(
-            logdir / "checkpoints",
+            self._logdir / "checkpoints",
             dict(
                 agent=self._algorithm.agent,
                 optimizer=trained.optimizer,
@@ -119,7 +121,7 @@ class Learner:
         if self._copies:
             self._copy_weights()
         self._reporter = Reporter(
-            logdir,
+            self._logdir,
             store=self._inference.store,
             num_training_envs=run.num_envs - run.num_eval_envs,
             num_action_repeats=run.num_action_repeats,
@@ -155,6 +157,13 @@ class Learner:
                 raise
             store.close()
             self._save()
+            if self._config.save_model:
+                save_model(
+                    self._logdir / "saved_model",
+                    self._algorithm.agent,
+                    self._specs,
+                    self._algorithm.evaluate,
+                )
         self._reporter.phase("done", self.frames)
         logging.info("Ended after %d environment frames.", self.frames)
 

@@ -39,6 +39,9 @@ class Counting(Algorithm):
         action, state = agent(env_outputs, agent_state)
         return Acted(action, {"doubled": 2 * action}, state)
 
+    def evaluate(self, prev_actions, env_outputs, agent_state):
+        return self.agent(env_outputs, agent_state)
+
     def loss(self, batch):
         return StepResult(tf.constant(0.0), {})
 

@@ -35,6 +35,8 @@ PROGRAM = textwrap.dedent(
         def act(self, *args):
             raise AssertionError
 
+        evaluate = act
+
         def loss(self, batch):
             inputs, targets = batch
             errors = tf.squeeze(inputs @ self.agent.weights, 1) - targets

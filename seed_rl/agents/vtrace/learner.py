@@ -76,6 +76,12 @@ class VTrace(Algorithm):
             output = output._replace(action=action)
         return Acted(output.action, output, agent_state)
 
+    def evaluate(  # noqa: D102 - inherited
+        self, prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest
+    ) -> tuple[Nest, Nest]:
+        output, agent_state = self.agent(prev_actions, env_outputs, agent_state)
+        return self._distribution.mode(output.policy_logits), agent_state
+
     def loss(self, batch: Unroll) -> StepResult:  # noqa: D102 - inherited
         loss, metrics = losses.compute_loss(
             self._config, self._distribution, self.agent, *batch, self._entropy_cost

@@ -192,7 +192,7 @@ def measure_train(args: argparse.Namespace) -> float:
     outputs = tf.nest.map_structure(
         lambda t: tf.repeat(t[tf.newaxis], UNROLL_LENGTH + 1, 0), acted.agent_outputs
     )
-    batch = Unroll(algorithm.agent.initial_state(BATCH_SIZE), *steps, outputs)
+    batch = Unroll(algorithm.agent.initial_state(BATCH_SIZE), steps[0], steps[1], outputs)
     with strategy.scope():
         optimizer, _ = create_optimizer(OptimizerConfig(), 1000)
     training = TrainingStep(algorithm, optimizer, strategy, OptimizerConfig().clip_norm)

@@ -97,7 +97,7 @@ def from_flags(cls: type[T]) -> T:
 
     Options that the program defined no flag for have their defaults.
     """
-    defined = flags.FLAGS if flags.FLAGS.is_parsed() else {}
+    defined: Any = flags.FLAGS if flags.FLAGS.is_parsed() else {}
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     values = {name: getattr(defined, name) for name in names if name in defined}
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}

@@ -90,5 +90,5 @@ def map_structure(fn: Callable[..., Any], *nests: Nest) -> Nest:
         raise ValueError("The nests have different structures.")
     if isinstance(nests[0], Mapping) and any(set(n) != set(nests[0]) for n in nests):
         raise ValueError("The nests have dictionaries with different keys.")
-    results = [map_structure(fn, *group) for group in zip(*children, strict=True)]  # type: ignore[arg-type]
+    results = [map_structure(fn, *group) for group in zip(*children, strict=True)]
     return _rebuild(nests[0], results)

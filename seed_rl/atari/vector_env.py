@@ -66,7 +66,7 @@ class AtariVectorEnvironment:
         self.observation_space = spaces.Box(0, 255, self._shape[1:], np.uint8)
         self.action_space = spaces.Discrete(len(self._ale.get_action_set()))
         self._split_actions = action_splitter(self.action_space, size)
-        self._full_strength = np.ones(size, np.float32)
+        self._full_strength = [1.0] * size
         self._truncated = np.zeros(size, np.bool_)
         self._episode_step = np.zeros(size, np.int32)
 

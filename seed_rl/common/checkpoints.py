@@ -403,5 +403,7 @@ def _alive_elsewhere(pid: int) -> bool:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
+    """A message of one line; TensorFlow's name long paths first and the reason last."""
+    lines = str(error).strip().splitlines() or [""]
+    line = f"{type(error).__name__}: {lines[0]}"
+    return line if len(line) <= 300 else f"{line[:80]} ... {line[-200:]}"

@@ -34,11 +34,11 @@ class NatureTorso(tf.Module):
         ]
         self._dense = Dense(512, **options, name="dense")
 
-    def __call__(self, images: tf.Tensor) -> tf.Tensor:
-        """[batch, height, width, channels] -> [batch, num_features]."""
+    def __call__(self, images: tf.Tensor, few_rows: bool = False) -> tf.Tensor:
+        """[batch, height, width, channels] -> [batch, num_features]; `few_rows` as in `Dense`."""
         for layer in self._layers:
             images = layer(images)
-        return self._dense(flatten_batch(images))
+        return self._dense(flatten_batch(images), few_rows)
 
 
 class ImpalaShallowTorso(tf.Module):
@@ -58,11 +58,11 @@ class ImpalaShallowTorso(tf.Module):
         ]
         self._dense = Dense(256, **options, name="dense")
 
-    def __call__(self, images: tf.Tensor) -> tf.Tensor:
-        """[batch, height, width, channels] -> [batch, num_features]."""
+    def __call__(self, images: tf.Tensor, few_rows: bool = False) -> tf.Tensor:
+        """[batch, height, width, channels] -> [batch, num_features]; `few_rows` as in `Dense`."""
         for layer in self._layers:
             images = layer(images)
-        return self._dense(flatten_batch(images))
+        return self._dense(flatten_batch(images), few_rows)
 
 
 class ImpalaDeepTorso(tf.Module):
@@ -98,13 +98,13 @@ class ImpalaDeepTorso(tf.Module):
             name="dense",
         )
 
-    def __call__(self, images: tf.Tensor) -> tf.Tensor:
-        """[batch, height, width, channels] -> [batch, num_features]."""
+    def __call__(self, images: tf.Tensor, few_rows: bool = False) -> tf.Tensor:
+        """[batch, height, width, channels] -> [batch, num_features]; `few_rows` as in `Dense`."""
         for entry, blocks in self._sections:
             images = tf.nn.max_pool2d(entry(images), 3, 2, padding="SAME")
             for first, second in blocks:
                 images += second(tf.nn.relu(first(tf.nn.relu(images))))
-        return self._dense(tf.nn.relu(flatten_batch(images)))
+        return self._dense(tf.nn.relu(flatten_batch(images)), few_rows)
 
 
 TORSOS: dict[str, Any] = {
@@ -179,7 +179,7 @@ class ImageEncoder(tf.Module):
         stacked, state = frame_stacking.stack_frames(frames, state, done, self._stack_size, unroll)
         height, width, channels = self._frame_shape
         stacked = tf.reshape(stacked, [-1, height, width, channels * self._stack_size])
-        features = self.torso(stacked)
+        features = self.torso(stacked, few_rows=not unroll)
         return tf.reshape(features, tf.concat([leading, [self.num_features]], axis=0)), state
 
     def _first_convolution(

@@ -100,15 +100,25 @@ class Dense(Layer):
         self.kernel: tf.Variable | None = None
         self.bias: tf.Variable | None = None
 
-    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Applies the layer to [..., n]."""
+    def __call__(self, inputs: tf.Tensor, few_rows: bool = False) -> tf.Tensor:
+        """Applies the layer.
+
+        Args:
+          inputs: [..., n].
+          few_rows: computes in float32, for the batches of inference: to cast a large kernel costs
+            more than is saved on a few rows, whose product waits for memory in any case.
+
+        Returns:
+          <compute_dtype>[..., units].
+        """
         if self.kernel is None:
             shape = [_known(inputs.shape[-1], self.name), self._units]
             self.kernel = self.add_variable("kernel", lambda: self._kernel_initializer(shape))
             self.bias = self.add_variable("bias", lambda: tf.zeros([self._units]))
-        outputs = tf.matmul(self.cast(inputs), self.cast(self.kernel))
-        outputs = tf.nn.bias_add(outputs, self.cast(self.bias))
-        return self._activation(outputs) if self._activation else outputs
+        dtype = tf.float32 if few_rows else self.compute_dtype
+        outputs = tf.matmul(tf.cast(inputs, dtype), tf.cast(self.kernel, dtype))
+        outputs = tf.nn.bias_add(outputs, tf.cast(self.bias, dtype))
+        return self.cast(self._activation(outputs) if self._activation else outputs)
 
 
 class Conv2D(Layer):

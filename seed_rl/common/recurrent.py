@@ -36,7 +36,7 @@ class LSTM(Layer):
 
         Args:
           size: of hidden state and cell.
-          compute_dtype: of the matrix products; the state is float32.
+          compute_dtype: of the matrix products of unrolls; the state is float32.
           name: of the module.
         """
         super().__init__(compute_dtype, name)
@@ -65,14 +65,16 @@ class LSTM(Layer):
           (<float32>[batch, size] or [time, batch, size], state after the last step).
         """
         self._build(inputs.shape[-1])
-        recurrent_kernel = self.cast(self.recurrent_kernel)
-        inputs = tf.matmul(self.cast(inputs), self.cast(self.input_kernel))
+        # On a few rows, as in inference, casting the kernels would cost more than it saves.
+        dtype = self.compute_dtype if unroll else tf.float32
+        recurrent_kernel = tf.cast(self.recurrent_kernel, dtype)
+        inputs = tf.matmul(tf.cast(inputs, dtype), tf.cast(self.input_kernel, dtype))
         inputs = tf.cast(inputs, tf.float32) + self.bias
         keep = tf.cast(tf.logical_not(done), tf.float32)[..., tf.newaxis]
 
         def step(state: LSTMState, xs: tuple[tf.Tensor, tf.Tensor]) -> LSTMState:
             projected, keep = xs
-            recurrent = tf.matmul(self.cast(state.hidden * keep), recurrent_kernel)
+            recurrent = tf.matmul(tf.cast(state.hidden * keep, dtype), recurrent_kernel)
             preactivations = projected + tf.cast(recurrent, tf.float32)
             gates, candidate = tf.split(preactivations, [3 * self._size, self._size], axis=-1)
             input_gate, forget_gate, output_gate = tf.split(tf.sigmoid(gates), 3, axis=-1)

@@ -160,6 +160,8 @@ class _Actor:
     """Connects, runs lives, and reconnects."""
 
     def __init__(self, config: ActorConfig, log_period: float):
+        if config.tls_ca and not os.access(config.tls_ca, os.R_OK):
+            raise UserError(f"--tls_ca={config.tls_ca} cannot be read.")
         self._config = config
         self._options = ClientOptions(token=config.auth_token(), tls_ca=config.tls_ca)
         period_s = config.actor_log_period_s * log_period if are_summaries_enabled(config) else None

@@ -216,6 +216,13 @@ def test_token(tmp_path: Any) -> None:
             actor_loop(make, ActorConfig(server_address=learner.address))
 
 
+@pytest.mark.parametrize("option", ["auth_token_file", "tls_ca"])
+def test_unreadable_files_are_told_at_once(option: str, tmp_path: Any) -> None:
+    """Not tried again and again, as if the learner were away."""
+    with pytest.raises(UserError, match=f"--{option}"):
+        actor_loop(make, ActorConfig(**{option: str(tmp_path / "missing")}))
+
+
 def test_observations_the_learner_does_not_expect() -> None:
     """Told at once and in words, not as an error of the first call's third argument."""
     other = spaces.Box(0, 255, (84, 84, 1), np.uint8)

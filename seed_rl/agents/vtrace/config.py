@@ -25,7 +25,7 @@ class VTraceConfig:
         1.0, "Clipping of importance weights in the policy gradient.", minimum=0.0
     )
     max_abs_reward: float | None = option(
-        None, "Rewards are clipped to at most this size. Not given: as they are.", minimum=0.0
+        None, "Rewards are clipped to at most this size. 0 or not given: as they are.", minimum=0.0
     )
     baseline_cost: float = option(
         0.5, "Weight of the value loss, half the mean squared error.", minimum=0.0

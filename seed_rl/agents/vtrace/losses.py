@@ -98,10 +98,10 @@ def transitions(
     Args:
       env_outputs: of [time + 1, batch].
       discounting: per step.
-      max_abs_reward: bound on rewards, or None.
+      max_abs_reward: bound on rewards; None or 0 for none.
     """
     rewards = env_outputs.reward[1:]
-    if max_abs_reward is not None:
+    if max_abs_reward:
         rewards = tf.clip_by_value(rewards, -max_abs_reward, max_abs_reward)
     done = tf.cast(env_outputs.done[1:], tf.float32)
     abandoned = tf.cast(env_outputs.abandoned[1:], tf.float32)

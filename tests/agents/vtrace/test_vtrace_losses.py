@@ -189,6 +189,14 @@ def test_abandoned_and_terminated_differ():
     assert abs(loss.numpy() - other.numpy()) > 1e-3
 
 
+def test_a_reward_bound_of_zero_is_no_bound():
+    """Existing scripts pass --max_abs_reward=0 for rewards as they are."""
+    agent, env_outputs, behaviour = random_batch(4)
+    unbounded, _ = compute(VTraceConfig(), agent, env_outputs, behaviour)
+    zero, _ = compute(VTraceConfig(max_abs_reward=0.0), agent, env_outputs, behaviour)
+    assert zero.numpy() == unbounded.numpy()
+
+
 def test_a_batch_without_any_real_transition_is_no_nan():
     agent, env_outputs, behaviour = random_batch(0, num_steps=1, p_done=0.0)
     env_outputs.done[1] = env_outputs.abandoned[1] = True

@@ -72,7 +72,14 @@ main() {
   if is_ready; then
     return
   fi
-  local missing pip=("$venv/bin/python" -m pip --disable-pip-version-check)
+  local missing quiet=(--quiet) pip=("$venv/bin/python" -m pip --disable-pip-version-check)
+  # One at a time: a second run may be starting in another terminal.
+  mkdir -p "$root/build"
+  exec 9> "$root/build/setup.lock"
+  flock 9
+  if is_ready; then
+    return
+  fi
   mapfile -t missing < <(missing_system_packages)
   if ((${#missing[@]})); then
     install_system_packages "${missing[@]}"
@@ -82,15 +89,18 @@ main() {
     say "making the virtual environment $venv"
     "$python" -m venv "$venv"
   fi
-  # Progress bars for people, few lines for logs.
-  [[ -t 2 ]] || pip+=(--quiet)
   # First what the build needs, in this environment: an isolated build would fetch a second copy of
   # TensorFlow only to throw it away.
   say "installing TensorFlow and the build tools (a few minutes the first time)"
-  "${pip[@]}" install "setuptools>=77" wheel "$(tensorflow_requirement)" >&2
+  # Progress bars for people while the large packages come, few lines otherwise.
+  if [[ -t 2 ]] && ! compgen -G "$venv/lib/python*/site-packages/tensorflow" > /dev/null; then
+    quiet=()
+  fi
+  "${pip[@]}" install "${quiet[@]}" "setuptools>=77" wheel "$(tensorflow_requirement)" >&2
   say "building the native libraries, installing seed_rl[$extras]"
   # (setuptools warns, whatever the layout, that editable installations can surprise.)
-  PYTHONWARNINGS=ignore "${pip[@]}" install --no-build-isolation --editable "$root${extras:+[$extras]}" >&2
+  PYTHONWARNINGS=ignore "${pip[@]}" install --quiet --no-build-isolation \
+    --editable "$root${extras:+[$extras]}" >&2
   fingerprint > "$stamp"
   say "done"
 }

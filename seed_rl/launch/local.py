@@ -19,7 +19,8 @@ from seed_rl.launch.supervisor import Supervisor, SupervisorConfig
 
 def create_supervisor(options: RunOptions) -> Supervisor:
     """The supervisor of the run that `options` ask for."""
-    title = f"{options.agent} on {options.game}, {options.actors} x {options.envs_per_actor} envs"
+    num_envs = options.actors * options.envs_per_actor
+    title = f"{options.agent} on {options.game}: {options.actors} actors, {num_envs} environments"
     facts = {"logdir": str(options.logdir)}
     tensorboard = None
     if options.tensorboard:
@@ -34,7 +35,7 @@ def create_supervisor(options: RunOptions) -> Supervisor:
             *(sys.executable, "-m", options.module, f"--run_mode={run_mode}"),
             f"--logdir={options.logdir}",
             f"--server_address={address}",
-            f"--num_envs={options.actors * options.envs_per_actor}",
+            f"--num_envs={num_envs}",
             f"--env_batch_size={options.envs_per_actor}",
             *options.flags,
         ]

@@ -122,7 +122,9 @@ class LivePanel:
         self._console = console
         self._period_s = period_s
         self._shown = 0.0
-        self._live = rich.live.Live(console=console, auto_refresh=False)
+        # Removed at the end, so that an error is the last thing on the screen.
+        self._live = rich.live.Live(console=console, auto_refresh=False, transient=True)
+        self._last: Status | None = None
 
     def __enter__(self) -> LivePanel:
         self._live.start()
@@ -132,6 +134,7 @@ class LivePanel:
         self._live.stop()
 
     def show(self, status: Status) -> None:
+        self._last = status
         if time.monotonic() - self._shown >= self._period_s:
             self._shown = time.monotonic()
             self._live.update(self._draw(status), refresh=True)
@@ -141,6 +144,9 @@ class LivePanel:
         self._console.print(rich.text.Text(message, style=style))
 
     def finish(self, message: str) -> None:
+        self._live.stop()
+        if self._last is not None:
+            self._console.print(self._draw(self._last))
         self._console.print(rich.text.Text(message, style="bold green"))
 
     def _draw(self, status: Status) -> rich.panel.Panel:

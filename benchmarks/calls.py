@@ -4,9 +4,10 @@
 
 Two comparisons, each for scalars and 84x84x4 frames, 1 and 8 clients, Unix sockets and TCP:
 
-*Servers* under the same load, which a C++ program makes by sending call frames: the op's server, a
-raw C++ server that answers every message at once with ready bytes (what gRPC itself allows), and a
-server in plain Python with grpcio that batches and runs the same tf.function.
+*Servers* under the same load, which a C++ program makes by sending call frames: the op's server; a
+raw C++ server that answers every message at once with ready bytes, which is what gRPC itself allows
+(rawN has N network threads, and the better one counts); and a server in plain Python with grpcio
+that batches and runs the same tf.function.
 
 *Whole paths*, client and server: the op's TensorFlow client (in a tf.function's loop, and eagerly;
 all clients are threads of one process), the NumPy client (a process per client) with the op's
@@ -207,16 +208,17 @@ def print_results(
 ) -> None:
     """Prints calls/s and server CPU per call of each contestant, and ratios (name, references)."""
     names = list(dict.fromkeys(name for _, name in results))
-    columns = ["transport", "payload", "clients"]
-    columns += [f"{name} calls/s" for name in names] + [f"{name} µs" for name in names]
-    rows: list[list[object]] = []
+    rates: list[list[object]] = []
+    times: list[list[object]] = []
     for cell in cells:
         found = [results[cell, name] for name in names]
-        row: list[object] = [cell.transport, cell.payload, cell.clients]
-        row += [round(median(f)) for f in found] + [round(median_us(f), 1) for f in found]
-        row += [f"{ratio(results, cell, *pair):.2f}" for pair in ratios.values()]
-        rows.append(row)
-    report.print_table(title, columns + list(ratios), rows)
+        row = [cell.transport, cell.payload, cell.clients]
+        compared = [f"{ratio(results, cell, *pair):.2f}" for pair in ratios.values()]
+        rates.append([*row, *(round(median(f)) for f in found), *compared])
+        times.append([*row, *(round(median_us(f), 1) for f in found)])
+    columns = ["transport", "payload", "clients", *names]
+    report.print_table(f"{title}: calls/s", [*columns, *ratios], rates)
+    report.print_table(f"{title}: CPU time of the server per call, µs", columns, times)
 
 
 def to_json(results: Results) -> list[dict[str, Any]]:
@@ -251,11 +253,11 @@ def main() -> None:
         served = measure_servers(servers, cells, folder, options)
         raw = [name for name in servers if name.startswith("raw")]
         ratios = {"op/raw": ("op", raw), "op/grpcio": ("op", ["grpcio"])}
-        print_results("Servers, C++ load (rawN: with N network threads)", served, cells, ratios)
+        print_results("Servers under C++ load", served, cells, ratios)
         paths = measure_paths(servers, cells, options)
     names = ("TF loop", "TF eager", "NumPy")
     path_ratios = {f"{name}/grpcio": (name, ["NumPy, grpcio"]) for name in names}
-    print_results("Whole paths, Python clients", paths, cells, path_ratios)
+    print_results("Whole paths with Python clients", paths, cells, path_ratios)
     summary = {
         "op_over_raw": ratio(served, HEADLINE, "op", raw),
         "op_over_grpcio": ratio(served, HEADLINE, "op", ["grpcio"]),

@@ -13,7 +13,6 @@ import os
 import pathlib
 import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -67,14 +66,15 @@ def median_ratio(values: Sequence[float], references: Sequence[float]) -> float:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Prints a Markdown table; numbers are aligned to the right, floats get three digits."""
-    table = rich.table.Table(title=title, title_justify="left", box=rich.box.MARKDOWN)
+    table = rich.table.Table(box=rich.box.MARKDOWN)
     for i, column in enumerate(columns):
         numeric = all(isinstance(row[i], (int, float)) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*map(_format, row))
-    width = None if sys.stdout.isatty() else 200
-    rich.console.Console(width=width, highlight=False).print(table, "")
+    console = rich.console.Console(highlight=False, soft_wrap=True)
+    # A table that is cut to the terminal's width would be of no use.
+    console.print(f"{title}\n", table, "", crop=False, width=max(console.width, 400))
 
 
 def write_json(path: str | None, results: Mapping[str, Any]) -> None:

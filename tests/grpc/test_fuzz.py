@@ -169,7 +169,8 @@ def test_strangers_messages(server):
     assert stats["messages_rejected"] > 0.1 * MESSAGES
     assert after["files"] <= before["files"] + 2, (before, after)
     assert after["threads"] <= before["threads"] + 4, (before, after)
-    assert after["mib"] < before["mib"] + 40, (before, after)
+    # TensorFlow itself loses about 0.8 KB whenever a kernel fails, which some of the calls make it.
+    assert after["mib"] < before["mib"] + 40 + MESSAGES * 50 / 2**20, (before, after)
 
 
 def test_strangers_connections(server):

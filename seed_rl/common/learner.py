@@ -173,7 +173,11 @@ class Learner:
         while self.frames < self._config.total_environment_frames and not stop.requested:
             try:
                 metrics, feedback = self._training(batches)
-            except (tf.errors.OutOfRangeError, tf.errors.CancelledError):
+            except (
+                tf.errors.OutOfRangeError,
+                tf.errors.CancelledError,
+                tf.errors.InvalidArgumentError,  # What tf.data makes of a closed queue.
+            ):
                 if stop.requested:
                     return  # It waited for actors when it was told to stop.
                 raise

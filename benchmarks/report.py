@@ -72,9 +72,12 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
         table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*map(_format, row))
-    console = rich.console.Console(highlight=False, soft_wrap=True)
     # A table that is cut to the terminal's width would be of no use.
-    console.print(f"{title}\n", table, "", crop=False, width=max(console.width, 400))
+    console = rich.console.Console(highlight=False, width=400)
+    with console.capture() as capture:
+        console.print(table)
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    print(title, "", *filter(None, lines), "", sep="\n")
 
 
 def write_json(path: str | None, results: Mapping[str, Any]) -> None:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.agents.vtrace.networks import AgentState, ConvAgent
+from seed_rl.agents.r2d2.networks import AgentOutput, AgentState, DuelingLSTM
+from seed_rl.agents.vtrace.networks import ConvAgent
+from seed_rl.common.encoders import ImageEncoder
 from seed_rl.common.frame_stacking import initial_frame_stacking_state, stack_frames
 from seed_rl.common.parametric_distribution import ParametricDistribution
+from seed_rl.common.types import EnvOutput
 
-__all__ = ["AgentState", "AtariVTraceNet", "initial_frame_stacking_state", "stack_frames"]
+__all__ = [
+    "AgentOutput",
+    "AgentState",
+    "AtariVTraceNet",
+    "DuelingLSTMDQNNet",
+    "initial_frame_stacking_state",
+    "stack_frames",
+]
 
 
 class AtariVTraceNet(ConvAgent):
@@ -34,3 +45,27 @@ class AtariVTraceNet(ConvAgent):
             stack_size,
             compute_dtype,
         )
+
+
+class DuelingLSTMDQNNet(DuelingLSTM):
+    """The network of R2D2 (Kapturowski et al. 2019), called as in existing programs."""
+
+    def __init__(self, num_actions: int, observation_shape: Sequence[int], stack_size: int = 1):
+        """Makes layers; variables come with the first call.
+
+        Args:
+          num_actions: actions are [0, num_actions).
+          observation_shape: [height, width, channels] of one frame of bytes.
+          stack_size: how many frames the network sees at once.
+        """
+        super().__init__(num_actions, ImageEncoder(observation_shape, "nature", stack_size))
+
+    def __call__(  # type: ignore[override]
+        self,
+        input_: tuple[tf.Tensor, EnvOutput],
+        agent_state: AgentState,
+        unroll: bool = False,
+        is_training: bool = False,
+    ) -> tuple[Any, AgentState]:
+        """As `DuelingLSTM`, with `input_` being (prev_actions, env_outputs)."""
+        return super().__call__(*input_, agent_state, unroll, is_training)

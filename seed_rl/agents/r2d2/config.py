@@ -1,0 +1,79 @@
+"""Options of the R2D2 agent (no TensorFlow here)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from seed_rl.agents.vtrace.network_config import ConvNetworkConfig
+from seed_rl.common.config import option
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner_config import LearnerConfig
+
+SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS = "never", "stop", "always"
+
+
+@dataclasses.dataclass(frozen=True)
+class R2D2Config:
+    """R2D2: acting and learning. The defaults are those of the paper."""
+
+    discounting: float = option(0.997, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
+    n_steps: int = option(5, "Rewards summed before the target bootstraps.", minimum=1)
+    burn_in: int = option(
+        40,
+        "Steps before those trained on, over which only the recurrent state is worked out anew. "
+        "An unroll has burn_in + unroll_length + 1 steps.",
+        minimum=0,
+    )
+    update_target_every_n_step: int = option(
+        2500, "Training steps between two updates of the target network.", minimum=1
+    )
+    value_function_rescaling: bool = option(
+        True, "Whether the network learns h(Q) = sign(Q)(sqrt(|Q| + 1) - 1) + epsilon Q."
+    )
+    value_function_rescaling_epsilon: float = option(1e-3, "The epsilon of h.", minimum=0.0)
+    max_abs_reward: float | None = option(
+        None, "Rewards are clipped to at most this size. Not given: as they are.", minimum=0.0
+    )
+    priority_eta: float = option(
+        0.9,
+        "Priority of an unroll: eta max|TD error| + (1 - eta) mean|TD error|.",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    eval_epsilon: float = option(
+        1e-3, "How often evaluation environments act at random.", minimum=0.0, maximum=1.0
+    )
+    save_replay: str = option(
+        SAVE_AT_STOP,
+        "Which checkpoints hold the replay: none, the one written when a run is stopped or ends, "
+        "or each. Without it, a resumed run fills the replay anew before it goes on training.",
+        choices=(SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class QNetworkConfig(ConvNetworkConfig):
+    """Network: convolutions for images or an MLP for vectors, LSTM, dueling heads."""
+
+    lstm_size: int = option(
+        512, "Units of the LSTM, which also sees the last action and reward; 0: none.", minimum=0
+    )
+    head_size: int = option(
+        512, "Units of the hidden layer of the value and of the advantage head.", minimum=1
+    )
+    mlp_sizes: tuple[int, ...] = option(
+        (256,), "Units of the dense layers for observations that are not images."
+    )
+
+
+def validate(learner: LearnerConfig, r2d2: R2D2Config) -> None:
+    """Checks what single options cannot tell.
+
+    Raises:
+      UserError: naming the options to change.
+    """
+    if learner.unroll_length < r2d2.n_steps:
+        raise UserError(
+            f"--unroll_length={learner.unroll_length} is shorter than --n_steps={r2d2.n_steps}: "
+            "no return would have its full length. Raise the former or lower the latter."
+        )

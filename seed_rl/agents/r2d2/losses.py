@@ -1,0 +1,228 @@
+"""What R2D2 computes, as pure functions (Kapturowski et al. 2019, section 2.3 and 3).
+
+Below, T is the number of steps trained on. A batch has T + 1 steps after burn-in: the last one
+only gives the value that returns bootstrap from.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.agents.r2d2.config import R2D2Config
+from seed_rl.common.agent_calls import call_agent
+from seed_rl.common.nest import Nest
+from seed_rl.common.types import EnvOutput
+
+_EPSILON_BASE, _FIRST_EXPONENT, _LAST_EXPONENT = 0.4, 1.0, 8.0
+
+
+def value_function_rescaling(x: tf.Tensor, epsilon: float = 1e-3) -> tf.Tensor:
+    """h(x) = sign(x)(sqrt(|x| + 1) - 1) + epsilon x (Pohlen et al. 2018, proposition A.2)."""
+    size = tf.abs(x)
+    # sqrt(s + 1) - 1, written so that small numbers keep their digits.
+    return tf.sign(x) * size / (tf.sqrt(size + 1.0) + 1.0) + epsilon * x
+
+
+def inverse_value_function_rescaling(x: tf.Tensor, epsilon: float = 1e-3) -> tf.Tensor:
+    """The x' for which `value_function_rescaling(x')` is x."""
+    size = tf.abs(x)
+    shifted = size + 1.0 + epsilon
+    # Equal to (sqrt(1 + 4 epsilon shifted) - 1) / (2 epsilon), but exact for small epsilon too.
+    root = 2.0 * shifted / (tf.sqrt(1.0 + 4.0 * epsilon * shifted) + 1.0)
+    return tf.sign(x) * (tf.square(root) - 1.0)
+
+
+def n_step_bellman_target(
+    rewards: tf.Tensor,
+    done: tf.Tensor,
+    q_target: tf.Tensor,
+    gamma: float,
+    n_steps: int,
+    abandoned: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Discounted sum of the next `n_steps` rewards and the value of the state after them.
+
+    The sum ends at the end of an episode. Towards the end of the sequence, where fewer rewards
+    are left, it has as many as there are, and the last value.
+
+    An episode that is cut off reports its last state as an ordinary step whose action nobody
+    takes; the step after it has `abandoned`. Returns end at that state with its value.
+
+    Args:
+      rewards: <float32>[time, batch] of each action.
+      done: <bool>[time, batch] whether the action ended the episode.
+      q_target: <float32>[time, batch] value of the state after each action.
+      gamma: discount factor.
+      n_steps: at least 1.
+      abandoned: <bool>[time, batch] where there was no transition; None: nowhere.
+
+    Returns:
+      <float32>[time, batch]. Without meaning where `abandoned`.
+    """
+    discounts = gamma * (1.0 - tf.cast(done, rewards.dtype))
+    if abandoned is not None:
+        # The "return" from the last state of a cut-off episode on is the value of that state.
+        own_values = tf.concat([tf.zeros_like(q_target[:1]), q_target[:-1]], axis=0)
+        rewards = tf.where(abandoned, own_values, rewards)
+        discounts = tf.where(abandoned, tf.zeros_like(discounts), discounts)
+    following = q_target
+    for _ in range(n_steps):
+        targets = rewards + discounts * following
+        following = tf.concat([targets[1:], q_target[-1:]], axis=0)
+    return targets
+
+
+class TDErrors(NamedTuple):
+    """Errors of T steps, <float32>[time, batch].
+
+    Attributes:
+      errors: target - Q, in rescaled units; 0 where nothing is real.
+      real: 1, and 0 where the step was the last state of an abandoned episode.
+      q_values: Q of the action taken, in rescaled units.
+      targets: without gradient, in rescaled units.
+    """
+
+    errors: tf.Tensor
+    real: tf.Tensor
+    q_values: tf.Tensor
+    targets: tf.Tensor
+
+
+def td_errors(
+    config: R2D2Config,
+    training_output: Any,
+    target_output: Any,
+    env_outputs: EnvOutput,
+    actions: tf.Tensor,
+) -> TDErrors:
+    """n-step double Q-learning (van Hasselt et al. 2016) with value rescaling.
+
+    Args:
+      config: options.
+      training_output: the training network's, with `q_values` <float32>[time + 1, batch, actions].
+      target_output: the target network's.
+      env_outputs: of [time + 1, batch].
+      actions: <int>[time + 1, batch] taken after each step; the last is not used.
+    """
+    replayed = tf.gather(training_output.q_values[:-1], actions[:-1], batch_dims=2)
+    best = tf.argmax(training_output.q_values[1:], axis=-1)
+    values = tf.gather(target_output.q_values[1:], best, batch_dims=2)
+    rewards, done, abandoned = (
+        tensor[1:] for tensor in (env_outputs.reward, env_outputs.done, env_outputs.abandoned)
+    )
+    if config.max_abs_reward is not None:
+        rewards = tf.clip_by_value(rewards, -config.max_abs_reward, config.max_abs_reward)
+    epsilon = config.value_function_rescaling_epsilon
+    if config.value_function_rescaling:
+        values = inverse_value_function_rescaling(values, epsilon)
+    targets = n_step_bellman_target(
+        rewards, done, values, config.discounting, config.n_steps, abandoned
+    )
+    if config.value_function_rescaling:
+        targets = value_function_rescaling(targets, epsilon)
+    targets = tf.stop_gradient(targets)
+    real = 1.0 - tf.cast(abandoned, tf.float32)
+    return TDErrors((targets - replayed) * real, real, replayed, targets)
+
+
+def unroll_losses(td: TDErrors) -> tf.Tensor:
+    """Half the sum of squared errors of each unroll, <float32>[batch]."""
+    return 0.5 * tf.reduce_sum(tf.square(td.errors), axis=0)
+
+
+def priorities(td: TDErrors, eta: float = 0.9) -> tf.Tensor:
+    """Of each unroll, eta max|error| + (1 - eta) mean|error| over real steps, <float32>[batch]."""
+    sizes = tf.stop_gradient(tf.abs(td.errors))
+    mean = tf.math.divide_no_nan(tf.reduce_sum(sizes, axis=0), tf.reduce_sum(td.real, axis=0))
+    return eta * tf.reduce_max(sizes, axis=0) + (1.0 - eta) * mean
+
+
+def replay_errors(
+    config: R2D2Config,
+    training_agent: Any,
+    target_agent: Any,
+    agent_state: Nest,
+    prev_actions: Nest,
+    env_outputs: EnvOutput,
+    actions: tf.Tensor,
+) -> TDErrors:
+    """Runs both networks on unrolls, from the stored state through burn-in.
+
+    Burn-in starts from the recurrent state that acting had then and leads each network to the
+    state that its present weights give (section 3). No gradient flows into it.
+
+    Args:
+      config: options.
+      training_agent: the network being trained.
+      target_agent: the other one.
+      agent_state: nest of [batch, ...], as inference had it before the first step.
+      prev_actions: nest of [burn_in + T + 1, batch, ...].
+      env_outputs: likewise.
+      actions: likewise.
+    """
+    burn_in = config.burn_in
+
+    def part(start: int | None, stop: int | None) -> tuple[Nest, EnvOutput]:
+        return tf.nest.map_structure(lambda t: t[start:stop], (prev_actions, env_outputs))
+
+    def run(agent: Any) -> Any:
+        state = agent_state
+        if burn_in:
+            before, observed = part(None, burn_in)
+            _, state = call_agent(agent, before, observed, state, unroll=True, is_training=True)
+            state = tf.nest.map_structure(tf.stop_gradient, state)
+        before, observed = part(burn_in, None)
+        output, _ = call_agent(agent, before, observed, state, unroll=True, is_training=True)
+        return output
+
+    trained_on = tf.nest.map_structure(lambda t: t[burn_in:], env_outputs)
+    return td_errors(config, run(training_agent), run(target_agent), trained_on, actions[burn_in:])
+
+
+def get_envs_epsilon(
+    env_ids: tf.Tensor, num_training_envs: int, num_eval_envs: int, eval_epsilon: float
+) -> tf.Tensor:
+    """How often each environment acts at random (Horgan et al. 2018, section 4.1).
+
+    Training environment i has 0.4 ^ x with x from 1 to 8 in equal steps.
+
+    Args:
+      env_ids: <int32>[batch].
+      num_training_envs: ids [0, num_training_envs).
+      num_eval_envs: the ids after them, which all have `eval_epsilon`.
+      eval_epsilon: see there.
+
+    Returns:
+      <float32>[batch].
+    """
+    exponents = tf.linspace(_FIRST_EXPONENT, _LAST_EXPONENT, num_training_envs)
+    training = tf.pow(_EPSILON_BASE, tf.cast(exponents, tf.float32))
+    evaluation = tf.fill([num_eval_envs], tf.constant(eval_epsilon, tf.float32))
+    return tf.gather(tf.concat([training, evaluation], axis=0), env_ids)
+
+
+def apply_epsilon_greedy(
+    actions: tf.Tensor,
+    env_ids: tf.Tensor,
+    num_training_envs: int,
+    num_eval_envs: int,
+    eval_epsilon: float,
+    num_actions: int,
+) -> tf.Tensor:
+    """Replaces some actions by random ones.
+
+    Args:
+      actions: <int>[batch] greedy ones, in [0, num_actions).
+      env_ids: <int32>[batch].
+      num_training_envs: see `get_envs_epsilon`.
+      num_eval_envs: likewise.
+      eval_epsilon: likewise.
+      num_actions: number of actions.
+    """
+    epsilons = get_envs_epsilon(env_ids, num_training_envs, num_eval_envs, eval_epsilon)
+    shape = tf.shape(actions)
+    anything = tf.random.uniform(shape, maxval=num_actions, dtype=tf.int32)
+    at_random = tf.random.uniform(shape) < epsilons
+    return tf.where(at_random, tf.cast(anything, actions.dtype), actions)

@@ -1,0 +1,175 @@
+"""Dueling recurrent Q-networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.r2d2.config import QNetworkConfig
+from seed_rl.common.encoders import ImageEncoder
+from seed_rl.common.layers import Dense, variance_scaling
+from seed_rl.common.nest import Nest
+from seed_rl.common.recurrent import StackedLSTM
+from seed_rl.common.space_encoder import SpaceEncoder, is_image
+from seed_rl.common.types import EnvOutput
+
+
+class AgentOutput(NamedTuple):
+    """What a network says about each step.
+
+    Attributes:
+      action: <int32>[...] the greedy one.
+      q_values: <float32>[..., num_actions].
+    """
+
+    action: Any
+    q_values: Any
+
+
+class AgentState(NamedTuple):
+    """What a network remembers between steps.
+
+    Attributes:
+      core_state: of the LSTM.
+      frame_stacking_state: of the encoder: the last few frames.
+    """
+
+    core_state: Any
+    frame_stacking_state: Any
+
+
+class DuelingLSTM(tf.Module):
+    """Encoder, LSTM, then the dueling heads of Wang et al. 2016.
+
+    The LSTM also sees the previous action (one-hot) and its reward, squashed by tanh.
+    """
+
+    def __init__(
+        self,
+        num_actions: int,
+        encoder: Any,
+        lstm_size: int = 512,
+        head_size: int = 512,
+        compute_dtype: tf.DType | str = tf.float32,
+        name: str = "dueling_lstm",
+    ):
+        """Makes layers; variables come with the first call.
+
+        Args:
+          num_actions: actions are [0, num_actions).
+          encoder: `ImageEncoder`, `SpaceEncoder` or the like.
+          lstm_size: units of the LSTM; 0 for none.
+          head_size: units of the hidden layer of each head.
+          compute_dtype: of the matrix products; variables and Q-values are float32 in any case.
+          name: of the module.
+        """
+        super().__init__(name=name)
+        self._num_actions = num_actions
+        self.encoder = encoder
+        self._core = StackedLSTM((lstm_size,) if lstm_size else (), compute_dtype, name="core")
+        self._value = _head(head_size, 1, compute_dtype, "value")
+        self._advantage = _head(head_size, num_actions, compute_dtype, "advantage")
+
+    def initial_state(self, batch_size: int | tf.Tensor) -> AgentState:
+        """State before the first step of an environment's life."""
+        return AgentState(
+            self._core.initial_state(batch_size), self.encoder.initial_state(batch_size)
+        )
+
+    def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, AgentState]:
+        """The same as a call; the name that inference of existing code uses."""
+        return self(*args, **kwargs)
+
+    def __call__(
+        self,
+        prev_actions: tf.Tensor,
+        env_outputs: EnvOutput,
+        agent_state: AgentState,
+        unroll: bool = False,
+        is_training: bool = False,
+    ) -> tuple[AgentOutput, AgentState]:
+        """Runs one step, or all steps of an unroll.
+
+        Args:
+          prev_actions: <int>[batch], or [time, batch] if `unroll`.
+          env_outputs: nest of [batch, ...] or [time, batch, ...]; `done` resets the state before
+            its step.
+          agent_state: before the first step.
+          unroll: whether there is a time dimension.
+          is_training: has no effect here.
+
+        Returns:
+          (AgentOutput, state after the last step).
+        """
+        del is_training
+        done = env_outputs.done
+        core_state, encoder_state = agent_state
+        features, encoder_state = self.encoder(env_outputs.observation, encoder_state, done, unroll)
+        reward = tf.tanh(env_outputs.reward)[..., tf.newaxis]
+        action = tf.one_hot(prev_actions, self._num_actions)
+        features = tf.concat(
+            [features, tf.cast(reward, features.dtype), tf.cast(action, features.dtype)], axis=-1
+        )
+        features, core_state = self._core(features, core_state, done, unroll)
+        value, advantage = (_apply(head, features) for head in (self._value, self._advantage))
+        q_values = value + advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
+        greedy = tf.argmax(q_values, axis=-1, output_type=tf.int32)
+        return AgentOutput(greedy, q_values), AgentState(core_state, encoder_state)
+
+
+def create_network(
+    env_output_specs: EnvOutput, num_actions: int, config: QNetworkConfig | None = None
+) -> DuelingLSTM:
+    """A convolutional network for images, dense layers for vectors, both for nests of these.
+
+    Args:
+      env_output_specs: `EnvOutput` of `tf.TensorSpec`, without batch dimension.
+      num_actions: see `DuelingLSTM`.
+      config: options.
+    """
+    config = config or QNetworkConfig()
+    space = _space(env_output_specs.observation)
+    options = (config.torso, config.stack_size)
+    encoder: Any
+    if is_image(space):
+        encoder = ImageEncoder(
+            space.shape, *options, tf.as_dtype(space.dtype), compute_dtype=config.compute_dtype
+        )
+    else:
+        encoder = SpaceEncoder(space, config.mlp_sizes, *options, config.compute_dtype)
+    return DuelingLSTM(
+        num_actions, encoder, config.lstm_size, config.head_size, config.compute_dtype
+    )
+
+
+def _head(
+    hidden: int, outputs: int, compute_dtype: tf.DType | str, name: str
+) -> tuple[Dense, Dense]:
+    return (
+        Dense(hidden, tf.nn.relu, variance_scaling(2.0), compute_dtype, f"{name}_hidden"),
+        # Small at first: targets begin near 0, and no action is preferred much.
+        Dense(outputs, kernel_initializer=variance_scaling(0.01), name=name),
+    )
+
+
+def _apply(head: tuple[Dense, Dense], features: tf.Tensor) -> tf.Tensor:
+    return head[1](head[0](features))
+
+
+def _space(specs: Nest) -> Any:
+    """The space of observations with these specs, as far as encoders look at it."""
+    if isinstance(specs, Mapping):
+        return spaces.Dict({key: _space(part) for key, part in specs.items()})
+    if isinstance(specs, (tuple, list)):
+        return spaces.Tuple([_space(part) for part in specs])
+    dtype = specs.dtype.as_numpy_dtype
+    if np.issubdtype(dtype, np.floating):
+        return spaces.Box(-np.inf, np.inf, tuple(specs.shape), dtype)
+    if dtype == np.bool_:
+        return spaces.MultiBinary(specs.shape)
+    limits = np.iinfo(dtype)
+    return spaces.Box(limits.min, limits.max, tuple(specs.shape), dtype)

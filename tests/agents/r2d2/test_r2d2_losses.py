@@ -1,0 +1,251 @@
+"""R2D2's formulas against plain loops written from the papers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.r2d2 import losses
+from seed_rl.agents.r2d2.config import R2D2Config
+from seed_rl.agents.r2d2.networks import AgentOutput
+from seed_rl.common.types import EnvOutput
+
+
+def rescale(x, epsilon=1e-3):
+    return np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + epsilon * x
+
+
+def unscale(y, epsilon=1e-3):
+    """Inverts `rescale` by bisection, without knowing the closed form."""
+    low, high = -1e12, 1e12
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rescale(middle, epsilon) < y else (low, middle)
+    return (low + high) / 2
+
+
+def bellman_target(rewards, done, abandoned, q_target, gamma, n_steps):
+    """Follows the rewards of one environment step by step.
+
+    Action i leads to the state whose value is q_target[i]. Where abandoned[i + 1], the state
+    after action i is the last of its episode and the next action is not taken.
+    """
+    length = len(rewards)
+    targets = []
+    for start in range(length):
+        total, discount = 0.0, 1.0
+        for i in range(start, min(start + n_steps, length)):
+            total += discount * rewards[i]
+            discount *= gamma
+            if done[i]:
+                discount = 0.0
+                break
+            if i + 1 < length and abandoned[i + 1]:
+                break
+        targets.append(total + discount * q_target[i])
+    return targets
+
+
+def random_episodes(rng, steps, batch, p_done=0.2, p_abandoned=0.4):
+    """rewards, done and abandoned as environments report them."""
+    done = rng.random([steps, batch]) < p_done
+    abandoned = done & (rng.random([steps, batch]) < p_abandoned)
+    rewards = np.where(abandoned, 0.0, rng.normal(size=[steps, batch])).astype(np.float32)
+    return rewards, done, abandoned
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1e-2])
+def test_rescaling(epsilon):
+    """Guards h and its inverse, for values of all sizes."""
+    x = np.concatenate([[0.0], np.logspace(-4, 5, 19)]).astype(np.float32)
+    x = np.concatenate([-x, x])
+    y = losses.value_function_rescaling(x, epsilon).numpy()
+    np.testing.assert_allclose(y, rescale(x.astype(np.float64), epsilon), rtol=1e-5, atol=1e-7)
+    inverse = losses.inverse_value_function_rescaling(y, epsilon).numpy()
+    expected = [unscale(float(v), epsilon) for v in y]
+    np.testing.assert_allclose(inverse, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_rescaling_without_epsilon():
+    """Guards against a division by epsilon."""
+    y = losses.value_function_rescaling(tf.constant([3.0, -8.0]), 0.0)
+    np.testing.assert_allclose(y, [1.0, -2.0], rtol=1e-6)
+    np.testing.assert_allclose(losses.inverse_value_function_rescaling(y, 0.0), [3.0, -8.0])
+
+
+def test_one_step_target():
+    target = losses.n_step_bellman_target(
+        tf.constant([[1.0], [2.0], [3.0]]),
+        tf.constant([[False], [True], [False]]),
+        tf.constant([[100.0], [200.0], [300.0]]),
+        0.9,
+        1,
+    )
+    np.testing.assert_allclose(target[:, 0], [91.0, 2.0, 273.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 5, 30])
+def test_n_step_target_follows_rewards(n_steps):
+    """Guards ends of episodes, cut-off episodes and the short returns at the end."""
+    rng = np.random.default_rng(n_steps)
+    rewards, done, abandoned = random_episodes(rng, 12, 40)
+    q_target = rng.normal(size=rewards.shape).astype(np.float32)
+    targets = losses.n_step_bellman_target(
+        rewards, tf.constant(done), tf.constant(q_target), 0.9, n_steps, tf.constant(abandoned)
+    ).numpy()
+    for b in range(rewards.shape[1]):
+        column = [x[:, b] for x in (rewards, done, abandoned, q_target)]
+        expected = np.array(bellman_target(*column, 0.9, n_steps))
+        real = ~abandoned[:, b]
+        np.testing.assert_allclose(targets[real, b], expected[real], rtol=1e-5, atol=1e-5)
+
+
+def env_outputs(rewards, done, abandoned):
+    """Puts the step before all transitions in front."""
+    rewards, done, abandoned = (
+        np.concatenate([np.zeros_like(x[:1]), x]) for x in (rewards, done, abandoned)
+    )
+    steps = np.zeros(done.shape, np.int32)
+    return EnvOutput(*map(tf.constant, (rewards, done, np.zeros(done.shape), abandoned, steps)))
+
+
+def random_outputs(rng, steps, batch, actions=3):
+    q_values = rng.normal(size=[steps, batch, actions]).astype(np.float32)
+    taken = rng.integers(actions, size=[steps, batch]).astype(np.int32)
+    return AgentOutput(tf.constant(taken), tf.constant(q_values))
+
+
+@pytest.mark.parametrize("max_abs_reward", [None, 0.5])
+@pytest.mark.parametrize("rescaling", [True, False])
+def test_double_q_errors_losses_and_priorities(rescaling, max_abs_reward):
+    """Guards double Q (who chooses, who values), alignment in time, masks and priorities."""
+    rng = np.random.default_rng(0)
+    length, batch, eta = 9, 30, 0.7
+    rewards, done, abandoned = random_episodes(rng, length, batch)
+    training, target = (random_outputs(rng, length + 1, batch) for _ in range(2))
+    actions = rng.integers(3, size=[length + 1, batch])
+    config = R2D2Config(
+        discounting=0.95,
+        n_steps=3,
+        value_function_rescaling=rescaling,
+        max_abs_reward=max_abs_reward,
+    )
+    td = losses.td_errors(
+        config, training, target, env_outputs(rewards, done, abandoned), tf.constant(actions)
+    )
+    loss, priority = losses.unroll_losses(td).numpy(), losses.priorities(td, eta).numpy()
+    clipped = rewards if max_abs_reward is None else np.clip(rewards, -0.5, 0.5)
+    for b in range(batch):
+        values = []
+        for t in range(1, length + 1):
+            best = int(np.argmax(training.q_values[t, b]))
+            value = float(target.q_values[t, b, best])
+            values.append(unscale(value) if rescaling else value)
+        column = [x[:, b] for x in (clipped, done, abandoned)]
+        targets = bellman_target(*column, values, 0.95, 3)
+        errors = []
+        for t in range(length):
+            wanted = rescale(targets[t]) if rescaling else targets[t]
+            if not abandoned[t, b]:
+                errors.append(wanted - float(training.q_values[t, b, actions[t, b]]))
+        np.testing.assert_allclose(loss[b], 0.5 * np.sum(np.square(errors)), rtol=1e-4)
+        sizes = np.abs(errors)
+        expected = eta * sizes.max() + (1 - eta) * sizes.mean()
+        np.testing.assert_allclose(priority[b], expected, rtol=1e-4)
+
+
+def test_priority_of_an_unroll_without_any_transition_is_zero():
+    """Guards against dividing by the number of real steps where there is none."""
+    td = losses.TDErrors(*(tf.zeros([1, 2]) for _ in range(4)))
+    np.testing.assert_array_equal(losses.priorities(td), [0.0, 0.0])
+
+
+def test_the_untaken_action_of_a_cut_off_episode_has_no_gradient():
+    """Guards truncation: no error, and its Q-values only bootstrap."""
+    config = R2D2Config(n_steps=2)
+    q_values = tf.Variable(np.random.default_rng(0).normal(size=[4, 1, 2]).astype(np.float32))
+    done = np.array([[False], [True], [False]])
+    outputs = env_outputs(np.array([[1.0], [0.0], [1.0]], np.float32), done, done)
+    with tf.GradientTape() as tape:
+        agent_output = AgentOutput(None, tf.convert_to_tensor(q_values))
+        td = losses.td_errors(
+            config, agent_output, agent_output, outputs, tf.zeros([4, 1], tf.int32)
+        )
+        loss = losses.unroll_losses(td)
+    gradient = tape.gradient(loss, q_values).numpy()
+    np.testing.assert_array_equal(gradient[1], 0.0)  # The last state of the first episode.
+    assert gradient[0, 0, 0] != 0 and gradient[2, 0, 0] != 0
+    best = float(tf.reduce_max(q_values[1]))
+    np.testing.assert_allclose(td.targets[0, 0], rescale(1.0 + 0.997 * unscale(best)), rtol=1e-4)
+
+
+class SumNet(tf.Module):
+    """Q-values and state are the sum of all observations since the episode began, times a weight.
+
+    In the form of existing programs: the first two arguments in one.
+    """
+
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = tf.Variable(weight)
+
+    def __call__(self, input_, agent_state, unroll=False):
+        prev_actions, env_outputs = input_
+        assert unroll
+        outputs = []
+        for t in range(prev_actions.shape[0]):
+            agent_state = tf.where(env_outputs.done[t], 0.0, agent_state)
+            agent_state += self.weight * env_outputs.observation[t]
+            outputs.append(agent_state)
+        q_values = tf.stack([tf.stack(outputs), tf.zeros_like(outputs)], axis=-1)
+        return AgentOutput(None, q_values), agent_state
+
+
+def test_burn_in_renews_the_state_of_both_networks_without_gradient():
+    """Guards that burn-in uses each network's own weights and is not trained through."""
+    burn_in, length = 3, 4
+    observations = np.arange(1.0, burn_in + length + 2, dtype=np.float32)[:, None]
+    done = np.zeros_like(observations, bool)
+    done[1] = True
+    outputs = EnvOutput(
+        tf.zeros_like(observations), tf.constant(done), tf.constant(observations),
+        tf.constant(np.zeros_like(done)), tf.zeros(done.shape, tf.int32),
+    )  # fmt: skip
+    prev_actions = tf.zeros(observations.shape, tf.int32)
+    config = R2D2Config(burn_in=burn_in, n_steps=1, discounting=0.5, value_function_rescaling=False)
+    training, target = SumNet(2.0), SumNet(3.0)
+    with tf.GradientTape() as tape:
+        td = losses.replay_errors(
+            config, training, target, tf.constant([100.0]), prev_actions, outputs, prev_actions
+        )
+        loss = tf.reduce_sum(td.q_values)
+    # The stored state is forgotten at `done`; observations 2 and 3 remain of burn-in.
+    sums = np.cumsum(observations[1:, 0])[2:]
+    np.testing.assert_allclose(td.q_values[:, 0], 2.0 * sums[:-1])
+    np.testing.assert_allclose(td.targets[:, 0], 0.5 * 3.0 * sums[1:])
+    # Of d(2 * sum)/dweight, only what was observed after burn-in.
+    np.testing.assert_allclose(
+        tape.gradient(loss, training.weight), np.sum(sums[:-1] - (2.0 + 3.0))
+    )
+
+
+def test_epsilons():
+    """Guards the schedule 0.4 ^ (1 + 7 i / (N - 1)) and the evaluation environments."""
+    epsilons = losses.get_envs_epsilon(tf.constant([0, 1, 2, 3, 4, 5]), 4, 2, 0.01).numpy()
+    expected = [0.4 ** (1 + 7 * i / 3) for i in range(4)] + [0.01, 0.01]
+    np.testing.assert_allclose(epsilons, expected, rtol=1e-5)
+    np.testing.assert_allclose(losses.get_envs_epsilon([0], 1, 0, 0.0), [0.4])
+
+
+def test_epsilon_greedy_frequencies():
+    """Guards that each environment explores by its own epsilon, uniformly over the actions."""
+    tf.random.set_seed(0)
+    repeats, num_actions = 20_000, 4
+    env_ids = tf.repeat(tf.range(3), repeats)
+    actions = losses.apply_epsilon_greedy(
+        tf.fill([3 * repeats], 2), env_ids, 2, 1, 0.25, num_actions
+    ).numpy()
+    for env_id, epsilon in enumerate([0.4, 0.4**8, 0.25]):
+        counts = np.bincount(actions[env_ids.numpy() == env_id], minlength=num_actions)
+        expected = np.full(num_actions, epsilon / num_actions)
+        expected[2] += 1 - epsilon
+        np.testing.assert_allclose(counts / repeats, expected, atol=0.01)

@@ -1,0 +1,110 @@
+"""R2D2's networks: dueling heads, inputs, one step at a time or all at once."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.r2d2.config import QNetworkConfig
+from seed_rl.agents.r2d2.networks import create_network
+from seed_rl.atari.networks import DuelingLSTMDQNNet
+from seed_rl.common.agent_calls import call_agent
+from seed_rl.common.env_specs import env_output_specs
+from seed_rl.common.types import EnvOutput
+
+SPACES = {
+    "image": spaces.Box(0, 255, (36, 40, 1), np.uint8),
+    "vector": spaces.Box(-np.inf, np.inf, (5,), np.float32),
+    "nest": spaces.Dict(
+        {
+            "grid": spaces.Box(0, 255, (3, 3), np.uint8),
+            "pair": spaces.Tuple([spaces.Box(0, 1, (2,), np.float32), spaces.MultiBinary(2)]),
+        }
+    ),
+}
+CONFIG = QNetworkConfig(lstm_size=8, head_size=8, mlp_sizes=(8,), stack_size=3)
+NUM_ACTIONS = 3
+
+
+def random_steps(space, steps, batch, seed=0):
+    rng = np.random.default_rng(seed)
+
+    def observe(spec):
+        shape = [steps, batch, *spec.shape]
+        if spec.dtype.is_floating:
+            return tf.constant(rng.normal(size=shape), spec.dtype)
+        return tf.constant(
+            rng.integers(2 if spec.dtype == tf.int8 else 200, size=shape), spec.dtype
+        )
+
+    specs = env_output_specs(space)
+    return tf.constant(rng.integers(NUM_ACTIONS, size=[steps, batch])), EnvOutput(
+        tf.constant(rng.normal(size=[steps, batch]), tf.float32),
+        tf.constant(rng.random([steps, batch]) < 0.2),
+        tf.nest.map_structure(observe, specs.observation),
+        tf.fill([steps, batch], False),
+        tf.zeros([steps, batch], tf.int32),
+    )
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_an_unroll_equals_its_steps(name):
+    """Guards state, frame stack and resets across steps, for observations of every kind."""
+    network = create_network(env_output_specs(SPACES[name]), NUM_ACTIONS, CONFIG)
+    actions, env_outputs = random_steps(SPACES[name], 7, 2)
+    whole, last = network(actions, env_outputs, network.initial_state(2), unroll=True)
+    state = network.initial_state(2)
+    for t in range(7):
+        step = tf.nest.map_structure(lambda x, t=t: x[t], (actions, env_outputs))
+        output, state = network(*step, state)
+        np.testing.assert_allclose(output.q_values, whole.q_values[t], rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(output.action, np.argmax(whole.q_values[t], axis=-1))
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), state, last
+    )
+    assert whole.q_values.shape == [7, 2, NUM_ACTIONS] and whole.q_values.dtype == tf.float32
+
+
+def test_previous_action_and_reward_are_inputs():
+    space = SPACES["vector"]
+    network = create_network(env_output_specs(space), NUM_ACTIONS, CONFIG)
+    actions, env_outputs = random_steps(space, 1, 1)
+    state = network.initial_state(1)
+
+    def q_values(action=0, reward=0.0):
+        outputs = env_outputs._replace(reward=tf.constant([[reward]]))
+        return network(tf.constant([[action]]), outputs, state, unroll=True)[0].q_values.numpy()
+
+    assert np.abs(q_values(action=1) - q_values(action=2)).max() > 0
+    assert np.abs(q_values(reward=1.0) - q_values(reward=0.0)).max() > 0
+
+
+def test_advantages_have_mean_zero():
+    """Guards the dueling form Q = V + A - mean A: adding to all advantages changes nothing."""
+    space = SPACES["vector"]
+    network = create_network(env_output_specs(space), NUM_ACTIONS, CONFIG)
+    actions, env_outputs = random_steps(space, 2, 2)
+    state = network.initial_state(2)
+    before = network(actions, env_outputs, state, unroll=True)[0].q_values.numpy()
+    bias = next(v for v in network.trainable_variables if v.name == "advantage/bias:0")
+    bias.assign_add([10.0] * NUM_ACTIONS)
+    after = network(actions, env_outputs, state, unroll=True)[0].q_values.numpy()
+    np.testing.assert_allclose(after, before, atol=1e-4)
+    bias.assign_add([3.0, 0.0, 0.0])
+    shifted = network(actions, env_outputs, state, unroll=True)[0].q_values.numpy()
+    np.testing.assert_allclose(
+        shifted - after, np.broadcast_to([2, -1, -1], after.shape), atol=1e-4
+    )
+
+
+def test_networks_of_either_form_are_called_alike():
+    """Guards that the network of existing programs, ((action, env), state), can be used."""
+    old = DuelingLSTMDQNNet(NUM_ACTIONS, (36, 40, 1), stack_size=2)
+    new = create_network(env_output_specs(SPACES["image"]), NUM_ACTIONS, CONFIG)
+    steps = random_steps(SPACES["image"], 2, 2)
+    for network in (old, new):
+        output, _ = call_agent(network, *steps, network.initial_state(2), unroll=True)
+        assert output.q_values.shape == [2, 2, NUM_ACTIONS]
+    direct, _ = old(steps, old.initial_state(2), unroll=True)
+    called, _ = call_agent(old, *steps, old.initial_state(2), unroll=True, is_training=True)
+    np.testing.assert_array_equal(direct.q_values, called.q_values)

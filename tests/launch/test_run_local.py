@@ -1,0 +1,100 @@
+"""run_local.sh with the real learner, actors and TensorBoard, from the command line to the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+TASK = ["gym", "vtrace", "2", "2", "--env_name=CartPole-v1"]
+
+
+def command(repository: pathlib.Path, logdir: pathlib.Path, *flags: str) -> list[str]:
+    return [str(repository / "run_local.sh"), *TASK, f"--logdir={logdir}", *flags]
+
+
+def progress(logdir: pathlib.Path) -> dict:
+    return json.loads((logdir / "progress.json").read_text())
+
+
+def processes_of(logdir: pathlib.Path) -> list[str]:
+    """Command lines of all processes that name the directory."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if f"--logdir={logdir}" in line:
+            found.append(line)
+    return found
+
+
+def test_training_to_its_end_and_on(repository, tmp_path):
+    """A run ends at its number of frames; a second with a larger number goes on from there."""
+    logdir = tmp_path / "run"
+    frames = 0
+    for total in (2000, 4000):
+        result = subprocess.run(
+            command(
+                repository, logdir, f"--total_environment_frames={total}", "--tensorboard=false"
+            ),
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert "training has ended" in result.stdout
+        assert processes_of(logdir) == []
+        done = progress(logdir)
+        assert done["phase"] == "done"
+        assert total <= done["frames"]
+        log = (logdir / "logs" / "learner.log").read_text()
+        assert (f"Resuming after {frames} environment frames" in log) == (frames > 0)
+        frames = done["frames"]
+    assert list((logdir / "checkpoints").iterdir())
+    for name in ("learner", "actor-0", "actor-1"):
+        assert (logdir / "logs" / f"{name}.log").stat().st_size > 0
+
+
+def test_ctrl_c(repository, tmp_path):
+    """TensorBoard answers at the address shown; Ctrl-C saves a checkpoint and leaves nothing."""
+    logdir = tmp_path / "run"
+    output = tmp_path / "output"
+    with open(output, "w") as file:
+        run = subprocess.Popen(command(repository, logdir), stdout=file, stderr=file)
+    try:
+        deadline = time.monotonic() + 120
+        while "| frames " not in output.read_text():
+            assert run.poll() is None and time.monotonic() < deadline, output.read_text()
+            time.sleep(0.2)
+        url = re.search(r"TensorBoard: (http://\S+)", output.read_text())
+        assert url is not None
+        assert "TensorBoard" in _fetch(url.group(1), deadline)
+        os.kill(run.pid, signal.SIGINT)
+        assert run.wait(timeout=90) == 0, output.read_text()
+    finally:
+        if run.poll() is None:
+            run.kill()
+    assert "stopped; the same command goes on from here" in output.read_text()
+    assert list((logdir / "checkpoints").iterdir())
+    assert processes_of(logdir) == []
+
+
+def _fetch(url: str, deadline: float) -> str:
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return answer.read().decode()
+        except OSError:
+            assert time.monotonic() < deadline, f"{url} does not answer"
+            time.sleep(0.5)

@@ -251,8 +251,9 @@ class Function:
                 f"but arg[0] has {rows} and arg[{i}] has {shape[0]}"
             )
         if any(wanted not in (None, size) for size, wanted in zip(shape, expected, strict=True)):
+            wanted_shape = _text(expected if rows < 0 else spec.shape or ())
             raise _invalid(
-                f"Expects arg[{i}] to have shape {_text(expected)}, but had shape {_text(shape)}"
+                f"Expects arg[{i}] to have shape {wanted_shape}, but had shape {_text(shape)}"
             )
         return rows
 

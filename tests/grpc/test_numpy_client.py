@@ -187,7 +187,7 @@ def test_replies_may_come_in_any_order(address, stream_kind):
         ((1, 1.0), r"Expects arg\[1\] to have shape with 2 dimension\(s\), but had shape \[\]"),
         ((1, [1.0]), r"Expects arg\[1\] to have shape \[2\], but had shape \[1\]"),
         (([1], [1.0, 2.0]), r"Expects arg\[1\] to have shape with 2 dim.* but had shape \[2\]"),
-        (([1], [[1.0]]), r"Expects arg\[1\] to have shape \[1,2\], but had shape \[1,1\]"),
+        (([1], [[1.0]]), r"Expects arg\[1\] to have shape \[\?,2\], but had shape \[1,1\]"),
         (([1], [[1.0, 2.0]] * 2), r"same leading dimension, but arg\[0\] has 1 and arg\[1\] has 2"),
         ((1, [[1.0, 2.0]]), r"Expects arg\[1\] to have shape with 2 dim.* but had shape \[1,2\]"),
         (([[1]], [[1.0, 2.0]]), r"Expects arg\[0\] to have shape with 1 dimension"),

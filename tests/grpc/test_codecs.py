@@ -1,0 +1,199 @@
+"""The NumPy client with the op's server: both codecs of the wire format against each other."""
+
+import shutil
+import subprocess
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis.extra import numpy as hnp
+
+from seed_rl.common.types import EnvOutput
+from seed_rl.grpc import ops, wire
+from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode
+from seed_rl.grpc.numpy_client import Client
+from seed_rl.grpc.options import ClientOptions, ServerOptions
+
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4)
+
+
+def tf_function(name, *signature):
+    """A tf.function that returns its arguments (one: without a tuple)."""
+
+    def fn(*args):
+        result = tf.nest.map_structure(tf.identity, args)
+        return result[0] if len(result) == 1 else result
+
+    fn.__name__ = name
+    return tf.function(fn, input_signature=signature)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server that echoes any tensor of each type, and some with structure."""
+    address = f"unix:{tmp_path_factory.mktemp('codecs')}/s"
+    server = ops.Server([address])
+    for dtype in wire.DTYPE_NAMES:
+        server.bind(tf_function(f"echo_{dtype}", tf.TensorSpec(None, dtype)))
+    spec = EnvOutput(
+        tf.TensorSpec([None], tf.float32),
+        tf.TensorSpec([None], tf.bool),
+        {"b": tf.TensorSpec([None, 2], tf.uint8), "a": tf.TensorSpec([None], tf.string)},
+        tf.TensorSpec([None], tf.bool),
+        tf.TensorSpec([None], tf.int32),
+    )
+    server.bind(tf_function("nest", tf.TensorSpec([None, 3], tf.int64), spec))
+    server.bind(tf_function("exact", tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.float32)))
+    server.bind(tf_function("four", tf.TensorSpec([4, 3], tf.int32)))
+    server.start()
+    yield address
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    with Client(server) as client:
+        yield client
+
+
+def arrays(name):
+    """Arrays of one type of the wire."""
+    if name == "string":
+        return hnp.arrays(np.dtype(object), SHAPES, elements=st.binary(max_size=20))
+    if name == "bfloat16":
+        dtype = wire.numpy_dtype(name)
+        return hnp.arrays(np.float32, SHAPES).map(lambda array: array.astype(dtype))
+    return hnp.arrays(np.dtype(name), SHAPES)
+
+
+@pytest.mark.parametrize("name", wire.DTYPE_NAMES)
+def test_every_type_and_shape(client, name):
+    """What one codec writes the other reads, and back, to the bit."""
+
+    @hypothesis.settings(deadline=None, max_examples=50)
+    @hypothesis.given(arrays(name))
+    def check(array):
+        result = client.functions[f"echo_{name}"](array)
+        assert (result.shape, result.dtype) == (array.shape, array.dtype)
+        if name == "string":
+            assert result.tolist() == array.tolist()
+        else:
+            assert result.tobytes() == array.tobytes()
+
+    with np.errstate(over="ignore"):
+        check()
+
+
+@hypothesis.settings(deadline=None, max_examples=50)
+@hypothesis.given(rows=st.none() | st.integers(1, 5), seed=st.integers(0, 2**32 - 1))
+def test_nests(client, rows, seed):
+    """Structures survive the server's description and the order of leaves is the same."""
+    rng = np.random.default_rng(seed)
+    lead = () if rows is None else (rows,)
+    numbers = rng.integers(-(2**62), 2**62, (*lead, 3))
+    text = np.empty(lead, object)
+    text[...] = b"t\0" if rows is None else [rng.bytes(i) for i in range(rows)]
+    env_output = EnvOutput(
+        rng.random(lead, dtype=np.float32),
+        np.array(rng.random(lead) < 0.5),
+        {"a": text, "b": rng.integers(0, 255, (*lead, 2), np.uint8)},
+        np.array(rng.random(lead) < 0.5),
+        rng.integers(0, 9, lead, np.int32),
+    )
+    actual_numbers, actual = client.nest(numbers, env_output)
+    assert type(actual).__name__ == "EnvOutput" and actual._fields == EnvOutput._fields
+    np.testing.assert_array_equal(actual_numbers, numbers)
+    tf.nest.map_structure(np.testing.assert_array_equal, EnvOutput(*actual), env_output)
+    assert actual.observation["a"].tolist() == text.tolist()
+
+
+@pytest.mark.parametrize(
+    ("function", "tensors"),
+    [
+        ("exact", [np.zeros(2, np.int32)]),
+        ("exact", [np.zeros(2, np.int32), np.float32(0), np.float32(0)]),
+        ("exact", [np.zeros(2, np.int64), np.float32(0)]),
+        ("exact", [np.array([b"a", b"b"], object), np.float32(0)]),
+        ("exact", [np.zeros((), np.int32), np.float32(0)]),
+        ("exact", [np.zeros(3, np.int32), np.float32(0)]),
+        ("exact", [np.zeros(2, np.int32), np.zeros(1, np.float32)]),
+        ("four", [np.zeros((), np.int32)]),
+        ("four", [np.zeros(2, np.int32)]),
+        ("four", [np.zeros((2, 4), np.int32)]),
+        ("four", [np.zeros((5, 3), np.int32)]),
+        ("four", [np.zeros((0, 3), np.int32)]),
+    ],
+)
+def test_client_and_server_say_the_same(client, function, tensors):
+    """Mistakes in arguments have one text, whether the client finds them or the server."""
+    called = client.functions[function]
+    with pytest.raises(CallError) as by_client:
+        called(*tensors)
+    frame = wire.encode_call(1 << 40, called._index, [np.asarray(tensor) for tensor in tensors])
+    with pytest.raises(CallError) as by_server:
+        client._stream.call(1 << 40, frame, 60)
+    assert by_client.value.message == by_server.value.message
+    assert by_client.value.code == by_server.value.code == StatusCode.INVALID_ARGUMENT
+
+
+def test_tensorflow_and_numpy_clients_agree(server, client):
+    """The two clients give the same results for the same arguments."""
+    tf_client = ops.Client(server)
+    numbers = np.arange(6, dtype=np.int64).reshape(2, 3)
+    flags = np.array([True, False])
+    observation = {"a": np.array([b"x", b""], object), "b": np.ones((2, 2), np.uint8)}
+    steps = np.array([1, 2], np.int32)
+    env_output = EnvOutput(np.ones(2, np.float32), flags, observation, ~flags, steps)
+    ours = client.nest(numbers, env_output)
+    theirs = tf_client.nest(
+        tf.constant(numbers), tf.nest.map_structure(tf.convert_to_tensor, env_output)
+    )
+    for a, b in zip(tf.nest.flatten(ours), tf.nest.flatten(theirs), strict=True):
+        np.testing.assert_array_equal(a, b.numpy())
+    tf_client.close()
+
+
+def test_token_and_closing_server(socket_address):
+    """The op's server asks for its token, and tells its clients when it closes."""
+    server = ops.Server([socket_address], ServerOptions(token="secret"))
+    server.bind(tf_function("foo", tf.TensorSpec([], tf.int32)))
+    server.set_status({"frames": 7})
+    server.start()
+    with pytest.raises(CallError, match="token") as caught:
+        Client(socket_address, ClientOptions(token="wrong"))
+    assert caught.value.code == StatusCode.UNAUTHENTICATED
+    with Client(socket_address, ClientOptions(token="secret")) as client:
+        assert client.foo(3) == 3
+        stats = client.stats()
+        assert stats["functions"]["foo"]["calls"] == 1
+        assert stats["status"] == {"frames": 7}
+        server.shutdown()
+        with pytest.raises(ConnectionLost):
+            client.foo(3)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl")
+def test_tls(tmp_path):
+    """Calls are encrypted; a server of another certificate is not believed."""
+    for name in ("ours", "theirs"):
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+        command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+        command += ["-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.crt"]
+        subprocess.run(command, check=True, capture_output=True)
+    certificate, key = str(tmp_path / "ours.crt"), str(tmp_path / "ours.key")
+    options = ServerOptions(tls_certificate=certificate, tls_key=key)
+    server = ops.Server(["localhost:0"], options)
+    server.bind(tf_function("foo", tf.TensorSpec([], tf.int32)))
+    server.start()
+    address = f"localhost:{server.ports[0]}"
+    with Client(address, ClientOptions(tls_ca=certificate)) as client:
+        assert client.foo(3) == 3
+    theirs = str(tmp_path / "theirs.crt")
+    for tls_ca in (theirs, None):
+        with pytest.raises(ConnectionLost, match="no server answered"):
+            Client(address, ClientOptions(tls_ca=tls_ca, connect_timeout_s=0.5))
+    with pytest.raises(ConnectionLost, match="cannot read"):
+        Client(address, ClientOptions(tls_ca=str(tmp_path / "nothing")))
+    server.shutdown()

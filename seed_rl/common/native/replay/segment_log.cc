@@ -11,9 +11,16 @@
 namespace seed_rl {
 namespace {
 
-// What keeping a record costs beside its bytes and the segment's own memory.
+size_t PageSize() {
+  static const size_t size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+size_t WholePages(size_t bytes) { return (bytes + PageSize() - 1) / PageSize() * PageSize(); }
+
+// Memory that a segment takes from the system; pages not yet written to take none.
 size_t Footprint(const Segment& segment) {
-  return segment.memory.bytes() + sizeof(Segment) + segment.ends.capacity() * sizeof(uint32_t);
+  return WholePages(segment.used()) + sizeof(Segment) + segment.ends.capacity() * sizeof(uint32_t);
 }
 
 }  // namespace
@@ -27,8 +34,7 @@ Mapping::Mapping(size_t bytes) : bytes_(std::max<size_t>(bytes, 1)) {
 Mapping::~Mapping() { munmap(data_, bytes_); }
 
 void Mapping::Trim(size_t bytes) {
-  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t kept = std::max((bytes + page - 1) / page, size_t{1}) * page;
+  const size_t kept = std::max(WholePages(bytes), PageSize());
   if (kept >= bytes_) return;
   munmap(data_ + kept, bytes_ - kept);
   bytes_ = kept;

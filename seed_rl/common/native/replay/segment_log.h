@@ -74,7 +74,7 @@ class SegmentLog {
 
   const std::deque<std::shared_ptr<Segment>>& segments() const { return segments_; }
 
-  // Memory held, including the part of the last segment that is still empty.
+  // Memory held, in whole pages.
   size_t bytes() const { return bytes_; }
 
  private:

@@ -1,0 +1,267 @@
+"""The replay in checkpoints (no TensorFlow).
+
+A directory with
+
+    segment-<first key>.bin   records of consecutive unrolls, some megabytes each
+    priorities.npy            <float64>[unrolls]
+    inserted_at.npy           <float64>[unrolls] Unix seconds
+    replay.json               the fields of an unroll, keys, size and CRC-32 of every file, counts
+                              of the rate limiter, state of the random numbers; written last
+
+Segments never change, so one that an earlier checkpoint has already is not written again but gets
+a second name (a hard link). Whoever wants a part of the unrolls reads the segments of those.
+
+A segment file is, little-endian: the 8 bytes "SEEDSEG1", <int64> key of the first record,
+<uint64> number of records, <uint32> where each record ends, the records.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import logging
+import os
+import shutil
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seed_rl.common import files
+from seed_rl.common.replay.replay import PrioritizedReplay
+from seed_rl.common.replay.storage import Segment, UnrollStorage
+
+_FORMAT = 1
+_MANIFEST = "replay.json"
+_MAGIC = b"SEEDSEG1"
+_HEADER = struct.Struct("<8sqQ")
+_ARRAYS = ("priorities", "inserted_at")
+# Left free for logs and the rest of the checkpoint.
+_SPARE_BYTES = 64 << 20
+
+
+class ReplayCheckpointError(ValueError):
+    """A saved replay that is damaged, of another format, or of other unrolls."""
+
+
+def save_replay(
+    replay: PrioritizedReplay, directory: str | os.PathLike[str], previous: Path | None = None
+) -> None:
+    """Writes the replay into an empty directory, while inserting and sampling go on.
+
+    Flushing to disk and naming the directory atomically are the caller's.
+
+    Args:
+      replay: what to save, as it is at the moment of the call.
+      directory: must exist.
+      previous: an earlier saved replay, to share segments with.
+
+    Raises:
+      OSError: it cannot be written; told before writing if the disk has too little room.
+    """
+    directory = Path(directory)
+    state = replay.state()
+    snapshot = replay.storage.snapshot()
+    parts = {_segment_name(s): _encode(s) for s in snapshot.segments()}
+    for name in _ARRAYS:
+        stream = io.BytesIO()
+        np.save(stream, getattr(snapshot, name), allow_pickle=False)
+        parts[f"{name}.npy"] = [stream.getbuffer()]
+    inventory = {name: _facts(content) for name, content in parts.items()}
+    shared = _same_files(previous, inventory)
+    _check_room(directory, sum(f["bytes"] for n, f in inventory.items() if n not in shared))
+    for name, content in parts.items():
+        if name not in shared or not _link(shared[name], directory / name):
+            _write(directory / name, content)
+    manifest = {
+        "format": _FORMAT,
+        "fields": replay.layout.describe(),
+        "oldest_key": snapshot.oldest_key,
+        "next_key": snapshot.next_key,
+        "segments": [
+            {"file": _segment_name(s), "first_key": s.first_key, "count": len(s.ends)}
+            for s in snapshot.segments()
+        ],
+        "state": state,
+        "files": inventory,
+    }
+    files.write_atomically(directory / _MANIFEST, json.dumps(manifest, indent=1) + "\n")
+
+
+def load_replay(replay: PrioritizedReplay, directory: str | os.PathLike[str]) -> None:
+    """Replaces content and state of a replay that nobody uses yet by saved ones.
+
+    If the capacity is smaller than when saved, the newest unrolls are loaded.
+
+    Raises:
+      ReplayCheckpointError: the replay is then as it was.
+    """
+    directory = Path(directory)
+    try:
+        manifest = json.loads((directory / _MANIFEST).read_text("utf-8"))
+        if manifest["format"] != _FORMAT:
+            raise ReplayCheckpointError(
+                f"{directory} has format {manifest['format']}, this version reads {_FORMAT}"
+            )
+        _check_fields(manifest["fields"], replay.layout.describe(), directory)
+        storage = replay.new_storage()
+        if manifest["next_key"] > manifest["oldest_key"]:
+            _fill(storage, manifest, directory)
+        replay.restore(storage, manifest["state"])
+    except ReplayCheckpointError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ReplayCheckpointError(
+            f"{directory} is damaged: {type(error).__name__}: {error}"
+        ) from error
+
+
+class ReplayFiles:
+    """The replay as a part of checkpoints: `seed_rl.common.checkpoints.ExtraFiles`.
+
+    A saved replay that cannot be used is warned of, and the run goes on with an empty one.
+
+    Args:
+      replay: the replay of the run.
+      wanted: asked at each save whether to write the replay; if not, the directory stays empty.
+    """
+
+    def __init__(self, replay: PrioritizedReplay, wanted: Callable[[], bool] = lambda: True):
+        self._replay = replay
+        self._wanted = wanted
+
+    def save(self, directory: Path) -> None:
+        """Writes the replay into `directory`, which is empty; may raise OSError."""
+        if self._wanted():
+            save_replay(self._replay, directory, _newest_sibling(Path(directory)))
+
+    def restore(self, directory: Path) -> None:
+        """Loads what `save` wrote, if it can be used."""
+        if not (Path(directory) / _MANIFEST).exists():
+            logging.warning("%s has no replay; starting with an empty one.", directory)
+            return
+        try:
+            load_replay(self._replay, directory)
+        except ReplayCheckpointError as error:
+            logging.warning("Starting with an empty replay: %s", error)
+        else:
+            logging.info("Loaded a replay of %d unrolls.", len(self._replay))
+
+
+def _fill(storage: UnrollStorage, manifest: dict[str, Any], directory: Path) -> None:
+    inventory = manifest["files"]
+    priorities, inserted_at = [
+        np.load(io.BytesIO(_read(directory / f"{name}.npy", inventory)), allow_pickle=False)
+        for name in _ARRAYS
+    ]
+    if len(priorities) != manifest["next_key"] - manifest["oldest_key"]:
+        raise ReplayCheckpointError(f"{directory} has not as many priorities as unrolls")
+    wanted = manifest["next_key"] - storage.capacity
+    next_key = None
+    for entry in manifest["segments"]:
+        next_key = entry["first_key"] + entry["count"]
+        if next_key > wanted:
+            storage.restore_segment(_decode(_read(directory / entry["file"], inventory)))
+    if next_key != manifest["next_key"]:
+        raise ReplayCheckpointError(f"{directory} lacks the newest unrolls")
+    newest = slice(-min(len(priorities), storage.capacity), None)
+    storage.restore_entries(priorities[newest], inserted_at[newest])
+
+
+def _check_fields(saved: Any, wanted: list[dict[str, Any]], directory: Path) -> None:
+    if saved == wanted:
+        return
+    differing = next((pair for pair in zip(saved, wanted, strict=False) if pair[0] != pair[1]), "")
+    detail = f": {differing[0]} there, {differing[1]} here" if differing else ""
+    raise ReplayCheckpointError(f"{directory} holds other unrolls than this run's{detail}")
+
+
+def _encode(segment: Segment) -> list[memoryview]:
+    header = _HEADER.pack(_MAGIC, segment.first_key, len(segment.ends))
+    ends = segment.ends.astype("<u4", copy=False)
+    return [memoryview(header), ends.data.cast("B"), segment.data.data]
+
+
+def _segment_name(segment: Segment) -> str:
+    return f"segment-{segment.first_key:012d}.bin"
+
+
+def _decode(content: bytes) -> Segment:
+    magic, first_key, count = _HEADER.unpack_from(content)
+    if magic != _MAGIC:
+        raise ReplayCheckpointError("a segment of another format")
+    ends = np.frombuffer(content, "<u4", count, _HEADER.size)
+    data = np.frombuffer(content, np.uint8, offset=_HEADER.size + ends.nbytes)
+    return Segment(first_key, ends, data)
+
+
+def _facts(parts: list[memoryview]) -> dict[str, int]:
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return {"bytes": sum(part.nbytes for part in parts), "crc32": checksum}
+
+
+def _write(path: Path, parts: list[memoryview]) -> None:
+    with open(path, "wb") as file:
+        for part in parts:
+            file.write(part)
+
+
+def _read(path: Path, inventory: dict[str, dict[str, int]]) -> bytes:
+    content = path.read_bytes()
+    if _facts([memoryview(content)]) != inventory[path.name]:
+        raise ReplayCheckpointError(f"{path} is damaged: wrong size or checksum")
+    return content
+
+
+def _link(source: Path, target: Path) -> bool:
+    try:
+        os.link(source, target)
+        return True
+    except OSError:  # Gone meanwhile, or a file system without hard links.
+        return False
+
+
+def _same_files(previous: Path | None, inventory: dict[str, dict[str, int]]) -> dict[str, Path]:
+    """Those of the files that are in `previous` already, by name."""
+    if previous is None:
+        return {}
+    try:
+        known = json.loads((previous / _MANIFEST).read_text("utf-8"))["files"]
+        return {
+            name: previous / name
+            for name, facts in inventory.items()
+            if known.get(name) == facts and (previous / name).stat().st_size == facts["bytes"]
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}  # Damaged or gone: everything is written.
+
+
+def _check_room(directory: Path, needed: int) -> None:
+    free = shutil.disk_usage(directory).free
+    if needed + _SPARE_BYTES > free:
+        raise OSError(
+            errno.ENOSPC,
+            f"the replay needs {needed / 1e9:.2f} GB and {free / 1e9:.2f} GB are free; make room, "
+            "or save checkpoints without it",
+            str(directory),
+        )
+
+
+def _newest_sibling(directory: Path) -> Path | None:
+    """The replay in the newest checkpoint beside the one that `directory` belongs to."""
+    return max(_siblings(directory), key=lambda pair: pair[0], default=(0, None))[1]
+
+
+def _siblings(directory: Path) -> Iterator[tuple[float, Path]]:
+    for other in directory.parent.parent.glob(f"*/{directory.name}/{_MANIFEST}"):
+        try:
+            if other.parent != directory:
+                yield other.stat().st_mtime, other.parent
+        except OSError:
+            continue  # Pruned meanwhile.

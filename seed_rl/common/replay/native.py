@@ -1,0 +1,150 @@
+"""The replay's native library, seen through ctypes (no TensorFlow).
+
+ctypes lets other Python threads run during every call. Everything else in this package goes
+through `UnrollStorage` and `SumTree`, which own the handles.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_void_p
+from typing import Any
+
+import numpy as np
+
+from seed_rl.common import native_library
+from seed_rl.common.errors import UserError
+
+
+class DamagedError(Exception):
+    """Bytes in the replay are not those that were stored."""
+
+
+class Field(ctypes.Structure):
+    _fields_ = [
+        ("steps", c_int64),
+        ("step_items", c_int64),
+        ("item_bytes", c_int32),
+        ("filter", c_int32),
+    ]
+
+
+class View(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("batch_stride", c_int64), ("step_stride", c_int64)]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [
+        ("capacity", c_int64),
+        ("max_bytes", c_int64),
+        ("segment_bytes", c_int64),
+        ("level", c_int32),
+        ("exponent", c_double),
+    ]
+
+
+class Stats(ctypes.Structure):
+    _fields_ = [
+        ("oldest_key", c_int64),
+        ("next_key", c_int64),
+        ("payload_bytes", c_int64),
+        ("total_bytes", c_int64),
+        ("raw_bytes", c_int64),
+        ("evicted_early", c_int64),
+        ("late_updates", c_int64),
+        ("total_priority", c_double),
+        ("mean_inserted_at", c_double),
+    ]
+
+
+class Segment(ctypes.Structure):
+    _fields_ = [
+        ("first_key", c_int64),
+        ("count", c_int64),
+        ("bytes", c_int64),
+        ("ends", c_void_p),
+        ("data", c_void_p),
+    ]
+
+
+class Entries(ctypes.Structure):
+    _fields_ = [
+        ("oldest_key", c_int64),
+        ("next_key", c_int64),
+        ("num_segments", c_int64),
+        ("priorities", c_void_p),
+        ("inserted_at", c_void_p),
+    ]
+
+
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "replay_error": (c_char_p, []),
+    "replay_create": (c_int64, [c_int64, c_void_p, POINTER(Options), POINTER(c_void_p)]),
+    "replay_destroy": (None, [c_void_p]),
+    "replay_insert": (c_int64, [c_void_p, c_int64, c_void_p, c_void_p, c_double, c_void_p]),
+    "replay_sample": (c_int64, [c_void_p, c_int64, *[c_void_p] * 5]),
+    "replay_read": (c_int64, [c_void_p, c_int64, *[c_void_p] * 3]),
+    "replay_update_priorities": (c_int64, [c_void_p, c_int64, c_void_p, c_void_p]),
+    "replay_priorities": (None, [c_void_p, c_int64, c_void_p, c_void_p]),
+    "replay_set_exponent": (None, [c_void_p, c_double]),
+    "replay_stats": (None, [c_void_p, POINTER(Stats)]),
+    "replay_restore_segment": (c_int64, [c_void_p, c_int64, c_int64, c_void_p, c_void_p]),
+    "replay_restore_entries": (c_int64, [c_void_p, c_int64, c_void_p, c_void_p]),
+    "replay_snapshot": (c_int64, [c_void_p, POINTER(c_void_p)]),
+    "replay_snapshot_destroy": (None, [c_void_p]),
+    "replay_snapshot_entries": (None, [c_void_p, POINTER(Entries)]),
+    "replay_snapshot_segment": (None, [c_void_p, c_int64, POINTER(Segment)]),
+    "sum_tree_create": (c_int64, [c_int64, POINTER(c_void_p)]),
+    "sum_tree_destroy": (None, [c_void_p]),
+    "sum_tree_total": (c_double, [c_void_p]),
+    "sum_tree_set": (None, [c_void_p, c_int64, c_void_p, c_void_p]),
+    "sum_tree_get": (None, [c_void_p, c_int64, c_void_p, c_void_p]),
+    "sum_tree_find": (None, [c_void_p, c_int64, c_void_p, c_void_p]),
+}
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The library, loaded once.
+
+    Raises:
+      UserError: it was not built, or does not load.
+    """
+    path = native_library.path("libseed_replay")
+    try:
+        # Its own copy of zstd, not the one that TensorFlow exports.
+        loaded = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(loaded, f"seed_{name}")
+            function.restype = result
+            function.argtypes = arguments
+    except (OSError, AttributeError) as error:
+        raise UserError(f"The native library {path} does not load: {error}") from error
+    return loaded
+
+
+def call(name: str, *arguments: Any) -> int:
+    """Calls the function `seed_<name>` and returns its number.
+
+    Raises:
+      ValueError, DamagedError, MemoryError: as the library says.
+    """
+    result: int = getattr(library(), f"seed_{name}")(*arguments)
+    if result >= 0:
+        return result
+    message = library().seed_replay_error().decode()
+    raise {-1: ValueError, -3: MemoryError}.get(result, DamagedError)(message)
+
+
+def create(name: str, *arguments: Any) -> c_void_p:
+    """Calls a function that hands a new object to its last argument; returns its handle."""
+    handle = c_void_p()
+    call(name, *arguments, byref(handle))
+    return handle
+
+
+def pointer(array: np.ndarray) -> int:
+    """Address of a C-contiguous array, which the caller keeps alive during the call."""
+    return array.ctypes.data

@@ -1,0 +1,170 @@
+"""Keeps acting and training in step (no TensorFlow)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class ReplayClosed(Exception):  # noqa: N818 - not an error: somebody asked for the end.
+    """The replay was closed, before or during the call."""
+
+
+class ReplayTimeout(TimeoutError):
+    """The rate limiter did not let the call through in time."""
+
+
+class RateLimiter:
+    """Lets unrolls be sampled `ratio` times for each one inserted, and no more and no less.
+
+    The *surplus* is `ratio` times the unrolls inserted less the unrolls sampled; it starts at 0
+    when the replay reaches `min_size`. An insert goes through while the surplus is at most
+    `slack`, a sample while it leaves a surplus of at least -`slack`. So
+
+        -slack <= surplus <= slack + ratio * (unrolls being inserted at one time)
+
+    always, and over a run samples / inserts differs from `ratio` by at most that bound divided by
+    the number of inserts. At every surplus at least one side may go on: there is no deadlock. A
+    sample larger than `slack` widens it to its own size.
+
+    Thread-safe.
+
+    Args:
+      ratio: unrolls sampled per unroll inserted; 0: only `min_size` is waited for.
+      min_size: unrolls that must have been inserted before the first is sampled.
+      slack: see above; in sampled unrolls.
+      clock: seconds, for the time spent waiting.
+    """
+
+    def __init__(
+        self,
+        ratio: float,
+        min_size: int,
+        slack: float,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        if ratio < 0 or min_size < 1 or slack <= 0:
+            raise ValueError(f"Not possible: ratio {ratio}, min_size {min_size}, slack {slack}.")
+        self._ratio = float(ratio)
+        self._min_size = min_size
+        self._slack = float(slack)
+        self._clock = clock
+        self._changed = threading.Condition()
+        # Guarded by _changed, as all that follows.
+        self._closed = False
+        self._warm_up = min_size  # Unrolls to insert before the first may be sampled.
+        self._inserted = 0
+        self._sampled = 0
+        self._counted_inserts = 0  # Those after the warm-up.
+        self._surplus = 0.0
+        self._insert_wait_s = 0.0
+        self._sample_wait_s = 0.0
+
+    def await_insert(self, timeout_s: float | None = None) -> None:
+        """Waits until unrolls may be inserted. `count_insert` is to follow when they are there.
+
+        Raises:
+          ReplayTimeout: not in time.
+          ReplayClosed: the limiter is closed.
+        """
+        with self._changed:
+            self._insert_wait_s += self._wait(self._may_insert, timeout_s, "insert")
+
+    def count_insert(self, num_unrolls: int) -> None:
+        """Counts unrolls that can be sampled from now on."""
+        with self._changed:
+            warming_up = min(num_unrolls, self._warm_up)
+            self._warm_up -= warming_up
+            self._inserted += num_unrolls
+            self._counted_inserts += num_unrolls - warming_up
+            self._surplus += self._ratio * (num_unrolls - warming_up)
+            self._changed.notify_all()
+
+    def sample(self, num_unrolls: int, timeout_s: float | None = None) -> None:
+        """Waits until `num_unrolls` may be sampled, and counts them.
+
+        Raises:
+          ReplayTimeout: not in time; nothing was counted.
+          ReplayClosed: the limiter is closed.
+        """
+        with self._changed:
+            if num_unrolls > self._slack:
+                self._slack = float(num_unrolls)
+                self._changed.notify_all()  # An insert may go through now.
+            self._sample_wait_s += self._wait(
+                lambda: self._may_sample(num_unrolls), timeout_s, "sample"
+            )
+            self._sampled += num_unrolls
+            if self._ratio:
+                self._surplus -= num_unrolls
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Ends all present and future waiting with `ReplayClosed`."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _may_insert(self) -> bool:
+        return self._warm_up > 0 or self._surplus <= self._slack
+
+    def _may_sample(self, num_unrolls: int) -> bool:
+        if self._warm_up > 0:
+            return False
+        return self._ratio == 0 or self._surplus - num_unrolls >= -self._slack
+
+    def _wait(self, may: Callable[[], bool], timeout_s: float | None, what: str) -> float:
+        """Returns the seconds waited."""
+        start = self._clock()
+        if not self._changed.wait_for(lambda: self._closed or may(), timeout_s):
+            raise ReplayTimeout(
+                f"No {what} within {timeout_s} s: {self._inserted} unrolls inserted, "
+                f"{self._warm_up} more wanted before sampling, {self._sampled} sampled."
+            )
+        if self._closed:
+            raise ReplayClosed("The replay is closed.")
+        return self._clock() - start
+
+    @property
+    def stats(self) -> dict[str, float]:
+        """Counts, the ratio achieved, the surplus, and seconds that each side has waited."""
+        with self._changed:
+            achieved = self._sampled / self._counted_inserts if self._counted_inserts else 0.0
+            return {
+                "inserted": self._inserted,
+                "sampled": self._sampled,
+                "ratio": achieved,
+                "surplus": self._surplus,
+                "insert_wait_s": self._insert_wait_s,
+                "sample_wait_s": self._sample_wait_s,
+            }
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs, for `restore`."""
+        with self._changed:
+            return {
+                "inserted": self._inserted,
+                "sampled": self._sampled,
+                "counted_inserts": self._counted_inserts,
+                "surplus": self._surplus,
+            }
+
+    def restore(self, state: dict[str, Any], size: int) -> None:
+        """Goes on from `state`.
+
+        If the options have changed since, the counts stay, and nobody waits for longer than the
+        new bounds ask for.
+
+        Args:
+          state: what `state` returned.
+          size: unrolls in the replay.
+        """
+        counts = [int(state[name]) for name in ("inserted", "sampled", "counted_inserts")]
+        surplus = float(state["surplus"])
+        with self._changed:
+            self._inserted, self._sampled, self._counted_inserts = counts
+            self._surplus = min(max(surplus, -self._slack), self._slack)
+            self._warm_up = max(0, self._min_size - size)
+            self._changed.notify_all()

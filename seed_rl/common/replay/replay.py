@@ -1,0 +1,297 @@
+"""The replay: insert unrolls, sample batches of them, write priorities back (no TensorFlow)."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from seed_rl.common import nest
+from seed_rl.common.replay import memory
+from seed_rl.common.replay.config import ReplayConfig
+from seed_rl.common.replay.feed import BatchFeed
+from seed_rl.common.replay.rate_limiter import RateLimiter
+from seed_rl.common.replay.specs import Layout
+from seed_rl.common.replay.storage import UnrollStorage
+from seed_rl.common.replay.sum_tree import checked_weights
+
+
+class ReplaySample(NamedTuple):
+    """A batch of unrolls.
+
+    Attributes:
+      unrolls: nest of arrays [time, batch, ...], fields without time [batch, ...]. Their memory
+        is used for later batches once they, and all views of them, are gone.
+      keys: <int64>[batch] for `update_priorities`; the same unroll may come more than once.
+      importance_weights: <float32>[batch] in (0, 1]: (N * P(i)) ** -beta, divided by the largest
+        of the batch (Schaul et al. 2016, section 3.4).
+      probabilities: <float64>[batch] P(i) at the time of sampling.
+      ages: <int64>[batch] unrolls inserted after this one.
+    """
+
+    unrolls: nest.Nest
+    keys: np.ndarray
+    importance_weights: np.ndarray
+    probabilities: np.ndarray
+    ages: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayStats:
+    """State of a replay, for logs.
+
+    Attributes:
+      size: unrolls in it.
+      inserted: unrolls ever inserted.
+      sampled: unrolls ever sampled.
+      ratio: unrolls sampled per unroll inserted, since sampling could start.
+      surplus: see `RateLimiter`.
+      bytes_used: memory, all included.
+      bytes_payload: of that, the unrolls themselves.
+      bytes_raw: the same unrolls as arrays.
+      compression: bytes_raw / bytes_used.
+      mean_age_s: seconds since insertion, mean of all unrolls.
+      mean_priority: mean of priority ** exponent.
+      inserts_per_s: since the last call.
+      samples_per_s: since the last call.
+      insert_wait_s: time that inserting has waited for training.
+      sample_wait_s: time that training has waited for inserts.
+      evicted_for_memory: unrolls that went early to keep to the memory limit.
+      late_updates: priorities for unrolls that had gone.
+    """
+
+    size: int
+    inserted: int
+    sampled: int
+    ratio: float
+    surplus: float
+    bytes_used: int
+    bytes_payload: int
+    bytes_raw: int
+    compression: float
+    mean_age_s: float
+    mean_priority: float
+    inserts_per_s: float
+    samples_per_s: float
+    insert_wait_s: float
+    sample_wait_s: float
+    evicted_for_memory: int
+    late_updates: int
+
+    def as_dict(self) -> dict[str, float]:
+        """By name, as metrics."""
+        return dataclasses.asdict(self)
+
+
+class PrioritizedReplay:
+    """Compressed unrolls in host memory, sampled by priority, in step with their insertion.
+
+    Unroll i is sampled with probability P(i) = p_i ** a / sum_j p_j ** a (Schaul et al. 2016),
+    where a is `priority_exponent`; 0 makes the replay uniform. Priorities of 0 are never sampled,
+    unless all are 0. Batches are drawn with replacement. Thread-safe: inserting, sampling and
+    writing priorities back may go on at the same time, each from any number of threads.
+
+    Args:
+      config: sizes, ratio, exponents.
+      specs: nest of `FieldSpec`: what an unroll is.
+      seed: for repeatable sampling; None: different each time.
+
+    Raises:
+      UserError: if a full replay would not fit the memory (told before anything is allocated), or
+        a field cannot be stored.
+    """
+
+    def __init__(self, config: ReplayConfig, specs: nest.Nest, seed: int | None = None):
+        self.config = config
+        self.layout = Layout(specs)
+        self._max_bytes = memory.limit(config, self.layout)
+        self.storage = self.new_storage()
+        self.limiter = RateLimiter(
+            config.replay_ratio, config.replay_buffer_min_size, config.replay_ratio_slack
+        )
+        self._rng_lock = threading.Lock()
+        self._rng = np.random.default_rng(seed)  # Guarded by _rng_lock.
+        self._rates = _Rates()
+
+    def new_storage(self) -> UnrollStorage:
+        """An empty storage as this replay needs it; for loading a checkpoint."""
+        return UnrollStorage(
+            self.layout,
+            self.config.replay_buffer_size,
+            self.config.priority_exponent,
+            self.config.replay_compression_level,
+            self._max_bytes,
+        )
+
+    def __len__(self) -> int:
+        return len(self.storage)
+
+    def insert(
+        self,
+        unrolls: nest.Nest,
+        priorities: npt.ArrayLike | None = None,
+        time_major: bool = True,
+        timeout_s: float | None = None,
+    ) -> np.ndarray:
+        """Inserts unrolls, as soon as sampling is not too far behind.
+
+        Args:
+          unrolls: nest of arrays [time, n, ...], or [n, time, ...] if not `time_major`; fields
+            without time are [n, ...].
+          priorities: <float>[n], finite and not negative; None: 1.
+          time_major: see `unrolls`.
+          timeout_s: longest wait for the rate limiter; None: for ever.
+
+        Returns:
+          Keys <int64>[n] of the unrolls.
+
+        Raises:
+          ValueError: if something does not fit the specs.
+          ReplayTimeout, ReplayClosed: nothing was inserted.
+        """
+        arrays, size = self.layout.arrays(unrolls, time_major)
+        if priorities is None:
+            priorities = np.ones(size)
+        checked = checked_weights(priorities, (size,), "priorities")
+        self.limiter.await_insert(timeout_s)
+        keys = self.storage.insert(self.layout.pack(arrays), checked, time_major)
+        self.limiter.count_insert(size)
+        return keys
+
+    def sample(
+        self,
+        num_samples: int,
+        priority_exponent: float | None = None,
+        time_major: bool = True,
+        timeout_s: float | None = None,
+    ) -> ReplaySample:
+        """Samples a batch, as soon as there are unrolls enough and inserting is not too far behind.
+
+        Args:
+          num_samples: unrolls in the batch.
+          priority_exponent: another one than configured, from now on. Changing it takes O(n).
+          time_major: whether arrays are [time, batch, ...], and not [batch, time, ...].
+          timeout_s: longest wait for the rate limiter; None: for ever.
+
+        Raises:
+          ReplayTimeout, ReplayClosed: nothing was sampled.
+        """
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
+        if priority_exponent is not None:
+            self.storage.set_priority_exponent(priority_exponent)
+        self.limiter.sample(num_samples, timeout_s)
+        drawn = self.storage.draw(self._fractions(num_samples), time_major)
+        return ReplaySample(
+            drawn.values,
+            drawn.keys,
+            self._importance_weights(drawn.probabilities, drawn.size),
+            drawn.probabilities,
+            self.storage.stats().next_key - 1 - drawn.keys,
+        )
+
+    def update_priorities(self, keys: npt.ArrayLike, priorities: npt.ArrayLike) -> int:
+        """Sets new priorities; those of unrolls that have gone meanwhile are ignored.
+
+        Args:
+          keys: <int64>[n] from `sample` or `insert`.
+          priorities: <float>[n], finite and not negative.
+
+        Returns:
+          How many were set.
+
+        Raises:
+          ValueError: NaN, infinite or negative priorities; none was set.
+        """
+        keys = np.ascontiguousarray(keys, np.int64)
+        checked = checked_weights(priorities, keys.shape, "priorities")
+        return self.storage.update_priorities(keys, checked)
+
+    def batches(self, batch_size: int, prefetch: int = 2, workers: int = 1) -> BatchFeed:
+        """Batches without end, made by threads of their own while the caller uses the last one.
+
+        Args:
+          batch_size: unrolls in a batch.
+          prefetch: batches that may lie ready. They are sampled, and count as such, before they
+            are used.
+          workers: threads that sample and decompress.
+        """
+        return BatchFeed(
+            lambda timeout_s: self.sample(batch_size, timeout_s=timeout_s), prefetch, workers
+        )
+
+    def close(self) -> None:
+        """Ends all waiting in `insert` and `sample`, now and later, with `ReplayClosed`."""
+        self.limiter.close()
+
+    def stats(self) -> ReplayStats:
+        """State as of now."""
+        stored = self.storage.stats()
+        limiter = self.limiter.stats
+        size = stored.next_key - stored.oldest_key
+        inserts_per_s, samples_per_s = self._rates.update(limiter["inserted"], limiter["sampled"])
+        return ReplayStats(
+            size=size,
+            inserted=int(limiter["inserted"]),
+            sampled=int(limiter["sampled"]),
+            ratio=limiter["ratio"],
+            surplus=limiter["surplus"],
+            bytes_used=stored.total_bytes,
+            bytes_payload=stored.payload_bytes,
+            bytes_raw=stored.raw_bytes,
+            compression=stored.raw_bytes / stored.total_bytes,
+            mean_age_s=time.time() - stored.mean_inserted_at if size else 0.0,
+            mean_priority=stored.total_priority / size if size else 0.0,
+            inserts_per_s=inserts_per_s,
+            samples_per_s=samples_per_s,
+            insert_wait_s=limiter["insert_wait_s"],
+            sample_wait_s=limiter["sample_wait_s"],
+            evicted_for_memory=stored.evicted_early,
+            late_updates=stored.late_updates,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs beside the storage, as JSON knows it."""
+        with self._rng_lock:
+            random_state = self._rng.bit_generator.state
+        return {"limiter": self.limiter.state(), "random": random_state}
+
+    def restore(self, storage: UnrollStorage, state: dict[str, Any]) -> None:
+        """Goes on with the content and the state of a checkpoint. Nobody may use it meanwhile."""
+        rng = np.random.default_rng()
+        rng.bit_generator.state = state["random"]
+        self.limiter.restore(state["limiter"], len(storage))
+        with self._rng_lock:
+            self._rng = rng
+        self.storage = storage
+
+    def _fractions(self, n: int) -> np.ndarray:
+        with self._rng_lock:
+            fractions = self._rng.random(n)
+        if self.config.replay_stratified:
+            fractions = (np.arange(n) + fractions) / n
+        return fractions
+
+    def _importance_weights(self, probabilities: np.ndarray, size: int) -> np.ndarray:
+        weights = (size * probabilities) ** -self.config.importance_sampling_exponent
+        return (weights / weights.max()).astype(np.float32)
+
+
+class _Rates:
+    """Inserts and samples per second between calls. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = (time.monotonic(), 0.0, 0.0)  # Guarded by _lock.
+
+    def update(self, inserted: float, sampled: float) -> tuple[float, float]:
+        with self._lock:
+            now = time.monotonic()
+            then, old_inserted, old_sampled = self._last
+            self._last = (now, inserted, sampled)
+        seconds = max(now - then, 1e-9)
+        return (inserted - old_inserted) / seconds, (sampled - old_sampled) / seconds

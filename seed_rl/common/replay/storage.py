@@ -1,0 +1,314 @@
+"""Unrolls in compressed memory, with priorities (no TensorFlow).
+
+The native part of the replay as one object: what `PrioritizedReplay` builds on. A record per
+unroll, compressed with zstd where that saves memory, lies in a log of immutable segments of some
+megabytes; the log is first in, first out, so memory does not fragment and a checkpoint can write
+segments while inserts go on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from seed_rl.common import nest
+from seed_rl.common.replay import native
+from seed_rl.common.replay.buffers import BatchMemory
+from seed_rl.common.replay.specs import Layout
+
+SEGMENT_BYTES = 4 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """Unrolls drawn from the storage.
+
+    Attributes:
+      values: nest of arrays [time, n, ...] ([n, ...] without time).
+      keys: <int64>[n].
+      probabilities: <float64>[n] each one's share of the sum of priority ** exponent.
+      inserted_at: <float64>[n] Unix seconds.
+      size: unrolls drawn among.
+    """
+
+    values: nest.Nest
+    keys: np.ndarray
+    probabilities: np.ndarray
+    inserted_at: np.ndarray
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment:
+    """Records of consecutive keys.
+
+    Attributes:
+      first_key: key of the first record.
+      ends: <uint32>[records] where each record ends.
+      data: <uint8>[bytes] the records.
+    """
+
+    first_key: int
+    ends: np.ndarray
+    data: np.ndarray
+
+
+class UnrollStorage:
+    """Unrolls with keys 0, 1, 2, ... in the order of insertion; the oldest go first.
+
+    Keys are never used again. Thread-safe.
+
+    Args:
+      layout: what an unroll is.
+      capacity: unrolls to hold.
+      priority_exponent: unrolls are drawn in proportion to priority ** priority_exponent.
+      compression_level: of zstd; 0: store as it is.
+      max_bytes: of memory; the oldest unrolls go early when it is reached. 0: no limit.
+      segment_bytes: of a segment; for tests.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        capacity: int,
+        priority_exponent: float = 1.0,
+        compression_level: int = 1,
+        max_bytes: int = 0,
+        segment_bytes: int = SEGMENT_BYTES,
+    ):
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1, got {capacity}.")
+        self.layout = layout
+        self.capacity = capacity
+        self._memory = BatchMemory()
+        options = native.Options(
+            capacity, max_bytes, segment_bytes, compression_level, priority_exponent
+        )
+        self._handle = native.create(
+            "replay_create",
+            len(layout.fields),
+            ctypes.addressof(fields := layout.native_fields()),
+            options,
+        )
+        del fields
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            native.library().seed_replay_destroy(self._handle)
+
+    def __len__(self) -> int:
+        stats = self.stats()
+        return stats.next_key - stats.oldest_key
+
+    def insert(
+        self, values: nest.Nest, priorities: np.ndarray, time_major: bool = True
+    ) -> np.ndarray:
+        """Inserts a batch of unrolls.
+
+        Args:
+          values: nest of arrays [time, n, ...], or [n, time, ...] if not `time_major`.
+          priorities: <float64>[n], finite and not negative.
+          time_major: see `values`.
+
+        Returns:
+          Their keys <int64>[n].
+
+        Raises:
+          ValueError: if structure, dtypes or shapes are not those of the layout.
+        """
+        arrays, size = self.layout.arrays(values, time_major)
+        if priorities.shape != (size,):
+            raise ValueError(f"{size} unrolls need as many priorities, got {priorities.shape}.")
+        keys = np.empty(size, np.int64)
+        native.call(
+            "replay_insert",
+            self._handle,
+            size,
+            self.layout.views(arrays, time_major),
+            native.pointer(priorities),
+            time.time(),
+            native.pointer(keys),
+        )
+        return keys
+
+    def draw(self, fractions: np.ndarray, time_major: bool = True) -> Drawn:
+        """Draws unrolls, with replacement.
+
+        Args:
+          fractions: <float64>[n] in [0, 1): points on the priorities laid end to end.
+          time_major: whether time is the first axis, and not the second.
+
+        Raises:
+          ValueError: if there is no unroll.
+          DamagedError: if the memory was damaged.
+        """
+        n = len(fractions)
+        arrays = self._memory.take(self.layout, n, time_major)
+        keys = np.empty(n, np.int64)
+        probabilities = np.empty(n, np.float64)
+        inserted_at = np.empty(n, np.float64)
+        size = native.call(
+            "replay_sample",
+            self._handle,
+            n,
+            native.pointer(fractions),
+            self.layout.views(arrays, time_major),
+            native.pointer(keys),
+            native.pointer(probabilities),
+            native.pointer(inserted_at),
+        )
+        if size == 0:
+            raise ValueError("The replay is empty.")
+        return Drawn(self.layout.pack(arrays), keys, probabilities, inserted_at, size)
+
+    def read(self, keys: np.ndarray, time_major: bool = True) -> tuple[nest.Nest, np.ndarray]:
+        """The unrolls of `keys` <int64>[n], and whether each is still there, <bool>[n].
+
+        What is returned for the others is undefined.
+        """
+        keys = np.ascontiguousarray(keys, np.int64)
+        arrays = self._memory.take(self.layout, len(keys), time_major)
+        found = np.zeros(len(keys), np.bool_)
+        native.call(
+            "replay_read",
+            self._handle,
+            len(keys),
+            native.pointer(keys),
+            self.layout.views(arrays, time_major),
+            native.pointer(found),
+        )
+        return self.layout.pack(arrays), found
+
+    def update_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> int:
+        """Sets priorities <float64>[n] of keys <int64>[n]; those not there any more are left out.
+
+        Returns:
+          How many were set.
+        """
+        return native.call(
+            "replay_update_priorities",
+            self._handle,
+            len(keys),
+            native.pointer(keys),
+            native.pointer(priorities),
+        )
+
+    def priorities(self, keys: np.ndarray) -> np.ndarray:
+        """Priorities <float64>[n] of `keys` <int64>[n]; NaN for those not there any more."""
+        keys = np.ascontiguousarray(keys, np.int64)
+        priorities = np.empty(len(keys), np.float64)
+        native.library().seed_replay_priorities(
+            self._handle, len(keys), native.pointer(keys), native.pointer(priorities)
+        )
+        return priorities
+
+    def set_priority_exponent(self, exponent: float) -> None:
+        """Changes the exponent, which takes O(n) if it is another one."""
+        native.library().seed_replay_set_exponent(self._handle, exponent)
+
+    def stats(self) -> native.Stats:
+        """Counts and bytes as of now."""
+        stats = native.Stats()
+        native.library().seed_replay_stats(self._handle, ctypes.byref(stats))
+        return stats
+
+    def snapshot(self) -> Snapshot:
+        """The content as of now, which later inserts and priorities do not change."""
+        return Snapshot(native.create("replay_snapshot", self._handle))
+
+    def restore_segment(self, segment: Segment) -> None:
+        """Appends a segment of a snapshot to a storage into which nothing was inserted yet.
+
+        Raises:
+          ValueError: if it does not fit the layout or the segment before.
+        """
+        ends = np.ascontiguousarray(segment.ends, np.uint32)
+        data = np.ascontiguousarray(segment.data, np.uint8)
+        if len(ends) == 0 or ends[-1] != len(data):
+            raise ValueError("a segment whose records do not fill it")
+        native.call(
+            "replay_restore_segment",
+            self._handle,
+            segment.first_key,
+            len(ends),
+            native.pointer(ends),
+            native.pointer(data),
+        )
+
+    def restore_entries(self, priorities: np.ndarray, inserted_at: np.ndarray) -> None:
+        """Ends restoring: priorities and times <float64>[n] of the last n keys.
+
+        If the capacity is smaller, the newest are taken.
+
+        Raises:
+          ValueError: if they do not fit the segments.
+        """
+        priorities = np.ascontiguousarray(priorities, np.float64)
+        inserted_at = np.ascontiguousarray(inserted_at, np.float64)
+        if priorities.shape != inserted_at.shape or not np.all(np.isfinite(priorities)):
+            raise ValueError("priorities and times that do not fit")
+        native.call(
+            "replay_restore_entries",
+            self._handle,
+            len(priorities),
+            native.pointer(priorities),
+            native.pointer(inserted_at),
+        )
+
+
+class Snapshot:
+    """Content of a storage at one moment; holds the memory of its segments until deleted.
+
+    Attributes:
+      oldest_key: of the first unroll.
+      next_key: the key after that of the last one.
+      priorities: <float64>[unrolls].
+      inserted_at: <float64>[unrolls] Unix seconds.
+    """
+
+    def __init__(self, handle: ctypes.c_void_p):
+        self._handle = handle
+        entries = native.Entries()
+        native.library().seed_replay_snapshot_entries(handle, ctypes.byref(entries))
+        self.oldest_key = int(entries.oldest_key)
+        self.next_key = int(entries.next_key)
+        size = self.next_key - self.oldest_key
+        self.priorities = _copy(entries.priorities, ctypes.c_double, size)
+        self.inserted_at = _copy(entries.inserted_at, ctypes.c_double, size)
+        self._num_segments = int(entries.num_segments)
+
+    def __del__(self) -> None:
+        native.library().seed_replay_snapshot_destroy(self._handle)
+
+    def __len__(self) -> int:
+        return self.next_key - self.oldest_key
+
+    def segments(self) -> Iterator[Segment]:
+        """The segments, oldest first, as views that live no longer than the snapshot.
+
+        The first one may begin with records of keys before `oldest_key`.
+        """
+        for index in range(self._num_segments):
+            segment = native.Segment()
+            native.library().seed_replay_snapshot_segment(
+                self._handle, index, ctypes.byref(segment)
+            )
+            yield Segment(
+                int(segment.first_key),
+                _view(segment.ends, ctypes.c_uint32, segment.count),
+                _view(segment.data, ctypes.c_uint8, segment.bytes),
+            )
+
+
+def _view(address: int | None, item: type, count: int) -> np.ndarray:
+    if not address or not count:
+        return np.empty(0, np.dtype(item))
+    return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(item)), (count,))
+
+
+def _copy(address: int | None, item: type, count: int) -> np.ndarray:
+    return _view(address, item, count).copy()

@@ -31,7 +31,13 @@ def create_agent(
 def main() -> None:
     """Runs the learner or an actor, as the flags say."""
     program.main(
-        GAME, create_agent, agent_configs=(MLPNetworkConfig, ConvNetworkConfig), stack_size=1
+        GAME,
+        create_agent,
+        agent_configs=(MLPNetworkConfig, ConvNetworkConfig),
+        stack_size=1,
+        batch_size=8,
+        optimizer="adam",
+        learning_rate=1e-3,
     )
 
 

@@ -24,6 +24,12 @@ class VTraceConfig:
     max_pg_importance_weight: float = option(
         1.0, "Clipping of importance weights in the policy gradient.", minimum=0.0
     )
+    reward_scaling: float = option(
+        1.0,
+        "Factor of rewards, before clipping: brings returns to a size that a network learns "
+        "quickly, about 1 to 10.",
+        minimum=0.0,
+    )
     max_abs_reward: float | None = option(
         None, "Rewards are clipped to at most this size. 0 or not given: as they are.", minimum=0.0
     )

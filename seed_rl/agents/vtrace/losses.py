@@ -75,7 +75,7 @@ class Transitions(NamedTuple):
     """T transitions cut from an unroll of T + 1 steps, <float32>[time, batch].
 
     Attributes:
-      rewards: of the action of each step, clipped.
+      rewards: of the action of each step, scaled and clipped.
       discounts: of what follows; 0 where the episode ended.
       real: 0 where the step was the last state of an abandoned episode, whose action nobody took,
         1 elsewhere.
@@ -86,9 +86,7 @@ class Transitions(NamedTuple):
     real: tf.Tensor
 
 
-def transitions(
-    env_outputs: EnvOutput, discounting: float, max_abs_reward: float | None
-) -> Transitions:
+def transitions(config: VTraceConfig, env_outputs: EnvOutput) -> Transitions:
     """What happened after each step but the last.
 
     An episode that is cut off reports its final state as an ordinary step; the next step has
@@ -96,16 +94,15 @@ def transitions(
     transition in the game.
 
     Args:
+      config: discount, scale and bound of rewards.
       env_outputs: of [time + 1, batch].
-      discounting: per step.
-      max_abs_reward: bound on rewards; None or 0 for none.
     """
-    rewards = env_outputs.reward[1:]
-    if max_abs_reward:
-        rewards = tf.clip_by_value(rewards, -max_abs_reward, max_abs_reward)
+    rewards = env_outputs.reward[1:] * config.reward_scaling
+    if config.max_abs_reward:
+        rewards = tf.clip_by_value(rewards, -config.max_abs_reward, config.max_abs_reward)
     done = tf.cast(env_outputs.done[1:], tf.float32)
     abandoned = tf.cast(env_outputs.abandoned[1:], tf.float32)
-    return Transitions(rewards, (1.0 - done) * discounting, 1.0 - abandoned)
+    return Transitions(rewards, (1.0 - done) * config.discounting, 1.0 - abandoned)
 
 
 def vtrace_returns(
@@ -170,7 +167,7 @@ def compute_loss(
       (loss <float32>[], metrics <float32>[] by name).
     """
     learned, _ = agent(prev_actions, env_outputs, agent_state, unroll=True, is_training=True)
-    steps = transitions(env_outputs, config.discounting, config.max_abs_reward)
+    steps = transitions(config, env_outputs)
     num_real = tf.maximum(tf.reduce_sum(steps.real), 1.0)
 
     def mean(values: tf.Tensor) -> tf.Tensor:

@@ -88,6 +88,7 @@ def numpy_loss(config, agent, env, behaviour):
             action = behaviour.action[t, b]
             rho = pi[action] / mu[action]
             reward = env.reward[t + 1, b]
+            reward *= config.reward_scaling
             if config.max_abs_reward is not None:
                 reward = max(-config.max_abs_reward, min(config.max_abs_reward, reward))
             gamma = 0.0 if env.done[t + 1, b] else config.discounting
@@ -123,6 +124,7 @@ def numpy_loss(config, agent, env, behaviour):
             lambda_=0.8,
             max_importance_weight=1.3,
             max_pg_importance_weight=2.0,
+            reward_scaling=0.7,
             max_abs_reward=1.0,
             baseline_cost=0.7,
             entropy_cost=0.3,

@@ -13,6 +13,7 @@ TensorFlow use `seed_rl.grpc.numpy_client`.
 
 from __future__ import annotations
 
+import atexit
 import json
 import pathlib
 import weakref
@@ -63,7 +64,7 @@ class Server:
         self.ports: list[int] = []
         if (options.tls_certificate is None) != (options.tls_key is None):
             raise UserError("tls_certificate and tls_key must be given together.")
-        with tf.device("cpu:0"):
+        with tf.init_scope(), tf.device("cpu:0"):
             self._handle = _ops().seed_grpc_server(
                 server_addresses=tf.convert_to_tensor(server_addresses, tf.string),
                 token=options.token or "",
@@ -78,8 +79,7 @@ class Server:
                 keepalive_s=options.keepalive_s,
                 threads=options.threads,
             )
-        # At exit too, before TensorFlow's runtime goes.
-        self._finalizer = weakref.finalize(self, _shut_down, self._handle)
+        _servers.add(self)
 
     def bind(
         self,
@@ -108,7 +108,7 @@ class Server:
         name = (fn[0] if isinstance(fn, Sequence) else fn).__name__
         bound = _Bound(name, functions)
         captures = [tensor for f in functions for tensor in f.captured_inputs]
-        with tf.device("cpu:0"):
+        with tf.init_scope(), tf.device("cpu:0"):
             _ops().seed_grpc_server_bind(
                 server=self._handle,
                 captures=captures,
@@ -178,7 +178,7 @@ class Client:
           UserError: if the TLS file cannot be read.
         """
         options = options or ClientOptions()
-        with tf.device("cpu:0"):
+        with tf.init_scope(), tf.device("cpu:0"):
             self._handle, description = _ops().seed_grpc_client(
                 server_address=tf.convert_to_tensor(server_address, tf.string),
                 token=options.token or "",
@@ -366,5 +366,12 @@ def _read(path: str | None) -> bytes:
         raise UserError(f"Cannot read {path}: {error.strerror}") from error
 
 
-def _shut_down(handle: tf.Tensor) -> None:
-    _ops().seed_grpc_server_shutdown(handle)
+# A server that is no longer referred to ends by itself, but not one that lives when Python ends: its
+# threads would run functions while TensorFlow is being taken down.
+_servers: weakref.WeakSet[Server] = weakref.WeakSet()
+
+
+@atexit.register
+def _shut_down_all() -> None:
+    for server in list(_servers):
+        server.shutdown()

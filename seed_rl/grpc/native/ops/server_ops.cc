@@ -1,5 +1,7 @@
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -8,12 +10,20 @@
 #include "seed_rl/grpc/native/ops/tensors.h"
 #include "seed_rl/grpc/native/ops/tf_function.h"
 #include "seed_rl/grpc/native/transport/transport.h"
+#include "tensorflow/core/common_runtime/input_colocation_exemption_registry.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/shape_inference.h"
+
+namespace tensorflow {
+
+// Functions may have captured variables of any device; the op itself only keeps their handles.
+REGISTER_INPUT_COLOCATION_EXEMPTION("SeedGrpcServerBind");
+
+}  // namespace tensorflow
 
 namespace seed_rl {
 namespace {
@@ -90,11 +100,28 @@ REGISTER_OP("SeedGrpcServerSetStatus")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs);
 
-struct ServerResource : public tensorflow::ResourceBase {
-  explicit ServerResource(std::unique_ptr<transport::Server> server) : server(std::move(server)) {}
-  std::string DebugString() const override { return "SEED RL server"; }
+class ServerResource : public tensorflow::ResourceBase {
+ public:
+  explicit ServerResource(std::unique_ptr<transport::Server> server) : server_(std::move(server)) {}
 
-  const std::unique_ptr<transport::Server> server;
+  // Does not wait for running functions: whoever drops the last reference may hold what they need,
+  // such as Python's lock.
+  ~ServerResource() override {
+    if (shut_down_) return;
+    std::thread([server = std::move(server_)]() mutable { server.reset(); }).detach();
+  }
+
+  std::string DebugString() const override { return "SEED RL server"; }
+  transport::Server* server() { return server_.get(); }
+
+  void Shutdown() {
+    server_->Shutdown();
+    shut_down_ = true;
+  }
+
+ private:
+  std::unique_ptr<transport::Server> server_;
+  std::atomic<bool> shut_down_{false};
 };
 
 class ServerOp : public OpKernel {
@@ -149,11 +176,11 @@ class OpOnServer : public OpKernel {
     tensorflow::core::RefCountPtr<ServerResource> resource;
     OP_REQUIRES_OK(context, tensorflow::LookupResource(
                                 context, tensorflow::HandleFromInput(context, 0), &resource));
-    OP_REQUIRES_OK(context, Compute(context, resource->server.get()));
+    OP_REQUIRES_OK(context, Compute(context, resource.get()));
   }
 
  protected:
-  virtual absl::Status Compute(OpKernelContext* context, transport::Server* server) = 0;
+  virtual absl::Status Compute(OpKernelContext* context, ServerResource* resource) = 0;
 };
 
 class BindOp : public OpOnServer {
@@ -175,7 +202,7 @@ class BindOp : public OpOnServer {
   }
 
  protected:
-  absl::Status Compute(OpKernelContext* context, transport::Server* server) override {
+  absl::Status Compute(OpKernelContext* context, ServerResource* resource) override {
     transport::Binding binding;
     binding.name = name_;
     binding.num_results = num_results_;
@@ -198,7 +225,7 @@ class BindOp : public OpOnServer {
                                             types_.size(), num_results_, config_, &function));
       binding.functions.push_back(std::move(function));
     }
-    return ToStatus(server->Bind(std::move(binding)));
+    return ToStatus(resource->server()->Bind(std::move(binding)));
   }
 
  private:
@@ -219,9 +246,10 @@ class StartOp : public OpOnServer {
   using OpOnServer::OpOnServer;
 
  protected:
-  absl::Status Compute(OpKernelContext* context, transport::Server* server) override {
+  absl::Status Compute(OpKernelContext* context, ServerResource* resource) override {
     std::vector<int> ports;
-    TF_RETURN_IF_ERROR(ToStatus(server->Start(context->input(1).scalar<tstring>()(), &ports)));
+    TF_RETURN_IF_ERROR(
+        ToStatus(resource->server()->Start(context->input(1).scalar<tstring>()(), &ports)));
     Tensor* output;
     const int64_t size = ports.size();
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({size}), &output));
@@ -235,8 +263,8 @@ class ShutdownOp : public OpOnServer {
   using OpOnServer::OpOnServer;
 
  protected:
-  absl::Status Compute(OpKernelContext* context, transport::Server* server) override {
-    server->Shutdown();
+  absl::Status Compute(OpKernelContext* context, ServerResource* resource) override {
+    resource->Shutdown();
     return absl::OkStatus();
   }
 };
@@ -246,10 +274,10 @@ class StatsOp : public OpOnServer {
   using OpOnServer::OpOnServer;
 
  protected:
-  absl::Status Compute(OpKernelContext* context, transport::Server* server) override {
+  absl::Status Compute(OpKernelContext* context, ServerResource* resource) override {
     Tensor* output;
     TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &output));
-    output->scalar<tstring>()() = server->Stats();
+    output->scalar<tstring>()() = resource->server()->Stats();
     return absl::OkStatus();
   }
 };
@@ -259,8 +287,8 @@ class SetStatusOp : public OpOnServer {
   using OpOnServer::OpOnServer;
 
  protected:
-  absl::Status Compute(OpKernelContext* context, transport::Server* server) override {
-    server->SetStatus(context->input(1).scalar<tstring>()());
+  absl::Status Compute(OpKernelContext* context, ServerResource* resource) override {
+    resource->server()->SetStatus(context->input(1).scalar<tstring>()());
     return absl::OkStatus();
   }
 };

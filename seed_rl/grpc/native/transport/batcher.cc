@@ -86,11 +86,7 @@ void Batcher::Start() {
 void Batcher::Add(Call call, const Frame& frame) {
   Status status = Check(frame, &call);
   if (!status.ok()) {
-    {
-      std::lock_guard<std::mutex> lock(mu_);
-      ++stats_.calls;
-      ++stats_.errors;
-    }
+    CountError();
     call.Fail(status);
   } else if (batched()) {
     AddToBatches(call, frame);
@@ -296,7 +292,6 @@ Batcher::BatchPtr Batcher::Take() {
 }
 
 void Batcher::Execute(size_t executor) {
-  Function* function = binding_.functions[executor % binding_.functions.size()].get();
   std::unique_lock<std::mutex> lock(mu_);
   while (true) {
     wake_[executor]->wait(lock, [&] { return stopped_ || collector_ == executor; });
@@ -308,15 +303,14 @@ void Batcher::Execute(size_t executor) {
     if (std::condition_variable* wake = Wake()) wake->notify_one();
     copied_.wait(lock, [&] { return batch->copying == 0; });
     lock.unlock();
-    Run(batch.get(), function);
+    Run(batch.get(), executor);
     batch.reset();
     lock.lock();
-    busy_[executor] = false;
-    if (std::condition_variable* wake = Wake()) wake->notify_one();
   }
 }
 
-void Batcher::Run(Batch* batch, Function* function) {
+void Batcher::Run(Batch* batch, size_t executor) {
+  Function* function = binding_.functions[executor % binding_.functions.size()].get();
   if (batched()) {
     for (size_t i = 0; i < batch->arguments.size(); ++i) {
       Tensor& tensor = batch->arguments[i];
@@ -331,41 +325,47 @@ void Batcher::Run(Batch* batch, Function* function) {
   Status status =
       function->Run(may_repeat ? batch->arguments : std::move(batch->arguments), &results);
   if (status.ok()) status = CheckResults(results, batch->rows);
-  const Clock::time_point end = Clock::now();
-  int64_t errors = 0;
-  if (status.ok()) {
-    for (const Part& part : batch->parts) Reply(part, results, part.first);
-  } else if (may_repeat && status.code != Code::kCancelled) {
-    errors = RunEachAlone(*batch, function);
-  } else {
-    errors = batch->parts.size();
-    for (const Part& part : batch->parts) Fail(part, status);
-  }
-  std::lock_guard<std::mutex> lock(mu_);
+  const bool repeat = !status.ok() && may_repeat && status.code != Code::kCancelled;
+  Count(*batch, start, Clock::now());
   for (const Part& part : batch->parts) {
+    std::vector<Tensor> own_results;
+    if (repeat) {
+      status = function->Run(RowsOf(*batch, part), &own_results);
+      if (status.ok()) status = CheckResults(own_results, part.rows);
+    }
+    if (!status.ok()) CountError();
+    // Before the last reply, so that who calls again at once finds it free, as its turn requires.
+    if (&part == &batch->parts.back()) Release(executor);
+    if (!status.ok()) {
+      Fail(part, status);
+    } else {
+      Reply(part, repeat ? own_results : results, repeat ? 0 : part.first);
+    }
+  }
+}
+
+void Batcher::Release(size_t executor) {
+  std::unique_lock<std::mutex> lock(mu_);
+  busy_[executor] = false;
+  std::condition_variable* wake = Wake();
+  lock.unlock();
+  if (wake != nullptr) wake->notify_one();
+}
+
+void Batcher::Count(const Batch& batch, Clock::time_point start, Clock::time_point end) {
+  std::lock_guard<std::mutex> lock(mu_);
+  for (const Part& part : batch.parts) {
     if (part.first_in_call == 0) ++stats_.calls;
     stats_.queue_wait_s += Seconds(start - part.call.arrived);
   }
-  stats_.rows += batch->rows;
+  stats_.rows += batch.rows;
   ++stats_.batches;
   stats_.run_s += Seconds(end - start);
-  stats_.errors += errors;
 }
 
-int64_t Batcher::RunEachAlone(const Batch& batch, Function* function) {
-  int64_t errors = 0;
-  for (const Part& part : batch.parts) {
-    std::vector<Tensor> results;
-    Status status = function->Run(RowsOf(batch, part), &results);
-    if (status.ok()) status = CheckResults(results, part.rows);
-    if (status.ok()) {
-      Reply(part, results, 0);
-    } else {
-      ++errors;
-      Fail(part, status);
-    }
-  }
-  return errors;
+void Batcher::CountError() {
+  std::lock_guard<std::mutex> lock(mu_);
+  ++stats_.errors;
 }
 
 std::vector<Tensor> Batcher::RowsOf(const Batch& batch, const Part& part) {
@@ -536,7 +536,10 @@ void Batcher::Shutdown() {
 
 BatcherStats Batcher::stats() const {
   std::lock_guard<std::mutex> lock(mu_);
-  return stats_;
+  BatcherStats stats = stats_;
+  for (const BatchPtr& batch : ready_) stats.waiting += batch->parts.size();
+  if (open_) stats.waiting += open_->parts.size();
+  return stats;
 }
 
 }  // namespace seed_rl::transport

@@ -44,7 +44,8 @@ struct Call {
 };
 
 struct BatcherStats {
-  int64_t calls = 0;
+  int64_t waiting = 0;  // Calls that do not run yet.
+  int64_t calls = 0;    // That ran.
   int64_t rows = 0;
   int64_t batches = 0;
   int64_t errors = 0;       // Calls answered with an error.
@@ -106,9 +107,11 @@ class Batcher {
   void WaitForMore(std::unique_lock<std::mutex>* lock, size_t executor);
 
   void Execute(size_t executor);
-  void Run(Batch* batch, Function* function);
-  // Returns the number of calls that failed.
-  int64_t RunEachAlone(const Batch& batch, Function* function);
+  void Run(Batch* batch, size_t executor);
+  // Says that a thread's function is free again.
+  void Release(size_t executor);
+  void Count(const Batch& batch, Clock::time_point start, Clock::time_point end);
+  void CountError();
   static std::vector<Tensor> RowsOf(const Batch& batch, const Part& part);
   Status CheckResults(const std::vector<Tensor>& results, int64_t rows) const;
   void Reply(const Part& part, const std::vector<Tensor>& results, int64_t first) const;

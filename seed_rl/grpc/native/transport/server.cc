@@ -317,7 +317,8 @@ std::string ServerImpl::Stats() {
                  ",\"mean_batch\":" + JsonNumber(stats.rows / batches) +
                  ",\"queue_wait_us\":" + JsonNumber(stats.queue_wait_s / calls * 1e6) +
                  ",\"run_us\":" + JsonNumber(stats.run_s / batches * 1e6) +
-                 ",\"errors\":" + std::to_string(stats.errors) + "}";
+                 ",\"errors\":" + std::to_string(stats.errors) +
+                 ",\"waiting\":" + std::to_string(stats.waiting) + "}";
   }
   const double uptime = started_at_ == Clock::time_point()
                             ? 0

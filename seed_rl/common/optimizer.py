@@ -17,14 +17,17 @@ class OptimizerConfig:
     """Optimizer: learning rate and gradients."""
 
     optimizer: str = option(
-        RMSPROP, "Rule by which weights follow gradients.", choices=(RMSPROP, ADAM)
+        ADAM, "Rule by which weights follow gradients.", choices=(RMSPROP, ADAM)
     )
-    learning_rate: float = option(0.0006, "Learning rate at the start.", minimum=0.0)
+    learning_rate: float = option(5e-4, "Learning rate at the start.", minimum=0.0)
     learning_rate_decay: bool = option(
         True, "Whether the learning rate falls linearly to 0 at total_environment_frames."
     )
     optimizer_epsilon: float = option(
-        1e-3, "Added to the root mean square of gradients before dividing by it.", minimum=0.0
+        1e-5,
+        "Keeps tiny gradients from becoming large steps. Adam adds it to the root mean square of "
+        "a gradient, RMSProp to its square.",
+        minimum=0.0,
     )
     rmsprop_decay: float = option(
         0.99, "RMSProp: decay of the mean squared gradient.", minimum=0.0, maximum=1.0
@@ -35,7 +38,7 @@ class OptimizerConfig:
         0.999, "Adam: decay of the mean squared gradient.", minimum=0.0, maximum=1.0
     )
     clip_norm: float | None = option(
-        40.0, "Largest global norm of gradients. Not given: no clipping.", minimum=0.0
+        1.0, "Largest global norm of gradients. Not given: no clipping.", minimum=0.0
     )
 
 

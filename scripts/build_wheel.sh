@@ -18,4 +18,4 @@ rm -rf "$root"/build/lib* "$root"/build/bdist*
 raw="$(mktemp -d)"
 trap 'rm -rf "$raw"' EXIT
 python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$raw" "$root"
-auditwheel repair --exclude 'libtensorflow_framework.so*' --wheel-dir "$target" "$raw"/*.whl
+python -m auditwheel repair --exclude 'libtensorflow_framework.so*' --wheel-dir "$target" "$raw"/*.whl

@@ -253,6 +253,8 @@ class _Remote:
         self._index = index
         self._argument_specs = structures.specs(self.arguments)
         self._output_specs = structures.specs(self.outputs)
+        first_shape = self._argument_specs[0].shape if self._argument_specs else None
+        self._argument_rank = None if first_shape is None else len(first_shape)
         self._result_types = [tf.dtypes.as_dtype(spec.dtype) for spec in self._output_specs]
 
     def __call__(self, *args: Any) -> Any:
@@ -291,15 +293,14 @@ class _Remote:
     def _set_shapes(self, tensors: list[tf.Tensor], results: list[tf.Tensor]) -> None:
         rows: list[int | None] = []
         if self.batch is not None:
-            rank = tensors[0].shape.rank
-            if rank is None:
+            shape = tensors[0].shape
+            if shape.rank is None:
                 return
-            if rank == len(self._argument_specs[0].shape):
-                rows = [tensors[0].shape[0]]
+            if shape.rank == self._argument_rank:
+                rows = [shape[0]]
         for result, spec in zip(results, self._output_specs, strict=True):
             if spec.shape is not None:
-                shape = spec.shape if self.batch is None else (*rows, *spec.shape[1:])
-                result.set_shape(shape)
+                result.set_shape(spec.shape if self.batch is None else (*rows, *spec.shape[1:]))
 
 
 def _concrete(fn: Any) -> Any:
@@ -366,8 +367,8 @@ def _read(path: str | None) -> bytes:
         raise UserError(f"Cannot read {path}: {error.strerror}") from error
 
 
-# A server that is no longer referred to ends by itself, but not one that lives when Python ends: its
-# threads would run functions while TensorFlow is being taken down.
+# A server that is no longer referred to ends by itself, but not one that lives when Python ends:
+# its threads would run functions while TensorFlow is being taken down.
 _servers: weakref.WeakSet[Server] = weakref.WeakSet()
 
 

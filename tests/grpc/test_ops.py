@@ -9,12 +9,12 @@ import textwrap
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.grpc.op_helpers import INT, INTS, Background, Gate, serving, values, wait_for_waiting
 from tensorflow.python.eager import cancellation
 
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc import NumpyClient, ops
 from seed_rl.grpc.options import ServerOptions
+from tests.grpc.op_helpers import INT, INTS, Background, Gate, serving, values, wait_for_waiting
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
@@ -223,7 +223,7 @@ def test_a_dynamic_batch_takes_who_waited_while_the_function_was_busy(socket_add
 def test_dynamic_batches_are_no_larger_than_allowed(socket_address):
     """Guards max_batch_size: calls are not torn apart, too large ones are refused."""
     gate = Gate()
-    with serving(socket_address, gated(gate), options=ServerOptions(max_batch_size=4)) as server:
+    with serving(socket_address, gated(gate), options=ServerOptions(max_batch_size=4)):
         clients = [ops.Client(socket_address) for _ in range(4)]
         calls = [Background(clients[0].foo, [0] * 4)]
         gate.wait_until_entered(1)

@@ -147,6 +147,22 @@ class Algorithm(abc.ABC):
         # One batch ahead: the next one is put together while this one is trained on.
         return tf.data.Dataset.from_tensors(0).repeat().map(next_unrolls).prefetch(1)
 
+    def ready(self) -> bool:
+        """Whether training may begin; asked after `dataset`, while a replay fills, say."""
+        return True
+
+    def num_unrolls(self, train_steps: int, batch_size: int) -> int:
+        """Unrolls of experience that `train_steps` steps have used, which the run is counted by.
+
+        Args:
+          train_steps: training steps so far.
+          batch_size: unrolls in each, over all replicas.
+        """
+        return train_steps * batch_size
+
+    def check(self) -> None:
+        """Raises what ended a thread of the algorithm; asked when there are no more batches."""
+
     def trainable_variables(self) -> list[tf.Variable]:
         """What the optimizer updates."""
         # Not `agent.trainable_variables`: a tf.Module does not see the variables of Keras 3 layers.

@@ -115,6 +115,7 @@ class InferenceStore:
           tf.errors.InvalidArgumentError: a size is not positive or a dtype cannot be stored.
         """
         self.num_envs = num_envs
+        self.closed = False
         self.num_steps_per_unroll = num_overlapping_steps + unroll_length + 1
         self._action_specs = action_specs
         self._step_specs = step_specs
@@ -224,6 +225,7 @@ class InferenceStore:
 
     def close(self) -> None:
         """Ends every wait. `dequeue` raises from now on, `end` drops what it completes."""
+        self.closed = True
         _ops().seed_inference_close(self._handle)
 
     def episodes(self) -> EpisodeStats:

@@ -33,6 +33,8 @@ from seed_rl.common.saved_model import save_model
 from seed_rl.common.stop_signal import StopSignal
 from seed_rl.common.training import TrainingStep
 
+_REPORT_WAITING_S = 0.5
+
 CreateOptimizer = Callable[[int], tuple[tf.keras.optimizers.Optimizer, Callable[[Any], Any]]]
 """`create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn)."""
 
@@ -80,7 +82,6 @@ class Learner:
         self._encode = placement.encode
         self._algorithm = trained.algorithm
         self._learning_rate_fn = trained.learning_rate_fn
-        self._frames_per_step = config.frames_per_step(run)
         self._specs = specs
         self._logdir = _writable_directory(run.logdir)
 
@@ -132,8 +133,9 @@ class Learner:
 
     @property
     def frames(self) -> int:
-        """Environment frames trained on so far."""
-        return self._train_steps * self._frames_per_step
+        """Environment frames used so far."""
+        unrolls = self._algorithm.num_unrolls(self._train_steps, self._config.batch_size)
+        return unrolls * self._config.unroll_length * self._run.num_action_repeats
 
     def train(self) -> None:
         """Serves and trains until the frames are used up, or SIGTERM or SIGINT.
@@ -169,6 +171,7 @@ class Learner:
 
     def _loop(self, stop: StopSignal, server: grpc.Server) -> None:
         batches = self._batches()
+        self._await_experience(stop, server)
         last_save = time.monotonic()
         while self.frames < self._config.total_environment_frames and not stop.requested:
             try:
@@ -180,21 +183,30 @@ class Learner:
             ):
                 if stop.requested:
                     return  # It waited for actors when it was told to stop.
+                self._algorithm.check()
                 raise
             self._train_steps += 1
             self._algorithm.after_step(feedback, self._train_steps)
             if self._copies:
                 self._copy_weights()
-            self._reporter.step(
-                self.frames,
-                self._train_steps,
-                metrics,
-                served=lambda: server.stats()["functions"]["inference"],
-                extra=self._extra_logs,
-            )
+            self._report(server, metrics)
             if time.monotonic() - last_save >= self._config.save_checkpoint_secs:
                 self._save()
                 last_save = time.monotonic()
+
+    def _await_experience(self, stop: StopSignal, server: grpc.Server) -> None:
+        """Tells of the run while the algorithm collects what it needs to begin with."""
+        while not self._algorithm.ready() and not stop.wait(_REPORT_WAITING_S):
+            self._report(server, {})
+
+    def _report(self, server: grpc.Server, metrics: dict[str, Any]) -> None:
+        self._reporter.step(
+            self.frames,
+            self._train_steps,
+            metrics,
+            served=lambda: server.stats()["functions"]["inference"],
+            extra=self._extra_logs,
+        )
 
     def _batches(self) -> Iterator[Any]:
         per_replica = self._config.batch_size // self._strategy.num_replicas_in_sync

@@ -91,7 +91,8 @@ def test_missing_tools_are_named_with_the_mend(tree, environment, missing):
 def test_setup_without_rights_prints_the_command(tree, tmp_path_factory):
     """Without root or sudo nothing is touched: the apt command is shown and the script stops."""
     tools = tmp_path_factory.mktemp("tools")
-    for tool in ("bash", "dirname", "readlink", "env", "cat", "tr", "grep", "head", "mkdir", "flock"):
+    needed = "bash dirname readlink env cat tr grep head mkdir flock"
+    for tool in needed.split():
         (tools / tool).symlink_to(str(shutil.which(tool)))
     (tools / "python3").symlink_to(sys.executable)
     (tools / "id").write_text("#!/bin/sh\necho 1000\n")

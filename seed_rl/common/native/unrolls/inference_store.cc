@@ -15,21 +15,21 @@ constexpr size_t kReplacedRunIds = 16;
 // Episodes kept for a logger that does not come to fetch them.
 constexpr size_t kMaxEpisodes = 1 << 16;
 
-std::vector<std::vector<uint8_t>>
-ZeroRows(const std::vector<size_t> &row_bytes) {
+std::vector<std::vector<uint8_t>> ZeroRows(const std::vector<size_t>& row_bytes) {
   std::vector<std::vector<uint8_t>> rows;
   rows.reserve(row_bytes.size());
-  for (size_t bytes : row_bytes)
-    rows.emplace_back(bytes, 0);
+  for (size_t bytes : row_bytes) rows.emplace_back(bytes, 0);
   return rows;
 }
 
-} // namespace
+}  // namespace
 
 InferenceStore::InferenceStore(StoreOptions options,
                                std::vector<std::vector<uint8_t>> initial_state)
-    : options_(std::move(options)), initial_state_(std::move(initial_state)),
-      envs_(options_.num_envs), seen_in_batch_(options_.num_envs, 0) {
+    : options_(std::move(options)),
+      initial_state_(std::move(initial_state)),
+      envs_(options_.num_envs),
+      seen_in_batch_(options_.num_envs, 0) {
   for (int32_t i = 0; i < options_.num_envs; ++i) {
     envs_[i].episode.env_id = i;
     envs_[i].prev_action = ZeroRows(options_.action_row_bytes);
@@ -37,8 +37,7 @@ InferenceStore::InferenceStore(StoreOptions options,
   }
 }
 
-StoreError InferenceStore::Check(int32_t batch, const int32_t *env_ids,
-                                 const int64_t *run_ids) {
+StoreError InferenceStore::Check(int32_t batch, const int32_t* env_ids, const int64_t* run_ids) {
   ++batch_number_;
   for (int32_t i = 0; i < batch; ++i) {
     const int32_t id = env_ids[i];
@@ -52,16 +51,13 @@ StoreError InferenceStore::Check(int32_t batch, const int32_t *env_ids,
     }
     if (seen_in_batch_[id] == batch_number_) {
       return {StoreError::kInvalidArgument,
-              "Duplicate environment ids: " + std::to_string(id) +
-                  " is twice in one batch."};
+              "Duplicate environment ids: " + std::to_string(id) + " is twice in one batch."};
     }
     seen_in_batch_[id] = batch_number_;
-    const Environment &env = envs_[id];
-    if (env.alive && env.run_id == run_ids[i])
-      continue;
-    const auto &replaced = env.replaced_run_ids;
-    if (std::find(replaced.begin(), replaced.end(), run_ids[i]) !=
-        replaced.end()) {
+    const Environment& env = envs_[id];
+    if (env.alive && env.run_id == run_ids[i]) continue;
+    const auto& replaced = env.replaced_run_ids;
+    if (std::find(replaced.begin(), replaced.end(), run_ids[i]) != replaced.end()) {
       return {StoreError::kFailedPrecondition,
               "Environment " + std::to_string(id) +
                   " has been taken over by a newer actor. If two actors run "
@@ -72,11 +68,10 @@ StoreError InferenceStore::Check(int32_t batch, const int32_t *env_ids,
   return {};
 }
 
-void InferenceStore::StartLife(Environment *env, int64_t run_id) {
+void InferenceStore::StartLife(Environment* env, int64_t run_id) {
   if (env->alive) {
     env->replaced_run_ids.push_back(env->run_id);
-    if (env->replaced_run_ids.size() > kReplacedRunIds)
-      env->replaced_run_ids.pop_front();
+    if (env->replaced_run_ids.size() > kReplacedRunIds) env->replaced_run_ids.pop_front();
   }
   env->alive = true;
   env->run_id = run_id;
@@ -85,17 +80,14 @@ void InferenceStore::StartLife(Environment *env, int64_t run_id) {
   env->steps_lived = 0;
   env->first_states.clear();
   env->state = initial_state_;
-  for (auto &field : env->prev_action)
-    std::fill(field.begin(), field.end(), 0);
+  for (auto& field : env->prev_action) std::fill(field.begin(), field.end(), 0);
   ++counters_.lives;
 }
 
-StoreError InferenceStore::Begin(int32_t batch, const int32_t *env_ids,
-                                 const int64_t *run_ids, const float *rewards,
-                                 const bool *done, const bool *abandoned,
-                                 const float *raw_rewards,
-                                 const MutableRows &prev_actions,
-                                 const MutableRows &states) {
+StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
+                                 const float* rewards, const bool* done, const bool* abandoned,
+                                 const float* raw_rewards, const MutableRows& prev_actions,
+                                 const MutableRows& states) {
   std::lock_guard<std::mutex> lock(mu_);
   StoreError error = Check(batch, env_ids, run_ids);
   if (!error.ok()) {
@@ -103,29 +95,26 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t *env_ids,
     return error;
   }
   for (int32_t i = 0; i < batch; ++i) {
-    Environment &env = envs_[env_ids[i]];
+    Environment& env = envs_[env_ids[i]];
     if (!env.alive || env.run_id != run_ids[i]) {
       // The first report of a life is a reset observation: no step led to it.
       StartLife(&env, run_ids[i]);
     } else {
-      EpisodeStats &episode = env.episode;
+      EpisodeStats& episode = env.episode;
       episode.episode_return += rewards[i];
       episode.raw_return += raw_rewards[i];
       // An abandoned episode's last step was reported before, as an ordinary
       // one.
-      if (!abandoned[i])
-        ++episode.num_steps;
+      if (!abandoned[i]) ++episode.num_steps;
       if (done[i]) {
         episodes_.push_back(episode);
-        if (episodes_.size() > kMaxEpisodes)
-          episodes_.pop_front();
+        if (episodes_.size() > kMaxEpisodes) episodes_.pop_front();
         episode = {episode.env_id, 0, 0, 0};
       }
     }
     for (size_t f = 0; f < prev_actions.size(); ++f) {
       const size_t bytes = options_.action_row_bytes[f];
-      std::memcpy(prev_actions[f] + i * bytes, env.prev_action[f].data(),
-                  bytes);
+      std::memcpy(prev_actions[f] + i * bytes, env.prev_action[f].data(), bytes);
     }
     for (size_t f = 0; f < states.size(); ++f) {
       const size_t bytes = options_.state_row_bytes[f];
@@ -153,27 +142,22 @@ UnrollPtr InferenceStore::NewUnroll(int32_t env_id) {
 
 // Appends a row to the environment's unroll; `env->state` is still the state
 // before this step.
-void InferenceStore::AddStep(Environment *env, int32_t row, const Rows &steps) {
+void InferenceStore::AddStep(Environment* env, int32_t row, const Rows& steps) {
   const int32_t position = env->num_steps;
-  if (!env->unroll)
-    env->unroll = NewUnroll(env->episode.env_id);
-  if (env->steps_lived++ % options_.unroll_length == 0)
-    env->first_states.push_back(env->state);
+  if (!env->unroll) env->unroll = NewUnroll(env->episode.env_id);
+  if (env->steps_lived++ % options_.unroll_length == 0) env->first_states.push_back(env->state);
   for (size_t f = 0; f < steps.size(); ++f) {
     const size_t bytes = options_.step_row_bytes[f];
-    std::memcpy(env->unroll->steps[f].data() + position * bytes,
-                steps[f] + row * bytes, bytes);
+    std::memcpy(env->unroll->steps[f].data() + position * bytes, steps[f] + row * bytes, bytes);
   }
   ++env->num_steps;
-  if (env->num_steps < options_.steps_per_unroll())
-    return;
+  if (env->num_steps < options_.steps_per_unroll()) return;
 
   const int32_t shared = options_.num_overlapping_steps + 1;
   UnrollPtr next = NewUnroll(env->episode.env_id);
   for (size_t f = 0; f < steps.size(); ++f) {
     const size_t bytes = options_.step_row_bytes[f];
-    const uint8_t *from =
-        env->unroll->steps[f].data() + options_.unroll_length * bytes;
+    const uint8_t* from = env->unroll->steps[f].data() + options_.unroll_length * bytes;
     std::memcpy(next->steps[f].data(), from, shared * bytes);
   }
   env->unroll->state = std::move(env->first_states.front());
@@ -181,26 +165,22 @@ void InferenceStore::AddStep(Environment *env, int32_t row, const Rows &steps) {
   env->num_steps = shared;
   std::swap(env->unroll, next);
   ++counters_.unrolls;
-  if (!closed_)
-    queue_.push_back(std::move(next));
+  if (!closed_) queue_.push_back(std::move(next));
 }
 
-void InferenceStore::End(int32_t batch, const int32_t *env_ids,
-                         const int64_t *run_ids, const Rows &actions,
-                         const Rows &states, const Rows &steps) {
+void InferenceStore::End(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
+                         const Rows& actions, const Rows& states, const Rows& steps) {
   std::vector<std::function<void()>> callbacks;
   {
     std::lock_guard<std::mutex> lock(mu_);
     for (int32_t i = 0; i < batch; ++i) {
-      if (env_ids[i] < 0 || env_ids[i] >= options_.num_envs)
-        continue;
-      Environment &env = envs_[env_ids[i]];
+      if (env_ids[i] < 0 || env_ids[i] >= options_.num_envs) continue;
+      Environment& env = envs_[env_ids[i]];
       if (!env.alive || env.run_id != run_ids[i]) {
         ++counters_.dropped;
         continue;
       }
-      if (env_ids[i] < options_.num_training_envs)
-        AddStep(&env, i, steps);
+      if (env_ids[i] < options_.num_training_envs) AddStep(&env, i, steps);
       for (size_t f = 0; f < actions.size(); ++f) {
         const size_t bytes = options_.action_row_bytes[f];
         std::memcpy(env.prev_action[f].data(), actions[f] + i * bytes, bytes);
@@ -212,8 +192,7 @@ void InferenceStore::End(int32_t batch, const int32_t *env_ids,
     }
     callbacks = TakeReadyCallbacks();
   }
-  for (auto &callback : callbacks)
-    callback();
+  for (auto& callback : callbacks) callback();
 }
 
 // Those whose wait is over, to be called without the lock.
@@ -230,13 +209,10 @@ std::vector<std::function<void()>> InferenceStore::TakeReadyCallbacks() {
         queue_.pop_front();
       }
     }
-    ready.push_back([unrolls, call = std::move(waiter.ready)] {
-      call(std::move(*unrolls));
-    });
+    ready.push_back([unrolls, call = std::move(waiter.ready)] { call(std::move(*unrolls)); });
   }
   if (closed_ || queue_.size() <= options_.queue_capacity) {
-    for (auto &waiter : capacity_waiters_)
-      ready.push_back(std::move(waiter));
+    for (auto& waiter : capacity_waiters_) ready.push_back(std::move(waiter));
     capacity_waiters_.clear();
   }
   return ready;
@@ -263,8 +239,7 @@ int64_t InferenceStore::Dequeue(size_t count, UnrollsReady ready) {
     dequeue_waiters_.push_back({token, count, std::move(ready)});
     callbacks = TakeReadyCallbacks();
   }
-  for (auto &callback : callbacks)
-    callback();
+  for (auto& callback : callbacks) callback();
   return token;
 }
 
@@ -272,11 +247,9 @@ void InferenceStore::CancelDequeue(int64_t token) {
   UnrollsReady ready;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    auto found =
-        std::find_if(dequeue_waiters_.begin(), dequeue_waiters_.end(),
-                     [token](const Waiter &w) { return w.token == token; });
-    if (found == dequeue_waiters_.end())
-      return;
+    auto found = std::find_if(dequeue_waiters_.begin(), dequeue_waiters_.end(),
+                              [token](const Waiter& w) { return w.token == token; });
+    if (found == dequeue_waiters_.end()) return;
     ready = std::move(found->ready);
     dequeue_waiters_.erase(found);
   }
@@ -285,9 +258,8 @@ void InferenceStore::CancelDequeue(int64_t token) {
 
 void InferenceStore::Recycle(std::vector<UnrollPtr> unrolls) {
   std::lock_guard<std::mutex> lock(mu_);
-  for (auto &unroll : unrolls) {
-    if (spare_.size() >= static_cast<size_t>(options_.num_envs))
-      return;
+  for (auto& unroll : unrolls) {
+    if (spare_.size() >= static_cast<size_t>(options_.num_envs)) return;
     spare_.push_back(std::move(unroll));
   }
 }
@@ -300,8 +272,7 @@ void InferenceStore::Close() {
     queue_.clear();
     callbacks = TakeReadyCallbacks();
   }
-  for (auto &callback : callbacks)
-    callback();
+  for (auto& callback : callbacks) callback();
 }
 
 std::vector<EpisodeStats> InferenceStore::DrainEpisodes() {
@@ -318,4 +289,4 @@ InferenceStore::Counters InferenceStore::counters() const {
   return counters;
 }
 
-} // namespace seed_rl
+}  // namespace seed_rl

@@ -41,19 +41,15 @@ namespace seed_rl {
 
 struct StoreOptions {
   int32_t num_envs = 0;
-  int32_t num_training_envs =
-      0; // Environments from here on are never stored in unrolls.
+  int32_t num_training_envs = 0;  // Environments from here on are never stored in unrolls.
   int32_t unroll_length = 0;
   int32_t num_overlapping_steps = 0;
-  size_t queue_capacity = 0; // Unrolls.
-  std::vector<size_t>
-      action_row_bytes; // One entry per field of the action nest.
-  std::vector<size_t> state_row_bytes; // ... of the recurrent state.
-  std::vector<size_t> step_row_bytes;  // ... of what is recorded at each step.
+  size_t queue_capacity = 0;             // Unrolls.
+  std::vector<size_t> action_row_bytes;  // One entry per field of the action nest.
+  std::vector<size_t> state_row_bytes;   // ... of the recurrent state.
+  std::vector<size_t> step_row_bytes;    // ... of what is recorded at each step.
 
-  int32_t steps_per_unroll() const {
-    return num_overlapping_steps + unroll_length + 1;
-  }
+  int32_t steps_per_unroll() const { return num_overlapping_steps + unroll_length + 1; }
 };
 
 // What went wrong, for the caller of the environment concerned.
@@ -66,8 +62,7 @@ struct StoreError {
 
 struct EpisodeStats {
   int32_t env_id = 0;
-  int64_t num_steps =
-      0; // Agent steps, without the extra report of a truncated episode.
+  int64_t num_steps = 0;  // Agent steps, without the extra report of a truncated episode.
   float episode_return = 0;
   float raw_return = 0;
 };
@@ -75,39 +70,34 @@ struct EpisodeStats {
 // A complete or growing unroll of one environment.
 struct Unroll {
   int32_t env_id = 0;
-  std::vector<std::vector<uint8_t>>
-      steps; // Per field: [steps_per_unroll][row bytes].
-  std::vector<std::vector<uint8_t>>
-      state; // Per field: [row bytes], before the first step.
+  std::vector<std::vector<uint8_t>> steps;  // Per field: [steps_per_unroll][row bytes].
+  std::vector<std::vector<uint8_t>> state;  // Per field: [row bytes], before the first step.
 };
 using UnrollPtr = std::unique_ptr<Unroll>;
 
 class InferenceStore {
-public:
-  using Rows = std::vector<const uint8_t *>;  // Per field: [batch][row bytes].
-  using MutableRows = std::vector<uint8_t *>; // Per field: [batch][row bytes].
-  using UnrollsReady = std::function<void(
-      std::vector<UnrollPtr>)>; // Empty: closed or cancelled.
+ public:
+  using Rows = std::vector<const uint8_t*>;   // Per field: [batch][row bytes].
+  using MutableRows = std::vector<uint8_t*>;  // Per field: [batch][row bytes].
+  using UnrollsReady = std::function<void(std::vector<UnrollPtr>)>;  // Empty: closed or cancelled.
 
   // `initial_state`: per field, one row.
-  InferenceStore(StoreOptions options,
-                 std::vector<std::vector<uint8_t>> initial_state);
+  InferenceStore(StoreOptions options, std::vector<std::vector<uint8_t>> initial_state);
 
-  const StoreOptions &options() const { return options_; }
+  const StoreOptions& options() const { return options_; }
 
   // Admits a batch of steps: checks ids and lives, resets environments with a
   // new life, updates episode statistics, and copies out previous actions and
   // recurrent states. Changes nothing when it returns an error.
-  StoreError Begin(int32_t batch, const int32_t *env_ids,
-                   const int64_t *run_ids, const float *rewards,
-                   const bool *done, const bool *abandoned,
-                   const float *raw_rewards, const MutableRows &prev_actions,
-                   const MutableRows &states);
+  StoreError Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
+                   const float* rewards, const bool* done, const bool* abandoned,
+                   const float* raw_rewards, const MutableRows& prev_actions,
+                   const MutableRows& states);
 
   // Records the steps begun before. Rows of a life that has been replaced
   // meanwhile are dropped.
-  void End(int32_t batch, const int32_t *env_ids, const int64_t *run_ids,
-           const Rows &actions, const Rows &states, const Rows &steps);
+  void End(int32_t batch, const int32_t* env_ids, const int64_t* run_ids, const Rows& actions,
+           const Rows& states, const Rows& steps);
 
   // Calls `ready` once the queue is within its capacity, at once if it is; or
   // when closed.
@@ -129,16 +119,16 @@ public:
 
   struct Counters {
     int64_t queue_size = 0;
-    int64_t steps = 0;   // Rows begun.
-    int64_t unrolls = 0; // Completed.
-    int64_t lives = 0;   // Distinct lives begun.
-    int64_t refused = 0; // Batches refused.
-    int64_t dropped = 0; // Rows of replaced lives dropped.
-    int64_t blocked = 0; // Times inference had to wait for the queue.
+    int64_t steps = 0;    // Rows begun.
+    int64_t unrolls = 0;  // Completed.
+    int64_t lives = 0;    // Distinct lives begun.
+    int64_t refused = 0;  // Batches refused.
+    int64_t dropped = 0;  // Rows of replaced lives dropped.
+    int64_t blocked = 0;  // Times inference had to wait for the queue.
   };
   Counters counters() const;
 
-private:
+ private:
   struct Environment {
     bool alive = false;
     int64_t run_id = 0;
@@ -150,8 +140,8 @@ private:
     // that begin in it.
     std::deque<std::vector<std::vector<uint8_t>>> first_states;
     UnrollPtr unroll;
-    int32_t num_steps = 0;   // Filled in `unroll`.
-    int64_t steps_lived = 0; // Of this life, in all its unrolls.
+    int32_t num_steps = 0;    // Filled in `unroll`.
+    int64_t steps_lived = 0;  // Of this life, in all its unrolls.
   };
   struct Waiter {
     int64_t token;
@@ -159,10 +149,9 @@ private:
     UnrollsReady ready;
   };
 
-  StoreError Check(int32_t batch, const int32_t *env_ids,
-                   const int64_t *run_ids);
-  void StartLife(Environment *env, int64_t run_id);
-  void AddStep(Environment *env, int32_t row, const Rows &steps);
+  StoreError Check(int32_t batch, const int32_t* env_ids, const int64_t* run_ids);
+  void StartLife(Environment* env, int64_t run_id);
+  void AddStep(Environment* env, int32_t row, const Rows& steps);
   UnrollPtr NewUnroll(int32_t env_id);
   std::vector<std::function<void()>> TakeReadyCallbacks();
 
@@ -170,19 +159,19 @@ private:
   const std::vector<std::vector<uint8_t>> initial_state_;
 
   mutable std::mutex mu_;
-  std::vector<Environment> envs_;                       // Guarded by mu_.
-  std::vector<int64_t> seen_in_batch_;                  // Guarded by mu_.
-  int64_t batch_number_ = 0;                            // Guarded by mu_.
-  std::deque<UnrollPtr> queue_;                         // Guarded by mu_.
-  std::vector<UnrollPtr> spare_;                        // Guarded by mu_.
-  std::deque<Waiter> dequeue_waiters_;                  // Guarded by mu_.
-  std::vector<std::function<void()>> capacity_waiters_; // Guarded by mu_.
-  std::deque<EpisodeStats> episodes_;                   // Guarded by mu_.
-  Counters counters_;                                   // Guarded by mu_.
-  int64_t next_token_ = 0;                              // Guarded by mu_.
-  bool closed_ = false;                                 // Guarded by mu_.
+  std::vector<Environment> envs_;                        // Guarded by mu_.
+  std::vector<int64_t> seen_in_batch_;                   // Guarded by mu_.
+  int64_t batch_number_ = 0;                             // Guarded by mu_.
+  std::deque<UnrollPtr> queue_;                          // Guarded by mu_.
+  std::vector<UnrollPtr> spare_;                         // Guarded by mu_.
+  std::deque<Waiter> dequeue_waiters_;                   // Guarded by mu_.
+  std::vector<std::function<void()>> capacity_waiters_;  // Guarded by mu_.
+  std::deque<EpisodeStats> episodes_;                    // Guarded by mu_.
+  Counters counters_;                                    // Guarded by mu_.
+  int64_t next_token_ = 0;                               // Guarded by mu_.
+  bool closed_ = false;                                  // Guarded by mu_.
 };
 
-} // namespace seed_rl
+}  // namespace seed_rl
 
-#endif // SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
+#endif  // SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_

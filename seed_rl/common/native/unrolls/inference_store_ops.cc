@@ -22,26 +22,21 @@ namespace tf = tensorflow;
 struct Field {
   tf::DataType dtype;
   tf::TensorShape shape;
-  size_t row_bytes() const {
-    return shape.num_elements() * tf::DataTypeSize(dtype);
-  }
+  size_t row_bytes() const { return shape.num_elements() * tf::DataTypeSize(dtype); }
 };
 using Fields = std::vector<Field>;
 
-absl::Status GetFields(tf::OpKernelConstruction *ctx, const std::string &name,
-                       Fields *fields) {
+absl::Status GetFields(tf::OpKernelConstruction* ctx, const std::string& name, Fields* fields) {
   std::vector<tf::DataType> dtypes;
   std::vector<tf::TensorShape> shapes;
   TF_RETURN_IF_ERROR(ctx->GetAttr(name + "_dtypes", &dtypes));
   TF_RETURN_IF_ERROR(ctx->GetAttr(name + "_shapes", &shapes));
   if (dtypes.size() != shapes.size()) {
-    return absl::InvalidArgumentError(name +
-                                      ": as many dtypes as shapes are needed.");
+    return absl::InvalidArgumentError(name + ": as many dtypes as shapes are needed.");
   }
   for (size_t i = 0; i < dtypes.size(); ++i) {
     if (!tf::DataTypeCanUseMemcpy(dtypes[i])) {
-      return absl::InvalidArgumentError(name + ": fields of type " +
-                                        tf::DataTypeString(dtypes[i]) +
+      return absl::InvalidArgumentError(name + ": fields of type " + tf::DataTypeString(dtypes[i]) +
                                         " cannot be stored.");
     }
     fields->push_back({dtypes[i], shapes[i]});
@@ -49,26 +44,24 @@ absl::Status GetFields(tf::OpKernelConstruction *ctx, const std::string &name,
   return absl::OkStatus();
 }
 
-std::vector<size_t> RowBytes(const Fields &fields) {
+std::vector<size_t> RowBytes(const Fields& fields) {
   std::vector<size_t> bytes;
-  for (const Field &field : fields)
-    bytes.push_back(field.row_bytes());
+  for (const Field& field : fields) bytes.push_back(field.row_bytes());
   return bytes;
 }
 
-const uint8_t *Bytes(const tf::Tensor &tensor) {
-  return reinterpret_cast<const uint8_t *>(tensor.tensor_data().data());
+const uint8_t* Bytes(const tf::Tensor& tensor) {
+  return reinterpret_cast<const uint8_t*>(tensor.tensor_data().data());
 }
-uint8_t *MutableBytes(tf::Tensor *tensor) {
-  return const_cast<uint8_t *>(Bytes(*tensor));
-}
+uint8_t* MutableBytes(tf::Tensor* tensor) { return const_cast<uint8_t*>(Bytes(*tensor)); }
 
 // The store with what TensorFlow must know of its fields.
 class StoreResource : public tf::ResourceBase {
-public:
-  StoreResource(StoreOptions options, Fields actions, Fields states,
-                Fields steps, std::vector<std::vector<uint8_t>> initial_state)
-      : actions(std::move(actions)), states(std::move(states)),
+ public:
+  StoreResource(StoreOptions options, Fields actions, Fields states, Fields steps,
+                std::vector<std::vector<uint8_t>> initial_state)
+      : actions(std::move(actions)),
+        states(std::move(states)),
         steps(std::move(steps)),
         store(std::move(options), std::move(initial_state)) {}
 
@@ -78,36 +71,33 @@ public:
   InferenceStore store;
 };
 
-absl::Status Lookup(tf::OpKernelContext *ctx,
-                    tf::core::RefCountPtr<StoreResource> *resource) {
+absl::Status Lookup(tf::OpKernelContext* ctx, tf::core::RefCountPtr<StoreResource>* resource) {
   return tf::LookupResource(ctx, tf::HandleFromInput(ctx, 0), resource);
 }
 
-absl::Status ToStatus(const StoreError &error) {
+absl::Status ToStatus(const StoreError& error) {
   switch (error.code) {
-  case StoreError::kOk:
-    return absl::OkStatus();
-  case StoreError::kInvalidArgument:
-    return absl::InvalidArgumentError(error.message);
-  case StoreError::kFailedPrecondition:
-    return absl::FailedPreconditionError(error.message);
+    case StoreError::kOk:
+      return absl::OkStatus();
+    case StoreError::kInvalidArgument:
+      return absl::InvalidArgumentError(error.message);
+    case StoreError::kFailedPrecondition:
+      return absl::FailedPreconditionError(error.message);
   }
   return absl::InternalError(error.message);
 }
 
 // Checks that each tensor of an input list is [batch, *row shape].
-absl::Status GetRows(const tf::OpInputList &inputs, const Fields &fields,
-                     int64_t batch, const char *what,
-                     InferenceStore::Rows *rows) {
+absl::Status GetRows(const tf::OpInputList& inputs, const Fields& fields, int64_t batch,
+                     const char* what, InferenceStore::Rows* rows) {
   for (int i = 0; i < inputs.size(); ++i) {
     tf::TensorShape expected = fields[i].shape;
     expected.InsertDim(0, batch);
     if (inputs[i].dtype() != fields[i].dtype || inputs[i].shape() != expected) {
       return absl::InvalidArgumentError(
           std::string(what) + "[" + std::to_string(i) + "] should be " +
-          tf::DataTypeString(fields[i].dtype) + expected.DebugString() +
-          " but is " + tf::DataTypeString(inputs[i].dtype()) +
-          inputs[i].shape().DebugString());
+          tf::DataTypeString(fields[i].dtype) + expected.DebugString() + " but is " +
+          tf::DataTypeString(inputs[i].dtype()) + inputs[i].shape().DebugString());
     }
     rows->push_back(Bytes(inputs[i]));
   }
@@ -115,110 +105,94 @@ absl::Status GetRows(const tf::OpInputList &inputs, const Fields &fields,
 }
 
 // Checks a vector input of `batch` elements.
-absl::Status CheckVector(const tf::Tensor &tensor, const char *name,
-                         int64_t batch) {
-  if (tensor.dims() == 1 && tensor.dim_size(0) == batch)
-    return absl::OkStatus();
+absl::Status CheckVector(const tf::Tensor& tensor, const char* name, int64_t batch) {
+  if (tensor.dims() == 1 && tensor.dim_size(0) == batch) return absl::OkStatus();
   return absl::InvalidArgumentError(std::string(name) + " should have shape [" +
                                     std::to_string(batch) + "] but has " +
                                     tensor.shape().DebugString());
 }
 
 class CreateOp : public tf::OpKernel {
-public:
-  explicit CreateOp(tf::OpKernelConstruction *ctx) : OpKernel(ctx) {
+ public:
+  explicit CreateOp(tf::OpKernelConstruction* ctx) : OpKernel(ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("num_envs", &options_.num_envs));
-    OP_REQUIRES_OK(
-        ctx, ctx->GetAttr("num_training_envs", &options_.num_training_envs));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_training_envs", &options_.num_training_envs));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("unroll_length", &options_.unroll_length));
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_overlapping_steps",
-                                     &options_.num_overlapping_steps));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_overlapping_steps", &options_.num_overlapping_steps));
     int64_t capacity;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("queue_capacity", &capacity));
     options_.queue_capacity = static_cast<size_t>(capacity);
     OP_REQUIRES_OK(ctx, GetFields(ctx, "action", &actions_));
     OP_REQUIRES_OK(ctx, GetFields(ctx, "state", &states_));
     OP_REQUIRES_OK(ctx, GetFields(ctx, "step", &steps_));
-    OP_REQUIRES(
-        ctx,
-        options_.num_envs > 0 && options_.num_training_envs >= 0 &&
-            options_.num_training_envs <= options_.num_envs &&
-            options_.unroll_length > 0 && options_.num_overlapping_steps >= 0 &&
-            capacity > 0,
-        absl::InvalidArgumentError("Bad sizes for the inference store."));
+    OP_REQUIRES(ctx,
+                options_.num_envs > 0 && options_.num_training_envs >= 0 &&
+                    options_.num_training_envs <= options_.num_envs && options_.unroll_length > 0 &&
+                    options_.num_overlapping_steps >= 0 && capacity > 0,
+                absl::InvalidArgumentError("Bad sizes for the inference store."));
     options_.action_row_bytes = RowBytes(actions_);
     options_.state_row_bytes = RowBytes(states_);
     options_.step_row_bytes = RowBytes(steps_);
   }
 
-  void Compute(tf::OpKernelContext *ctx) override {
+  void Compute(tf::OpKernelContext* ctx) override {
     tf::OpInputList initial;
     OP_REQUIRES_OK(ctx, ctx->input_list("initial_state", &initial));
     std::vector<std::vector<uint8_t>> rows;
     for (int i = 0; i < initial.size(); ++i) {
-      OP_REQUIRES(
-          ctx, initial[i].tensor_data().size() == options_.state_row_bytes[i],
-          absl::InvalidArgumentError(
-              "initial_state should be one row of the state."));
-      rows.emplace_back(Bytes(initial[i]),
-                        Bytes(initial[i]) + options_.state_row_bytes[i]);
+      OP_REQUIRES(ctx, initial[i].tensor_data().size() == options_.state_row_bytes[i],
+                  absl::InvalidArgumentError("initial_state should be one row of the state."));
+      rows.emplace_back(Bytes(initial[i]), Bytes(initial[i]) + options_.state_row_bytes[i]);
     }
     // The handle owns the store, which goes when the last handle does.
-    tf::Tensor *handle;
+    tf::Tensor* handle;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {}, &handle));
-    handle->scalar<tf::ResourceHandle>()() =
-        tf::ResourceHandle::MakeRefCountingHandle(
-            new StoreResource(options_, actions_, states_, steps_,
-                              std::move(rows)),
-            ctx->device()->name());
+    handle->scalar<tf::ResourceHandle>()() = tf::ResourceHandle::MakeRefCountingHandle(
+        new StoreResource(options_, actions_, states_, steps_, std::move(rows)),
+        ctx->device()->name());
   }
 
-private:
+ private:
   StoreOptions options_;
   Fields actions_, states_, steps_;
 };
 
 class BeginOp : public tf::OpKernel {
-public:
+ public:
   using OpKernel::OpKernel;
 
-  void Compute(tf::OpKernelContext *ctx) override {
+  void Compute(tf::OpKernelContext* ctx) override {
     tf::core::RefCountPtr<StoreResource> resource;
     OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
-    const tf::Tensor &env_ids = ctx->input(1);
+    const tf::Tensor& env_ids = ctx->input(1);
     OP_REQUIRES(ctx, env_ids.dims() == 1,
                 absl::InvalidArgumentError("env_ids should be a vector."));
     const int64_t batch = env_ids.dim_size(0);
-    static constexpr const char *kNames[] = {"run_ids", "reward", "done",
-                                             "abandoned", "raw_reward"};
+    static constexpr const char* kNames[] = {"run_ids", "reward", "done", "abandoned",
+                                             "raw_reward"};
     for (int i = 0; i < 5; ++i) {
       OP_REQUIRES_OK(ctx, CheckVector(ctx->input(2 + i), kNames[i], batch));
     }
     InferenceStore::MutableRows actions, states;
-    OP_REQUIRES_OK(
-        ctx, Allocate(ctx, "prev_actions", resource->actions, batch, &actions));
-    OP_REQUIRES_OK(
-        ctx, Allocate(ctx, "agent_state", resource->states, batch, &states));
-    OP_REQUIRES_OK(
-        ctx, ToStatus(resource->store.Begin(
-                 static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
-                 ctx->input(2).flat<int64_t>().data(),
-                 ctx->input(3).flat<float>().data(),
-                 ctx->input(4).flat<bool>().data(),
-                 ctx->input(5).flat<bool>().data(),
-                 ctx->input(6).flat<float>().data(), actions, states)));
+    OP_REQUIRES_OK(ctx, Allocate(ctx, "prev_actions", resource->actions, batch, &actions));
+    OP_REQUIRES_OK(ctx, Allocate(ctx, "agent_state", resource->states, batch, &states));
+    OP_REQUIRES_OK(ctx,
+                   ToStatus(resource->store.Begin(
+                       static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
+                       ctx->input(2).flat<int64_t>().data(), ctx->input(3).flat<float>().data(),
+                       ctx->input(4).flat<bool>().data(), ctx->input(5).flat<bool>().data(),
+                       ctx->input(6).flat<float>().data(), actions, states)));
   }
 
-private:
-  static absl::Status Allocate(tf::OpKernelContext *ctx, const char *name,
-                               const Fields &fields, int64_t batch,
-                               InferenceStore::MutableRows *rows) {
+ private:
+  static absl::Status Allocate(tf::OpKernelContext* ctx, const char* name, const Fields& fields,
+                               int64_t batch, InferenceStore::MutableRows* rows) {
     tf::OpOutputList outputs;
     TF_RETURN_IF_ERROR(ctx->output_list(name, &outputs));
     for (size_t i = 0; i < fields.size(); ++i) {
       tf::TensorShape shape = fields[i].shape;
       shape.InsertDim(0, batch);
-      tf::Tensor *tensor;
+      tf::Tensor* tensor;
       TF_RETURN_IF_ERROR(outputs.allocate(i, shape, &tensor));
       rows->push_back(MutableBytes(tensor));
     }
@@ -227,80 +201,69 @@ private:
 };
 
 class EndOp : public tf::AsyncOpKernel {
-public:
+ public:
   using AsyncOpKernel::AsyncOpKernel;
 
-  void ComputeAsync(tf::OpKernelContext *ctx, DoneCallback done) override {
+  void ComputeAsync(tf::OpKernelContext* ctx, DoneCallback done) override {
     tf::core::RefCountPtr<StoreResource> resource;
     OP_REQUIRES_OK_ASYNC(ctx, Lookup(ctx, &resource), done);
     OP_REQUIRES_OK_ASYNC(ctx, Record(ctx, resource.get()), done);
     // Not answered before the queue has room: this is how a slow learner slows
     // its actors.
-    InferenceStore &store = resource->store;
+    InferenceStore& store = resource->store;
     store.NotifyWhenBelowCapacity(
-        [done = std::move(done),
-         keep = std::make_shared<tf::core::RefCountPtr<StoreResource>>(
-             std::move(resource))] { done(); });
+        [done = std::move(done), keep = std::make_shared<tf::core::RefCountPtr<StoreResource>>(
+                                     std::move(resource))] { done(); });
   }
 
-private:
-  static absl::Status Record(tf::OpKernelContext *ctx,
-                             StoreResource *resource) {
-    const tf::Tensor &env_ids = ctx->input(1);
+ private:
+  static absl::Status Record(tf::OpKernelContext* ctx, StoreResource* resource) {
+    const tf::Tensor& env_ids = ctx->input(1);
     const int64_t batch = env_ids.NumElements();
     TF_RETURN_IF_ERROR(CheckVector(ctx->input(2), "run_ids", batch));
     InferenceStore::Rows rows[3];
-    const Fields *fields[] = {&resource->actions, &resource->states,
-                              &resource->steps};
-    static constexpr const char *kNames[] = {"actions", "agent_state", "steps"};
+    const Fields* fields[] = {&resource->actions, &resource->states, &resource->steps};
+    static constexpr const char* kNames[] = {"actions", "agent_state", "steps"};
     for (int i = 0; i < 3; ++i) {
       tf::OpInputList inputs;
       TF_RETURN_IF_ERROR(ctx->input_list(kNames[i], &inputs));
-      TF_RETURN_IF_ERROR(
-          GetRows(inputs, *fields[i], batch, kNames[i], &rows[i]));
+      TF_RETURN_IF_ERROR(GetRows(inputs, *fields[i], batch, kNames[i], &rows[i]));
     }
-    resource->store.End(
-        static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
-        ctx->input(2).flat<int64_t>().data(), rows[0], rows[1], rows[2]);
+    resource->store.End(static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
+                        ctx->input(2).flat<int64_t>().data(), rows[0], rows[1], rows[2]);
     return absl::OkStatus();
   }
 };
 
 // Waits for `count` unrolls and puts them side by side, time-major.
 class DequeueOp : public tf::AsyncOpKernel {
-public:
+ public:
   using AsyncOpKernel::AsyncOpKernel;
 
-  void ComputeAsync(tf::OpKernelContext *ctx, DoneCallback done) override {
+  void ComputeAsync(tf::OpKernelContext* ctx, DoneCallback done) override {
     tf::core::RefCountPtr<StoreResource> resource;
     OP_REQUIRES_OK_ASYNC(ctx, Lookup(ctx, &resource), done);
-    const tf::Tensor &count = ctx->input(1);
-    OP_REQUIRES_ASYNC(
-        ctx, count.dims() == 0 && count.scalar<int32_t>()() > 0,
-        absl::InvalidArgumentError("count should be a positive scalar."), done);
+    const tf::Tensor& count = ctx->input(1);
+    OP_REQUIRES_ASYNC(ctx, count.dims() == 0 && count.scalar<int32_t>()() > 0,
+                      absl::InvalidArgumentError("count should be a positive scalar."), done);
     // The request outlives this call; a cancelled step may try to withdraw it
     // at any time.
-    auto keep = std::make_shared<tf::core::RefCountPtr<StoreResource>>(
-        std::move(resource));
-    InferenceStore &store = (*keep)->store;
-    auto *manager = ctx->cancellation_manager();
+    auto keep = std::make_shared<tf::core::RefCountPtr<StoreResource>>(std::move(resource));
+    InferenceStore& store = (*keep)->store;
+    auto* manager = ctx->cancellation_manager();
     const auto token = manager ? manager->get_cancellation_token() : 0;
     auto request = std::make_shared<Request>();
     if (manager) {
-      const bool live = manager->RegisterCallback(
-          token, [keep, request] { request->Cancel(&(*keep)->store); });
-      OP_REQUIRES_ASYNC(ctx, live,
-                        absl::CancelledError("Dequeue was cancelled."), done);
+      const bool live =
+          manager->RegisterCallback(token, [keep, request] { request->Cancel(&(*keep)->store); });
+      OP_REQUIRES_ASYNC(ctx, live, absl::CancelledError("Dequeue was cancelled."), done);
     }
-    auto ready = [ctx, done, keep, manager,
-                  token](std::vector<UnrollPtr> unrolls) {
+    auto ready = [ctx, done, keep, manager, token](std::vector<UnrollPtr> unrolls) {
       // Copying megabytes is not for the thread of whoever filled the last
       // unroll.
-      auto shared =
-          std::make_shared<std::vector<UnrollPtr>>(std::move(unrolls));
+      auto shared = std::make_shared<std::vector<UnrollPtr>>(std::move(unrolls));
       (*ctx->runner())([ctx, done, keep, manager, token, shared] {
-        if (manager)
-          manager->TryDeregisterCallback(token);
+        if (manager) manager->TryDeregisterCallback(token);
         if (shared->empty()) {
           ctx->SetStatus(absl::OutOfRangeError("The unroll queue is closed."));
         } else {
@@ -310,62 +273,56 @@ public:
         done();
       });
     };
-    request->Sent(&store,
-                  store.Dequeue(count.scalar<int32_t>()(), std::move(ready)));
+    request->Sent(&store, store.Dequeue(count.scalar<int32_t>()(), std::move(ready)));
   }
 
-private:
+ private:
   // Joins a request's token with a cancellation that may come before the token
   // is known.
   class Request {
-  public:
-    void Sent(InferenceStore *store, int64_t token) {
+   public:
+    void Sent(InferenceStore* store, int64_t token) {
       bool cancelled;
       {
         std::lock_guard<std::mutex> lock(mu_);
         token_ = token;
         cancelled = cancelled_;
       }
-      if (cancelled)
-        store->CancelDequeue(token);
+      if (cancelled) store->CancelDequeue(token);
     }
-    void Cancel(InferenceStore *store) {
+    void Cancel(InferenceStore* store) {
       int64_t token;
       {
         std::lock_guard<std::mutex> lock(mu_);
         cancelled_ = true;
         token = token_;
       }
-      if (token >= 0)
-        store->CancelDequeue(token);
+      if (token >= 0) store->CancelDequeue(token);
     }
 
-  private:
+   private:
     std::mutex mu_;
-    int64_t token_ = -1;     // Guarded by mu_.
-    bool cancelled_ = false; // Guarded by mu_.
+    int64_t token_ = -1;      // Guarded by mu_.
+    bool cancelled_ = false;  // Guarded by mu_.
   };
 
-  static absl::Status Assemble(tf::OpKernelContext *ctx,
-                               StoreResource *resource,
-                               const std::vector<UnrollPtr> &unrolls) {
+  static absl::Status Assemble(tf::OpKernelContext* ctx, StoreResource* resource,
+                               const std::vector<UnrollPtr>& unrolls) {
     const int64_t count = static_cast<int64_t>(unrolls.size());
-    tf::Tensor *env_ids;
+    tf::Tensor* env_ids;
     TF_RETURN_IF_ERROR(ctx->allocate_output(0, {count}, &env_ids));
-    for (int64_t i = 0; i < count; ++i)
-      env_ids->vec<int32_t>()(i) = unrolls[i]->env_id;
+    for (int64_t i = 0; i < count; ++i) env_ids->vec<int32_t>()(i) = unrolls[i]->env_id;
 
     tf::OpOutputList outputs;
     TF_RETURN_IF_ERROR(ctx->output_list("agent_state", &outputs));
     for (size_t f = 0; f < resource->states.size(); ++f) {
       tf::TensorShape shape = resource->states[f].shape;
       shape.InsertDim(0, count);
-      tf::Tensor *tensor;
+      tf::Tensor* tensor;
       TF_RETURN_IF_ERROR(outputs.allocate(f, shape, &tensor));
       const size_t bytes = resource->states[f].row_bytes();
       for (int64_t i = 0; i < count; ++i) {
-        std::memcpy(MutableBytes(tensor) + i * bytes,
-                    unrolls[i]->state[f].data(), bytes);
+        std::memcpy(MutableBytes(tensor) + i * bytes, unrolls[i]->state[f].data(), bytes);
       }
     }
     TF_RETURN_IF_ERROR(ctx->output_list("steps", &outputs));
@@ -374,10 +331,10 @@ private:
       tf::TensorShape shape = resource->steps[f].shape;
       shape.InsertDim(0, count);
       shape.InsertDim(0, num_steps);
-      tf::Tensor *tensor;
+      tf::Tensor* tensor;
       TF_RETURN_IF_ERROR(outputs.allocate(f, shape, &tensor));
       const size_t bytes = resource->steps[f].row_bytes();
-      uint8_t *to = MutableBytes(tensor);
+      uint8_t* to = MutableBytes(tensor);
       for (int64_t t = 0; t < num_steps; ++t) {
         for (int64_t i = 0; i < count; ++i, to += bytes) {
           std::memcpy(to, unrolls[i]->steps[f].data() + t * bytes, bytes);
@@ -389,9 +346,9 @@ private:
 };
 
 class CloseOp : public tf::OpKernel {
-public:
+ public:
   using OpKernel::OpKernel;
-  void Compute(tf::OpKernelContext *ctx) override {
+  void Compute(tf::OpKernelContext* ctx) override {
     tf::core::RefCountPtr<StoreResource> resource;
     OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
     resource->store.Close();
@@ -399,14 +356,14 @@ public:
 };
 
 class EpisodesOp : public tf::OpKernel {
-public:
+ public:
   using OpKernel::OpKernel;
-  void Compute(tf::OpKernelContext *ctx) override {
+  void Compute(tf::OpKernelContext* ctx) override {
     tf::core::RefCountPtr<StoreResource> resource;
     OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
     const auto episodes = resource->store.DrainEpisodes();
     const int64_t count = static_cast<int64_t>(episodes.size());
-    tf::Tensor *outputs[4];
+    tf::Tensor* outputs[4];
     for (int i = 0; i < 4; ++i) {
       OP_REQUIRES_OK(ctx, ctx->allocate_output(i, {count}, &outputs[i]));
     }
@@ -420,19 +377,18 @@ public:
 };
 
 class CountersOp : public tf::OpKernel {
-public:
+ public:
   using OpKernel::OpKernel;
-  void Compute(tf::OpKernelContext *ctx) override {
+  void Compute(tf::OpKernelContext* ctx) override {
     tf::core::RefCountPtr<StoreResource> resource;
     OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
     const auto c = resource->store.counters();
-    tf::Tensor *output;
+    tf::Tensor* output;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {7}, &output));
     auto values = output->vec<int64_t>();
     const int64_t all[] = {c.queue_size, c.steps,   c.unrolls, c.lives,
                            c.refused,    c.dropped, c.blocked};
-    for (int i = 0; i < 7; ++i)
-      values(i) = all[i];
+    for (int i = 0; i < 7; ++i) values(i) = all[i];
   }
 };
 
@@ -514,19 +470,13 @@ REGISTER_OP("SeedInferenceCounters")
     .SetIsStateful()
     .SetShapeFn(tf::shape_inference::UnknownShape);
 
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceStore").Device(tf::DEVICE_CPU),
-                        CreateOp);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceBegin").Device(tf::DEVICE_CPU),
-                        BeginOp);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceStore").Device(tf::DEVICE_CPU), CreateOp);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceBegin").Device(tf::DEVICE_CPU), BeginOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceEnd").Device(tf::DEVICE_CPU), EndOp);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceDequeue").Device(tf::DEVICE_CPU),
-                        DequeueOp);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceClose").Device(tf::DEVICE_CPU),
-                        CloseOp);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceEpisodes").Device(tf::DEVICE_CPU),
-                        EpisodesOp);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceCounters").Device(tf::DEVICE_CPU),
-                        CountersOp);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceDequeue").Device(tf::DEVICE_CPU), DequeueOp);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceClose").Device(tf::DEVICE_CPU), CloseOp);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceEpisodes").Device(tf::DEVICE_CPU), EpisodesOp);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceCounters").Device(tf::DEVICE_CPU), CountersOp);
 
-} // namespace
-} // namespace seed_rl
+}  // namespace
+}  // namespace seed_rl

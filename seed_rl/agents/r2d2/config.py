@@ -6,8 +6,6 @@ import dataclasses
 
 from seed_rl.agents.vtrace.network_config import ConvNetworkConfig
 from seed_rl.common.config import option
-from seed_rl.common.errors import UserError
-from seed_rl.common.learner_config import LearnerConfig
 
 SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS = "never", "stop", "always"
 
@@ -64,16 +62,3 @@ class QNetworkConfig(ConvNetworkConfig):
     mlp_sizes: tuple[int, ...] = option(
         (256,), "Units of the dense layers for observations that are not images."
     )
-
-
-def validate(learner: LearnerConfig, r2d2: R2D2Config) -> None:
-    """Checks what single options cannot tell.
-
-    Raises:
-      UserError: naming the options to change.
-    """
-    if learner.unroll_length < r2d2.n_steps:
-        raise UserError(
-            f"--unroll_length={learner.unroll_length} is shorter than --n_steps={r2d2.n_steps}: "
-            "no return would have its full length. Raise the former or lower the latter."
-        )

@@ -1,0 +1,206 @@
+"""The way of experience: from central inference into the replay, and from there to training.
+
+    store --[ReplayWriter]--> replay --[batches]--> training --[PriorityWriter]--> replay
+
+Each arrow is a thread of its own, and each waits when the next is behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.common.algorithm import Unroll
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference_store import InferenceStore, StoredUnrolls
+from seed_rl.common.nest import Nest
+from seed_rl.common.replay import BatchFeed, PrioritizedReplay, ReplayClosed
+from seed_rl.common.replay.specs import FieldSpec
+
+_MOST_AT_ONCE = 16
+_PENDING_UPDATES = 8
+_RECENT = 100
+
+Prepare = Callable[[StoredUnrolls], tuple[Unroll, Any]]
+"""From unrolls of inference to (what the replay keeps of them, priorities <float32>[batch])."""
+
+
+class SampledUnrolls(NamedTuple):
+    """A training batch.
+
+    Attributes:
+      unrolls: `Unroll`, time-major, whose `agent_outputs` are the actions <int32>[time, batch].
+      indices: <int64>[batch] by which the replay knows them.
+      importance_weights: <float32>[batch].
+    """
+
+    unrolls: Unroll
+    indices: Any
+    importance_weights: Any
+
+
+class ReplayWriter:
+    """Moves complete unrolls from the store into the replay until either is closed.
+
+    Where the rate limiter lets nothing in, it waits; then the store fills up and inference waits.
+
+    Attributes:
+      inserted: unrolls moved, counted from `start`.
+      error: what ended the thread, if it was not somebody's closing the store or the replay.
+    """
+
+    def __init__(
+        self, store: InferenceStore, replay: PrioritizedReplay, prepare: Prepare, start: int
+    ):
+        """Starts the thread. It closes the replay when it ends, so that nobody waits for it."""
+        self._store = store
+        self._replay = replay
+        self._prepare = prepare
+        self.inserted = start
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="replay-writer", daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Waits for the end; close the store or the replay before."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._move()
+        except (tf.errors.OutOfRangeError, ReplayClosed):
+            pass
+        except BaseException as error:
+            logging.exception("Unrolls cannot be put into the replay.")
+            self.error = error
+        finally:
+            self._replay.close()
+
+    def _move(self) -> None:
+        waiting = self._store.counters().queue_size
+        unrolls, priorities = self._prepare(
+            self._store.dequeue(min(max(waiting, 1), _MOST_AT_ONCE))
+        )
+        priorities = finite(priorities.numpy())
+        self._replay.insert(tf.nest.map_structure(lambda t: t.numpy(), unrolls), priorities)
+        self.inserted += len(priorities)
+
+
+class PriorityWriter:
+    """Writes new priorities back while training goes on."""
+
+    def __init__(self, replay: PrioritizedReplay):
+        """Starts the thread."""
+        self._replay = replay
+        self._queue: queue.Queue[Nest | None] = queue.Queue(_PENDING_UPDATES)
+        self._error: BaseException | None = None
+        self._recent: deque[np.ndarray] = deque(maxlen=_RECENT)
+        self._thread = threading.Thread(target=self._run, name="priority-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, indices: Any, priorities: Any) -> None:
+        """Takes tensors [batch], which the accelerator may still be working out.
+
+        Raises:
+          UserError: earlier priorities were not finite.
+        """
+        if self._error is not None:
+            raise self._error
+        self._queue.put((indices, priorities))
+
+    def recent(self) -> np.ndarray:
+        """Priorities of the last training steps, <float32>[n]."""
+        recent = list(self._recent)
+        return np.concatenate(recent) if recent else np.zeros([0], np.float32)
+
+    def close(self) -> None:
+        """Writes what is pending and ends the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (update := self._queue.get()) is not None:
+            if self._error is not None:
+                continue  # Until `put` tells of it.
+            try:
+                indices, priorities = (np.asarray(tensor) for tensor in update)
+                self._replay.update_priorities(indices, finite(priorities))
+                self._recent.append(priorities)
+            except BaseException as error:
+                self._error = error
+
+
+class BatchSource:
+    """Training batches of the replay as a `tf.data.Dataset`.
+
+    Attributes:
+      mean_age: of the unrolls in recent batches: how many were inserted after them.
+    """
+
+    def __init__(self, replay: PrioritizedReplay, batch_size: int):
+        """Starts to sample ahead.
+
+        Args:
+          replay: of `Unroll`s.
+          batch_size: unrolls in a batch.
+        """
+        self._specs = replay.layout.specs
+        self._batch_size = batch_size
+        self._feed: BatchFeed = replay.batches(batch_size)
+        self._ages: deque[float] = deque(maxlen=_RECENT)
+
+    @property
+    def mean_age(self) -> float:  # noqa: D102 - see the class
+        ages = list(self._ages)
+        return float(np.mean(ages)) if ages else 0.0
+
+    def dataset(self, encode: Callable[[Nest], Nest]) -> tf.data.Dataset:
+        """Batches `encode(SampledUnrolls)` until the replay is closed."""
+        fields = tf.nest.flatten(self._specs)
+        dtypes = [tf.as_dtype(field.dtype) for field in fields] + [tf.int64, tf.float32]
+        shapes = [self._shape(field) for field in fields] + [[self._batch_size]] * 2
+
+        def load(_: tf.Tensor) -> Nest:
+            tensors = tf.numpy_function(self._next, [], dtypes)
+            for tensor, shape in zip(tensors, shapes, strict=True):
+                tensor.set_shape(shape)
+            unrolls = tf.nest.pack_sequence_as(self._specs, tensors[:-2])
+            return encode(SampledUnrolls(unrolls, *tensors[-2:]))
+
+        # The next batch is brought into TensorFlow while this one is trained on; the feed has
+        # further ones sampled.
+        return tf.data.Dataset.from_tensors(0).repeat().map(load).prefetch(1)
+
+    def close(self) -> None:
+        """Ends the sampling threads."""
+        self._feed.close()
+
+    def _next(self) -> Sequence[np.ndarray]:
+        sample = next(self._feed)  # StopIteration becomes TensorFlow's OutOfRangeError.
+        self._ages.append(float(np.mean(sample.ages)))
+        return [*tf.nest.flatten(sample.unrolls), sample.keys, sample.importance_weights]
+
+    def _shape(self, field: FieldSpec) -> list[int]:
+        return list(field.batch_shape(self._batch_size, time_major=True))
+
+
+def finite(priorities: np.ndarray) -> np.ndarray:
+    """`priorities`, if the network has not diverged.
+
+    Raises:
+      UserError: it has.
+    """
+    if not np.all(np.isfinite(priorities)):
+        raise UserError(
+            "Training diverged: the TD errors are not finite any more. Start again from an older "
+            "checkpoint (--init_checkpoint) with a lower --learning_rate or --clip_norm."
+        )
+    return priorities

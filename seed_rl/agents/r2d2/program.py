@@ -1,0 +1,104 @@
+"""The program that is an R2D2 learner or one of its actors, for any environment.
+
+No TensorFlow is imported before the learner starts: actors must be small and quick to start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
+from seed_rl.common import actor, config, optimizer
+from seed_rl.common.device_config import DeviceConfig
+from seed_rl.common.game import Game
+from seed_rl.common.learner_config import LearnerConfig
+from seed_rl.common.optimizer import ADAM, OptimizerConfig
+from seed_rl.common.replay.config import ReplayConfig
+from seed_rl.common.run_config import ACTOR, RunConfig
+
+WORKSTATION: dict[str, Any] = dict(
+    batch_size=16,
+    unroll_length=40,
+    burn_in=20,
+    replay_buffer_size=10_000,
+    replay_buffer_min_size=500,
+    update_target_every_n_step=500,
+    optimizer=ADAM,
+    learning_rate=1e-4,
+    learning_rate_decay=False,
+    optimizer_epsilon=1e-3,
+    clip_norm=40.0,
+)
+"""Defaults that suit one machine; `seed_rl/atari/r2d2_paper.flags` has those of the paper."""
+
+
+def create_agent(env_output_specs: Any, num_actions: int) -> Any:
+    """The network that the flags of `QNetworkConfig` ask for."""
+    from seed_rl.agents.r2d2 import networks  # TensorFlow: in the learner only.
+
+    options = config.from_flags(QNetworkConfig)
+    return networks.create_network(env_output_specs, num_actions, options)
+
+
+def create_optimizer(final_iteration: int) -> tuple[Any, Callable[[int], float]]:
+    """The optimizer that the flags of `OptimizerConfig` ask for, and its learning rate."""
+    return optimizer.create_optimizer(config.from_flags(OptimizerConfig), final_iteration)
+
+
+def main(
+    game: Game,
+    create_agent: Callable[[Any, int], Any] = create_agent,
+    create_optimizer: Callable[[int], Any] = create_optimizer,
+    agent_configs: tuple[type, ...] = (QNetworkConfig,),
+    **defaults: Any,
+) -> None:
+    """Parses flags and runs; does not return.
+
+    Args:
+      game: the environments.
+      create_agent: `create_agent(env_output_specs, num_actions)` returns the network. Called in
+        the learner only, so import TensorFlow inside of it.
+      create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn).
+      agent_configs: dataclasses of options of the network to define flags for.
+      **defaults: defaults of options that differ from `WORKSTATION`.
+    """
+    config.define_flags(
+        RunConfig,
+        actor.ActorConfig,
+        game.config,
+        R2D2Config,
+        ReplayConfig,
+        OptimizerConfig,
+        *agent_configs,
+        LearnerConfig,
+        DeviceConfig,
+        **{**WORKSTATION, **defaults},
+    )
+
+    def run() -> None:
+        game_config = config.from_flags(game.config)
+        if config.from_flags(RunConfig).run_mode == ACTOR:
+            actor.actor_loop(
+                game.create,
+                config.from_flags(actor.ActorConfig),
+                game_config,
+                create_vector_env_fn=game.create_batch,
+            )
+            return
+        from seed_rl.agents.r2d2 import learner
+
+        learner.learner_loop(
+            game.create,
+            create_agent,
+            create_optimizer,
+            env_config=game_config,
+            run=config.from_flags(RunConfig),
+            config=config.from_flags(LearnerConfig),
+            r2d2=config.from_flags(R2D2Config),
+            replay=config.from_flags(ReplayConfig),
+            optimizer=config.from_flags(OptimizerConfig),
+            device_config=config.from_flags(DeviceConfig),
+        )
+
+    config.run_main(run)

@@ -1,0 +1,22 @@
+"""R2D2 on Atari: the learner (--run_mode=learner) or an actor (--run_mode=actor).
+
+The settings of the paper: --flagfile=seed_rl/atari/r2d2_paper.flags
+"""
+
+from __future__ import annotations
+
+from seed_rl.agents.r2d2 import program
+from seed_rl.agents.r2d2.program import create_agent, create_optimizer
+from seed_rl.atari import env
+from seed_rl.common.game import Game
+
+GAME = Game(env.AtariConfig, env.create_environment, env.create_vector_environment)
+
+
+def main() -> None:
+    """Runs the learner or an actor, as the flags say."""
+    program.main(GAME, create_agent, create_optimizer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""R2D2 on any Gymnasium environment: learner (--run_mode=learner) or actor (=actor)."""
+
+from __future__ import annotations
+
+from seed_rl.agents.r2d2 import program
+from seed_rl.common.game import Game
+from seed_rl.gym import env
+
+GAME = Game(env.GymConfig, env.create_environment)
+
+
+def main() -> None:
+    """Runs the learner or an actor, as the flags say."""
+    program.main(
+        GAME,
+        batch_size=32,
+        unroll_length=20,
+        burn_in=10,
+        discounting=0.99,
+        replay_buffer_size=20_000,
+        replay_buffer_min_size=200,
+        replay_ratio=4.0,
+        update_target_every_n_step=200,
+        learning_rate=5e-4,
+        lstm_size=64,
+        head_size=64,
+        mlp_sizes=(64,),
+        stack_size=1,
+    )
+
+
+if __name__ == "__main__":
+    main()

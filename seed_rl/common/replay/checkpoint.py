@@ -75,7 +75,7 @@ def save_replay(
     shared = _same_files(previous, inventory)
     _check_room(directory, sum(f["bytes"] for n, f in inventory.items() if n not in shared))
     for name, content in parts.items():
-        if name not in shared or not _link(shared[name], directory / name):
+        if name not in shared or not _link(shared[name], directory / name, inventory[name]):
             _write(directory / name, content)
     manifest = {
         "format": _FORMAT,
@@ -219,12 +219,15 @@ def _read(path: Path, inventory: dict[str, dict[str, int]]) -> bytes:
     return content
 
 
-def _link(source: Path, target: Path) -> bool:
+def _link(source: Path, target: Path, facts: dict[str, int]) -> bool:
+    """Gives a file a second name, if it is still what it was when it was written."""
     try:
+        if _facts([memoryview(source.read_bytes())]) != facts:
+            return False
         os.link(source, target)
-        return True
     except OSError:  # Gone meanwhile, or a file system without hard links.
         return False
+    return True
 
 
 def _same_files(previous: Path | None, inventory: dict[str, dict[str, int]]) -> dict[str, Path]:

@@ -1,0 +1,322 @@
+"""Saving and loading the replay: complete, damaged, interrupted, while it is used."""
+
+import functools
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seed_rl.common.replay import checkpoint
+from seed_rl.common.replay import replay as replay_module
+from seed_rl.common.replay.checkpoint import (
+    ReplayCheckpointError,
+    ReplayFiles,
+    load_replay,
+    save_replay,
+)
+from seed_rl.common.replay.config import ReplayConfig
+from seed_rl.common.replay.replay import PrioritizedReplay
+from seed_rl.common.replay.specs import FieldSpec
+from seed_rl.common.replay.storage import UnrollStorage
+
+SPECS = {"x": FieldSpec((5, 300), np.uint8), "state": FieldSpec((3,), np.float32, time=False)}
+
+
+@pytest.fixture(autouse=True)
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of a few unrolls each, so that there are many."""
+    smaller = functools.partial(UnrollStorage, segment_bytes=8000)
+    monkeypatch.setattr(replay_module, "UnrollStorage", smaller)
+
+
+def new_replay(specs: Any = None, seed: int = 0, **options: Any) -> PrioritizedReplay:
+    defaults = {"replay_buffer_size": 40, "replay_buffer_min_size": 2, "replay_ratio": 1.0}
+    config = ReplayConfig(**{**defaults, "replay_ratio_slack": 1000, **options})
+    return PrioritizedReplay(config, specs or SPECS, seed)
+
+
+def insert(replay: PrioritizedReplay, count: int, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    values = {
+        "x": rng.integers(256, size=(5, count, 300)).astype(np.uint8),
+        "state": rng.normal(size=(count, 3)).astype(np.float32),
+    }
+    replay.insert(values, rng.uniform(0, 3, count), timeout_s=0)
+
+
+def used_replay() -> PrioritizedReplay:
+    """After wrap-around, sampling and changed priorities."""
+    replay = new_replay(seed=7)
+    insert(replay, 55)
+    replay.update_priorities(replay.sample(16).keys, np.linspace(0, 9, 16))
+    return replay
+
+
+def content(replay: PrioritizedReplay) -> list[bytes]:
+    """Everything in a replay, as bytes."""
+    stats = replay.storage.stats()
+    keys = np.arange(stats.oldest_key, stats.next_key)
+    values, found = replay.storage.read(keys)
+    assert found.all()
+    priorities = replay.storage.priorities(keys)
+    return [a.tobytes() for a in (keys, values["x"], values["state"], priorities)]
+
+
+def assert_goes_on_alike(one: PrioritizedReplay, other: PrioritizedReplay) -> None:
+    """The same from now on: content, counts, the next batch."""
+    assert content(one) == content(other)
+    for name in ("inserted", "sampled", "ratio", "surplus"):
+        assert one.limiter.stats[name] == other.limiter.stats[name]
+    a, b = one.sample(16), other.sample(16)
+    np.testing.assert_array_equal(a.keys, b.keys)
+    np.testing.assert_array_equal(a.importance_weights, b.importance_weights)
+    np.testing.assert_array_equal(a.unrolls["x"], b.unrolls["x"])
+
+
+def test_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    """Guards a resume: content, priorities, keys, limiter and random numbers."""
+    replay = used_replay()
+    save_replay(replay, tmp_path)
+    resumed = new_replay()
+    load_replay(resumed, tmp_path)
+    assert_goes_on_alike(replay, resumed)
+    for each in (replay, resumed):
+        insert(each, 10, seed=5)
+    assert_goes_on_alike(replay, resumed)
+    assert len(list(tmp_path.glob("segment-*.bin"))) > 5
+
+
+def test_saved_while_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the moment: what is inserted and evicted during the writing changes nothing in it."""
+    replay = used_replay()
+    before = content(replay)
+    write, calls = checkpoint._write, []
+
+    def write_while_in_use(path: Path, parts: Any) -> None:
+        calls.append(path)
+        insert(replay, 30, seed=len(calls))
+        replay.update_priorities(replay.sample(4).keys, np.zeros(4))
+        write(path, parts)
+
+    monkeypatch.setattr(checkpoint, "_write", write_while_in_use)
+    save_replay(replay, tmp_path)
+    assert len(calls) > 3
+    resumed = new_replay()
+    load_replay(resumed, tmp_path)
+    assert content(resumed) == before
+
+
+def test_empty_replay(tmp_path: Path) -> None:
+    """Guards a stop before the first unroll."""
+    save_replay(new_replay(), tmp_path)
+    resumed = new_replay()
+    load_replay(resumed, tmp_path)
+    assert len(resumed) == 0
+    insert(resumed, 3)
+    assert len(resumed) == 3
+
+
+@pytest.mark.parametrize("size", [7, 40, 90])
+def test_another_size(tmp_path: Path, size: int) -> None:
+    """Guards a changed `replay_buffer_size`: the newest that fit, and reading in part."""
+    replay = used_replay()
+    save_replay(replay, tmp_path)
+    if size == 7:  # Segments of the others are not even looked at.
+        next(iter(sorted(tmp_path.glob("segment-*.bin")))).unlink()
+    resumed = new_replay(replay_buffer_size=size)
+    load_replay(resumed, tmp_path)
+    kept = min(size, 40)
+    keys = np.arange(55 - kept, 55)
+    expected, _ = replay.storage.read(keys)
+    values, found = resumed.storage.read(keys)
+    assert found.all() and len(resumed) == kept
+    np.testing.assert_array_equal(values["x"], expected["x"])
+    np.testing.assert_array_equal(resumed.storage.priorities(keys), replay.storage.priorities(keys))
+    insert(resumed, size)
+    assert len(resumed) == size
+
+
+def damage_flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def damage_cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+@pytest.mark.parametrize("damage", [damage_flip, damage_cut, Path.unlink])
+@pytest.mark.parametrize("file", ["segment-", "priorities", "inserted_at"])
+def test_damage_is_noticed(tmp_path: Path, damage: Any, file: str) -> None:
+    """Guards against training on garbage, and the replay at hand from a half-done load."""
+    save_replay(used_replay(), tmp_path)
+    damage(sorted(tmp_path.glob(f"{file}*"))[-1])
+    replay = new_replay()
+    insert(replay, 3)
+    before = content(replay)
+    with pytest.raises(ReplayCheckpointError, match="damaged"):
+        load_replay(replay, tmp_path)
+    assert content(replay) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.pop("state"),
+        lambda m: m["state"].pop("limiter"),
+        lambda m: m["state"].update(random={"bit_generator": "none"}),
+        lambda m: m.update(segments=m["segments"][:-1]),
+        lambda m: m.update(segments=m["segments"][1:2] + m["segments"]),
+        lambda m: m["segments"].pop(3),
+        lambda m: m.update(next_key=m["next_key"] + 1),
+        lambda m: m.update(oldest_key=0),
+        lambda m: m.update(files={}),
+        lambda m: m.update(format=99),
+        lambda m: m.update(segments=None),
+    ],
+)
+def test_wrong_manifest_is_noticed(tmp_path: Path, change: Any) -> None:
+    """Guards against manifests of other versions, or that tell something else than the files."""
+    save_replay(used_replay(), tmp_path)
+    manifest = json.loads((tmp_path / "replay.json").read_text())
+    change(manifest)
+    (tmp_path / "replay.json").write_text(json.dumps(manifest))
+    replay = new_replay()
+    with pytest.raises(ReplayCheckpointError):
+        load_replay(replay, tmp_path)
+    assert len(replay) == 0
+
+
+def test_other_unrolls_are_noticed(tmp_path: Path) -> None:
+    """Guards a resume with another environment or unroll length; the message says what differs."""
+    save_replay(used_replay(), tmp_path)
+    other = {**SPECS, "x": FieldSpec((6, 300), np.uint8)}
+    with pytest.raises(ReplayCheckpointError, match=r"other unrolls.*\[5, 300\].*\[6, 300\]"):
+        load_replay(new_replay(other), tmp_path)
+
+
+def test_segments_are_shared_with_the_checkpoint_before(tmp_path: Path) -> None:
+    """Guards the cost of frequent checkpoints, and that a shared file is the right one."""
+    replay = used_replay()
+    first, second = tmp_path / "ckpt-1" / "replay", tmp_path / "ckpt-2" / "replay"
+    for folder in (first, second):
+        folder.mkdir(parents=True)
+    files = ReplayFiles(replay)
+    files.save(first)
+    insert(replay, 12, seed=9)
+    files.save(second)
+    nodes = {path.name: path.stat().st_ino for path in first.glob("segment-*")}
+    shared = [p for p in second.glob("segment-*") if p.stat().st_ino == nodes.get(p.name)]
+    assert 3 < len(shared) < len(list(second.glob("segment-*")))
+    shutil.rmtree(first)
+    resumed = new_replay()
+    load_replay(resumed, second)
+    assert_goes_on_alike(replay, resumed)
+
+
+def test_a_damaged_segment_is_not_shared(tmp_path: Path) -> None:
+    """Guards the next checkpoint from damage to the one before."""
+    replay = used_replay()
+    folders = [tmp_path / f"ckpt-{i}" / "replay" for i in range(2)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        ReplayFiles(replay).save(folder)
+        damage_flip(sorted(folders[0].glob("segment-*"))[2])
+    resumed = new_replay()
+    load_replay(resumed, folders[1])
+    assert content(resumed) == content(replay)
+
+
+def test_another_runs_segments_are_not_shared(tmp_path: Path) -> None:
+    """Guards against taking a file for its name: keys of two runs are the same."""
+    one, other = new_replay(), new_replay()
+    insert(one, 30, seed=1)
+    insert(other, 30, seed=2)
+    folders = [tmp_path / f"ckpt-{i}" / "replay" for i in range(2)]
+    for folder, replay in zip(folders, (one, other), strict=True):
+        folder.mkdir(parents=True)
+        ReplayFiles(replay).save(folder)
+    resumed = new_replay()
+    load_replay(resumed, folders[1])
+    assert content(resumed) == content(other)
+
+
+def test_a_full_disk_is_told_before_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the rest of the run's files from a disk filled up by the replay."""
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 10, 64 << 20))
+    with pytest.raises(OSError, match="GB are free; make room"):
+        save_replay(used_replay(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_restore_falls_back_to_an_empty_replay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Guards a resume whose replay is damaged, or was not saved: a warning, and the run goes on."""
+    replay = new_replay()
+    ReplayFiles(used_replay(), wanted=lambda: False).save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    ReplayFiles(replay).restore(tmp_path)
+    assert "has no replay" in caplog.text
+    caplog.clear()
+    ReplayFiles(used_replay()).save(tmp_path)
+    damage_cut(next(tmp_path.glob("segment-*")))
+    ReplayFiles(replay).restore(tmp_path)
+    assert "Starting with an empty replay" in caplog.text
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    insert(replay, 5)
+    assert len(replay) == 5
+
+
+def test_killed_while_saving(tmp_path: Path) -> None:
+    """Guards kill -9 in the middle: the half is not taken for a replay, the one before is whole."""
+    program = """
+        import sys, time
+        import numpy as np
+        from pathlib import Path
+        from seed_rl.common.replay import FieldSpec, PrioritizedReplay, ReplayConfig, checkpoint
+
+        config = ReplayConfig(replay_buffer_size=40, replay_buffer_min_size=2, replay_ratio=0.0)
+        replay = PrioritizedReplay(config, FieldSpec((1 << 20,), np.uint8, time=False))
+        replay.insert(np.random.default_rng(0).integers(256, size=(20, 1 << 20)).astype(np.uint8))
+        folder = Path(sys.argv[1])
+        (folder / "whole").mkdir()
+        checkpoint.save_replay(replay, folder / "whole")
+        write = checkpoint._write
+
+        def slowly(path, parts):
+            write(path, parts[:-1])
+            print("writing", flush=True)
+            time.sleep(600)
+
+        checkpoint._write = slowly
+        (folder / "half").mkdir()
+        checkpoint.save_replay(replay, folder / "half")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "writing\n"
+        process.send_signal(signal.SIGKILL)
+    specs = FieldSpec((1 << 20,), np.uint8, time=False)
+    config = ReplayConfig(replay_buffer_size=40, replay_buffer_min_size=2, replay_ratio=0.0)
+    replay = PrioritizedReplay(config, specs)
+    assert list((tmp_path / "half").iterdir())
+    with pytest.raises(ReplayCheckpointError):
+        load_replay(replay, tmp_path / "half")
+    load_replay(replay, tmp_path / "whole")
+    expected = np.random.default_rng(0).integers(256, size=(20, 1 << 20)).astype(np.uint8)
+    np.testing.assert_array_equal(replay.storage.read(np.arange(20))[0], expected)

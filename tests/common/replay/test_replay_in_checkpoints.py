@@ -1,0 +1,65 @@
+"""The replay as a part of the run's checkpoints."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.common.checkpoints import CheckpointManager
+from seed_rl.common.replay import FieldSpec, PrioritizedReplay, ReplayConfig, ReplayFiles
+
+
+class Run:
+    """A learner's checkpointed state: a variable and a replay."""
+
+    def __init__(self, directory: Path):
+        config = ReplayConfig(replay_buffer_size=40, replay_buffer_min_size=1, replay_ratio=0.0)
+        self.replay = PrioritizedReplay(config, FieldSpec((7, 50), np.float32), seed=0)
+        self.weights = tf.Variable(0.0)
+        files = ReplayFiles(self.replay)
+        self.manager = CheckpointManager(
+            directory, {"agent": self.weights}, keep=2, extra={"replay": files}
+        )
+
+    def insert(self, first: int, count: int) -> None:
+        numbers = np.arange(first, first + count, dtype=np.float32)
+        self.replay.insert(np.broadcast_to(numbers[None, :, None], (7, count, 50)).copy())
+
+    def numbers(self) -> list[float]:
+        stats = self.replay.storage.stats()
+        values, _ = self.replay.storage.read(np.arange(stats.oldest_key, stats.next_key))
+        return list(values[3, :, 9])
+
+
+def test_replay_and_weights_are_restored_together(tmp_path: Path) -> None:
+    """Guards the whole path, with pruning of checkpoints whose segments later ones share."""
+    run = Run(tmp_path)
+    for step in range(1, 5):
+        run.insert(10 * step, 10)
+        run.weights.assign(float(step))
+        assert run.manager.save(step) is not None
+    resumed = Run(tmp_path)
+    assert resumed.manager.restore_latest() == 4
+    assert resumed.weights.numpy() == 4
+    assert resumed.numbers() == list(range(10, 50)) == run.numbers()
+    resumed.insert(50, 3)
+    assert resumed.numbers() == list(range(13, 53))
+
+
+def test_damage_falls_back_to_the_checkpoint_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Guards a resume after a damaged disk: the older checkpoint with its replay is taken."""
+    run = Run(tmp_path)
+    run.insert(0, 5)
+    run.manager.save(1)
+    run.insert(5, 5)
+    newest = run.manager.save(2)
+    assert newest is not None
+    path = max((newest / "replay").glob("segment-*"))
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    resumed = Run(tmp_path)
+    assert resumed.manager.restore_latest() == 1
+    assert resumed.numbers() == [0, 1, 2, 3, 4]
+    assert "damaged" in caplog.text

@@ -1,0 +1,188 @@
+"""The rate limiter: ratio, bounds, waiting on both sides."""
+
+import threading
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from seed_rl.common.replay.rate_limiter import RateLimiter, ReplayClosed, ReplayTimeout
+
+
+def try_insert(limiter: RateLimiter, size: int) -> bool:
+    try:
+        limiter.await_insert(timeout_s=0)
+    except ReplayTimeout:
+        return False
+    limiter.count_insert(size)
+    return True
+
+
+def try_sample(limiter: RateLimiter, size: int) -> bool:
+    try:
+        limiter.sample(size, timeout_s=0)
+    except ReplayTimeout:
+        return False
+    return True
+
+
+@hypothesis.settings(deadline=None, derandomize=True)
+@hypothesis.given(
+    ratio=st.sampled_from([0.1, 0.75, 1.0, 3.3, 40.0]),
+    min_size=st.integers(1, 30),
+    slack=st.integers(1, 50),
+    batch=st.integers(1, 64),
+    steps=st.lists(st.tuples(st.booleans(), st.integers(1, 20)), max_size=200),
+)
+def test_surplus_stays_within_its_bounds(
+    ratio: float, min_size: int, slack: int, batch: int, steps: list
+) -> None:
+    """Guards the stated bounds in any order of calls, and against deadlock at every point."""
+    limiter = RateLimiter(ratio, min_size, slack)
+    bound = max(slack, batch)
+    inserted, sampled = 0, 0
+    for prefer_insert, size in steps:
+        attempts = [(try_insert, size), (try_sample, batch)]
+        for attempt, amount in attempts if prefer_insert else attempts[::-1]:
+            if attempt(limiter, amount):
+                inserted += amount if attempt is try_insert else 0
+                sampled += amount if attempt is try_sample else 0
+                break
+        else:
+            pytest.fail("Neither inserting nor sampling is possible.")
+        assert sampled == 0 or inserted >= min_size
+        surplus = ratio * max(0, inserted - min_size) - sampled
+        assert -bound - 1e-6 <= surplus <= bound + ratio * 20 + 1e-6
+        assert limiter.stats["surplus"] == pytest.approx(surplus, abs=1e-6)
+
+
+@pytest.mark.parametrize("ratio", [0.75, 3.0])
+def test_ratio_of_a_run_is_within_one_percent(ratio: float) -> None:
+    """Guards the ratio when both sides run as fast as they can in threads of their own."""
+    limiter = RateLimiter(ratio, min_size=100, slack=64)
+    inserts = 12_000
+
+    def insert() -> None:
+        for _ in range(inserts // 2 // 8):
+            limiter.await_insert()
+            limiter.count_insert(8)
+        if barrier.wait() == 0:
+            limiter.close()
+
+    def sample() -> None:
+        try:
+            while True:
+                limiter.sample(32)
+        except ReplayClosed:
+            pass
+
+    barrier = threading.Barrier(2)
+    threads = [threading.Thread(target=work) for work in (insert, insert, sample)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stats = limiter.stats
+    assert stats["inserted"] == inserts
+    assert stats["sampled"] / (inserts - 100) == pytest.approx(ratio, rel=0.01)
+    assert stats["ratio"] == stats["sampled"] / (inserts - 100)
+
+
+def test_training_waits_for_the_first_unrolls() -> None:
+    """Guards the start: no batch before `min_size` unrolls, and acting is not held up by that."""
+    limiter = RateLimiter(1.0, min_size=50, slack=8)
+    for _ in range(49):
+        assert try_insert(limiter, 1)
+        assert not try_sample(limiter, 4)
+    assert try_insert(limiter, 1)
+    assert try_sample(limiter, 4)
+
+
+def test_without_a_ratio_nobody_waits() -> None:
+    """Guards ratio 0: off, but for `min_size`."""
+    limiter = RateLimiter(0, min_size=2, slack=1)
+    assert not try_sample(limiter, 1)
+    assert all(try_insert(limiter, 100) for _ in range(50))
+    assert all(try_sample(limiter, 100) for _ in range(500))
+
+
+@pytest.mark.parametrize("side", ["insert", "sample"])
+def test_waiting_ends_when_the_other_side_goes_on(side: str) -> None:
+    """Guards the wake-up of back-pressure in both directions."""
+    limiter = RateLimiter(1.0, min_size=1, slack=4)
+    limiter.count_insert(1)
+    if side == "insert":
+        limiter.count_insert(5)
+        assert not try_insert(limiter, 1)
+        waiting = threading.Thread(target=limiter.await_insert)
+        waiting.start()
+        limiter.sample(4)
+    else:
+        limiter.sample(4)
+        assert not try_sample(limiter, 4)
+        waiting = threading.Thread(target=limiter.sample, args=(4,))
+        waiting.start()
+        limiter.count_insert(4)
+    waiting.join(60)
+    assert not waiting.is_alive()
+
+
+def test_close_ends_waiting() -> None:
+    """Guards a clean stop: nobody hangs in the limiter, and nobody enters it again."""
+    limiter = RateLimiter(1.0, min_size=10, slack=4)
+    ended = []
+
+    def wait() -> None:
+        with pytest.raises(ReplayClosed):
+            limiter.sample(4)
+        ended.append(True)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    limiter.close()
+    thread.join(60)
+    assert ended == [True]
+    with pytest.raises(ReplayClosed):
+        limiter.await_insert()
+
+
+def test_a_failed_wait_counts_nothing() -> None:
+    """Guards the counts: a timeout must not use up samples."""
+    limiter = RateLimiter(1.0, min_size=1, slack=4)
+    limiter.count_insert(1)
+    assert try_sample(limiter, 4)
+    assert not any(try_sample(limiter, 4) for _ in range(10))
+    assert limiter.stats["sampled"] == 4
+    assert limiter.stats["surplus"] == -4
+
+
+def test_state_goes_on_where_it_was() -> None:
+    """Guards the resume: ratio and pace of the whole run, not only of the part after it."""
+    limiter = RateLimiter(0.5, min_size=10, slack=6)
+    limiter.count_insert(20)
+    limiter.sample(7)
+    resumed = RateLimiter(0.5, min_size=10, slack=6)
+    resumed.restore(limiter.state(), size=20)
+    for name in ("inserted", "sampled", "ratio", "surplus"):
+        assert resumed.stats[name] == limiter.stats[name]
+    assert try_sample(resumed, 4) == try_sample(limiter, 4)
+    assert try_sample(resumed, 4) == try_sample(limiter, 4)
+
+
+def test_changed_options_do_not_stall_a_resumed_run() -> None:
+    """Guards a resume with another ratio: nobody has to catch up with the whole past."""
+    old = RateLimiter(0.0, min_size=10, slack=4)
+    old.count_insert(1_000_000)
+    new = RateLimiter(4.0, min_size=500, slack=8)
+    new.restore(old.state(), size=300)
+    assert not try_sample(new, 1)  # 200 more are wanted.
+    assert try_insert(new, 200)
+    assert try_sample(new, 8)
+    assert try_insert(new, 1)
+
+
+@pytest.mark.parametrize("bad", [(-1.0, 1, 1), (1.0, 0, 1), (1.0, 1, 0)])
+def test_refuses_settings_that_would_deadlock(bad: tuple) -> None:
+    """Guards against a limiter that lets nothing through."""
+    with pytest.raises(ValueError):
+        RateLimiter(*bad)

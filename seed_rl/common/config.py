@@ -18,6 +18,9 @@ No TensorFlow is imported: actors read their options through this module too.
 from __future__ import annotations
 
 import dataclasses
+import gc
+import os
+import signal
 import sys
 import types
 import typing
@@ -113,10 +116,13 @@ def run_main(main: Callable[[], int | None]) -> typing.NoReturn:
     """Parses flags, runs `main` and exits.
 
     A wrong flag and a `UserError` become one line and exit code 2; `--help` shows the options by
-    the class that has them.
+    the class that has them. SIGTERM ends the program with exit code 0, at once unless `main`
+    handles it (see `StopSignal`): before that there is nothing to save.
     """
 
     def guarded(argv: Sequence[str]) -> int:
+        # Not the default action, which the first process of a container does not have.
+        previous = signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         try:
             if len(argv) > 1:
                 raise UserError(f"Unknown argument '{argv[1]}'; options look like --name=value.")
@@ -126,6 +132,10 @@ def run_main(main: Callable[[], int | None]) -> typing.NoReturn:
             return 2
         except KeyboardInterrupt:
             return 130
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+            # At exit, Python would look for garbage in all of TensorFlow's modules for seconds.
+            gc.freeze()
 
     app.run(guarded, flags_parser=_parse)
     raise AssertionError("app.run returned")

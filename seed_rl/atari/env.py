@@ -14,7 +14,7 @@ import difflib
 import re
 from typing import Any
 
-from seed_rl.common.config import option
+from seed_rl.common.config import configured, option, provide_flags
 from seed_rl.common.errors import UserError
 
 SCREEN_SIZE = 84
@@ -50,12 +50,15 @@ class AtariConfig:
     )
 
 
-def create_environment(task: int, config: AtariConfig | None = None) -> Any:
+provide_flags(AtariConfig)  # Existing programs get them with this module.
+
+
+def create_environment(task: int, config: Any = None) -> Any:
     """One game as a Gymnasium environment.
 
     Args:
       task: id of the environment; not used, as games differ by their random no-ops.
-      config: options; None means the defaults.
+      config: options, or anything that `configured` takes.
 
     Returns:
       An `AtariPreprocessing` with observations <uint8>[84, 84, 1].
@@ -64,7 +67,7 @@ def create_environment(task: int, config: AtariConfig | None = None) -> Any:
       UserError: if ALE is not installed or has no such game.
     """
     del task
-    config = config or AtariConfig()
+    config = configured(AtariConfig, config)
     rom = rom_name(config.game)
     import ale_py
 

@@ -24,7 +24,7 @@ from absl import logging
 
 from seed_rl.common import nest, spaces
 from seed_rl.common.batched_env import BatchedEnv, BatchedEnvironment, EnvironmentFailure
-from seed_rl.common.config import from_flags, option
+from seed_rl.common.config import environment_options, from_flags, option
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_config import RunConfig
 from seed_rl.common.stop_signal import StopSignal
@@ -97,7 +97,7 @@ def actor_loop(
         a newer actor took over the environments, or the learner stayed away for too long.
     """
     if not isinstance(config, ActorConfig):
-        env_config = config if env_config is None else env_config
+        env_config = environment_options(config if env_config is None else env_config)
         config = from_flags(ActorConfig)
     if logging.get_verbosity() == logging.WARNING:  # absl's default; actors say what they do.
         logging.set_verbosity(logging.INFO)

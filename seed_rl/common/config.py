@@ -24,7 +24,7 @@ import signal
 import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from absl import app, flags
@@ -32,6 +32,8 @@ from absl import app, flags
 from seed_rl.common.errors import UserError
 
 T = TypeVar("T")
+
+_LIBRARIES = ("absl", "tensorflow")  # They define flags too.
 
 
 def option(
@@ -76,6 +78,36 @@ def define_flags(*config_classes: type, **overrides: Any) -> None:
         class declares as `shared`.
       **overrides: defaults of this program that differ from the class's.
     """
+    options = _options(config_classes, overrides)
+    for name, (field, hint, heading) in options.items():
+        _define(field, hint, overrides.get(name, field.default), heading)
+        _define_aliases(field, heading)
+
+
+def provide_flags(*config_classes: type, **overrides: Any) -> None:
+    """Defines the flags that are missing, for programs that define theirs with absl.
+
+    Modules whose import brings flags in existing programs call this. A flag that is there already
+    stays; one made here gives way to any definition of its name, by `define_flags`, by absl, or by
+    a later call for a class that declares it as `shared`.
+
+    Args:
+      *config_classes: dataclasses made of `option` fields.
+      **overrides: defaults that differ from the class's.
+    """
+    for name, (field, hint, heading) in _options(config_classes, overrides).items():
+        known = flags.FLAGS[name] if name in flags.FLAGS else None
+        replaced = known is not None and known.allow_override and field.metadata["shared"]
+        if known is None or (replaced and not flags.FLAGS.is_parsed()):
+            default = overrides.get(name, field.default)
+            _define(field, hint, default, heading, allow_override=True)
+            _define_aliases(field, heading)
+
+
+def _options(
+    config_classes: Sequence[type], overrides: Mapping[str, Any]
+) -> dict[str, tuple[dataclasses.Field[Any], Any, str]]:
+    """By name: field, its type, and the heading of its class."""
     options: dict[str, tuple[dataclasses.Field[Any], Any, str]] = {}
     for cls in config_classes:
         hints = typing.get_type_hints(cls)
@@ -89,10 +121,13 @@ def define_flags(*config_classes: type, **overrides: Any) -> None:
     unknown = set(overrides) - set(options)
     if unknown:
         raise ValueError(f"No such options: {', '.join(sorted(unknown))}")
-    for name, (field, hint, heading) in options.items():
-        _define(field, hint, overrides.get(name, field.default), heading)
-        for alias in field.metadata["aliases"]:
-            flags.DEFINE_alias(alias, name, module_name=heading)
+    return options
+
+
+def _define_aliases(field: dataclasses.Field[Any], heading: str) -> None:
+    for alias in field.metadata["aliases"]:
+        if alias not in flags.FLAGS:
+            flags.DEFINE_alias(alias, field.name, module_name=heading)
 
 
 def from_flags(cls: type[T]) -> T:
@@ -100,11 +135,48 @@ def from_flags(cls: type[T]) -> T:
 
     Options that the program defined no flag for have their defaults.
     """
-    defined: Any = flags.FLAGS if flags.FLAGS.is_parsed() else {}
+    return _picked(cls, flag_dictionary())
+
+
+def configured(cls: type[T], config: Any) -> T:
+    """`config` as a `cls`, for functions that existing programs call with other objects.
+
+    Args:
+      cls: dataclass of options.
+      config: a `cls`, which is returned; a mapping or any other object, such as absl's FLAGS,
+        whose items or attributes with the names of options are taken; None for the flags.
+    """
+    if isinstance(config, cls):
+        return config
+    if config is None or config is flags.FLAGS:
+        return from_flags(cls)
+    if isinstance(config, Mapping):
+        return _picked(cls, config)
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    values = {name: getattr(defined, name) for name in names if name in defined}
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    return cls(**values)
+    return _picked(cls, {name: getattr(config, name) for name in names if hasattr(config, name)})
+
+
+def environment_options(config: Any) -> Any:
+    """`config`, or the flags of the program if there is none, as existing environments expect."""
+    return flags.FLAGS if config is None and flags.FLAGS.is_parsed() else config
+
+
+def _picked(cls: type[T], values: Mapping[str, Any]) -> T:
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    picked = {name: values[name] for name in names if name in values}
+    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in picked.items()})
+
+
+def flag_dictionary() -> dict[str, Any]:
+    """The values of the program's flags, libraries' left out; empty before they are parsed."""
+    if not flags.FLAGS.is_parsed():
+        return {}
+    return {
+        flag.name: flag.value
+        for heading, defined in flags.FLAGS.flags_by_module_dict().items()
+        for flag in defined
+        if heading.partition(".")[0] not in _LIBRARIES
+    }
 
 
 def flag_values(*configs: Any) -> dict[str, Any]:
@@ -172,10 +244,16 @@ def _heading(cls: type) -> str:
     return (cls.__doc__ or cls.__name__).strip().splitlines()[0].rstrip(".")
 
 
-def _define(field: dataclasses.Field[Any], hint: Any, default: Any, heading: str) -> None:
+def _define(
+    field: dataclasses.Field[Any],
+    hint: Any,
+    default: Any,
+    heading: str,
+    allow_override: bool = False,
+) -> None:
     metadata = field.metadata
     kind, optional = _strip_optional(hint)
-    common: dict[str, Any] = {"module_name": heading}
+    common: dict[str, Any] = {"module_name": heading, "allow_override": allow_override}
     if metadata["choices"]:
         flags.DEFINE_enum(field.name, default, metadata["choices"], metadata["help"], **common)
     elif kind is bool:

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 from absl import logging
 
-from seed_rl.common.config import option
+from seed_rl.common.config import configured, option, provide_flags
 from seed_rl.common.env_adapters import as_gymnasium
 from seed_rl.common.env_wrappers import for_agents
 from seed_rl.common.errors import UserError
@@ -34,12 +34,15 @@ class GymConfig:
     )
 
 
-def create_environment(task: int, config: GymConfig | None = None) -> gymnasium.Env[Any, Any]:
+provide_flags(GymConfig)  # Existing programs get them with this module.
+
+
+def create_environment(task: int, config: Any = None) -> gymnasium.Env[Any, Any]:
     """One environment.
 
     Args:
       task: id of the environment; not used.
-      config: options; None means the defaults.
+      config: options, or anything that `configured` takes.
 
     Returns:
       An environment whose observations are nests of <uint8> and <float32> arrays and whose boxes
@@ -49,7 +52,7 @@ def create_environment(task: int, config: GymConfig | None = None) -> gymnasium.
       UserError: if the environment or a wrapper cannot be found, or does not take its arguments.
     """
     del task
-    config = config or GymConfig()
+    config = configured(GymConfig, config)
     env = _make(config.env_name, _arguments(config.env_kwargs))
     for name in config.env_wrappers:
         wrapper = _attribute(name) if ":" in name else None

@@ -1,0 +1,39 @@
+"""Flags of learners and actors, for programs that define their own with absl.
+
+    from seed_rl.common import common_flags  # noqa: F401 - defines flags
+
+Programs of this package use `config.define_flags`. A flag that the program defines too, before or
+after, is the program's. Importing this also makes uncaught `UserError`s end a program as they do
+ours: with one line and exit code 2.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+from seed_rl.common import config
+from seed_rl.common.actor import ActorConfig
+from seed_rl.common.device_config import DeviceConfig
+from seed_rl.common.distributions.config import ContinuousDistributionConfig
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner_config import LearnerConfig
+from seed_rl.common.run_config import RunConfig
+
+config.provide_flags(
+    RunConfig, ActorConfig, LearnerConfig, ContinuousDistributionConfig, DeviceConfig
+)
+
+_show_traceback: Any = sys.excepthook
+
+
+def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not isinstance(error, UserError):
+        _show_traceback(kind, error, trace)
+        return
+    print(f"error: {error}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+sys.excepthook = _show

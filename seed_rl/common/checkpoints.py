@@ -30,14 +30,13 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from seed_rl import __version__
-from seed_rl.common import files
+from seed_rl.common import files, run_record
 from seed_rl.common.errors import UserError
 
 _NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
 _TEMPORARY = re.compile(r"\.saving-(\d+)-.*")
 _VARIABLES = "variables"
 _METADATA = "metadata.json"
-_CONFIG = "config.json"
 _MANIFEST = "MANIFEST.json"
 _FORMAT = 1
 
@@ -236,8 +235,7 @@ class CheckpointManager:
             temporary.mkdir()
             self._checkpoint.write(str(temporary / _VARIABLES))
             (temporary / _METADATA).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-            config = json.dumps(self._config, indent=1, sort_keys=True, default=str)
-            (temporary / _CONFIG).write_text(config + "\n", "utf-8")
+            run_record.write(temporary, self._config)
             for name, extra in self._extra.items():
                 (temporary / name).mkdir()
                 extra.save(temporary / name)

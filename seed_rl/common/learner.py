@@ -22,7 +22,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl import grpc
-from seed_rl.common import checkpoints, devices, learner_config
+from seed_rl.common import checkpoints, devices, learner_config, run_record
 from seed_rl.common.algorithm import Algorithm, Specs
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import CentralInference, InferenceSizes, initialize
@@ -31,7 +31,7 @@ from seed_rl.common.reporting import Reporter
 from seed_rl.common.run_config import RunConfig
 from seed_rl.common.saved_model import save_model
 from seed_rl.common.stop_signal import StopSignal
-from seed_rl.common.training import TrainingStep
+from seed_rl.common.training import BatchForm, TrainingStep
 
 _REPORT_WAITING_S = 0.5
 
@@ -49,6 +49,7 @@ class Trained:
       learning_rate_fn: training step -> learning rate, for logs.
       clip_norm: largest global norm of the gradients; None leaves them.
       config: all options, written beside checkpoints.
+      create_env: makes one more environment like the actors'; None if a run is never played.
     """
 
     algorithm: Algorithm
@@ -56,6 +57,49 @@ class Trained:
     learning_rate_fn: Callable[[Any], Any]
     clip_norm: float | None
     config: dict[str, Any]
+    create_env: Callable[[], Any] | None = None
+
+
+Train = Callable[[RunConfig, LearnerConfig, devices.Devices, Trained, Specs], None]
+
+_instead: Train | None = None
+
+
+@contextlib.contextmanager
+def instead_of_training(use: Train) -> Iterator[None]:
+    """Has `train` hand what a program made to `use`, so that trained agents can be played.
+
+    A program's `main` need not know of it, whoever wrote it.
+    """
+    global _instead
+    _instead = use
+    try:
+        yield
+    finally:
+        _instead = None
+
+
+def train(
+    run: RunConfig,
+    config: LearnerConfig,
+    placement: devices.Devices,
+    trained: Trained,
+    specs: Specs,
+) -> None:
+    """Trains to the end of the run: what every agent's `learner_loop` ends with.
+
+    The arguments and errors are those of `Learner` and its `train`.
+    """
+    if _instead is not None:
+        _instead(run, config, placement, trained, specs)
+        return
+    trained = dataclasses.replace(trained, config=run_record.describe(trained.config))
+    learner = Learner(run, config, placement, trained, specs)
+    try:
+        run_record.write(run.logdir, trained.config)
+    except OSError as error:
+        logging.warning("Cannot write config.json to %s: %s", run.logdir, error)
+    learner.train()
 
 
 class Learner:
@@ -79,7 +123,7 @@ class Learner:
         self._run = run
         self._config = config
         self._strategy = placement.training_strategy
-        self._encode = placement.encode
+        self._batch_form = BatchForm(placement.encode, placement.decode)
         self._algorithm = trained.algorithm
         self._learning_rate_fn = trained.learning_rate_fn
         self._specs = specs
@@ -93,7 +137,7 @@ class Learner:
             trained.optimizer,
             self._strategy,
             trained.clip_norm,
-            placement.decode,
+            self._batch_form.decode,
         )
         self._checkpoints = checkpoints.CheckpointManager(
             self._logdir / "checkpoints",
@@ -209,10 +253,11 @@ class Learner:
         )
 
     def _batches(self) -> Iterator[Any]:
+        store, encode = self._inference.store, self._batch_form.encode
         per_replica = self._config.batch_size // self._strategy.num_replicas_in_sync
         return iter(
             self._strategy.distribute_datasets_from_function(
-                lambda _: self._algorithm.dataset(self._inference.store, per_replica, self._encode)
+                lambda _: self._algorithm.dataset(store, per_replica, encode)
             )
         )
 

@@ -1,0 +1,109 @@
+"""How a program was started, written beside what it trains, so that it can be started alike again.
+
+No TensorFlow here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import flags
+
+from seed_rl.common import config, files
+from seed_rl.common.errors import UserError
+
+FILE = "config.json"
+PROGRAM = "program"
+ARGUMENTS = "arguments"
+
+
+def describe(options: Mapping[str, Any]) -> dict[str, Any]:
+    """All there is to know of a run, for config.json.
+
+    Args:
+      options: those in effect; they win over the flags of the same name.
+
+    Returns:
+      Flags and options by name; and, if the program has parsed its flags, `program`, a module or
+      the path of a script, and `arguments`, its flags as on a command line.
+    """
+    record = {**config.flag_dictionary(), **options}
+    main = sys.modules["__main__"]
+    spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if flags.FLAGS.is_parsed() and (spec or path):
+        record[PROGRAM] = spec.name if spec else os.path.abspath(str(path))
+        record[ARGUMENTS] = _arguments()
+    return record
+
+
+def write(directory: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+    """Writes `directory`/config.json.
+
+    Raises:
+      OSError: it cannot be written.
+    """
+    text = json.dumps(record, indent=1, sort_keys=True, default=str)
+    files.write_atomically(os.path.join(directory, FILE), text + "\n")
+
+
+def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
+    """What `write` wrote.
+
+    Raises:
+      UserError: there is none, or it cannot be read.
+    """
+    path = os.path.join(directory, FILE)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return dict(json.load(file))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"Cannot read the options of the run from {path}: {error}") from error
+
+
+def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Runs the program of a record in this process, as `python -m` would, and returns at its end.
+
+    Args:
+      record: from `describe`.
+      overrides: further arguments, which win over those of the record.
+
+    Raises:
+      UserError: the record does not tell the program, or it cannot be found.
+      SystemExit: the program ended with an error.
+    """
+    if PROGRAM not in record:
+        raise UserError("The run was not started by a program with flags: nobody knows how again.")
+    program = str(record[PROGRAM])
+    arguments, sys.argv = sys.argv, [program, *record[ARGUMENTS], *overrides]
+    try:
+        if program.endswith(".py"):
+            sys.path.insert(0, os.path.dirname(program))
+            runpy.run_path(program, run_name="__main__")
+        else:
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+    except (FileNotFoundError, ImportError) as error:
+        raise UserError(
+            f"Cannot start {program}, which trained this run ({error}). Run this where it can be "
+            "imported, for instance in the same directory."
+        ) from error
+    except SystemExit as end:
+        if end.code:
+            raise
+    finally:
+        sys.argv = arguments
+
+
+def _arguments() -> list[str]:
+    arguments = []
+    for name in sorted(config.flag_dictionary()):
+        flag = flags.FLAGS[name]
+        # A flag that may be given several times is one line for each.
+        lines = flag.serialize()
+        arguments += lines.split("\n") if isinstance(flag, flags.MultiFlag) else [lines]
+    return [argument for argument in arguments if argument]

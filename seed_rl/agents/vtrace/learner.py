@@ -9,12 +9,14 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.vtrace import losses
+from seed_rl.agents.vtrace.compat import compute_loss, optimizer_config, validate_config
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common import devices, env_specs, variables
+from seed_rl.common.agent_calls import call_agent
 from seed_rl.common.algorithm import Acted, Algorithm, StepResult, Unroll
-from seed_rl.common.config import flag_values, from_flags
+from seed_rl.common.config import environment_options, flag_values, from_flags
 from seed_rl.common.device_config import DeviceConfig
-from seed_rl.common.learner import CreateOptimizer, Learner, Trained
+from seed_rl.common.learner import CreateOptimizer, Trained, train
 from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.nest import Nest
 from seed_rl.common.optimizer import OptimizerConfig, create_optimizer
@@ -25,6 +27,8 @@ from seed_rl.common.parametric_distribution import (
 )
 from seed_rl.common.run_config import RunConfig
 from seed_rl.common.types import EnvOutput
+
+__all__ = ["Unroll", "VTrace", "compute_loss", "learner_loop", "validate_config"]
 
 
 class VTrace(Algorithm):
@@ -66,7 +70,7 @@ class VTrace(Algorithm):
         env_outputs: EnvOutput,
         agent_state: Nest,
     ) -> Acted:
-        output, agent_state = agent(prev_actions, env_outputs, agent_state)
+        output, agent_state = call_agent(agent, prev_actions, env_outputs, agent_state)
         if self._num_eval_envs:
             greedy = self._distribution.mode(output.policy_logits)
             evaluated = env_ids >= self._num_training_envs
@@ -79,7 +83,7 @@ class VTrace(Algorithm):
     def evaluate(  # noqa: D102 - inherited
         self, prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest
     ) -> tuple[Nest, Nest]:
-        output, agent_state = self.agent(prev_actions, env_outputs, agent_state)
+        output, agent_state = call_agent(self.agent, prev_actions, env_outputs, agent_state)
         return self._distribution.mode(output.policy_logits), agent_state
 
     def loss(self, batch: Unroll) -> StepResult:  # noqa: D102 - inherited
@@ -120,10 +124,10 @@ def learner_loop(
       create_env_fn: `create_env_fn(env_id, env_config)` returns an environment, made once to
         learn its spaces.
       create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network.
+        parametric_action_distribution)` returns the network, of either form of `call_agent`.
       create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
         learning_rate_fn); by default as `optimizer` says.
-      env_config: passed on to `create_env_fn`.
+      env_config: passed on to `create_env_fn`; the program's flags if not given.
       run: options shared with the actors. Like the other options below, those from the
         program's flags if not given, as in existing programs.
       config: options of the learner.
@@ -138,8 +142,9 @@ def learner_loop(
     run = run or from_flags(RunConfig)
     config = config or from_flags(LearnerConfig)
     vtrace = vtrace or from_flags(VTraceConfig)
-    optimizer = optimizer or from_flags(OptimizerConfig)
+    optimizer = optimizer or optimizer_config(create_optimizer_fn)
     continuous = continuous or from_flags(ContinuousDistributionConfig)
+    env_config = environment_options(env_config)
     placement = devices.make_devices(device_config or from_flags(DeviceConfig))
     if run.seed is not None:
         tf.keras.utils.set_random_seed(run.seed)
@@ -161,6 +166,7 @@ def learner_loop(
         learning_rate_fn,
         optimizer.clip_norm,
         flag_values(run, config, vtrace, optimizer, continuous),
+        lambda: create_env_fn(0, env_config),
     )
     specs = env_specs.specs(observation_space, action_space)
-    Learner(run, config, placement, trained, specs).train()
+    train(run, config, placement, trained, specs)

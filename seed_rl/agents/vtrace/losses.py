@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common import vtrace
+from seed_rl.common.agent_calls import call_agent
 from seed_rl.common.nest import Nest
 from seed_rl.common.parametric_distribution import ParametricDistribution
 from seed_rl.common.types import EnvOutput
@@ -155,7 +156,7 @@ def compute_loss(
     Args:
       config: options.
       parametric_action_distribution: that `policy_logits` parametrize.
-      agent: the network, `agent(prev_actions, env_outputs, agent_state, unroll, is_training)`.
+      agent: the network, of either form of `call_agent`.
       agent_state: nest of [batch, ...], before the first step.
       prev_actions: nest of [time + 1, batch, ...].
       env_outputs: nest of [time + 1, batch, ...].
@@ -166,7 +167,7 @@ def compute_loss(
     Returns:
       (loss <float32>[], metrics <float32>[] by name).
     """
-    learned, _ = agent(prev_actions, env_outputs, agent_state, unroll=True, is_training=True)
+    learned, _ = call_agent(agent, prev_actions, env_outputs, agent_state, True, True)
     steps = transitions(config, env_outputs)
     num_real = tf.maximum(tf.reduce_sum(steps.real), 1.0)
 

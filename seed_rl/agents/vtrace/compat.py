@@ -1,0 +1,97 @@
+"""What existing programs expect of the V-trace learner besides `learner_loop`.
+
+Importing it provides the learner's flags, which existing programs do not define themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from absl import flags
+
+from seed_rl.agents.vtrace import losses
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common import config, learner_config
+from seed_rl.common.device_config import DeviceConfig
+from seed_rl.common.distributions.config import ContinuousDistributionConfig
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner_config import LearnerConfig
+from seed_rl.common.nest import Nest
+from seed_rl.common.optimizer import OptimizerConfig
+from seed_rl.common.parametric_distribution import ParametricDistribution
+from seed_rl.common.progress_logger import ProgressLogger, Session
+from seed_rl.common.run_config import RunConfig
+from seed_rl.common.types import EnvOutput
+
+config.provide_flags(
+    RunConfig, VTraceConfig, LearnerConfig, ContinuousDistributionConfig, DeviceConfig
+)
+
+
+def compute_loss(
+    logger: ProgressLogger,
+    parametric_action_distribution: ParametricDistribution,
+    agent: Callable[..., Any],
+    agent_state: Nest,
+    prev_actions: Nest,
+    env_outputs: EnvOutput,
+    agent_outputs: Any,
+) -> tuple[tf.Tensor, Session]:
+    """The loss with the options of the flags; see `losses.compute_loss` for the arguments.
+
+    Args:
+      logger: makes the session that the metrics go to.
+      parametric_action_distribution: that `policy_logits` parametrize.
+      agent: the network. With `--target_entropy` it must have an attribute `entropy_cost`, a
+        `losses.EntropyCost`, whose variable is trained with it.
+      agent_state: nest of [batch, ...].
+      prev_actions: nest of [time + 1, batch, ...].
+      env_outputs: nest of [time + 1, batch, ...].
+      agent_outputs: nest of [time + 1, batch, ...].
+
+    Returns:
+      (loss <float32>[], session with the metrics).
+
+    Raises:
+      UserError: there is a target entropy but no such attribute.
+    """
+    options = config.from_flags(VTraceConfig)
+    entropy_cost = getattr(agent, "entropy_cost", None)
+    if not isinstance(entropy_cost, losses.EntropyCost):
+        if options.target_entropy is not None:
+            raise UserError(
+                "--target_entropy needs a trained entropy cost: give the agent one with "
+                "agent.entropy_cost = seed_rl.agents.vtrace.losses.EntropyCost(VTraceConfig(...))."
+            )
+        entropy_cost = losses.EntropyCost(options)
+    loss, metrics = losses.compute_loss(
+        options,
+        parametric_action_distribution,
+        agent,
+        agent_state,
+        prev_actions,
+        env_outputs,
+        agent_outputs,
+        entropy_cost,
+    )
+    return loss, logger.log_session_from_dict(metrics)
+
+
+def validate_config() -> None:
+    """Checks the options of the flags together.
+
+    Raises:
+      UserError: naming the options to change.
+    """
+    run, learner = config.from_flags(RunConfig), config.from_flags(LearnerConfig)
+    learner_config.validate(run, learner, num_replicas=1)
+
+
+def optimizer_config(create_optimizer_fn: Any) -> OptimizerConfig:
+    """The options of the flags; a program with an optimizer of its own clips only if it asks to."""
+    options = config.from_flags(OptimizerConfig)
+    if create_optimizer_fn is not None and "clip_norm" not in flags.FLAGS:
+        return OptimizerConfig(clip_norm=None)
+    return options

@@ -236,6 +236,12 @@ class InferenceStore:
         """Totals for logs and tests."""
         return Counters(*(int(v) for v in _ops().seed_inference_counters(self._handle).numpy()))
 
+    def queue_size(self) -> tf.Tensor:
+        """Number of complete unrolls that wait, <int32>[]; also inside a `tf.function`."""
+        with tf.device("/cpu:0"):
+            counters = _ops().seed_inference_counters(self._handle)
+        return tf.cast(counters[Counters._fields.index("queue_size")], tf.int32)
+
     @staticmethod
     def _pack(specs: Nest, tensors: Sequence[tf.Tensor], leading: Sequence[int | None]) -> Nest:
         for spec, tensor in zip(tf.nest.flatten(specs), tensors, strict=True):

@@ -90,6 +90,35 @@ def _assert_different(env_ids: tf.Tensor, details: list[Any]) -> tf.Tensor:
         return tf.identity(env_ids)
 
 
+def get_non_dying_envs(
+    envs_needing_reset: tf.Tensor, reset_mask: tf.Tensor, env_ids: tf.Tensor
+) -> tf.Tensor:
+    """The rows of a batch to go on with where actors were restarted.
+
+    If an actor dies and its successor is quick, one batch may hold the last step of the former and
+    the first of the latter: of an environment that is to be reset, only rows that say so count.
+
+    Args:
+      envs_needing_reset: <int32>[k] ids of the environments that begin a new life.
+      reset_mask: <bool>[batch] whether a row is of such a new life.
+      env_ids: <int32>[batch].
+
+    Returns:
+      <int32>[n] numbers of the rows to keep, in order.
+
+    Raises:
+      tf.errors.InvalidArgumentError: they are not of different environments.
+    """
+    env_ids = tf.convert_to_tensor(env_ids, tf.int32)
+    ids, needing = env_ids[:, tf.newaxis], tf.cast(envs_needing_reset, tf.int32)[tf.newaxis]
+    begins_anew = tf.reduce_any(tf.equal(ids, needing), axis=1)
+    keep = tf.logical_or(tf.logical_not(begins_anew), reset_mask)
+    rows = tf.cast(tf.where(keep)[:, 0], tf.int32)
+    kept = tf.gather(env_ids, rows)
+    with tf.control_dependencies([_assert_different(kept, [env_ids])]):
+        return tf.identity(rows)
+
+
 class StructuredFIFOQueue(tf.queue.FIFOQueue):
     """A queue whose elements are nests of tensors.
 

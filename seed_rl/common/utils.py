@@ -15,6 +15,8 @@ _HOMES = {
     "init_learner_multi_host": "seed_rl.common.devices",
     "Settings": "seed_rl.common.devices",
     "MultiHostSettings": "seed_rl.common.devices",
+    "UnrollStore": "seed_rl.common.unroll_store",
+    "PrioritizedReplay": "seed_rl.common.replay_store",
     "Aggregator": "seed_rl.common.tensor_stores",
     "StructuredFIFOQueue": "seed_rl.common.tensor_stores",
     "ProgressLogger": "seed_rl.common.progress_logger",
@@ -24,6 +26,11 @@ _HOMES = {
     "tpu_encode": "seed_rl.common.tpu_encoding",
     "tpu_decode": "seed_rl.common.tpu_encoding",
     "tensor_spec_from_gym_space": "seed_rl.common.env_specs",
+    "get_non_dying_envs": "seed_rl.common.tensor_stores",
+    "validate_learner_config": "seed_rl.common.shared_config",
+    "config_from_flags": "seed_rl.common.shared_config",
+    "serialize_config": "seed_rl.common.shared_config",
+    "update_config": "seed_rl.common.shared_config",
 }
 
 

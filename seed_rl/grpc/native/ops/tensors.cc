@@ -1,10 +1,13 @@
 #include "seed_rl/grpc/native/ops/tensors.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "tensorflow/core/framework/allocation_description.pb.h"
 #include "tensorflow/core/platform/refcount.h"
 #include "tensorflow/core/platform/tstring.h"
@@ -42,6 +45,19 @@ class ReceivedBuffer : public tensorflow::TensorBuffer {
   const std::shared_ptr<const void> owner_;
 };
 
+// The message without what TensorFlow puts around it: "{{function_node f}} " before it, and the
+// place in the graph after it, on lines of their own.
+std::string PlainMessage(absl::string_view message) {
+  constexpr absl::string_view kFunction = "{{function_node ", kEnd = "}} ";
+  while (absl::StartsWith(message, kFunction)) {
+    const size_t end = message.find(kEnd);
+    if (end == absl::string_view::npos) break;
+    message.remove_prefix(end + kEnd.size());
+  }
+  message = message.substr(0, message.find("\n\t [["));
+  return std::string(message);
+}
+
 }  // namespace
 
 absl::Status ToDType(DataType type, DType* dtype) {
@@ -62,7 +78,7 @@ absl::Status ToStatus(const transport::Status& status) {
 }
 
 transport::Status FromStatus(const absl::Status& status) {
-  return {static_cast<transport::Code>(status.code()), std::string(status.message())};
+  return {static_cast<transport::Code>(status.code()), PlainMessage(status.message())};
 }
 
 transport::Spec ToSpec(DType dtype, const tensorflow::PartialTensorShape& shape) {

@@ -20,9 +20,10 @@ class ConvNetworkConfig:
         choices=TORSOS,
     )
     lstm_size: int = option(
-        0, "Units of the LSTM after the torso, which also sees the last action and reward; 0: none.",
+        0,
+        "Units of the LSTM after the torso, which also sees the last action and reward; 0: none.",
         minimum=0,
-    )  # fmt: skip
+    )
     stack_size: int = option(
         4, "Frames that the learner stacks for the network; 1: only the newest.", minimum=1
     )

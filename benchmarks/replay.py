@@ -1,0 +1,237 @@
+"""How small is the replay, and how fast? Bytes of real play, and speed against a flat O(n) replay.
+
+    python -m benchmarks.replay [--json=FILE] [--sizes=1000,100000,1000000] [--games=Pong,...]
+
+*Bytes*: six Atari games are played, uniformly at random and epsilon-greedily (R2D2's ladder of
+epsilons, 0.4 ** linspace(1, 8) over the environments, around a Q-function of random weights; what
+a trained agent's play takes, a training run logs). Unrolls of 121 steps that overlap by 41, with
+what R2D2 keeps beside the frames, go into the replay. Raw bytes are those of the same arrays, every
+frame of every unroll in full, as the original stores them; the bytes used are all the memory that
+the replay takes. The projection is for 100,000 unrolls, at the mean of all this play. Sampling
+includes a time-major batch ready to use. All times are CPU time of one thread.
+
+*Speed*: full replays of several sizes that hold this play again and again, on one core. Beside them
+`FlatReplay`, the same interface over NumPy arrays: drawing takes O(n) and nothing is compressed, so
+Atari fits only while the replay is small; the comparison at every size is with unrolls of CartPole.
+Figures are medians over the
+rounds.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import itertools
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks import report
+from benchmarks.replay_contestants import FlatReplay, full_replay, new_replay
+from benchmarks.replay_play import (
+    POLICIES,
+    atari_specs,
+    concatenate,
+    first,
+    play_atari,
+    play_small,
+    small_specs,
+)
+from seed_rl.common.replay import memory
+from seed_rl.common.replay.specs import Layout
+
+GAMES = ("Pong", "Breakout", "Seaquest", "Qbert", "MsPacman", "MontezumaRevenge")
+BATCH, INSERTED = 64, 8
+PAPER_SIZE = 100_000
+_NAN = float("nan")
+
+Figures = dict[str, float]
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = report.parser(__doc__ or "", seconds=3)
+    parser.add_argument("--games", default=",".join(GAMES), help="(%(default)s)")
+    parser.add_argument("--sizes", default="1000,100000,1000000", help="unrolls (%(default)s)")
+    parser.add_argument(
+        "--unrolls", type=int, default=128, help="per game and policy (%(default)s)"
+    )
+    parser.add_argument(
+        "--max-gb",
+        type=float,
+        default=0.7 * memory.available_bytes() / 1e9,
+        help="leave out replays that would be larger (70 %% of what is available)",
+    )
+    options = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # One core.
+    sizes = [int(size) for size in options.sizes.split(",")]
+
+    bytes_figures, unrolls = measure_bytes(options.games.split(","), options.unrolls)
+    summary = summarize_bytes(bytes_figures)
+    gc.collect()
+    speeds = {}
+    for title, specs, batch in (
+        ("Atari", atari_specs(), unrolls),
+        ("CartPole", small_specs(), play_small(512)),
+    ):
+        speeds[title] = compare_speed(title, specs, batch, sizes, options)
+        gc.collect()
+    report.write_json(options.json, {"bytes": bytes_figures, "summary": summary, "speed": speeds})
+
+
+def measure_bytes(games: list[str], num_unrolls: int) -> tuple[dict[str, Figures], Any]:
+    """Figures by game and policy, and a batch with some of each one's unrolls."""
+    specs = atari_specs()
+    results, samples = {}, []
+    for game in games:
+        for policy in POLICIES:
+            unrolls = play_atari(game, policy, num_unrolls)
+            count = len(unrolls[0][0])
+            replay = new_replay(specs, count)
+            insert_s = _cpu_seconds(functools.partial(replay.insert, unrolls))
+            replay.sample(BATCH)  # The memory of the first batch is new.
+            sample_s = _cpu_seconds(functools.partial(replay.sample, BATCH))
+            stats = replay.stats()
+            results[f"{game}, {policy}"] = {
+                "raw_kb": stats.bytes_raw / count / 1e3,
+                "used_kb": stats.bytes_used / count / 1e3,
+                "compression": stats.compression,
+                "insert_ms": insert_s / count * 1e3,
+                "sample_ms": sample_s / BATCH * 1e3,
+            }
+            samples.append(first(specs, unrolls, 16))
+    keys = ("raw_kb", "used_kb", "compression", "insert_ms", "sample_ms")
+    report.print_table(
+        "Bytes of an unroll (121 steps, 84x84)",
+        ("game, policy", "raw (kB)", "used (kB)", "raw / used", "insert (ms)", "sample (ms)"),
+        [(name, *(figures[key] for key in keys)) for name, figures in results.items()],
+    )
+    return results, concatenate(specs, samples)
+
+
+def summarize_bytes(figures: dict[str, Figures]) -> Figures:
+    """The median of the games, and what the paper's replay would take."""
+    used = statistics.mean(f["used_kb"] for f in figures.values())
+    summary = {
+        "median_compression": statistics.median(f["compression"] for f in figures.values()),
+        "projected_gb": used * PAPER_SIZE / 1e6,
+        "worst_projected_gb": max(f["used_kb"] for f in figures.values()) * PAPER_SIZE / 1e6,
+    }
+    report.print_table(
+        f"{PAPER_SIZE:,} unrolls",
+        ("median raw / used", "all games (GB)", "the worst game (GB)"),
+        [tuple(summary.values())],
+    )
+    return summary
+
+
+def compare_speed(
+    title: str, specs: Any, unrolls: Any, sizes: list[int], options: Any
+) -> dict[str, Any]:
+    """Measures both replays at all the sizes that fit into memory together."""
+    makers: dict[str, Callable[..., Any]] = {"replay": full_replay, "flat": FlatReplay}
+    unroll_gb = {
+        "replay": _used_bytes(specs, unrolls) / 1e9,
+        "flat": Layout(specs).unroll_bytes / 1e9,
+    }
+    inserted = _chunks(specs, unrolls)
+    measures: dict[tuple[str, int], Callable[[], Figures]] = {}
+    free_gb = options.max_gb
+    for name, size in ((name, size) for size in sizes for name in makers):
+        if unroll_gb[name] * size <= free_gb:
+            free_gb -= unroll_gb[name] * size
+            replay = makers[name](specs, size, unrolls)
+            measures[name, size] = functools.partial(
+                measure_speed, replay, inserted, options.seconds
+            )
+    rounds = report.interleave(measures, options.rounds)
+    nothing = [dict.fromkeys(("inserts_per_s", "samples_per_s", "batch_ms", "update_us"), _NAN)]
+    results = {
+        f"{name}, {size}": {
+            "gb": unroll_gb[name] * size,
+            **_medians(rounds.get((name, size), nothing)),
+        }
+        for name in makers
+        for size in sizes
+    }
+    report.print_table(
+        f"{title} unrolls, batches of {BATCH}, one core",
+        ("replay, unrolls", "memory (GB)", "inserts/s", "samples/s", "batch (ms)", "update (us)"),
+        [(name, *figures.values()) for name, figures in results.items()],
+    )
+    smallest, largest = (
+        [figures["batch_ms"] for figures in rounds.get(("replay", size), nothing)]
+        for size in (sizes[0], sizes[-1])
+    )
+    ratio = report.median_ratio(largest, smallest) if len(largest) == len(smallest) else _NAN
+    print(f"Time of a batch, {sizes[-1]:,} over {sizes[0]:,} unrolls: {ratio:.2f}\n")
+    return {"figures": results, "batch_largest_over_smallest": ratio}
+
+
+def measure_speed(replay: Any, inserted: list[Any], seconds: float) -> Figures:
+    """Inserts and samples per second, and the time of a batch and of writing priorities back."""
+    chunks = itertools.cycle(inserted)
+    priorities = np.ones(INSERTED)
+    insert_s = _seconds_per_call(lambda: replay.insert(next(chunks), priorities), seconds / 3)
+    sample_s = _seconds_per_call(lambda: replay.sample(BATCH), seconds / 3)
+    keys = replay.sample(BATCH)[1]
+    values = np.linspace(0.1, 5, BATCH)
+    update_s = _seconds_per_call(lambda: replay.update_priorities(keys, values), seconds / 3)
+    return {
+        "inserts_per_s": INSERTED / insert_s,
+        "samples_per_s": BATCH / sample_s,
+        "batch_ms": sample_s * 1e3,
+        "update_us": update_s * 1e6,
+    }
+
+
+def _chunks(specs: Any, unrolls: Any) -> list[Any]:
+    """The unrolls in batches of `INSERTED`."""
+    layout = Layout(specs)
+    arrays, count = layout.arrays(unrolls, time_major=True)
+    return [
+        layout.pack(
+            [
+                np.ascontiguousarray(np.take(a, range(i, i + INSERTED), axis=1 if f.time else 0))
+                for f, a in zip(layout.fields, arrays, strict=True)
+            ]
+        )
+        for i in range(0, count - INSERTED + 1, INSERTED)
+    ]
+
+
+def _medians(rounds: list[Figures]) -> Figures:
+    return {key: statistics.median(figures[key] for figures in rounds) for key in rounds[0]}
+
+
+def _used_bytes(specs: Any, unrolls: Any) -> float:
+    """Memory per unroll of a replay full of these."""
+    count = Layout(specs).arrays(unrolls, True)[1]
+    replay = new_replay(specs, count)
+    replay.insert(unrolls)
+    return replay.stats().bytes_used / count
+
+
+def _cpu_seconds(call: Callable[[], Any]) -> float:
+    start = time.thread_time()
+    call()
+    return time.thread_time() - start
+
+
+def _seconds_per_call(call: Callable[[], Any], seconds: float) -> float:
+    """Median CPU time of a call."""
+    call()
+    call()  # From the second on, memory is used again.
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while not times or time.perf_counter() < end:
+        times.append(_cpu_seconds(call))
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    main()

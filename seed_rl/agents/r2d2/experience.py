@@ -22,7 +22,6 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.inference_store import InferenceStore, StoredUnrolls
 from seed_rl.common.nest import Nest
 from seed_rl.common.replay import BatchFeed, PrioritizedReplay, ReplayClosed
-from seed_rl.common.replay.specs import FieldSpec
 
 _MOST_AT_ONCE = 16
 _PENDING_UPDATES = 8
@@ -165,31 +164,49 @@ class BatchSource:
     def dataset(self, encode: Callable[[Nest], Nest]) -> tf.data.Dataset:
         """Batches `encode(SampledUnrolls)` until the replay is closed."""
         fields = tf.nest.flatten(self._specs)
+        batch_shapes = [field.batch_shape(self._batch_size, time_major=True) for field in fields]
         dtypes = [tf.as_dtype(field.dtype) for field in fields] + [tf.int64, tf.float32]
-        shapes = [self._shape(field) for field in fields] + [[self._batch_size]] * 2
+        shapes = [*batch_shapes, [self._batch_size], [self._batch_size]]
+        nothing = [np.zeros(s, d.as_numpy_dtype) for s, d in zip(shapes, dtypes, strict=True)]
 
-        def load(_: tf.Tensor) -> Nest:
-            tensors = tf.numpy_function(self._next, [], dtypes)
+        def load(_: tf.Tensor) -> tuple[tf.Tensor, Nest]:
+            # Not by raising StopIteration, of which TensorFlow logs a traceback.
+            more, *tensors = tf.numpy_function(
+                lambda: self._next() or (np.False_, *nothing), [], [tf.bool, *dtypes]
+            )
+            more.set_shape([])
             for tensor, shape in zip(tensors, shapes, strict=True):
                 tensor.set_shape(shape)
             unrolls = tf.nest.pack_sequence_as(self._specs, tensors[:-2])
-            return encode(SampledUnrolls(unrolls, *tensors[-2:]))
+            return more, encode(SampledUnrolls(unrolls, *tensors[-2:]))
 
         # The next batch is brought into TensorFlow while this one is trained on; the feed has
         # further ones sampled.
-        return tf.data.Dataset.from_tensors(0).repeat().map(load).prefetch(1)
+        loaded = tf.data.Dataset.from_tensors(0).repeat().map(load)
+        return loaded.take_while(_first).map(_second).prefetch(1)
 
     def close(self) -> None:
         """Ends the sampling threads."""
         self._feed.close()
 
-    def _next(self) -> Sequence[np.ndarray]:
-        sample = next(self._feed)  # StopIteration becomes TensorFlow's OutOfRangeError.
+    def _next(self) -> Sequence[Any] | None:
+        """True and the fields of a batch; None at the end."""
+        sample = next(self._feed, None)
+        if sample is None:
+            return None
         self._ages.append(float(np.mean(sample.ages)))
-        return [*tf.nest.flatten(sample.unrolls), sample.keys, sample.importance_weights]
+        fields = tf.nest.flatten(sample.unrolls)
+        return np.True_, *fields, sample.keys, sample.importance_weights
 
-    def _shape(self, field: FieldSpec) -> list[int]:
-        return list(field.batch_shape(self._batch_size, time_major=True))
+
+def _first(more: tf.Tensor, batch: Nest) -> tf.Tensor:
+    del batch
+    return more
+
+
+def _second(more: tf.Tensor, batch: Nest) -> Nest:
+    del more
+    return batch
 
 
 def finite(priorities: np.ndarray) -> np.ndarray:

@@ -28,7 +28,7 @@ from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import initialize
 from seed_rl.common.inference_store import InferenceStore, StoredUnrolls
-from seed_rl.common.learner import CreateOptimizer, Learner, Trained
+from seed_rl.common.learner import CreateOptimizer, Trained, train
 from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.nest import Nest
 from seed_rl.common.optimizer import OptimizerConfig, create_optimizer
@@ -335,5 +335,6 @@ def learner_loop(
         learning_rate_fn,
         optimizer.clip_norm,
         flag_values(run, config, r2d2, replay, optimizer),
+        lambda: create_env_fn(0, env_config),
     )
-    Learner(run, config, placement, trained, specs).train()
+    train(run, config, placement, trained, specs)

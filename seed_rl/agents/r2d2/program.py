@@ -77,7 +77,7 @@ def main(
     )
 
     def run() -> None:
-        game_config = config.from_flags(game.config)
+        game_config: Any = config.from_flags(game.config)
         if config.from_flags(RunConfig).run_mode == ACTOR:
             actor.actor_loop(
                 game.create,

@@ -1,0 +1,263 @@
+"""R2D2's way of experience: what reaches the replay, comes back from it, is saved, and ends."""
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.r2d2 import learner, losses
+from seed_rl.agents.r2d2.config import R2D2Config
+from seed_rl.agents.r2d2.networks import create_network
+from seed_rl.common import checkpoints, variables
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner_config import LearnerConfig
+from seed_rl.common.optimizer import OptimizerConfig
+from seed_rl.common.replay import ReplayConfig
+from seed_rl.common.run_config import RunConfig
+from seed_rl.testing.envs import LifeStepEnv, TimeLimitEnv
+from tests.agents.r2d2.in_process import SMALL, Run
+
+SHORT = R2D2Config(burn_in=2, n_steps=2, update_target_every_n_step=3)
+
+
+def values(agent):
+    return [v.numpy() for v in variables.variables(agent)]
+
+
+def play(run, num_unrolls):
+    """Plays until so many unrolls have reached the replay."""
+    actions = run.step(None, reset=True)
+    while run.algorithm.num_unrolls(0, 0) < num_unrolls:
+        actions = run.step(actions)
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+def test_unrolls_in_the_replay(truncate):
+    """Guards what is stored: consecutive steps, actions taken, overlap, initial priorities."""
+    with Run(lambda: LifeStepEnv(5, truncate), SHORT, num_envs=2, num_eval_envs=1) as run:
+        run.start()
+        play(run, 4)
+        replay = run.algorithm.replay
+        unrolls, found = replay.storage.read(np.arange(4))
+        priorities = replay.storage.priorities(np.arange(4))
+        assert found.all()
+        observations = unrolls.env_outputs.observation
+        assert observations.shape == (2 + 4 + 1, 4, 4)
+        # One environment only: the other one evaluates.
+        assert len(np.unique(observations[..., 0])) == 1
+        np.testing.assert_array_equal(unrolls.prev_actions[1:], unrolls.agent_outputs[:-1])
+        # The last burn_in + 1 steps of an unroll begin the next one.
+        np.testing.assert_array_equal(observations[-3:, :-1], observations[:3, 1:])
+        period = 6 if truncate else 5
+        positions = np.arange(7)[:, None] + 4 * np.arange(4)
+        np.testing.assert_array_equal(observations[..., 2], positions % period)
+        np.testing.assert_array_equal(
+            unrolls.env_outputs.abandoned[1:], (positions[1:] % period == 0) & truncate
+        )
+        # The weights have not changed, so training would give the same priorities.
+        agent = run.algorithm.agent
+        td = losses.replay_errors(
+            SHORT,
+            agent,
+            agent,
+            *tf.nest.map_structure(tf.constant, tuple(unrolls)),
+        )
+        np.testing.assert_allclose(losses.priorities(td), priorities, rtol=1e-4)
+
+
+def test_feedback_and_target_network():
+    """Guards that new priorities reach the replay and when the target network is renewed."""
+    run = Run(lambda: LifeStepEnv(5), SHORT)
+    with run:
+        run.start()
+        run.act()
+        algorithm = run.algorithm
+        first = values(algorithm.agent)
+        for a, b in zip(first, values(algorithm.target_agent), strict=True):
+            np.testing.assert_array_equal(a, b)
+        for step in range(1, 7):
+            _, (indices, priorities) = run.train()
+            agent, target = values(algorithm.agent), values(algorithm.target_agent)
+            same = all(np.array_equal(a, t) for a, t in zip(agent, target, strict=True))
+            assert same == (step % 3 == 0)
+            if step < 3:
+                assert all(np.array_equal(f, t) for f, t in zip(first, target, strict=True))
+    # Ended, all updates are written.
+    written = algorithm.replay.storage.priorities(indices.numpy())
+    there = ~np.isnan(written)
+    np.testing.assert_allclose(written[there], priorities.numpy()[there], rtol=1e-6)
+    assert there.any() and algorithm.logs()["replay/priority_p50"] > 0
+    assert run.actor_error is None
+
+
+def manager(run, directory):
+    algorithm = run.algorithm
+    return checkpoints.CheckpointManager(
+        directory,
+        {"agent": algorithm.agent, **algorithm.checkpointables()},
+        extra=algorithm.extra_files(),
+    )
+
+
+@pytest.mark.parametrize("save_replay", ["never", "stop", "always"])
+def test_checkpoint_and_resume(tmp_path, save_replay):
+    """Guards that a resumed run goes on with target network, frames and, if wanted, replay."""
+    config = R2D2Config(burn_in=1, n_steps=2, save_replay=save_replay)
+
+    def make_run(seed):
+        return Run(lambda: LifeStepEnv(5), config, seed=seed)
+
+    with make_run(0) as run:
+        run.start()
+        run.act()
+        for _ in range(2):
+            run.train()
+        running, stopped = tmp_path / "running", tmp_path / "stopped"
+        manager(run, running).save(1)
+        run.store.close()
+        manager(run, stopped).save(1)
+        target = values(run.algorithm.target_agent)
+        inserted = int(run.algorithm.checkpointables()["inserted_unrolls"].numpy())
+        assert inserted > 0
+    for directory, saved in ((running, save_replay == "always"), (stopped, save_replay != "never")):
+        with make_run(1) as resumed:
+            assert manager(resumed, directory).restore_latest() == 1
+            algorithm = resumed.algorithm
+            assert algorithm.num_unrolls(2, 8) == inserted
+            assert (len(algorithm.replay) > 0) == saved
+            resumed.start()
+            for a, b in zip(target, values(algorithm.target_agent), strict=True):
+                np.testing.assert_array_equal(a, b)
+            resumed.act()
+            resumed.train()
+            assert algorithm.num_unrolls(3, 8) > inserted
+
+
+def test_frames_are_those_inserted():
+    """Guards that a run is counted by experience, not by how often the replay was sampled."""
+    replay = ReplayConfig(replay_buffer_size=50, replay_buffer_min_size=4, replay_ratio=8.0)
+    with Run(lambda: LifeStepEnv(5), SHORT, replay) as run:
+        run.start()
+        assert not run.algorithm.ready()
+        run.act()
+        for _ in range(20):
+            run.train()
+        assert run.algorithm.ready()
+        stats = run.algorithm.replay.stats()
+        # Inserts may be going on between the two counts.
+        assert 0 <= run.algorithm.num_unrolls(20, 8) - stats.inserted <= 16
+        assert stats.sampled >= 20 * 8
+
+
+def test_closing_ends_what_waits_for_experience():
+    """Guards shutdown while there is nothing to train on: no hang, and batches come to an end."""
+    with Run(lambda: LifeStepEnv(5), SHORT) as run:
+        run.start()
+        run.store.close()
+        with pytest.raises(tf.errors.OutOfRangeError):
+            run.train()
+        run.algorithm.check()  # Nothing went wrong.
+
+
+def test_closing_ends_what_waits_for_training():
+    """Guards shutdown under back-pressure: replay, queue and actor all wait for the learner."""
+    replay = ReplayConfig(
+        replay_buffer_size=50, replay_buffer_min_size=1, replay_ratio=8.0, replay_ratio_slack=8
+    )
+    run = Run(lambda: LifeStepEnv(5), SHORT, replay)
+    with run:
+        run.start()
+        run.act()
+        while run.store.counters().blocked == 0:
+            run.store.episodes()
+    assert run.actor_error is None
+    assert run.algorithm.replay.stats().inserted <= 50
+
+
+def test_divergence_is_told():
+    """Guards the message of a network that gives NaN, and that the learner does not hang."""
+    with Run(lambda: LifeStepEnv(5), SHORT) as run:
+        run.start()
+        for variable in variables.variables(run.algorithm.agent):
+            variable.assign(tf.fill(variable.shape, np.nan))
+        run.act()
+        with pytest.raises(tf.errors.OutOfRangeError):
+            run.train()
+        with pytest.raises(UserError, match="diverged.*--learning_rate"):
+            run.algorithm.check()
+
+
+class StartsAtFive(LifeStepEnv):
+    """Actions 5, 6 and 7; fails at others, and notes those it gets."""
+
+    taken: set = set()
+
+    def __init__(self):
+        super().__init__(5)
+        self.action_space = spaces.Discrete(3, start=5)
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.taken.add(action)
+        return super().step(action)
+
+
+def test_actions_that_do_not_start_at_zero():
+    with Run(StartsAtFive, SHORT, num_envs=3) as run:
+        run.start()
+        play(run, 40)
+        unrolls, _ = run.algorithm.replay.storage.read(np.arange(4))
+        np.testing.assert_array_equal(unrolls.prev_actions[1:], unrolls.agent_outputs[:-1] + 5)
+        run.train()
+    assert StartsAtFive.taken == {5, 6, 7}
+
+
+def test_truncated_episodes_are_bootstrapped():
+    """Guards the value of a task that only a time limit ends: all rewards 1, gamma 0.9, Q = 10.
+
+    Taken for terminations, the limit of 4 steps would hold Q below 3.5.
+    """
+    config = R2D2Config(
+        burn_in=0,
+        n_steps=2,
+        discounting=0.9,
+        update_target_every_n_step=10,
+        value_function_rescaling=False,
+    )
+    replay = ReplayConfig(replay_buffer_size=200, replay_buffer_min_size=20, replay_ratio=8.0)
+    with Run(
+        lambda: TimeLimitEnv(4), config, replay, num_envs=8, batch_size=16, learning_rate=1e-2
+    ) as run:
+        run.start()
+        run.act()
+        for _ in range(400):
+            metrics, _ = run.train()
+        assert 8.0 < float(metrics["q/value"]) < 12.0
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (dict(unroll_length=4), "--unroll_length=4 is shorter than --n_steps=5"),
+        (dict(num_eval_envs=2), "--num_eval_envs=2 leaves no environment to train on"),
+        (dict(env_name="Pendulum-v1"), "Discrete action space"),
+        (dict(replay_memory_gb=1e-4), r"20,000 unrolls is expected to need(.|\n)*x 20,000 unrolls"),
+    ],
+)
+def test_options_that_do_not_fit(changes, message, tmp_path):
+    env_name = changes.pop("env_name", "CartPole-v1")
+    run = dict(num_envs=2, logdir=str(tmp_path), run_mode="learner")
+    run.update((k, changes.pop(k)) for k in list(changes) if k == "num_eval_envs")
+    config = dict(unroll_length=10)
+    config.update((k, changes.pop(k)) for k in list(changes) if k == "unroll_length")
+    with pytest.raises(UserError, match=message):
+        learner.learner_loop(
+            lambda *_: gymnasium.make(env_name),
+            lambda specs, n: create_network(specs, n, SMALL),
+            run=RunConfig(**run),
+            config=LearnerConfig(**config),
+            r2d2=R2D2Config(),
+            replay=ReplayConfig(replay_buffer_size=20_000, **changes),
+            optimizer=OptimizerConfig(),
+        )

@@ -69,6 +69,40 @@ def test_shutdown_fails_running_and_waiting_calls(socket_address):
             server.start()
 
 
+def test_a_function_that_was_quick_and_then_blocks_stops_nobody(socket_address):
+    """Guards running quick functions on network threads: waiting ops must leave them free."""
+    gate = Gate()
+
+    @tf.function(input_signature=[INTS])
+    def foo(x):
+        waits = tf.reduce_any(x < 0)
+        with tf.control_dependencies([tf.cond(waits, gate.wait, lambda: True)]):
+            return x + 1
+
+    with serving(socket_address, foo, double) as server:
+        client, other = ops.Client(socket_address), ops.Client(socket_address)
+        for round_ in range(2):
+            for i in range(300):
+                assert values(client.foo(i)) == i + 1
+            blocked = Background(client.foo, -5)
+            gate.wait_until_entered(round_ + 1)
+            assert values(other.double(1)) == 2
+            waiting = Background(other.foo, 7)
+            wait_for_waiting(server, "foo", 1)
+            assert values(client.double(1)) == 2
+            gate.open()
+            assert values(blocked.result()) == -4
+            assert values(waiting.result()) == 8
+        # Once more, now until the end.
+        for i in range(300):
+            assert values(client.foo(i)) == i + 1
+        blocked = Background(client.foo, -5)
+        gate.wait_until_entered(3)
+        server.shutdown()
+        with pytest.raises(tf.errors.UnavailableError, match="server closed"):
+            blocked.result()
+
+
 def test_shutdown_fails_calls_that_wait_for_a_static_batch(socket_address):
     """Guards the callers of a batch that will never be full."""
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/synchronization/notification.h"
 #include "seed_rl/grpc/native/ops/tensors.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
@@ -20,9 +19,9 @@ namespace {
 using tensorflow::FunctionLibraryRuntime;
 using tensorflow::Tensor;
 
-// Whether this thread is inside Run. The ops of a function run on the thread that called Run as far
-// as they can: graphs of inference are mostly chains, and passing each link to another thread costs
-// more than it brings.
+// Whether this thread is inside Start. The ops of a function run on the thread that called it as
+// far as they can: graphs of inference are mostly chains, and passing each link to another thread
+// costs more than it brings.
 thread_local bool t_running = false;
 
 // The optimization that calling a tf.function gets: without it, for instance, convolution, bias
@@ -76,58 +75,66 @@ absl::Status TfFunction::Create(tensorflow::OpKernelContext* context,
   return absl::OkStatus();
 }
 
-transport::Status TfFunction::Run(std::vector<transport::Tensor> arguments,
-                                  std::vector<transport::Tensor>* results) {
+// What a run needs until it has finished.
+struct TfFunction::Run {
+  Run(TfFunction* function, Done done)
+      : done(std::move(done)),
+        cancellation(std::make_unique<tensorflow::CancellationManager>(&function->cancellation_)),
+        container(options.step_id, [function](const std::string& name) {
+          for (tensorflow::Device* device :
+               function->process_runtime_->device_mgr()->ListDevices()) {
+            device->resource_manager()->Cleanup(name).IgnoreError();
+          }
+        }) {
+    options.cancellation_manager = cancellation.get();
+    options.step_container = &container;
+    options.create_rendezvous = true;
+    options.run_all_kernels_inline = true;
+    options.runner = &function->runner_;
+  }
+
+  void Finish(const absl::Status& status) {
+    absl::Status result = status;
+    std::vector<transport::Tensor> results(outputs.size());
+    for (size_t i = 0; result.ok() && i < outputs.size(); ++i) {
+      result = ToTransport(outputs[i], &results[i]);
+    }
+    // The function may be gone once `done` was called.
+    container.CleanUp();
+    cancellation.reset();
+    done(FromStatus(result), std::move(results));
+  }
+
+  const Done done;
+  std::unique_ptr<tensorflow::CancellationManager> cancellation;
+  FunctionLibraryRuntime::Options options;
+  tensorflow::ScopedStepContainer container;
+  std::vector<Tensor> outputs;
+};
+
+TfFunction::TfFunction()
+    : runner_([this](std::function<void()> closure) {
+        // What follows an asynchronous op must not keep the thread that completes it, which may be
+        // that of a client or of a queue's other end.
+        if (t_running) {
+          closure();
+        } else {
+          (*runtime_->runner())(std::move(closure));
+        }
+      }) {}
+
+void TfFunction::Start(std::vector<transport::Tensor> arguments, Done done) {
   std::vector<Tensor> inputs(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     absl::Status status = FromTransport(std::move(arguments[i]), &inputs[i]);
-    if (!status.ok()) return FromStatus(status);
+    if (!status.ok()) return done(FromStatus(status), {});
   }
   inputs.insert(inputs.end(), captures_.begin(), captures_.end());
-  std::vector<Tensor> outputs;
-  absl::Status status = RunTensors(inputs, &outputs);
-  if (!status.ok()) return FromStatus(status);
-  results->resize(outputs.size());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    status = ToTransport(outputs[i], &(*results)[i]);
-    if (!status.ok()) return FromStatus(status);
-  }
-  return {};
-}
-
-absl::Status TfFunction::RunTensors(const std::vector<Tensor>& inputs,
-                                    std::vector<Tensor>* outputs) {
-  FunctionLibraryRuntime::Options options;
-  tensorflow::CancellationManager cancellation(&cancellation_);
-  options.cancellation_manager = &cancellation;
-  options.create_rendezvous = true;
-  tensorflow::ScopedStepContainer container(options.step_id, [this](const std::string& name) {
-    for (tensorflow::Device* device : process_runtime_->device_mgr()->ListDevices()) {
-      device->resource_manager()->Cleanup(name).IgnoreError();
-    }
-  });
-  options.step_container = &container;
-  options.run_all_kernels_inline = true;
-  std::function<void(std::function<void()>)> runner = [this](std::function<void()> closure) {
-    // What follows an asynchronous op must not keep the thread that completes it, which may be that
-    // of a client or of a queue's other end.
-    if (t_running) {
-      closure();
-    } else {
-      (*runtime_->runner())(std::move(closure));
-    }
-  };
-  options.runner = &runner;
-  absl::Status status;
-  absl::Notification done;
+  auto run = std::make_shared<Run>(this, std::move(done));
   t_running = true;
-  runtime_->Run(options, handle_, inputs, outputs, [&status, &done](const absl::Status& result) {
-    status = result;
-    done.Notify();
-  });
+  runtime_->Run(run->options, handle_, inputs, &run->outputs,
+                [run](const absl::Status& status) { run->Finish(status); });
   t_running = false;
-  done.WaitForNotification();
-  return status;
 }
 
 void TfFunction::Cancel() { cancellation_.StartCancel(); }

@@ -3,6 +3,7 @@
 #ifndef SEED_RL_GRPC_NATIVE_OPS_TF_FUNCTION_H_
 #define SEED_RL_GRPC_NATIVE_OPS_TF_FUNCTION_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,14 +34,13 @@ class TfFunction : public transport::Function {
                              size_t num_results, const std::string& config,
                              std::unique_ptr<TfFunction>* result);
 
-  transport::Status Run(std::vector<transport::Tensor> arguments,
-                        std::vector<transport::Tensor>* results) override;
+  void Start(std::vector<transport::Tensor> arguments, Done done) override;
   void Cancel() override;
 
  private:
-  TfFunction() = default;
-  absl::Status RunTensors(const std::vector<tensorflow::Tensor>& inputs,
-                          std::vector<tensorflow::Tensor>* outputs);
+  struct Run;
+
+  TfFunction();
 
   // A copy of the runtime, which thus outlives the op and its context.
   std::unique_ptr<tensorflow::FunctionLibraryDefinition> definition_;
@@ -49,6 +49,7 @@ class TfFunction : public transport::Function {
   tensorflow::FunctionLibraryRuntime::Handle handle_ = 0;
   std::vector<tensorflow::Tensor> captures_;
   tensorflow::CancellationManager cancellation_;
+  std::function<void(std::function<void()>)> runner_;  // Runs ops.
 };
 
 }  // namespace seed_rl

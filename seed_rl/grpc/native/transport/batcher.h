@@ -2,7 +2,8 @@
 //
 // A batch is assembled in place: whoever receives a call reserves rows of the open batch and copies
 // the call's tensors to them. Functions run on threads of the batcher, so that the network threads
-// never wait. The thread that is free takes what has been collected, and sends the replies itself.
+// never wait: the thread that is free takes what has been collected, and sends the replies itself.
+// Only functions that take less time than waking up another thread are run by the network thread.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_BATCHER_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_BATCHER_H_
@@ -16,32 +17,12 @@
 #include <thread>
 #include <vector>
 
-#include "seed_rl/grpc/native/transport/buffer_pool.h"
+#include "seed_rl/grpc/native/transport/batch.h"
+#include "seed_rl/grpc/native/transport/signature.h"
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
 
 namespace seed_rl::transport {
-
-// Where a call came from.
-class Caller {
- public:
-  virtual ~Caller() = default;
-  // Sends the reply to a call of `request_bytes`. Thread-safe.
-  virtual void Send(grpc::ByteBuffer reply, size_t request_bytes) = 0;
-};
-
-using Clock = std::chrono::steady_clock;
-
-struct Call {
-  std::shared_ptr<Caller> caller;
-  uint64_t id = 0;
-  size_t bytes = 0;
-  Clock::time_point arrived;
-  bool leading = false;  // Whether its tensors have the leading dimension.
-  int64_t rows = 1;
-
-  void Fail(const Status& status) const { caller->Send(ErrorFrame(id, status), bytes); }
-};
 
 struct BatcherStats {
   int64_t waiting = 0;  // Calls that do not run yet.
@@ -61,82 +42,72 @@ class Batcher {
   const std::string& name() const { return binding_.name; }
 
   void Start();
-  // Takes a call; it is answered through `call.caller`, perhaps before this returns.
+  // Takes a call; it is answered through `call.caller`, perhaps before this returns. Dispatch must
+  // follow.
   void Add(Call call, const Frame& frame);
+  // Has added calls run. To be called when there is nothing more to add at once, so that calls that
+  // arrive together run together.
+  void Dispatch();
   // Cancels running functions, fails all waiting calls and returns when the threads have ended.
   void Shutdown();
   BatcherStats stats() const;
 
  private:
-  struct Gather;
-  // Some rows of a call in a batch.
-  struct Part {
-    Call call;
-    int64_t first;                   // Row in the batch.
-    int64_t rows;                    // Of this part.
-    int64_t first_in_call = 0;       // Row in the call.
-    std::shared_ptr<Gather> gather;  // If the call has several parts.
-  };
-  struct Batch {
-    std::vector<Tensor> arguments;
-    std::vector<char*> memory;  // Of the arguments, to be written; null for strings.
-    int64_t rows = 0;
-    int copying = 0;  // Parts that are being copied.
-    std::vector<Part> parts;
-  };
   using BatchPtr = std::shared_ptr<Batch>;
-
-  bool batched() const { return binding_.batch != kUnbatched; }
-  bool dynamic() const { return binding_.batch == kDynamicBatch; }
-  int64_t capacity() const { return dynamic() ? max_batch_size_ : binding_.batch; }
-
-  // Checks a call's tensors and finds out `call->rows` and `call->leading`.
-  Status Check(const Frame& frame, Call* call) const;
-  Status CheckShape(const TensorView& tensor, size_t i, const Spec& spec, size_t skip) const;
 
   void AddAlone(Call call, const Frame& frame);
   void AddToBatches(const Call& call, const Frame& frame);
-  BatchPtr NewBatch();
-  static void Copy(const Frame& frame, const Part& part, Batch* batch, size_t i);
 
-  // The next four expect mu_ to be held.
+  // The next seven expect mu_ to be held.
   bool HasWork() const;
-  // Gives work to a free thread, if there are both; returns what to notify, or null.
+  // The free executor whose turn it is, or kNone.
+  size_t NextFree();
+  // Gives work to a free executor's thread, if there are both; returns what to notify, or null.
   std::condition_variable* Wake();
   BatchPtr Take();
+  // A batch that the caller may run at once itself, with a free executor; or null.
+  BatchPtr TakeInline(size_t* executor);
   void WaitForMore(std::unique_lock<std::mutex>* lock, size_t executor);
+  void NoteRunTime(Clock::duration time);
 
+  // The loop of an executor's thread.
   void Execute(size_t executor);
+  Function* function(size_t executor) const {
+    return binding_.functions[executor % binding_.functions.size()].get();
+  }
+  // Runs a batch and returns when it has been answered.
   void Run(Batch* batch, size_t executor);
-  // Says that a thread's function is free again.
-  void Release(size_t executor);
+  // Runs a batch and returns when the function waits for something or has been answered.
+  void RunInline(const BatchPtr& batch, size_t executor);
+  Status RunAndWait(Function* function, std::vector<Tensor> arguments, int64_t rows,
+                    std::vector<Tensor>* results) const;
+  void Answer(const Part& part, const Status& status, const std::vector<Tensor>& results,
+              int64_t first);
+  // Says that an executor is free again, and wakes up its or another thread if there is work.
+  void Release(size_t executor, bool wake);
   void Count(const Batch& batch, Clock::time_point start, Clock::time_point end);
   void CountError();
-  static std::vector<Tensor> RowsOf(const Batch& batch, const Part& part);
-  Status CheckResults(const std::vector<Tensor>& results, int64_t rows) const;
-  void Reply(const Part& part, const std::vector<Tensor>& results, int64_t first) const;
-  void ReplyPart(const Part& part, const std::vector<Tensor>& results) const;
-  static void Fail(const Part& part, const Status& status);
 
   const Binding binding_;
-  const int64_t max_batch_size_;
   const std::chrono::duration<double, std::milli> timeout_;
-  std::vector<size_t> row_bytes_;                   // By argument; 0 for strings.
-  std::vector<size_t> row_elements_;                // By argument.
-  std::vector<std::unique_ptr<BufferPool>> pools_;  // By argument; null for strings.
+  const Signature signature_;
+  const BatchFactory batches_;
 
   mutable std::mutex mu_;
-  bool stopped_ = false;            // Guarded by mu_.
-  BatchPtr open_;                   // Takes further calls. Guarded by mu_.
-  std::deque<BatchPtr> ready_;      // Takes no further calls. Guarded by mu_.
-  std::vector<bool> busy_;          // By thread. Guarded by mu_.
-  size_t collector_ = kNone;        // The thread that takes the next batch. Guarded by mu_.
-  size_t next_ = 0;                 // The thread whose turn it is. Guarded by mu_.
-  BatcherStats stats_;              // Guarded by mu_.
-  std::condition_variable copied_;  // A batch's `copying` became 0.
-  std::vector<std::unique_ptr<std::condition_variable>> wake_;  // By thread.
+  bool stopped_ = false;        // Guarded by mu_.
+  BatchPtr open_;               // Takes further calls. Guarded by mu_.
+  std::deque<BatchPtr> ready_;  // Takes no further calls. Guarded by mu_.
+  std::vector<bool> busy_;      // By executor. Guarded by mu_.
+  size_t collector_ = kNone;    // The executor whose thread takes the next batch. Guarded by mu_.
+  size_t next_ = 0;             // The executor whose turn it is. Guarded by mu_.
+  int quickness_ = 0;           // Grows with quick runs, falls with slow ones. Guarded by mu_.
+  int inline_runs_ = 0;         // Not answered yet. Guarded by mu_.
+  BatcherStats stats_;          // Guarded by mu_.
+  std::condition_variable copied_;                              // A batch's `copying` became 0.
+  std::condition_variable no_inline_runs_;                      // `inline_runs_` became 0.
+  std::vector<std::unique_ptr<std::condition_variable>> wake_;  // By executor.
   std::mutex shutdown_mu_;                                      // Serializes Shutdown.
-  std::vector<std::thread> executors_;                          // Guarded by shutdown_mu_.
+  std::vector<std::thread> threads_;                            // Guarded by shutdown_mu_.
 
   static constexpr size_t kNone = ~size_t{0};
 };

@@ -12,21 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include "seed_rl/grpc/native/transport/addresses.h"
+#include "seed_rl/grpc/native/transport/channel.h"
+#include "seed_rl/grpc/native/transport/runtime.h"
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
 
 namespace seed_rl::transport {
 namespace {
 
-using Clock = std::chrono::system_clock;
-
-constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
 constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
-
-Clock::duration Seconds(double seconds) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
 
 Status FromGrpc(const grpc::Status& status) {
   return {static_cast<Code>(status.error_code()), status.error_message()};
@@ -61,8 +55,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ~Connection();
 
   // Waits for the server and learns its description.
-  Status Connect();
-  void StartThread();
+  Status Connect() { return transport::Connect(config_, &channel_, &description_); }
+  // Opens the stream of calls.
+  void Start();
   // Ends all calls and has the thread end.
   void Close();
   // Waits for the thread, unless it is the caller.
@@ -76,13 +71,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum Event : intptr_t { kStarted = 1, kRead, kWritten, kFinished };
   struct Pending {
     Client::Done done;
-    Clock::time_point deadline;  // If the configuration has one.
+    SystemClock::time_point deadline;  // If the configuration has one.
   };
 
   static void* Tag(Event event) { return reinterpret_cast<void*>(event); }
-  std::shared_ptr<grpc::Channel> OpenChannel() const;
-  void Authenticate(grpc::ClientContext* context) const;
-  grpc::Status Describe(bool wait_for_ready, Clock::time_point deadline);
   void Loop();
   void Handle(Event event, bool ok);
   void OnRead(bool ok);
@@ -120,91 +112,32 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::deque<grpc::ByteBuffer> outgoing_;          // Guarded by mu_.
 };
 
-// --- Connecting.
+// --- Life.
 
-std::shared_ptr<grpc::Channel> Connection::OpenChannel() const {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(config_.max_message_bytes);
-  arguments.SetMaxSendMessageSize(-1);
-  // Clients of one process would otherwise share a connection, and wait for each other.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, int(config_.keepalive_s * 1000));
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config_.keepalive_s * 500));
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // Proxies are for the outside world, not for a cluster's own servers.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
-  if (config_.tls && !IsUnix(config_.address)) {
-    grpc::SslCredentialsOptions options;
-    options.pem_root_certs = config_.tls_ca;
-    credentials = grpc::SslCredentials(options);
-  }
-  return grpc::CreateCustomChannel(config_.address, credentials, arguments);
-}
-
-void Connection::Authenticate(grpc::ClientContext* context) const {
-  if (!config_.token.empty()) {
-    context->AddMetadata("authorization", "Bearer " + config_.token);
-  }
-}
-
-grpc::Status Connection::Describe(bool wait_for_ready, Clock::time_point deadline) {
-  grpc::ClientContext context;
-  context.set_wait_for_ready(wait_for_ready);
-  context.set_deadline(deadline);
-  Authenticate(&context);
-  grpc::CompletionQueue queue;
-  grpc::GenericStub stub(channel_);
-  grpc::Slice nothing;
-  const grpc::ByteBuffer request(&nothing, 1);
-  auto reader = stub.PrepareUnaryCall(&context, kDescribeMethod, request, &queue);
-  reader->StartCall();
-  grpc::ByteBuffer response;
-  grpc::Status status;
-  reader->Finish(&response, &status, Tag(kFinished));
-  void* tag;
-  bool ok;
-  queue.Next(&tag, &ok);
-  queue.Shutdown();
-  while (queue.Next(&tag, &ok)) {
-  }
-  if (!status.ok()) return status;
-  std::vector<grpc::Slice> slices;
-  response.Dump(&slices);
-  for (const grpc::Slice& slice : slices) {
-    description_.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return status;
-}
-
-Status Connection::Connect() {
-  channel_ = OpenChannel();
-  grpc::Status status = Describe(true, Clock::now() + Seconds(config_.connect_timeout_s));
-  if (status.ok()) return {};
-  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    // Asked without waiting, gRPC says what the last attempt failed of.
-    const grpc::Status reason = Describe(false, Clock::now() + std::chrono::seconds(1));
-    if (reason.ok()) return {};
-    char seconds[32];
-    std::snprintf(seconds, sizeof(seconds), "%g", config_.connect_timeout_s);
-    return {Code::kUnavailable, "No server at " + config_.address + " within " + seconds +
-                                    " s; is the learner running there? (" + reason.error_message() +
-                                    ")"};
-  }
-  return {static_cast<Code>(status.error_code()),
-          "Connecting to " + config_.address + ": " + status.error_message()};
-}
-
-void Connection::StartThread() {
-  Authenticate(&context_);
+void Connection::Start() {
+  Authenticate(config_, &context_);
   stream_ = grpc::GenericStub(channel_).PrepareCall(&context_, kCallMethod, &queue_);
   stream_->StartCall(Tag(kStarted));
   thread_ = std::thread([self = shared_from_this()] { self->Loop(); });
   pthread_setname_np(thread_.native_handle(), "seed_client");
+}
+
+void Connection::Close() {
+  FailAll({Code::kCancelled, "client closed"});
+  context_.TryCancel();
+}
+
+void Connection::Join() {
+  if (!thread_.joinable()) return;
+  if (thread_.get_id() == std::this_thread::get_id()) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
+}
+
+Connection::~Connection() {
+  if (thread_.joinable()) thread_.detach();  // It is this one, returning from Loop.
 }
 
 // --- Calls.
@@ -235,7 +168,8 @@ uint64_t Connection::Call(uint32_t function, const std::vector<Tensor>& argument
   }
   Pending& pending = pending_[id];
   pending.done = std::move(done);
-  if (config_.call_timeout_s > 0) pending.deadline = Clock::now() + Seconds(config_.call_timeout_s);
+  if (config_.call_timeout_s > 0)
+    pending.deadline = SystemClock::now() + ToDuration(config_.call_timeout_s);
   outgoing_.push_back(std::move(frame));
   if (started_ && !writing_ && !writes_failed_) WriteNext();
   return id;
@@ -274,7 +208,7 @@ void Connection::FailExpired() {
   std::vector<Client::Done> expired;
   {
     std::lock_guard<std::mutex> lock(mu_);
-    const Clock::time_point now = Clock::now();
+    const SystemClock::time_point now = SystemClock::now();
     for (auto it = pending_.begin(); it != pending_.end();) {
       if (it->second.deadline > now) {
         ++it;
@@ -295,11 +229,11 @@ void Connection::FailExpired() {
 
 void Connection::Loop() {
   const bool deadlines = config_.call_timeout_s > 0;
-  const Clock::duration tick = Seconds(std::min(0.25, config_.call_timeout_s / 8));
+  const SystemClock::duration tick = ToDuration(std::min(0.25, config_.call_timeout_s / 8));
   void* tag;
   bool ok;
   while (true) {
-    const auto next = deadlines ? queue_.AsyncNext(&tag, &ok, Clock::now() + tick)
+    const auto next = deadlines ? queue_.AsyncNext(&tag, &ok, SystemClock::now() + tick)
                                 : queue_.AsyncNext(&tag, &ok, gpr_inf_future(GPR_CLOCK_REALTIME));
     if (next == grpc::CompletionQueue::SHUTDOWN) return;
     if (next == grpc::CompletionQueue::GOT_EVENT) {
@@ -384,24 +318,6 @@ void Connection::OnFinished() {
   queue_.Shutdown();
 }
 
-void Connection::Close() {
-  FailAll({Code::kCancelled, "client closed"});
-  context_.TryCancel();
-}
-
-void Connection::Join() {
-  if (!thread_.joinable()) return;
-  if (thread_.get_id() == std::this_thread::get_id()) {
-    thread_.detach();
-  } else {
-    thread_.join();
-  }
-}
-
-Connection::~Connection() {
-  if (thread_.joinable()) thread_.detach();  // It is this one, returning from Loop.
-}
-
 class ClientImpl : public Client {
  public:
   explicit ClientImpl(std::shared_ptr<Connection> connection)
@@ -427,10 +343,11 @@ class ClientImpl : public Client {
 
 extern "C" __attribute__((visibility("default"))) Client* seed_transport_connect(
     const ClientConfig& config, Status* status) {
+  ConfigureRuntime();
   auto connection = std::make_shared<Connection>(config);
   *status = connection->Connect();
   if (!status->ok()) return nullptr;
-  connection->StartThread();
+  connection->Start();
   return new ClientImpl(std::move(connection));
 }
 

@@ -16,6 +16,7 @@
 #include "seed_rl/grpc/native/transport/batcher.h"
 #include "seed_rl/grpc/native/transport/json.h"
 #include "seed_rl/grpc/native/transport/rpc.h"
+#include "seed_rl/grpc/native/transport/runtime.h"
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
 
@@ -29,6 +30,9 @@ constexpr char kServing[] = "\x08\x01";  // HealthCheckResponse{status: SERVING}
 constexpr char kServerClosed[] = "server closed";
 // How long Shutdown waits for what is being sent.
 constexpr auto kShutdownGrace = std::chrono::seconds(1);
+
+// Bounds how long calls wait for others that arrive with them.
+constexpr int kMaxEventsBeforeDispatch = 64;
 
 // Compares without telling through timing how much is right.
 bool EqualSecrets(const std::string& a, grpc::string_ref b) {
@@ -67,6 +71,8 @@ class ServerImpl : public Server, public RpcHost {
   void SetChannelArguments(grpc::ServerBuilder* builder) const;
   Status Listen(grpc::ServerBuilder* builder, std::vector<int>* ports);
   int NumThreads() const;
+  // The work of a network thread.
+  void Serve(grpc::ServerCompletionQueue* queue);
 
   const ServerConfig config_;
   // Fixed by Start.
@@ -183,14 +189,29 @@ Status ServerImpl::Start(const std::string& description, std::vector<int>* ports
   for (auto& batcher : batchers_) batcher->Start();
   for (auto& queue : queues_) {
     Accept(queue.get());
-    threads_.emplace_back([queue = queue.get()] {
-      void* tag;
-      bool ok;
-      while (queue->Next(&tag, &ok)) static_cast<Rpc::Operation*>(tag)->Complete(ok);
-    });
+    threads_.emplace_back([this, queue = queue.get()] { Serve(queue); });
     pthread_setname_np(threads_.back().native_handle(), "seed_net");
   }
   return {};
+}
+
+void ServerImpl::Serve(grpc::ServerCompletionQueue* queue) {
+  const auto at_once = gpr_time_0(GPR_CLOCK_REALTIME);
+  const auto never = gpr_inf_future(GPR_CLOCK_REALTIME);
+  void* tag;
+  bool ok;
+  while (true) {
+    // What is there already is taken in before functions run, for larger batches.
+    int events = 0;
+    auto next = queue->AsyncNext(&tag, &ok, never);
+    while (next == grpc::CompletionQueue::GOT_EVENT) {
+      static_cast<Rpc::Operation*>(tag)->Complete(ok);
+      if (++events == kMaxEventsBeforeDispatch) break;
+      next = queue->AsyncNext(&tag, &ok, at_once);
+    }
+    for (auto& batcher : batchers_) batcher->Dispatch();
+    if (next == grpc::CompletionQueue::SHUTDOWN) return;
+  }
 }
 
 void ServerImpl::Shutdown() {
@@ -339,6 +360,7 @@ void ServerImpl::SetStatus(const std::string& json) {
 
 extern "C" __attribute__((visibility("default"))) Server* seed_transport_create_server(
     const ServerConfig& config, Status* status) {
+  ConfigureRuntime();
   *status = {};
   return new ServerImpl(config);
 }

@@ -80,13 +80,16 @@ struct Spec {
   std::vector<int64_t> dims;  // -1: any size.
 };
 
-// Something a server runs; several threads may call Run at the same time.
+// Something a server runs; runs may overlap.
 class Function {
  public:
+  using Done = std::function<void(const Status& status, std::vector<Tensor> results)>;
+
   virtual ~Function() = default;
-  // Runs on `arguments`, whose memory is aligned to kAlignment and may be kept. Blocks.
-  virtual Status Run(std::vector<Tensor> arguments, std::vector<Tensor>* results) = 0;
-  // Makes running and later calls of Run return soon.
+  // Runs on `arguments`, whose memory is aligned to kAlignment and may be kept. Calls `done` when
+  // it has finished: before it returns, if it has nothing to wait for, or later on another thread.
+  virtual void Start(std::vector<Tensor> arguments, Done done) = 0;
+  // Makes running and later runs end soon.
   virtual void Cancel() = 0;
 };
 

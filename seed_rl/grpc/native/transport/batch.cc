@@ -1,0 +1,246 @@
+#include "seed_rl/grpc/native/transport/batch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+namespace seed_rl::transport {
+namespace {
+
+size_t Product(const int64_t* dims, size_t rank) {
+  size_t product = 1;
+  for (size_t i = 0; i < rank; ++i) product *= static_cast<size_t>(dims[i]);
+  return product;
+}
+
+size_t RowElements(const Tensor& tensor) {
+  return Product(tensor.dims.data() + 1, tensor.dims.size() - 1);
+}
+
+// A stranger's booleans may have any value, which C++ does not expect.
+void NormalizeBools(char* data, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) data[i] = data[i] != 0;
+}
+
+// Gives `tensor` memory for `bytes` and returns it.
+char* Allocate(Tensor* tensor, size_t bytes) {
+  std::shared_ptr<char> memory = AllocateAligned(bytes);
+  char* const data = memory.get();
+  tensor->data = data;
+  tensor->bytes = bytes;
+  tensor->owner = std::move(memory);
+  return data;
+}
+
+}  // namespace
+
+// The results of a call whose rows went to several batches.
+class Gather {
+ public:
+  explicit Gather(int64_t rows) : rows_(rows), rows_left_(rows) {}
+
+  // Takes the outcome of a part. Returns whether it was the last; then nobody else uses this.
+  bool Add(const Part& part, const Status& status, const std::vector<Tensor>& results) {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (status_.ok()) status_ = status;
+    if (status_.ok() && results_.empty()) Prepare(results);
+    if (status_.ok()) status_ = Copy(part, results);
+    rows_left_ -= part.rows;
+    return rows_left_ == 0;
+  }
+
+  const Status& status() const { return status_; }
+  const std::vector<Tensor>& results() const { return results_; }
+
+ private:
+  void Prepare(const std::vector<Tensor>& like);
+  Status Copy(const Part& part, const std::vector<Tensor>& from);
+
+  const int64_t rows_;
+  std::mutex mu_;
+  int64_t rows_left_;            // Guarded by mu_.
+  Status status_;                // The first error. Guarded by mu_.
+  std::vector<Tensor> results_;  // Guarded by mu_.
+  std::vector<char*> memory_;    // Of the results. Guarded by mu_.
+};
+
+void Gather::Prepare(const std::vector<Tensor>& like) {
+  for (const Tensor& tensor : like) {
+    Tensor& result = results_.emplace_back();
+    result.dtype = tensor.dtype;
+    result.dims = tensor.dims;
+    result.dims[0] = rows_;
+    const size_t elements = Product(result.dims.data(), result.dims.size());
+    if (result.dtype == DType::kString) {
+      result.strings.resize(elements);
+      memory_.push_back(nullptr);
+    } else {
+      memory_.push_back(Allocate(&result, elements * ItemSize(result.dtype)));
+    }
+  }
+}
+
+Status Gather::Copy(const Part& part, const std::vector<Tensor>& from) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    const Tensor& tensor = from[i];
+    if (tensor.dims.size() != results_[i].dims.size() ||
+        !std::equal(tensor.dims.begin() + 1, tensor.dims.end(), results_[i].dims.begin() + 1)) {
+      return {Code::kInvalidArgument, "Output must have the same shape in every batch"};
+    }
+    const size_t elements = RowElements(tensor);
+    if (tensor.dtype == DType::kString) {
+      const auto first = tensor.strings.begin() + part.first * elements;
+      std::copy(first, first + part.rows * elements,
+                results_[i].strings.begin() + part.first_in_call * elements);
+    } else {
+      const size_t row_bytes = elements * ItemSize(tensor.dtype);
+      std::memcpy(memory_[i] + part.first_in_call * row_bytes, tensor.data + part.first * row_bytes,
+                  part.rows * row_bytes);
+    }
+  }
+  return {};
+}
+
+std::shared_ptr<Gather> NewGather(int64_t rows) { return std::make_shared<Gather>(rows); }
+
+// --- Replies.
+
+void Part::Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const {
+  if (gather) {
+    if (!gather->Add(*this, {}, results)) return;
+    if (!gather->status().ok()) return call.Fail(gather->status());
+    const Part whole = {call, 0, call.rows, 0, nullptr};
+    return whole.Reply(gather->results(), 0, batched);
+  }
+  FrameWriter writer(Kind::kReply, call.id, 0, results.size());
+  for (const Tensor& result : results) {
+    if (!batched) {
+      writer.Add(result);
+      continue;
+    }
+    const size_t skip = call.leading ? 0 : 1;
+    const size_t rank = result.dims.size() - skip;
+    int64_t dims[kMaxRank];
+    std::copy(result.dims.begin() + skip, result.dims.end(), dims);
+    if (call.leading) dims[0] = rows;
+    const size_t elements = RowElements(result);
+    if (result.dtype == DType::kString) {
+      writer.AddStrings(dims, rank, result.strings.data() + first * elements, rows * elements);
+    } else {
+      const size_t row_bytes = elements * ItemSize(result.dtype);
+      writer.Add(result.dtype, dims, rank, result.data + first * row_bytes, rows * row_bytes,
+                 result.owner);
+    }
+  }
+  call.caller->Send(writer.Finish(), call.bytes);
+}
+
+void Part::Fail(const Status& status) const {
+  if (!gather) return call.Fail(status);
+  if (gather->Add(*this, status, {})) call.Fail(gather->status());
+}
+
+// --- Arguments.
+
+void Batch::Copy(const Frame& frame, const Part& part) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const TensorView& view = frame.tensors()[i];
+    if (view.dtype == DType::kString) {
+      const size_t elements = view.elements / part.call.rows;
+      std::vector<std::string> strings =
+          view.Strings(part.first_in_call * elements, part.rows * elements);
+      std::move(strings.begin(), strings.end(),
+                arguments[i].strings.begin() + part.first * elements);
+      continue;
+    }
+    const size_t row_bytes = view.bytes / part.call.rows;
+    char* const destination = memory[i] + part.first * row_bytes;
+    Cursor cursor = view.payload;
+    cursor.Skip(part.first_in_call * row_bytes);
+    cursor.Read(destination, part.rows * row_bytes);
+    if (view.dtype == DType::kBool) NormalizeBools(destination, part.rows * row_bytes);
+  }
+}
+
+std::vector<Tensor> Batch::RowsOf(const Part& part) const {
+  std::vector<Tensor> copies;
+  for (const Tensor& tensor : arguments) {
+    Tensor& copy = copies.emplace_back();
+    copy.dtype = tensor.dtype;
+    copy.dims = tensor.dims;
+    copy.dims[0] = part.rows;
+    const size_t elements = RowElements(tensor);
+    if (tensor.dtype == DType::kString) {
+      const auto first = tensor.strings.begin() + part.first * elements;
+      copy.strings.assign(first, first + part.rows * elements);
+    } else {
+      const size_t row_bytes = elements * ItemSize(tensor.dtype);
+      char* const data = Allocate(&copy, part.rows * row_bytes);
+      std::memcpy(data, tensor.data + part.first * row_bytes, copy.bytes);
+    }
+  }
+  return copies;
+}
+
+BatchFactory::BatchFactory(const Signature* signature, size_t max_free) : signature_(signature) {
+  if (!signature_->batched()) return;
+  for (size_t i = 0; i < signature_->arguments().size(); ++i) {
+    const size_t bytes = signature_->row_bytes(i) * signature_->capacity();
+    pools_.push_back(signature_->arguments()[i].dtype == DType::kString
+                         ? nullptr
+                         : std::make_unique<BufferPool>(bytes, max_free));
+  }
+}
+
+std::shared_ptr<Batch> BatchFactory::Empty() const {
+  auto batch = std::make_shared<Batch>();
+  batch->arguments.resize(pools_.size());
+  batch->memory.resize(pools_.size(), nullptr);
+  for (size_t i = 0; i < pools_.size(); ++i) {
+    Tensor& tensor = batch->arguments[i];
+    tensor.dtype = signature_->arguments()[i].dtype;
+    tensor.dims = signature_->arguments()[i].dims;
+    if (tensor.dtype == DType::kString) {
+      tensor.strings.resize(signature_->row_elements(i) * signature_->capacity());
+    } else {
+      std::shared_ptr<char> memory = pools_[i]->Acquire();
+      batch->memory[i] = memory.get();
+      tensor.data = memory.get();
+      tensor.owner = std::move(memory);
+    }
+  }
+  return batch;
+}
+
+std::shared_ptr<Batch> BatchFactory::Single(Call call, const Frame& frame) {
+  auto batch = std::make_shared<Batch>();
+  for (const TensorView& view : frame.tensors()) {
+    Tensor& tensor = batch->arguments.emplace_back();
+    tensor.dtype = view.dtype;
+    tensor.dims = view.Dims();
+    if (view.dtype == DType::kString) {
+      tensor.strings = view.Strings(0, view.elements);
+    } else {
+      char* const data = Allocate(&tensor, view.bytes);
+      Cursor(view.payload).Read(data, view.bytes);
+      if (view.dtype == DType::kBool) NormalizeBools(data, view.bytes);
+    }
+  }
+  batch->rows = 1;
+  batch->parts.push_back({std::move(call), 0, 1, 0, nullptr});
+  return batch;
+}
+
+void BatchFactory::Seal(Batch* batch) const {
+  for (size_t i = 0; i < pools_.size(); ++i) {
+    Tensor& tensor = batch->arguments[i];
+    tensor.dims[0] = batch->rows;
+    tensor.bytes = signature_->row_bytes(i) * batch->rows;
+    if (tensor.dtype == DType::kString) {
+      tensor.strings.resize(signature_->row_elements(i) * batch->rows);
+    }
+  }
+}
+
+}  // namespace seed_rl::transport

@@ -1,0 +1,90 @@
+// Calls that run together: from the bytes of their messages to the bytes of their replies.
+
+#ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_BATCH_H_
+#define SEED_RL_GRPC_NATIVE_TRANSPORT_BATCH_H_
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "seed_rl/grpc/native/transport/buffer_pool.h"
+#include "seed_rl/grpc/native/transport/signature.h"
+#include "seed_rl/grpc/native/transport/transport.h"
+#include "seed_rl/grpc/native/transport/wire.h"
+
+namespace seed_rl::transport {
+
+using Clock = std::chrono::steady_clock;
+
+// Where a call came from.
+class Caller {
+ public:
+  virtual ~Caller() = default;
+  // Sends the reply to a call of `request_bytes`. Thread-safe.
+  virtual void Send(grpc::ByteBuffer reply, size_t request_bytes) = 0;
+};
+
+struct Call {
+  std::shared_ptr<Caller> caller;
+  uint64_t id = 0;
+  size_t bytes = 0;
+  Clock::time_point arrived;
+  int64_t rows = 1;
+  bool leading = false;  // Whether its tensors have the leading dimension.
+
+  void Fail(const Status& status) const { caller->Send(ErrorFrame(id, status), bytes); }
+};
+
+class Gather;
+
+// Some rows of a call in a batch.
+struct Part {
+  Call call;
+  int64_t first = 0;               // Row in the batch.
+  int64_t rows = 1;                // Of this part.
+  int64_t first_in_call = 0;       // Row in the call.
+  std::shared_ptr<Gather> gather;  // Collects the results, if the call has several parts.
+
+  // Sends results, which start with row `first` of `results`, or keeps them until the call's other
+  // parts have theirs. `batched`: whether the results have the leading dimension.
+  void Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const;
+  // Sends an error, once for all parts.
+  void Fail(const Status& status) const;
+};
+
+std::shared_ptr<Gather> NewGather(int64_t rows);
+
+struct Batch {
+  std::vector<Part> parts;
+  int64_t rows = 0;
+  int copying = 0;  // Parts that are being copied.
+  std::vector<Tensor> arguments;
+  std::vector<char*> memory;  // Of the arguments, to be written; null for strings.
+
+  // Copies the rows of a part; parts may be copied at the same time.
+  void Copy(const Frame& frame, const Part& part);
+  // Copies of the rows of a part, aligned. Only when sealed.
+  std::vector<Tensor> RowsOf(const Part& part) const;
+};
+
+// Makes the batches of a function.
+class BatchFactory {
+ public:
+  // `max_free`: how many batches' memory to keep when it is not in use.
+  BatchFactory(const Signature* signature, size_t max_free);
+
+  // A batch without rows, with memory for as many as the signature allows.
+  std::shared_ptr<Batch> Empty() const;
+  // A call by itself, for functions that are not batched.
+  static std::shared_ptr<Batch> Single(Call call, const Frame& frame);
+  // Gives the arguments the size that the batch has come to.
+  void Seal(Batch* batch) const;
+
+ private:
+  const Signature* const signature_;
+  std::vector<std::unique_ptr<BufferPool>> pools_;  // By argument; null for strings.
+};
+
+}  // namespace seed_rl::transport
+
+#endif  // SEED_RL_GRPC_NATIVE_TRANSPORT_BATCH_H_

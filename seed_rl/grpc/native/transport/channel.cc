@@ -1,0 +1,103 @@
+#include "seed_rl/grpc/native/transport/channel.h"
+
+#include <grpcpp/generic/generic_stub.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "seed_rl/grpc/native/transport/addresses.h"
+
+namespace seed_rl::transport {
+namespace {
+
+constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
+
+std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(config.max_message_bytes);
+  arguments.SetMaxSendMessageSize(-1);
+  // Clients of one process would otherwise share a connection, and wait for each other.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, int(config.keepalive_s * 1000));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config.keepalive_s * 500));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // Proxies are for the outside world, not for a cluster's own servers.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (config.tls && !IsUnix(config.address)) {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = config.tls_ca;
+    credentials = grpc::SslCredentials(options);
+  }
+  return grpc::CreateCustomChannel(config.address, credentials, arguments);
+}
+
+grpc::Status Describe(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel,
+                      bool wait_for_ready, SystemClock::time_point deadline,
+                      std::string* description) {
+  grpc::ClientContext context;
+  context.set_wait_for_ready(wait_for_ready);
+  context.set_deadline(deadline);
+  Authenticate(config, &context);
+  grpc::CompletionQueue queue;
+  grpc::GenericStub stub(channel);
+  grpc::Slice nothing;
+  const grpc::ByteBuffer request(&nothing, 1);
+  auto reader = stub.PrepareUnaryCall(&context, kDescribeMethod, request, &queue);
+  reader->StartCall();
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  reader->Finish(&response, &status, &status);
+  void* tag;
+  bool ok;
+  queue.Next(&tag, &ok);
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+  if (!status.ok()) return status;
+  std::vector<grpc::Slice> slices;
+  response.Dump(&slices);
+  description->clear();
+  for (const grpc::Slice& slice : slices) {
+    description->append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return status;
+}
+
+}  // namespace
+
+SystemClock::duration ToDuration(double seconds) {
+  return std::chrono::duration_cast<SystemClock::duration>(std::chrono::duration<double>(seconds));
+}
+
+void Authenticate(const ClientConfig& config, grpc::ClientContext* context) {
+  if (!config.token.empty()) context->AddMetadata("authorization", "Bearer " + config.token);
+}
+
+Status Connect(const ClientConfig& config, std::shared_ptr<grpc::Channel>* channel,
+               std::string* description) {
+  *channel = OpenChannel(config);
+  grpc::Status status =
+      Describe(config, *channel, true, SystemClock::now() + ToDuration(config.connect_timeout_s),
+               description);
+  if (status.ok()) return {};
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    // Asked without waiting, gRPC says what the last attempt failed of.
+    const grpc::Status reason = Describe(config, *channel, false,
+                                         SystemClock::now() + std::chrono::seconds(1), description);
+    if (reason.ok()) return {};
+    char seconds[32];
+    std::snprintf(seconds, sizeof(seconds), "%g", config.connect_timeout_s);
+    return {Code::kUnavailable, "No server at " + config.address + " within " + seconds +
+                                    " s; is the learner running there? (" + reason.error_message() +
+                                    ")"};
+  }
+  return {static_cast<Code>(status.error_code()),
+          "Connecting to " + config.address + ": " + status.error_message()};
+}
+
+}  // namespace seed_rl::transport

@@ -10,10 +10,10 @@ frame of every unroll in full, as the original stores them; the bytes used are a
 the replay takes. The projection is for 100,000 unrolls, at the mean of all this play. Sampling
 includes a time-major batch ready to use. All times are CPU time of one thread.
 
-*Speed*: full replays of several sizes that hold this play again and again. Beside them `FlatReplay`,
-the same interface over NumPy arrays: drawing takes O(n) and nothing is compressed, so Atari fits
-only while the replay is small; the comparison at every size is with unrolls of CartPole. Figures are
-medians over the rounds.
+*Speed*: full replays of several sizes that hold this play again and again. Beside them
+`FlatReplay`, the same interface over NumPy arrays: drawing takes O(n) and nothing is compressed, so
+Atari fits only while the replay is small; the comparison at every size is with unrolls of CartPole.
+Figures are medians over the rounds.
 """
 
 from __future__ import annotations

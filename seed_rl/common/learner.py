@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ from seed_rl.common.stop_signal import StopSignal
 from seed_rl.common.training import BatchForm, TrainingStep
 
 _REPORT_WAITING_S = 0.5
+_OP_MARKS = re.compile(r"\{\{.*?\}\} | \[Op:\w+\]$")  # What TensorFlow puts around messages.
 
 CreateOptimizer = Callable[[int], tuple[tf.keras.optimizers.Optimizer, Callable[[Any], Any]]]
 """`create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn)."""
@@ -273,7 +275,13 @@ class Learner:
         )
         server = grpc.Server([self._run.server_address], options)
         server.bind(self._inference.functions, isolate_errors=True)
-        server.start()
+        try:
+            server.start()
+        except (tf.errors.UnavailableError, tf.errors.InvalidArgumentError) as error:
+            raise UserError(
+                f"Cannot serve at --server_address={self._run.server_address}: "
+                f"{_OP_MARKS.sub('', error.message)}."
+            ) from error
         logging.info("Serving inference at %s.", self._run.server_address)
         try:
             yield server

@@ -1,0 +1,156 @@
+"""Whole runs under the supervisor of ./run_local.sh: real learner, real actors, real kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import socket
+
+import numpy as np
+import pytest
+
+from seed_rl.common import checkpoints, returns_log
+from tests.system.system_helpers import site, until
+
+pytestmark = pytest.mark.slow
+
+TOTAL = 24_000
+
+
+@pytest.fixture
+def place(tmp_path):
+    with site(tmp_path, "") as place:
+        yield place
+
+
+def start(place, *flags):
+    return place.start(
+        "seed_rl.launch.local",
+        *("gym", "vtrace", "2", "2", "--env_name=CartPole-v1", "--seed=1", "--tensorboard=false"),
+        f"--logdir={place.logdir}",
+        *flags,
+    )
+
+
+def processes_of(place, run_mode=""):
+    """Process ids by task (-1: the learner) of the run's programs."""
+    found = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (entry / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if f"--logdir={place.logdir}" in arguments and f"--run_mode={run_mode}" in arguments:
+            task = [a.removeprefix("--task=") for a in arguments if a.startswith("--task=")]
+            found[int(task[0]) if task else -1] = int(entry.name)
+    return found
+
+
+def nothing_runs(place):
+    return not processes_of(place, "learner") and not processes_of(place, "actor")
+
+
+def progress_of(place, supervisor):
+    """The progress of the run that `supervisor` watches; None until its learner has told some."""
+    progress = place.progress()
+    learner = processes_of(place, "learner").get(-1)
+    return progress if progress is not None and progress.pid == learner else None
+
+
+def trains_on(place, supervisor, frames=1000):
+    begin = until(lambda: progress_of(place, supervisor), running=supervisor).frames
+    until(
+        lambda: (p := progress_of(place, supervisor)) and p.frames >= begin + frames,
+        running=supervisor,
+    )
+
+
+def frames_saved(place):
+    return checkpoints.list_checkpoints(place.logdir / "checkpoints")[-1].step
+
+
+def test_a_run_is_killed_interrupted_resumed_ended_and_begun_anew(place):
+    run = start(place)
+    trains_on(place, run)
+
+    # kill -9 of one actor, then of both: started again each time, and training goes on.
+    for victims in ([0], [0, 1]):
+        before = until(lambda: len(p := processes_of(place, "actor")) == 2 and p, running=run)
+        for task in victims:
+            os.kill(before[task], signal.SIGKILL)
+        after = until(
+            lambda before=before, victims=victims: (
+                len(p := processes_of(place, "actor")) == 2
+                and all(p[task] != before[task] for task in victims)
+                and p
+            ),
+            running=run,
+        )
+        assert all((after[task] != before[task]) == (task in victims) for task in (0, 1))
+        trains_on(place, run)
+    assert run.text().count("was killed by SIGKILL; restarting it") == 3
+
+    # Ctrl-C: everything trained is saved, nothing is left running.
+    run.send(signal.SIGINT)
+    assert run.wait() == 0, run.text()
+    assert nothing_runs(place)
+    interrupted_at = frames_saved(place)
+    assert place.progress().frames == interrupted_at > 0
+
+    # The same command goes on from there, and ends at its number of frames.
+    run = start(place, f"--total_environment_frames={TOTAL}")
+    assert run.wait() == 0, run.text()
+    assert "training has ended" in run.text()
+    assert nothing_runs(place)
+    log = (place.logdir / "logs" / "learner.log").read_text()
+    assert f"Resuming after {interrupted_at} environment frames" in log
+    assert "Traceback" not in log
+    assert place.progress().phase == "done"
+    assert TOTAL <= frames_saved(place) == place.progress().frames < TOTAL + 1000
+    check_what_is_left(place)
+
+    # --restart=fresh moves all of that aside. A learner that cannot begin ends the run with its
+    # own words.
+    old = sorted(path.name for path in (place.logdir / "checkpoints").iterdir())
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        listener.listen()
+        address = f"localhost:{listener.getsockname()[1]}"
+        run = start(place, "--restart=fresh", f"--server_address={address}")
+        assert run.wait() == 2, run.text()
+    assert "error: learner: " in run.text() and address in run.text()
+    assert "Traceback" not in run.text()
+    assert nothing_runs(place)
+    (aside,) = [path for path in place.logdir.parent.iterdir() if path.name.startswith("run.2")]
+    assert sorted(path.name for path in (aside / "checkpoints").iterdir()) == old
+    assert not checkpoints.list_checkpoints(place.logdir / "checkpoints")
+
+
+def check_what_is_left(place):
+    """TensorBoard's file, the episodes' returns and the exported policy make sense."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(place.logdir))
+    events.Reload()
+    tags = {tag for kind in ("scalars", "tensors") for tag in events.Tags()[kind]}
+    assert {"train/learning_rate", "speed/frames_per_s", "actors/lives"} <= tags
+    for tag in tags & set(events.Tags()["tensors"]):
+        steps = [event.step for event in events.Tensors(tag)]
+        assert all(0 <= step <= TOTAL + 1000 for step in steps)
+
+    rows = returns_log.read(place.logdir / "returns.csv")
+    frames = [row.frames for row in rows]
+    assert frames == sorted(frames) and frames[-1] <= TOTAL + 1000
+    assert {row.env_id for row in rows} == {0, 1, 2, 3}
+    # CartPole pays 1 per step; every step but those of unfinished episodes is in one row.
+    assert all(row.episode_return == row.episode_frames for row in rows)
+    assert 0.8 * TOTAL < sum(row.episode_frames for row in rows) < 1.2 * TOTAL
+    # It learns: a random policy has about 22, and stays there.
+    returns = np.array([row.episode_return for row in rows])
+    assert returns[-80:].mean() > 1.5 * returns[:80].mean()
+
+    config = json.loads(next((place.logdir / "checkpoints").glob("*/config.json")).read_text())
+    assert config["num_envs"] == 4
+    assert (place.logdir / "saved_model" / "saved_model.pb").is_file()

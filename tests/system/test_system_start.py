@@ -1,0 +1,78 @@
+"""Learners that are not allowed to begin, or are told to end before they have begun."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import socket
+import tempfile
+
+import pytest
+
+from tests.system.system_helpers import LIFE_STEP, site, until
+
+pytestmark = pytest.mark.slow
+
+LEARNER = [LIFE_STEP, "--batch_size=4", "--unroll_length=5"]
+
+
+@pytest.fixture
+def place(tmp_path):
+    with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
+        with site(tmp_path, f"unix:{folder}/socket", *LEARNER) as place:
+            yield place
+
+
+def is_importing(pid):
+    """Whether the process has begun to load TensorFlow."""
+    return "libtensorflow" in pathlib.Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_places_that_cannot_be_used(place, tmp_path):
+    """One line that says which option to change, exit code 2, no traceback."""
+    (tmp_path / "file").write_text("")
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        expected = {
+            f"--server_address=localhost:{port}": f"localhost:{port}",
+            f"--server_address=unix:{tmp_path}/no/folder/socket": "no/folder/socket",
+            f"--logdir={tmp_path}/file/run": "--logdir",
+            "--logdir=/proc/run": "--logdir",
+        }
+        if os.geteuid() != 0:  # Root may write everywhere.
+            expected["--logdir=/run/seed_rl_of_root"] = "--logdir"
+        learners = {option: place.learner(option) for option in expected}
+        for option, learner in learners.items():
+            assert learner.wait() == 2, learner.text()
+            assert len(learner.errors()) == 1, learner.text()
+            assert expected[option] in learner.errors()[0]
+            assert "Traceback" not in learner.text()
+
+
+def test_ending_before_any_actor_came(place):
+    """A learner that waits for actors still obeys, and a second one on its address is refused."""
+    learner = place.learner()
+    until(lambda: "Serving inference" in learner.text(), running=learner)
+    other = place.learner(f"--logdir={place.logdir}-2")
+    assert other.wait() == 2, other.text()
+    assert len(other.errors()) == 1 and place.address in other.errors()[0]
+    assert learner.code is None
+    learner.send(signal.SIGTERM)
+    assert learner.wait() == 0
+    assert "Ended after 0 environment frames" in learner.text()
+    assert "Traceback" not in learner.text()
+
+
+def test_ending_during_start_up(place):
+    """SIGTERM while TensorFlow is loaded and while variables are made: an end without noise."""
+    early, late = place.learner(), place.learner(f"--logdir={place.logdir}-2")
+    until(lambda: is_importing(early.pid), running=early)
+    early.send(signal.SIGTERM)
+    until(lambda: (place.logdir.with_name("run-2")).is_dir(), running=late)
+    late.send(signal.SIGTERM)
+    for learner in (early, late):
+        assert learner.wait() == 0, learner.text()
+        assert "Traceback" not in learner.text()

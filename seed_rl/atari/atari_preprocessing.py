@@ -71,7 +71,8 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
 
     @property
     def metadata(self) -> dict[str, Any]:  # type: ignore[override]
-        return self.environment.metadata
+        # The console shows 60 frames per second.
+        return {**self.environment.metadata, "render_fps": 60 / self.frame_skip}
 
     def close(self) -> None:
         self.environment.close()

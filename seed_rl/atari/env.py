@@ -48,6 +48,11 @@ class AtariConfig:
         "Whether an actor's environments are stepped by ALE's native vector environment or by "
         "one Python object each (slower, the same experience).",
     )
+    render_mode: str | None = option(
+        None,
+        "Single environments: human shows the game in a window, rgb_array draws pictures.",
+        choices=("human", "rgb_array"),
+    )
 
 
 provide_flags(AtariConfig)  # Existing programs get them with this module.
@@ -80,6 +85,7 @@ def create_environment(task: int, config: Any = None) -> Any:
         frameskip=1,
         repeat_action_probability=_repeat_probability(config),
         full_action_space=config.full_action_space,
+        render_mode=config.render_mode,
     )
     return atari_preprocessing.AtariPreprocessing(
         game,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import json
 from typing import Any
 
@@ -32,6 +33,9 @@ class GymConfig:
     raw_observations: bool = option(
         False, "Leave observations as they are, instead of one-hot and float32."
     )
+    render_mode: str | None = option(
+        None, "human shows the environment in a window, rgb_array draws pictures. Not given: none."
+    )
 
 
 provide_flags(GymConfig)  # Existing programs get them with this module.
@@ -53,7 +57,7 @@ def create_environment(task: int, config: Any = None) -> gymnasium.Env[Any, Any]
     """
     del task
     config = configured(GymConfig, config)
-    env = _make(config.env_name, _arguments(config.env_kwargs))
+    env = _make(config.env_name, _arguments(config.env_kwargs), config.render_mode)
     for name in config.env_wrappers:
         wrapper = _attribute(name) if ":" in name else None
         if not callable(wrapper):
@@ -72,8 +76,10 @@ def _arguments(text: str) -> dict[str, Any]:
     return arguments
 
 
-def _make(name: str, arguments: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+def _make(name: str, arguments: dict[str, Any], render_mode: str | None) -> gymnasium.Env[Any, Any]:
     factory = _attribute(name) if ":" in name else None
+    if render_mode and (not callable(factory) or _takes(factory, "render_mode")):
+        arguments = {**arguments, "render_mode": render_mode}
     try:
         if callable(factory):
             return as_gymnasium(factory(**arguments))
@@ -86,6 +92,11 @@ def _make(name: str, arguments: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         raise UserError(
             f"{name} does not take --env_kwargs={json.dumps(arguments)}: {error}"
         ) from error
+
+
+def _takes(function: Any, argument: str) -> bool:
+    parameters = inspect.signature(function).parameters
+    return argument in parameters or any(p.kind == p.VAR_KEYWORD for p in parameters.values())
 
 
 def _attribute(name: str) -> Any:

@@ -79,6 +79,8 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
     if PROGRAM not in record:
         raise UserError("The run was not started by a program with flags: nobody knows how again.")
     program = str(record[PROGRAM])
+    if program.endswith(".py") and not os.path.exists(program):
+        raise UserError(f"Cannot start {program}, which trained this run: it is gone.")
     arguments, sys.argv = sys.argv, [program, *record[ARGUMENTS], *overrides]
     try:
         if program.endswith(".py"):
@@ -87,7 +89,7 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
         else:
             sys.path.insert(0, os.getcwd())
             runpy.run_module(program, run_name="__main__", alter_sys=True)
-    except (FileNotFoundError, ImportError) as error:
+    except ImportError as error:
         raise UserError(
             f"Cannot start {program}, which trained this run ({error}). Run this where it can be "
             "imported, for instance in the same directory."

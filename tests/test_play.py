@@ -1,0 +1,189 @@
+"""Playing with trained agents, as users do it."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+from rich.console import Console
+
+from seed_rl import play
+from seed_rl.common import video
+from seed_rl.common.errors import UserError
+
+imageio = pytest.importorskip("imageio.v2")
+
+
+def start(module, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process, timeout=200):
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    return output
+
+
+def run_play(*arguments):
+    return finish(start("seed_rl.play", *map(str, arguments)))
+
+
+def table_rows(output):
+    """[(return, steps)] of the episodes."""
+    rows = re.findall(r"│\s+\d+ │\s+(\S+) │\s+(\S+) │", output)
+    return [(float(reward), int(steps)) for reward, steps in rows]
+
+
+@pytest.mark.slow
+def test_cartpole_from_training_to_video(tmp_path, socket_address):
+    """Guards the options beside a run, weights from a checkpoint and from the exported model."""
+    logdir = tmp_path / "run"
+    shared = (f"--server_address={socket_address}", "--num_envs=2", "--env_batch_size=2")
+    # An option that differs from its default, to see that it is kept.
+    learner = start(
+        "seed_rl.gym.vtrace_main",
+        *shared,
+        "--run_mode=learner",
+        f"--logdir={logdir}",
+        "--mlp_sizes=7,5",
+        "--batch_size=2",
+        "--total_environment_frames=400",
+        '--env_kwargs={"sutton_barto_reward": true}',
+    )
+    actor = start("seed_rl.gym.vtrace_main", *shared, "--run_mode=actor")
+    try:
+        finish(learner)
+        actor.send_signal(signal.SIGTERM)
+        finish(actor)
+    finally:
+        learner.kill()
+        actor.kill()
+
+    film = tmp_path / "films" / "cartpole.mp4"
+    output = run_play(logdir, "--episodes=3", "--seed=5", f"--video={film}")
+    rows = table_rows(output)
+    assert len(rows) == 3 and "mean ± std" in output
+    # Sutton and Barto's reward is -1 at the end and 0 before.
+    assert [reward for reward, _ in rows] == [-1.0] * 3
+    frames = [frame for frame in imageio.get_reader(film)]  # noqa: C416 - its length is infinite.
+    assert frames[0].shape == (400, 600, 3)
+    # The first of each episode (also of the one that was not played) and one for each step.
+    assert len(frames) == sum(steps for _, steps in rows) + 4
+    assert not np.array_equal(frames[0], frames[5])
+
+    # Without checkpoints there is the exported model, which must act alike.
+    shutil.rmtree(logdir / "checkpoints")
+    assert table_rows(run_play(logdir, "--episodes=3", "--seed=5")) == rows
+
+
+@pytest.mark.slow
+def test_atari_without_training(tmp_path, socket_address):
+    """Guards a run that was stopped at once, sampling, GIF, and options for the program."""
+    pytest.importorskip("ale_py")
+    logdir = tmp_path / "run"
+    learner = start(
+        "seed_rl.atari.vtrace_main",
+        "--run_mode=learner",
+        f"--server_address={socket_address}",
+        f"--logdir={logdir}",
+        "--game=Pong",
+        "--nosave_model",
+    )
+    deadline = time.monotonic() + 120
+    while not (logdir / "config.json").exists():
+        assert learner.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+    learner.send_signal(signal.SIGTERM)
+    finish(learner)
+
+    film = tmp_path / "pong.gif"
+    output = run_play(
+        logdir, "--sampled", "--episodes=2", "--max_episode_frames=80", f"--video={film}"
+    )
+    assert [steps for _, steps in table_rows(output)] == [20, 20]
+    reader = imageio.get_reader(film)
+    frames = list(reader)
+    assert frames[0].shape[:2] == (210, 160)
+    # 60 frames a second, four of them to an action; GIF counts in hundredths of a second.
+    assert reader.get_meta_data()["duration"] == pytest.approx(1000 * 4 / 60, abs=10)
+
+
+def test_nothing_to_play(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["play", str(tmp_path / "missing")])
+    assert play.main() == 2
+    assert "There is no trained agent in" in capsys.readouterr().err
+
+
+def test_a_run_without_its_program_cannot_be_played(tmp_path, capsys, monkeypatch):
+    """Guards the message for models that were trained without flags, or elsewhere."""
+    (tmp_path / "saved_model").mkdir()
+    (tmp_path / "saved_model" / "saved_model.pb").touch()
+    monkeypatch.setattr(sys, "argv", ["play", str(tmp_path)])
+    assert play.main() == 2
+    assert "Cannot read the options of the run" in capsys.readouterr().err
+    for record, message in (
+        ({}, "not started by a program"),
+        ({"program": "no_such.program", "arguments": []}, "Cannot start no_such.program"),
+        ({"program": str(tmp_path / "gone.py"), "arguments": []}, "Cannot start .*gone.py"),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(record))
+        assert play.main() == 2
+        assert re.search(message, capsys.readouterr().err)
+
+
+def test_table_of_returns():
+    """Guards mean and standard deviation, and that a score is shown only where it differs."""
+
+    def shown(episodes):
+        console = Console(width=80)
+        with console.capture() as capture:
+            console.print(play.table(episodes, "greedy"))
+        return capture.get()
+
+    text = shown([play.Episode(10, 1.0, 1.0), play.Episode(20, 4.0, 4.0)])
+    assert "2.50 ± 1.50" in text and "15.00 ± 5.00" in text and "score" not in text
+    assert "7.50 ± 2.50" in shown([play.Episode(1, 0, 5.0), play.Episode(1, 0, 10.0)])
+    assert "0 episodes" in shown([])
+
+
+class Blind(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+
+def test_an_environment_without_pictures(tmp_path):
+    path = tmp_path / "x.mp4"
+    writer = video.VideoWriter(path)
+    with pytest.raises(UserError, match="gives no pictures"):
+        video.Film(Blind(), writer).reset()
+    writer.close()
+    assert not path.exists()
+    assert video.Film(Blind(), None).reset()[0].shape == (2,)
+
+
+def test_videos_that_cannot_be_written(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="must end with .mp4 or .gif"):
+        video.VideoWriter(tmp_path / "x.avi")
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Cannot write"):
+        video.VideoWriter(tmp_path / "file" / "x.mp4")
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(UserError, match=r"pip install 'seed_rl\[video\]'"):
+        video.VideoWriter(tmp_path / "x.mp4")

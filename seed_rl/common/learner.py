@@ -274,7 +274,11 @@ class Learner:
             tls_key=self._run.tls_key,
         )
         server = grpc.Server([self._run.server_address], options)
-        server.bind(self._inference.functions, isolate_errors=True)
+        server.bind(
+            self._inference.functions,
+            isolate_errors=True,
+            op_threads=self._config.inference_threads,
+        )
         try:
             server.start()
         except (tf.errors.UnavailableError, tf.errors.InvalidArgumentError) as error:

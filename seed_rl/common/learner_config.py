@@ -34,6 +34,12 @@ class LearnerConfig:
         "what is there.",
         minimum=0,
     )
+    inference_threads: int = option(
+        1,
+        "CPU threads of inference alone, so that it does not wait behind training; 0 shares "
+        "those of training.",
+        minimum=0,
+    )
     save_checkpoint_secs: float = option(600.0, "Seconds between checkpoints.", minimum=1)
     checkpoints_to_keep: int = option(3, "Checkpoints kept, counted from the newest.", minimum=1)
     init_checkpoint: str | None = option(

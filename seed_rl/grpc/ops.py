@@ -86,6 +86,7 @@ class Server:
         fn: Callable[..., Any] | Sequence[Callable[..., Any]],
         isolate_errors: bool = False,
         max_in_flight: int = 1,
+        op_threads: int = 0,
     ) -> None:
         """Offers a tf.function under its name.
 
@@ -96,6 +97,9 @@ class Server:
           isolate_errors: if a batch fails, run each of its calls alone, so that only the callers
             at fault see an error. Only with a dynamic leading dimension.
           max_in_flight: how many runs of each function may overlap.
+          op_threads: CPU threads for the ops of each function; 0 takes those that all of
+            TensorFlow shares. With threads of its own a small function never waits behind the
+            large ops of, say, a training step.
 
         Raises:
           tf.errors.InvalidArgumentError: if a function of that name is bound or the server runs.
@@ -121,6 +125,7 @@ class Server:
                 batch=bound.batch,
                 isolate_errors=isolate_errors,
                 max_in_flight=max_in_flight,
+                op_threads=op_threads,
                 config=tf_context.context().function_call_options.config_proto_serialized,
             )
         self._bound.append(bound)

@@ -68,6 +68,7 @@ REGISTER_OP("SeedGrpcServerBind")
     .Attr("batch: int")
     .Attr("isolate_errors: bool")
     .Attr("max_in_flight: int")
+    .Attr("op_threads: int")
     .Attr("config: string")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
@@ -195,6 +196,7 @@ class BindOp : public OpOnServer {
     OP_REQUIRES_OK(context, context->GetAttr("batch", &batch_));
     OP_REQUIRES_OK(context, context->GetAttr("isolate_errors", &isolate_errors_));
     OP_REQUIRES_OK(context, context->GetAttr("max_in_flight", &max_in_flight_));
+    OP_REQUIRES_OK(context, context->GetAttr("op_threads", &op_threads_));
     OP_REQUIRES_OK(context, context->GetAttr("config", &config_));
     OP_REQUIRES(context,
                 types_.size() == shapes_.size() && num_captures_.size() == functions_.size(),
@@ -222,7 +224,8 @@ class BindOp : public OpOnServer {
       for (int k = 0; k < num_captures_[i]; ++k) captures.push_back(inputs[next++]);
       std::unique_ptr<TfFunction> function;
       TF_RETURN_IF_ERROR(TfFunction::Create(context, functions_[i], std::move(captures),
-                                            types_.size(), num_results_, config_, &function));
+                                            types_.size(), num_results_, config_, op_threads_,
+                                            &function));
       binding.functions.push_back(std::move(function));
     }
     return ToStatus(resource->server()->Bind(std::move(binding)));
@@ -238,6 +241,7 @@ class BindOp : public OpOnServer {
   int64_t batch_;
   bool isolate_errors_;
   int max_in_flight_;
+  int op_threads_;
   std::string config_;
 };
 

@@ -24,6 +24,33 @@ using tensorflow::Tensor;
 // costs more than it brings.
 thread_local bool t_running = false;
 
+// Threads for the ops of one function. TensorFlow's own pool serves everybody: small ops would wait
+// behind the large ones of a training step.
+class OpThreads : public tensorflow::thread::ThreadPoolInterface {
+ public:
+  // With one thread, it is that which runs the function.
+  explicit OpThreads(int num_threads) : num_threads_(num_threads) {
+    if (num_threads > 1) {
+      pool_ = std::make_unique<tensorflow::thread::ThreadPool>(tensorflow::Env::Default(),
+                                                               "seed_ops", num_threads);
+    }
+  }
+
+  void Schedule(std::function<void()> closure) override {
+    if (pool_) {
+      pool_->Schedule(std::move(closure));
+    } else {
+      closure();
+    }
+  }
+  int NumThreads() const override { return num_threads_; }
+  int CurrentThreadId() const override { return pool_ ? pool_->CurrentThreadId() : 0; }
+
+ private:
+  const int num_threads_;
+  std::unique_ptr<tensorflow::thread::ThreadPool> pool_;
+};
+
 // The optimization that calling a tf.function gets: without it, for instance, convolution, bias
 // and activation are not fused.
 void SetOptimization(const std::string& name, FunctionLibraryRuntime::InstantiateOptions* options) {
@@ -45,7 +72,7 @@ TfFunction::~TfFunction() = default;
 absl::Status TfFunction::Create(tensorflow::OpKernelContext* context,
                                 const tensorflow::NameAttrList& function,
                                 std::vector<Tensor> captures, size_t num_arguments,
-                                size_t num_results, const std::string& config,
+                                size_t num_results, const std::string& config, int op_threads,
                                 std::unique_ptr<TfFunction>* result) {
   std::unique_ptr<TfFunction> self(new TfFunction());
   if (context->function_library() == nullptr) {
@@ -71,6 +98,7 @@ absl::Status TfFunction::Create(tensorflow::OpKernelContext* context,
   TF_RETURN_IF_ERROR(self->runtime_->Instantiate(
       function.name(), tensorflow::AttrSlice(&function.attr()), options, &self->handle_));
   self->captures_ = std::move(captures);
+  if (op_threads > 0) self->op_threads_ = std::make_unique<OpThreads>(op_threads);
   *result = std::move(self);
   return absl::OkStatus();
 }
@@ -91,6 +119,7 @@ struct TfFunction::Run {
     options.create_rendezvous = true;
     options.run_all_kernels_inline = true;
     options.runner = &function->runner_;
+    options.user_intra_op_threadpool = function->op_threads_.get();
   }
 
   void Finish(const absl::Status& status) {

@@ -12,6 +12,7 @@
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/threadpool_interface.h"
 
 namespace seed_rl {
 
@@ -28,10 +29,11 @@ class TfFunction : public transport::Function {
   //   captures: its last inputs, after `num_arguments` others.
   //   num_results: how many tensors it returns.
   //   config: serialized ConfigProto with the options of the graph's optimization.
+  //   op_threads: threads that the ops of a run share; 0: those that all of TensorFlow shares.
   static absl::Status Create(tensorflow::OpKernelContext* context,
                              const tensorflow::NameAttrList& function,
                              std::vector<tensorflow::Tensor> captures, size_t num_arguments,
-                             size_t num_results, const std::string& config,
+                             size_t num_results, const std::string& config, int op_threads,
                              std::unique_ptr<TfFunction>* result);
 
   void Start(std::vector<transport::Tensor> arguments, Done done) override;
@@ -48,6 +50,7 @@ class TfFunction : public transport::Function {
   tensorflow::FunctionLibraryRuntime* runtime_ = nullptr;  // Owned by process_runtime_.
   tensorflow::FunctionLibraryRuntime::Handle handle_ = 0;
   std::vector<tensorflow::Tensor> captures_;
+  std::unique_ptr<tensorflow::thread::ThreadPoolInterface> op_threads_;  // Or null.
   tensorflow::CancellationManager cancellation_;
   std::function<void(std::function<void()>)> runner_;  // Runs ops.
 };

@@ -1,0 +1,262 @@
+// Stress of the transport alone, to be built with a sanitizer: see run_stress.sh beside it.
+//
+// Servers are started and shut down under the calls of clients that check every answer, cancel,
+// close and break off. Functions answer at once, from another thread, or never.
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "seed_rl/grpc/native/transport/transport.h"
+
+namespace seed_rl::transport {
+
+extern "C" CreateServerFn seed_transport_create_server;
+extern "C" ConnectFn seed_transport_connect;
+
+namespace {
+
+#define CHECK(condition)                                                 \
+  if (!(condition)) {                                                    \
+    std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+    std::abort();                                                        \
+  }
+
+enum FunctionIndex : uint32_t { kQuick, kSlow, kStatic, kSingle, kFailing, kNever, kNumFunctions };
+constexpr int64_t kStaticRows = 4;
+constexpr int64_t kRowInts = 1500;  // 6,000 bytes: replies of several rows are borrowed.
+
+std::shared_ptr<char> NewBytes(size_t bytes) {
+  return {new char[bytes], [](char* data) { delete[] data; }};
+}
+
+Tensor Ints(std::vector<int64_t> dims, int32_t value) {
+  Tensor tensor;
+  tensor.dtype = DType::kInt32;
+  tensor.dims = std::move(dims);
+  size_t elements = 1;
+  for (const int64_t dim : tensor.dims) elements *= dim;
+  tensor.bytes = elements * sizeof(int32_t);
+  std::shared_ptr<char> data = NewBytes(tensor.bytes);
+  for (size_t i = 0; i < elements; ++i) reinterpret_cast<int32_t*>(data.get())[i] = value;
+  tensor.data = data.get();
+  tensor.owner = data;
+  return tensor;
+}
+
+// Adds one to all elements.
+std::vector<Tensor> AddOne(const std::vector<Tensor>& arguments) {
+  Tensor result = Ints(arguments[0].dims, 0);
+  auto* out = reinterpret_cast<int32_t*>(const_cast<char*>(result.data));
+  const auto* in = reinterpret_cast<const int32_t*>(arguments[0].data);
+  for (size_t i = 0; i < result.bytes / sizeof(int32_t); ++i) out[i] = in[i] + 1;
+  return {result};
+}
+
+class QuickFunction : public Function {
+ public:
+  void Start(std::vector<Tensor> arguments, Done done) override { done({}, AddOne(arguments)); }
+  void Cancel() override {}
+};
+
+// Fails if any row is odd; mostly quick, sometimes slow.
+class FailingFunction : public Function {
+ public:
+  void Start(std::vector<Tensor> arguments, Done done) override {
+    const auto* in = reinterpret_cast<const int32_t*>(arguments[0].data);
+    for (size_t i = 0; i < arguments[0].bytes / sizeof(int32_t); ++i) {
+      if (in[i] % 2 != 0) return done({Code::kFailedPrecondition, "odd"}, {});
+    }
+    done({}, AddOne(arguments));
+  }
+  void Cancel() override {}
+};
+
+// Answers from another thread.
+class SlowFunction : public Function {
+ public:
+  ~SlowFunction() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
+  void Start(std::vector<Tensor> arguments, Done done) override {
+    std::lock_guard<std::mutex> lock(mu_);
+    threads_.emplace_back([arguments = std::move(arguments), done = std::move(done)] {
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+      done({}, AddOne(arguments));
+    });
+  }
+  void Cancel() override {}
+
+ private:
+  std::mutex mu_;
+  std::vector<std::thread> threads_;  // Guarded by mu_.
+};
+
+// Ends only when it is cancelled.
+class NeverFunction : public Function {
+ public:
+  void Start(std::vector<Tensor> arguments, Done done) override {
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      if (!cancelled_) {
+        waiting_.push_back(std::move(done));
+        return;
+      }
+    }
+    done({Code::kCancelled, "cancelled"}, {});
+  }
+  void Cancel() override {
+    std::vector<Done> waiting;
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      cancelled_ = true;
+      waiting.swap(waiting_);
+    }
+    for (const Done& done : waiting) done({Code::kCancelled, "cancelled"}, {});
+  }
+
+ private:
+  std::mutex mu_;
+  bool cancelled_ = false;     // Guarded by mu_.
+  std::vector<Done> waiting_;  // Guarded by mu_.
+};
+
+template <typename F>
+Binding Bind(const std::string& name, int64_t batch, int functions) {
+  Binding binding;
+  binding.name = name;
+  binding.batch = batch;
+  Spec spec;
+  spec.dtype = DType::kInt32;
+  if (batch != kUnbatched) spec.dims.push_back(batch == kDynamicBatch ? -1 : batch);
+  spec.dims.push_back(kRowInts);
+  binding.arguments = {spec};
+  binding.num_results = 1;
+  binding.max_in_flight = 2;
+  for (int i = 0; i < functions; ++i) binding.functions.push_back(std::make_unique<F>());
+  return binding;
+}
+
+std::unique_ptr<Server> StartServer(const std::string& address) {
+  ServerConfig config;
+  config.addresses = {address};
+  config.max_batch_size = 6;
+  config.max_calls_per_peer = 5;
+  config.threads = 2;
+  Status status;
+  std::unique_ptr<Server> server(seed_transport_create_server(config, &status));
+  CHECK(server->Bind(Bind<QuickFunction>("quick", kDynamicBatch, 1)).ok());
+  CHECK(server->Bind(Bind<SlowFunction>("slow", kDynamicBatch, 2)).ok());
+  CHECK(server->Bind(Bind<QuickFunction>("static", kStaticRows, 1)).ok());
+  CHECK(server->Bind(Bind<QuickFunction>("single", kUnbatched, 1)).ok());
+  Binding failing = Bind<FailingFunction>("failing", kDynamicBatch, 1);
+  failing.isolate_errors = true;
+  CHECK(server->Bind(std::move(failing)).ok());
+  CHECK(server->Bind(Bind<NeverFunction>("never", kDynamicBatch, 1)).ok());
+  std::vector<int> ports;
+  CHECK(server->Start("{}", &ports).ok());
+  return server;
+}
+
+struct Outcome {
+  std::mutex mu;
+  std::condition_variable done;
+  int pending = 0;  // Guarded by mu.
+};
+
+// A client that makes calls in bursts until the server goes or its time is up.
+void Use(const std::string& address, int seed, std::atomic<int64_t>* answers) {
+  std::mt19937 random(seed);
+  for (int life = 0; life < 6; ++life) {
+    ClientConfig config;
+    config.address = address;
+    config.connect_timeout_s = 0.5;
+    config.call_timeout_s = random() % 4 == 0 ? 0.2 : 0;
+    Status status;
+    std::unique_ptr<Client> client(seed_transport_connect(config, &status));
+    if (client == nullptr) return;
+    auto outcome = std::make_shared<Outcome>();
+    bool broken = false;
+    for (int burst = 0; burst < 40 && !broken; ++burst) {
+      const int calls = 1 + random() % 8;
+      std::vector<uint64_t> ids;
+      for (int i = 0; i < calls; ++i) {
+        const uint32_t function = random() % (kNumFunctions + 1);  // One does not exist.
+        const int32_t value = static_cast<int32_t>(random() % 1000);
+        const int64_t rows = random() % 5;  // 0: without the leading dimension.
+        std::vector<int64_t> dims = {kRowInts};
+        if (rows > 0) dims.insert(dims.begin(), rows);
+        {
+          std::lock_guard<std::mutex> lock(outcome->mu);
+          ++outcome->pending;
+        }
+        ids.push_back(
+            client->Call(function, {Ints(dims, value)},
+                         [outcome, dims, value, answers](const Status& status, const Reply* reply) {
+                           if (status.ok()) {
+                             CHECK(reply->size() == 1 && reply->dims(0) == dims);
+                             std::vector<int32_t> result(reply->bytes(0) / sizeof(int32_t));
+                             reply->CopyTo(0, reinterpret_cast<char*>(result.data()));
+                             for (const int32_t element : result) CHECK(element == value + 1);
+                             ++*answers;
+                           }
+                           std::lock_guard<std::mutex> lock(outcome->mu);
+                           --outcome->pending;
+                           outcome->done.notify_all();
+                         }));
+      }
+      // Calls of "never", and of "static" without companions, end by being cancelled.
+      std::unique_lock<std::mutex> lock(outcome->mu);
+      outcome->done.wait_for(lock, std::chrono::milliseconds(random() % 10),
+                             [&] { return outcome->pending == 0; });
+      lock.unlock();
+      for (const uint64_t id : ids) client->Cancel(id);
+      lock.lock();
+      CHECK(outcome->done.wait_for(lock, std::chrono::seconds(60),
+                                   [&] { return outcome->pending == 0; }));
+    }
+    if (random() % 2 == 0) client->Close();
+  }
+}
+
+void Main(int rounds) {
+  const std::string path = "/tmp/seed_rl_stress_" + std::to_string(getpid());
+  const std::string address = "unix:" + path;
+  std::atomic<int64_t> answers{0};
+  for (int round = 0; round < rounds; ++round) {
+    std::unique_ptr<Server> server = StartServer(address);
+    std::vector<std::thread> clients;
+    for (int i = 0; i < 6; ++i) {
+      clients.emplace_back([&, i] { Use(address, 100 * round + i, &answers); });
+    }
+    for (int i = 0; i < 10; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50 + 20 * round));
+      server->SetStatus("{\"round\": 1}");
+      CHECK(!server->Stats().empty());
+    }
+    if (round % 2 == 0) server->Shutdown();
+    server.reset();
+    for (std::thread& client : clients) client.join();
+  }
+  std::printf("%lld right answers\n", static_cast<long long>(answers.load()));
+  CHECK(answers > 0);
+}
+
+}  // namespace
+}  // namespace seed_rl::transport
+
+int main(int argc, char** argv) {
+  seed_rl::transport::Main(argc > 1 ? std::atoi(argv[1]) : 6);
+  return 0;
+}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import mmap
-import threading
 import weakref
+from collections import deque
 
 import numpy as np
 
@@ -23,8 +23,9 @@ class BatchMemory:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._free: list[mmap.mmap] = []  # Guarded by _lock.
+        # No lock around it: arrays go, and give their memory back, at any moment, also where the
+        # garbage collector interrupts a thread that would hold the lock.
+        self._free: deque[mmap.mmap] = deque(maxlen=_KEPT)
 
     def take(self, layout: Layout, size: int, time_major: bool) -> list[np.ndarray]:
         """Arrays for `size` unrolls, with undefined content, one for each field of `layout`."""
@@ -40,21 +41,22 @@ class BatchMemory:
         return arrays
 
     def _take(self, num_bytes: int) -> np.ndarray:
-        memory = None
-        with self._lock:
-            for i, candidate in enumerate(self._free):
-                if num_bytes <= len(candidate) <= 2 * num_bytes + mmap.PAGESIZE:
-                    memory = self._free.pop(i)
-                    break
+        memory = self._take_free(num_bytes)
         if memory is None:
             memory = mmap.mmap(-1, max(num_bytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             memory.madvise(mmap.MADV_HUGEPAGE)
         # All arrays of the batch have this one as their base, so it goes when they are gone.
         whole = np.frombuffer(memory, np.uint8)
-        weakref.finalize(whole, self._give_back, memory).atexit = False
+        weakref.finalize(whole, self._free.append, memory).atexit = False
         return whole
 
-    def _give_back(self, memory: mmap.mmap) -> None:
-        with self._lock:
+    def _take_free(self, num_bytes: int) -> mmap.mmap | None:
+        for _ in range(_KEPT):
+            try:
+                memory = self._free.popleft()
+            except IndexError:
+                return None
+            if num_bytes <= len(memory) <= 2 * num_bytes + mmap.PAGESIZE:
+                return memory
             self._free.append(memory)
-            del self._free[:-_KEPT]
+        return None

@@ -12,6 +12,13 @@ from gymnasium import spaces
 
 from seed_rl.agents.r2d2 import config as config_lib
 from seed_rl.agents.r2d2 import losses
+from seed_rl.agents.r2d2.compat import (
+    compute_loss_and_priorities,
+    compute_loss_and_priorities_from_agent_outputs,
+    get_num_training_envs,
+    is_training_env,
+    validate_config,
+)
 from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.agents.r2d2.experience import (
     BatchSource,
@@ -19,22 +26,49 @@ from seed_rl.agents.r2d2.experience import (
     ReplayWriter,
     SampledUnrolls,
 )
+from seed_rl.agents.r2d2.losses import (
+    apply_epsilon_greedy,
+    get_envs_epsilon,
+    inverse_value_function_rescaling,
+    n_step_bellman_target,
+    value_function_rescaling,
+)
 from seed_rl.agents.r2d2.networks import AgentOutput
-from seed_rl.common import devices, env_specs, learner_config
+from seed_rl.common import devices, env_specs
 from seed_rl.common.agent_calls import call_agent
 from seed_rl.common.algorithm import Acted, Algorithm, Specs, Step, StepResult, Unroll
-from seed_rl.common.config import flag_values, from_flags
+from seed_rl.common.config import environment_options, flag_values, from_flags
 from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import initialize
 from seed_rl.common.inference_store import InferenceStore, StoredUnrolls
 from seed_rl.common.learner import CreateOptimizer, Trained, train
 from seed_rl.common.learner_config import LearnerConfig
+from seed_rl.common.metrics import EpisodeInfo
 from seed_rl.common.nest import Nest
 from seed_rl.common.optimizer import OptimizerConfig, create_optimizer
 from seed_rl.common.replay import PrioritizedReplay, ReplayConfig, ReplayFiles, unroll_specs
 from seed_rl.common.run_config import RunConfig
 from seed_rl.common.types import EnvOutput
+
+# The names that existing programs import from here.
+__all__ = [
+    "R2D2",
+    "EpisodeInfo",
+    "SampledUnrolls",
+    "Unroll",
+    "apply_epsilon_greedy",
+    "compute_loss_and_priorities",
+    "compute_loss_and_priorities_from_agent_outputs",
+    "get_envs_epsilon",
+    "get_num_training_envs",
+    "inverse_value_function_rescaling",
+    "is_training_env",
+    "learner_loop",
+    "n_step_bellman_target",
+    "validate_config",
+    "value_function_rescaling",
+]
 
 
 class R2D2(Algorithm):
@@ -248,22 +282,6 @@ class R2D2(Algorithm):
         return losses.priorities(td, self._config.priority_eta)
 
 
-def validate_config(
-    run: RunConfig, config: LearnerConfig, r2d2: R2D2Config, num_replicas: int = 1
-) -> None:
-    """Checks what single options cannot tell.
-
-    Raises:
-      UserError: naming the options to change.
-    """
-    learner_config.validate(run, config, num_replicas)
-    if config.unroll_length < r2d2.n_steps:
-        raise UserError(
-            f"--unroll_length={config.unroll_length} is shorter than --n_steps={r2d2.n_steps}: "
-            "no return would have its full length. Raise the former or lower the latter."
-        )
-
-
 def learner_loop(
     create_env_fn: Callable[[int, Any], Any],
     create_agent_fn: Callable[[EnvOutput, int], tf.Module],
@@ -282,10 +300,11 @@ def learner_loop(
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns an environment, made once to
         learn its spaces.
-      create_agent_fn: `create_agent_fn(env_output_specs, num_actions)` returns the network.
+      create_agent_fn: `create_agent_fn(env_output_specs, num_actions)` returns the network, of
+        either form of `call_agent`.
       create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
         learning_rate_fn); by default as `optimizer` says.
-      env_config: passed on to `create_env_fn`.
+      env_config: passed on to `create_env_fn`; the program's flags if not given.
       run: options shared with the actors. Like the other options below, those from the
         program's flags if not given, as in existing programs.
       config: options of the learner.
@@ -302,8 +321,9 @@ def learner_loop(
     r2d2 = r2d2 or from_flags(R2D2Config)
     replay = replay or from_flags(ReplayConfig)
     optimizer = optimizer or from_flags(OptimizerConfig)
+    env_config = environment_options(env_config)
     placement = devices.make_devices(device_config or from_flags(DeviceConfig))
-    validate_config(run, config, r2d2, placement.training_strategy.num_replicas_in_sync)
+    config_lib.validate(run, config, r2d2, placement.training_strategy.num_replicas_in_sync)
     if run.seed is not None:
         tf.keras.utils.set_random_seed(run.seed)
     observation_space, action_space = env_specs.probe_spaces(create_env_fn, env_config)

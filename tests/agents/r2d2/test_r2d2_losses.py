@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.r2d2 import losses
+from seed_rl.agents.r2d2 import learner, losses
 from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.agents.r2d2.networks import AgentOutput
 from seed_rl.common.types import EnvOutput
@@ -249,3 +249,33 @@ def test_epsilon_greedy_frequencies():
         expected = np.full(num_actions, epsilon / num_actions)
         expected[2] += 1 - epsilon
         np.testing.assert_allclose(counts / repeats, expected, atol=0.01)
+
+
+def test_losses_as_existing_programs_call_them():
+    """Guards the names, signatures and defaults that programs for the original code use."""
+    rng = np.random.default_rng(1)
+    length, batch = 6, 3
+    rewards, done, abandoned = random_episodes(rng, length, batch)
+    outputs = env_outputs(rewards, done, abandoned)
+    training, target, behaviour = (random_outputs(rng, length + 1, batch, 2) for _ in range(3))
+    loss, priorities = learner.compute_loss_and_priorities_from_agent_outputs(
+        training, target, outputs, behaviour, gamma=0.9, eta=0.5
+    )
+    config = R2D2Config(discounting=0.9)
+    td = losses.td_errors(config, training, target, outputs, behaviour.action)
+    np.testing.assert_allclose(loss, losses.unroll_losses(td))
+    np.testing.assert_allclose(priorities, losses.priorities(td, 0.5))
+
+    observations = tf.constant(rng.normal(size=[length + 1, batch]), tf.float32)
+    observed = outputs._replace(observation=observations)
+    networks, state = (SumNet(2.0), SumNet(3.0)), tf.zeros([batch])
+    loss, priorities = learner.compute_loss_and_priorities(
+        *networks, state, behaviour.action, observed, behaviour, gamma=0.9, burn_in=2
+    )
+    config = R2D2Config(discounting=0.9, burn_in=2)
+    td = losses.replay_errors(
+        config, *networks, state, behaviour.action, observed, behaviour.action
+    )
+    np.testing.assert_allclose(loss, losses.unroll_losses(td))
+    np.testing.assert_allclose(priorities, losses.priorities(td))
+    assert loss.shape == priorities.shape == [batch]

@@ -1,0 +1,34 @@
+"""Functions whose ops have CPU threads of their own."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.grpc import ops
+
+
+@pytest.mark.parametrize("op_threads", [0, 1, 2])
+def test_results_do_not_depend_on_threads(op_threads, socket_address):
+    """Guards convolutions, products and random numbers, which split their work among threads."""
+    kernel = tf.Variable(tf.random.stateless_normal([5, 5, 3, 8], [1, 2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 40, 40, 3], tf.float32)])
+    def convolve(images):
+        features = tf.nn.relu(tf.nn.conv2d(images, kernel, 2, "SAME"))
+        choices = tf.random.categorical(tf.reshape(features, [-1, 8]), 1)
+        return tf.reduce_sum(features, [1, 2]), tf.reduce_max(
+            tf.reshape(choices, [tf.shape(images)[0], -1]), 1
+        )
+
+    server = ops.Server([socket_address])
+    server.bind(convolve, op_threads=op_threads)
+    server.start()
+    try:
+        client = ops.Client(socket_address)
+        images = tf.random.stateless_normal([16, 40, 40, 3], [3, 4])
+        for _ in range(20):
+            sums, choices = client.convolve(images)
+            np.testing.assert_allclose(sums, convolve(images)[0], rtol=1e-4)
+            assert choices.shape == [16] and np.all(choices.numpy() < 8)
+    finally:
+        server.shutdown()

@@ -62,8 +62,6 @@ class Server:
         options = options or ServerOptions()
         self._bound: list[_Bound] = []
         self.ports: list[int] = []
-        if (options.tls_certificate is None) != (options.tls_key is None):
-            raise UserError("tls_certificate and tls_key must be given together.")
         with tf.init_scope(), tf.device("cpu:0"):
             self._handle = _ops().seed_grpc_server(
                 server_addresses=tf.convert_to_tensor(server_addresses, tf.string),
@@ -275,15 +273,11 @@ class _Remote:
             for leaf, spec in zip(leaves, self._argument_specs, strict=False)
         ]
         tensors += [tf.convert_to_tensor(leaf) for leaf in leaves[len(tensors) :]]
-        with tf.device("cpu:0"):
-            results = _ops().seed_grpc_client_call(
-                self._handle,
-                tensors,
-                function=self._index,
-                result_types=self._result_types,
-                name=self.name,
-            )
-        if not tf.executing_eagerly():
+        if tf.executing_eagerly():
+            results = self._send(tensors)  # Where the client's handle is.
+        else:
+            with tf.device("cpu:0"):
+                results = self._send(tensors)
             self._set_shapes(tensors, results)
         return structures.pack(self.outputs, results)
 
@@ -294,6 +288,15 @@ class _Remote:
         for i, (structure, arg) in enumerate(zip(self.arguments, args, strict=True)):
             structures.unpack(structure, arg, leaves, f"arg[{i}]")
         return leaves
+
+    def _send(self, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+        return _ops().seed_grpc_client_call(
+            self._handle,
+            tensors,
+            function=self._index,
+            result_types=self._result_types,
+            name=self.name,
+        )
 
     def _set_shapes(self, tensors: list[tf.Tensor], results: list[tf.Tensor]) -> None:
         rows: list[int | None] = []
@@ -312,12 +315,18 @@ def _concrete(fn: Any) -> Any:
     """The ConcreteFunction of a tf.function."""
     if not hasattr(fn, "get_concrete_function"):
         raise ValueError(f"{fn} is not a tf.function.")
-    if getattr(fn, "input_signature", None) is None:
-        try:
-            return fn.get_concrete_function()
-        except TypeError as error:
-            raise ValueError(f"{fn.__name__} needs an input_signature.") from error
-    return fn.get_concrete_function()
+    try:
+        concrete = fn.get_concrete_function()
+    except TypeError as error:
+        if getattr(fn, "input_signature", None) is not None:
+            raise
+        raise ValueError(f"{fn.__name__} needs an input_signature.") from error
+    if not concrete.function_def.attr["_XlaMustCompile"].b:
+        return concrete
+    # XLA compiles the calls of such a function, so there must be one.
+    specs, _ = concrete.structured_input_signature
+    caller = tf.function(lambda *args: fn(*args), input_signature=specs, autograph=False)
+    return caller.get_concrete_function()
 
 
 def _spec_of(output: Any) -> Any:

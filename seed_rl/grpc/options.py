@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from seed_rl.common.errors import UserError
+
 
 @dataclasses.dataclass(frozen=True)
 class ServerOptions:
@@ -38,6 +40,12 @@ class ServerOptions:
     keepalive_s: float = 20.0
     threads: int = 0
 
+    def __post_init__(self) -> None:
+        _check_positive(self, "max_batch_size", "max_message_bytes", "max_connections")
+        _check_positive(self, "max_calls_per_peer", "max_bytes_per_peer", "keepalive_s")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise UserError("tls_certificate and tls_key must be given together.")
+
 
 @dataclasses.dataclass(frozen=True)
 class ClientOptions:
@@ -59,3 +67,15 @@ class ClientOptions:
     tls_ca: str | None = None
     keepalive_s: float = 20.0
     max_message_bytes: int = 64 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "connect_timeout_s", "keepalive_s", "max_message_bytes")
+        if self.call_timeout_s is not None:
+            _check_positive(self, "call_timeout_s")
+
+
+def _check_positive(options: object, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if not 0 < value < 2**31:  # What gRPC takes.
+            raise UserError(f"{name} is {value}; it must be above 0 and below {2**31}.")

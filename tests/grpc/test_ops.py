@@ -597,11 +597,29 @@ def test_functions_on_several_devices_and_exit_without_shutdown(socket_address, 
         cwd=repository,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert result.returncode == 0, result.stderr
     devices = {line.rsplit("/", 1)[-1] for line in result.stdout.split()}
     assert devices == {"device:CPU:1", "device:CPU:2"}
+
+
+def test_functions_that_xla_compiles_are_compiled(socket_address):
+    """Guards jit_compile: what XLA does not know is an error, as when the function is called."""
+
+    @tf.function(input_signature=[INTS], jit_compile=True)
+    def known(x):
+        return x + 1
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], jit_compile=True)
+    def unknown(x):
+        return tf.strings.join([x, "!"])
+
+    with serving(socket_address, known, unknown):
+        client = ops.Client(socket_address)
+        assert values(client.known([1, 2, 3])) == [2, 3, 4]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="tf2xla conversion failed"):
+            client.unknown(["a"])
 
 
 def test_batching_is_chosen_by_the_shapes(socket_address):

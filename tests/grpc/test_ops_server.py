@@ -436,12 +436,23 @@ def test_encryption(socket_address, tmp_path):
         for tls_ca in (None, stranger):
             with pytest.raises(tf.errors.UnavailableError, match="No server at"):
                 ops.Client(address, ClientOptions(tls_ca=tls_ca, connect_timeout_s=0.5))
-    for options in (
-        ServerOptions(tls_certificate=certificate),
-        ServerOptions(tls_certificate=certificate, tls_key="/nowhere"),
-    ):
-        with pytest.raises(UserError, match="together|Cannot read /nowhere"):
-            ops.Server([socket_address], options)
+    with pytest.raises(UserError, match="Cannot read /nowhere"):
+        ops.Server([socket_address], ServerOptions(tls_certificate=certificate, tls_key="/nowhere"))
+    with pytest.raises(UserError, match="Cannot read /nowhere"):
+        ops.Client(socket_address, ClientOptions(tls_ca="/nowhere"))
+
+
+def test_options_that_make_no_sense():
+    """Guards against limits that would let nobody in, and against half a TLS configuration."""
+    for make, message in [
+        (lambda: ServerOptions(tls_certificate="a"), "must be given together"),
+        (lambda: ServerOptions(max_batch_size=0), "max_batch_size is 0; it must be above 0"),
+        (lambda: ServerOptions(max_message_bytes=2**31), "max_message_bytes is .* below"),
+        (lambda: ClientOptions(connect_timeout_s=-1), "connect_timeout_s is -1"),
+        (lambda: ClientOptions(call_timeout_s=0), "call_timeout_s is 0"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            make()
 
 
 # --- Statistics and other methods.

@@ -25,6 +25,8 @@ read -ra packages <<<"$(pkg-config --cflags --libs grpc++)"
   "${root}"/seed_rl/grpc/native/transport/*.cc "${here}/stress.cc" \
   -o "${build}/stress" "${packages[@]}" -pthread
 
-# gRPC itself is not instrumented: what it alone keeps in order looks like a race.
-TSAN_OPTIONS="suppressions=${here}/thread_suppressions.txt ${TSAN_OPTIONS:-}" \
-  "${build}/stress" "${rounds}"
+"${build}/stress" batcher "${rounds}"
+# gRPC is not instrumented: what it alone keeps in order looks like a race.
+if [[ "${sanitizer}" != thread ]]; then
+  "${build}/stress" service "${rounds}"
+fi

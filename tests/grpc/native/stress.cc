@@ -1,7 +1,9 @@
 // Stress of the transport alone, to be built with a sanitizer: see run_stress.sh beside it.
 //
-// Servers are started and shut down under the calls of clients that check every answer, cancel,
-// close and break off. Functions answer at once, from another thread, or never.
+// "service": servers are started and shut down under the calls of clients that check every answer,
+// cancel, close and break off. "batcher": threads hand calls to batchers themselves, without gRPC's
+// network, for ThreadSanitizer: what passes through gRPC, which is not instrumented, looks like a
+// race to it. Functions answer at once, from another thread, or never.
 
 #include <unistd.h>
 
@@ -18,7 +20,9 @@
 #include <thread>
 #include <vector>
 
+#include "seed_rl/grpc/native/transport/batcher.h"
 #include "seed_rl/grpc/native/transport/transport.h"
+#include "seed_rl/grpc/native/transport/wire.h"
 
 namespace seed_rl::transport {
 
@@ -148,6 +152,18 @@ Binding Bind(const std::string& name, int64_t batch, int functions) {
   return binding;
 }
 
+std::vector<Binding> AllBindings() {
+  std::vector<Binding> bindings;
+  bindings.push_back(Bind<QuickFunction>("quick", kDynamicBatch, 1));
+  bindings.push_back(Bind<SlowFunction>("slow", kDynamicBatch, 2));
+  bindings.push_back(Bind<QuickFunction>("static", kStaticRows, 1));
+  bindings.push_back(Bind<QuickFunction>("single", kUnbatched, 1));
+  bindings.push_back(Bind<FailingFunction>("failing", kDynamicBatch, 1));
+  bindings.back().isolate_errors = true;
+  bindings.push_back(Bind<NeverFunction>("never", kDynamicBatch, 1));
+  return bindings;
+}
+
 std::unique_ptr<Server> StartServer(const std::string& address) {
   ServerConfig config;
   config.addresses = {address};
@@ -156,14 +172,7 @@ std::unique_ptr<Server> StartServer(const std::string& address) {
   config.threads = 2;
   Status status;
   std::unique_ptr<Server> server(seed_transport_create_server(config, &status));
-  CHECK(server->Bind(Bind<QuickFunction>("quick", kDynamicBatch, 1)).ok());
-  CHECK(server->Bind(Bind<SlowFunction>("slow", kDynamicBatch, 2)).ok());
-  CHECK(server->Bind(Bind<QuickFunction>("static", kStaticRows, 1)).ok());
-  CHECK(server->Bind(Bind<QuickFunction>("single", kUnbatched, 1)).ok());
-  Binding failing = Bind<FailingFunction>("failing", kDynamicBatch, 1);
-  failing.isolate_errors = true;
-  CHECK(server->Bind(std::move(failing)).ok());
-  CHECK(server->Bind(Bind<NeverFunction>("never", kDynamicBatch, 1)).ok());
+  for (Binding& binding : AllBindings()) CHECK(server->Bind(std::move(binding)).ok());
   std::vector<int> ports;
   CHECK(server->Start("{}", &ports).ok());
   return server;
@@ -230,7 +239,7 @@ void Use(const std::string& address, int seed, std::atomic<int64_t>* answers) {
   }
 }
 
-void Main(int rounds) {
+void StressService(int rounds) {
   const std::string path = "/tmp/seed_rl_stress_" + std::to_string(getpid());
   const std::string address = "unix:" + path;
   std::atomic<int64_t> answers{0};
@@ -253,10 +262,92 @@ void Main(int rounds) {
   CHECK(answers > 0);
 }
 
+// Counts the answers it gets, and checks those that are no errors.
+class CountingCaller : public Caller {
+ public:
+  explicit CountingCaller(int32_t value) : value_(value) {}
+  void Send(grpc::ByteBuffer reply, size_t) override {
+    Frame frame;
+    CHECK(frame.Parse(reply).ok());
+    if (frame.kind() == Kind::kReply) {
+      const TensorView& view = frame.tensors()[0];
+      std::vector<int32_t> result(view.elements);
+      Cursor(view.payload).Read(reinterpret_cast<char*>(result.data()), view.bytes);
+      for (const int32_t element : result) CHECK(element == value_ + 1);
+      ++right_;
+    }
+    ++answers_;
+  }
+  int answers() const { return answers_; }
+  int right() const { return right_; }
+
+ private:
+  const int32_t value_;
+  std::atomic<int> answers_{0};
+  std::atomic<int> right_{0};
+};
+
+void StressBatchers(int rounds) {
+  constexpr int kThreads = 4, kCalls = 400;
+  int64_t right = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::unique_ptr<Batcher>> batchers;
+    for (Binding& binding : AllBindings()) {
+      batchers.push_back(std::make_unique<Batcher>(std::move(binding), 6, round % 2 ? 0.1 : 0));
+      batchers.back()->Start();
+    }
+    std::vector<std::shared_ptr<CountingCaller>> callers;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      auto caller = callers.emplace_back(std::make_shared<CountingCaller>(2 * t));
+      threads.emplace_back([&batchers, caller, t, round] {
+        std::mt19937 random(100 * round + t);
+        for (int i = 0; i < kCalls; ++i) {
+          std::vector<int64_t> dims = {kRowInts};
+          if (const int64_t rows = random() % 5) dims.insert(dims.begin(), rows);
+          FrameWriter writer(Kind::kCall, i, 0, 1);
+          writer.Add(Ints(dims, 2 * t));
+          Frame frame;
+          CHECK(frame.Parse(writer.Finish()).ok());
+          Call call;
+          call.caller = caller;
+          call.arrived = Clock::now();
+          Batcher& batcher = *batchers[random() % batchers.size()];
+          batcher.Add(call, frame);
+          if (random() % 2 == 0) batcher.Dispatch();
+          if (i % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        }
+      });
+    }
+    if (round % 3 != 0) {
+      for (std::thread& thread : threads) thread.join();
+      threads.clear();
+    }
+    for (auto& batcher : batchers) {
+      CHECK(batcher->stats().rows >= 0);
+      batcher->Shutdown();
+    }
+    for (std::thread& thread : threads) thread.join();
+    batchers.clear();
+    for (const auto& caller : callers) {
+      CHECK(caller->answers() == kCalls);  // Each call was answered, and once.
+      right += caller->right();
+    }
+  }
+  std::printf("%lld right answers\n", static_cast<long long>(right));
+  CHECK(right > 0);
+}
+
 }  // namespace
 }  // namespace seed_rl::transport
 
 int main(int argc, char** argv) {
-  seed_rl::transport::Main(argc > 1 ? std::atoi(argv[1]) : 6);
+  CHECK(argc == 3);
+  const int rounds = std::atoi(argv[2]);
+  if (std::string(argv[1]) == "service") {
+    seed_rl::transport::StressService(rounds);
+  } else {
+    seed_rl::transport::StressBatchers(rounds);
+  }
   return 0;
 }

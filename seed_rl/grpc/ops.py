@@ -321,7 +321,8 @@ def _concrete(fn: Any) -> Any:
         if getattr(fn, "input_signature", None) is not None:
             raise
         raise ValueError(f"{fn.__name__} needs an input_signature.") from error
-    if not concrete.function_def.attr["_XlaMustCompile"].b:
+    attributes = concrete.function_def.attr
+    if "_XlaMustCompile" not in attributes or not attributes["_XlaMustCompile"].b:
         return concrete
     # XLA compiles the calls of such a function, so there must be one.
     specs, _ = concrete.structured_input_signature

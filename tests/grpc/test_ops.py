@@ -474,6 +474,25 @@ def test_client_loops_of_one_process_do_not_starve_each_other(socket_address):
         assert [call.result() for call in [Background(run) for _ in range(loops)]] == [20] * loops
 
 
+def test_a_bound_function_may_be_part_of_another(socket_address):
+    """Guards that binding leaves the function's definition as it was."""
+
+    @tf.function(input_signature=[INTS])
+    def inner(x):
+        return x + 1
+
+    @tf.function(input_signature=[INTS])
+    def outer(x):
+        return 10 * inner(x)
+
+    with serving(socket_address, inner):
+        pass
+    with serving(socket_address, outer, inner):
+        client = ops.Client(socket_address)
+        assert values(client.outer([1])) == [20]
+        assert values(client.inner([1])) == [2]
+
+
 def test_a_bound_function_may_call_the_server_itself(socket_address, free_port):
     """Guards that runs do not hold what nested calls need."""
     with serving(socket_address, add_one):

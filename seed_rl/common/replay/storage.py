@@ -240,9 +240,7 @@ class UnrollStorage:
         )
 
     def restore_entries(self, priorities: np.ndarray, inserted_at: np.ndarray) -> None:
-        """Ends restoring: priorities and times <float64>[n] of the last n keys.
-
-        If the capacity is smaller, the newest are taken.
+        """Ends restoring: priorities and times <float64>[n] of the last n keys, n <= capacity.
 
         Raises:
           ValueError: if they do not fit the segments.

@@ -228,13 +228,14 @@ def test_segments_are_shared_with_the_checkpoint_before(tmp_path: Path) -> None:
 def test_a_damaged_segment_is_not_shared(tmp_path: Path) -> None:
     """Guards the next checkpoint from damage to the one before."""
     replay = used_replay()
-    folders = [tmp_path / f"ckpt-{i}" / "replay" for i in range(2)]
-    for folder in folders:
+    first, second = tmp_path / "ckpt-1" / "replay", tmp_path / "ckpt-2" / "replay"
+    for folder in (first, second):
         folder.mkdir(parents=True)
-        ReplayFiles(replay).save(folder)
-        damage_flip(sorted(folders[0].glob("segment-*"))[2])
+    ReplayFiles(replay).save(first)
+    damage_flip(sorted(first.glob("segment-*"))[2])
+    ReplayFiles(replay).save(second)
     resumed = new_replay()
-    load_replay(resumed, folders[1])
+    load_replay(resumed, second)
     assert content(resumed) == content(replay)
 
 

@@ -80,6 +80,16 @@ def test_never_finds_a_leaf_of_weight_zero(zero: int) -> None:
     assert found.min() >= 0 and found.max() < 7
 
 
+def test_rounding_never_leads_to_a_leaf_of_weight_zero() -> None:
+    """Guards the walk where the point ends up past the last weight, because sums are rounded."""
+    rng = np.random.default_rng(0)
+    for weights in 10.0 ** rng.uniform(-18, 0, (2000, 4)):
+        weights[3] = 0
+        tree = SumTree(4)
+        tree.set(np.arange(4), weights)
+        assert tree.find(np.array([1 - 2**-52, 1 - 2**-53])).max() < 3
+
+
 def test_tiny_and_huge_weights_together() -> None:
     """Guards the walk where a small weight vanishes in the sum beside a large one."""
     tree = SumTree(4)

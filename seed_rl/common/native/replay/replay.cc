@@ -201,21 +201,20 @@ void Replay::RestoreEntries(int64_t n, const double* priorities, const double* i
   std::lock_guard<std::mutex> lock(mu_);
   const auto& segments = log_.segments();
   if (oldest_ != next_ || segments.empty()) throw std::invalid_argument("nothing to restore");
-  if (n <= 0 || segments.back()->end_key() - segments.front()->first_key < n) {
-    throw std::invalid_argument("more priorities than unrolls");
+  if (n <= 0 || n > options_.capacity ||
+      n > segments.back()->end_key() - segments.front()->first_key) {
+    throw std::invalid_argument("more priorities than unrolls or places for them");
   }
   next_ = segments.back()->end_key();
-  const int64_t first = next_ - n;
-  // A smaller replay than the one saved takes the newest.
-  oldest_ = std::max(first, next_ - options_.capacity);
+  oldest_ = next_ - n;
   for (int64_t key = oldest_; key < next_; ++key) {
     Record record;
     log_.Find(key, &record);
     payload_bytes_ += static_cast<int64_t>(record.bytes);
-    priorities_[Slot(key)] = priorities[key - first];
-    inserted_at_[Slot(key)] = inserted_at[key - first];
-    sum_inserted_at_ += inserted_at[key - first];
-    tree_.SetWithoutSums(Slot(key), Weight(priorities[key - first]));
+    priorities_[Slot(key)] = priorities[key - oldest_];
+    inserted_at_[Slot(key)] = inserted_at[key - oldest_];
+    sum_inserted_at_ += inserted_at[key - oldest_];
+    tree_.SetWithoutSums(Slot(key), Weight(priorities[key - oldest_]));
   }
   tree_.Rebuild();
   log_.DropBefore(oldest_);

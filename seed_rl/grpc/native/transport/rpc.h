@@ -90,7 +90,7 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   void StartUnary();
   void StartStream();
   void Reject(const grpc::Status& status);
-  // The next three expect mu_ to be held.
+  // The next four expect mu_ to be held.
   void ReadMore();
   void WriteNext();
   void FinishIfDrained();

@@ -12,7 +12,7 @@ build="${root}/build/stress/${sanitizer}"
 mkdir -p "${build}"
 
 case "${sanitizer}" in
-  address) flags=(-fsanitize=address,undefined -fno-sanitize-recover=all) ;;
+  address) flags=("-fsanitize=address,undefined" -fno-sanitize-recover=all) ;;
   thread) flags=(-fsanitize=thread) ;;
   *)
     echo "usage: $0 [address|thread] [ROUNDS]" >&2

@@ -268,7 +268,7 @@ def test_two_actors_of_one_task(place, side, actors):
     "options, code, message",
     [
         ([FAULTY, '--env_kwargs={"fault": "raise", "at": 30}'], 1, "raised in step()."),
-        ([FAULTY, '--env_kwargs={"fault": "shape", "at": 33}'], 2, "shape (3,)"),
+        ([FAULTY, '--env_kwargs={"fault": "shape", "at": 33}'], 2, "does not fit its space"),
         ([FAULTY, '--env_kwargs={"fault": "exit", "at": 30}'], 77, None),
         (["--task=100"], 2, "Environment id 200 "),
         (["--env_name=Pendulum-v1", "--env_kwargs={}"], 2, "same environment options"),

@@ -109,11 +109,30 @@ class TrainingStep:
             context = tf.distribute.get_replica_context()
             gradients = context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
         metrics = dict(result.metrics, loss=result.loss)
-        if self._clip_norm:
-            gradients, norm = tf.clip_by_global_norm(gradients, self._clip_norm)
-            metrics["gradient_norm"] = norm
+        gradients, norm = _bounded(gradients, self._clip_norm)
+        metrics["gradient_norm"] = norm
+        metrics["skipped_steps"] = 1.0 - tf.cast(tf.math.is_finite(norm), tf.float32)
         if replicas > 1:
             # Keras adds up what the replicas apply; each holds the average already.
             gradients = [gradient / replicas for gradient in gradients]
         self._optimizer.apply(gradients, self._variables)
         return StepResult(result.loss, metrics, result.feedback)
+
+
+def _bounded(
+    gradients: list[tf.Tensor | None], clip_norm: float | None
+) -> tuple[list[tf.Tensor | None], tf.Tensor]:
+    """Scales gradients so that their global norm is at most `clip_norm`.
+
+    If it is not finite (an environment gave NaN, say) they become 0: one bad batch must not spoil
+    the weights for good.
+
+    Returns:
+      (gradients, their global norm <float32>[] before).
+    """
+    norm = tf.linalg.global_norm(gradients)
+    scale = clip_norm / tf.maximum(norm, clip_norm) if clip_norm else tf.ones_like(norm)
+    scale = tf.where(tf.math.is_finite(norm), scale, 0.0)
+    # Not a plain product, in which NaN would stay NaN.
+    bounded = [g if g is None else tf.math.multiply_no_nan(g, scale) for g in gradients]
+    return bounded, norm

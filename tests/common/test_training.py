@@ -6,6 +6,10 @@ import textwrap
 
 import numpy as np
 import pytest
+import tensorflow as tf
+
+from seed_rl.common.algorithm import Algorithm, StepResult
+from seed_rl.common.training import TrainingStep
 
 PROGRAM = textwrap.dedent(
     """
@@ -86,3 +90,42 @@ def test_mirrored_training_equals_single_device(optimizer):
     single, mirrored = train(1, optimizer), train(2, optimizer)
     assert single.shape == (3 + 1 + 4,)
     np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
+
+
+class Line(Algorithm):
+    """Fits one weight to the batch."""
+
+    def __init__(self):
+        self.agent = self.make_agent()
+
+    def make_agent(self):
+        agent = tf.Module()
+        agent.weight = tf.Variable(1.0)
+        return agent
+
+    def act(self, *args):
+        raise AssertionError
+
+    evaluate = act
+
+    def loss(self, batch):
+        return StepResult(tf.square(self.agent.weight - batch), {})
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.5])
+def test_a_batch_with_nan_does_not_spoil_the_weights(clip_norm):
+    """Guards training against environments that give NaN or infinite rewards."""
+    algorithm = Line()
+    strategy = tf.distribute.get_strategy()
+    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, clip_norm)
+    batches = iter(tf.data.Dataset.from_tensor_slices([np.nan, 3.0, np.inf, 3.0]))
+    weights, skipped = [], []
+    for _ in range(4):
+        metrics, _ = step(batches)
+        weights.append(float(algorithm.agent.weight))
+        skipped.append(float(metrics["skipped_steps"]))
+    assert skipped == [1.0, 0.0, 1.0, 0.0]
+    assert weights[0] == 1.0 and weights[1] > 1.0
+    assert weights[2] == weights[1] < weights[3]
+    if clip_norm:
+        np.testing.assert_allclose(np.diff([1.0, *weights])[[1, 3]], 0.05, rtol=1e-5)

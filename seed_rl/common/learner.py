@@ -200,6 +200,7 @@ class Learner:
             stack.callback(store.close)  # First of all, so that no call waits for training.
             try:
                 self._loop(stop, server)
+                self._report(server, {}, last=True)
             except BaseException:
                 self._reporter.phase("failed", self.frames)
                 raise
@@ -245,13 +246,14 @@ class Learner:
         while not self._algorithm.ready() and not stop.wait(_REPORT_WAITING_S):
             self._report(server, {})
 
-    def _report(self, server: grpc.Server, metrics: dict[str, Any]) -> None:
+    def _report(self, server: grpc.Server, metrics: dict[str, Any], last: bool = False) -> None:
         self._reporter.step(
             self.frames,
             self._train_steps,
             metrics,
             served=lambda: server.stats()["functions"]["inference"],
             extra=self._extra_logs,
+            last=last,
         )
 
     def _batches(self) -> Iterator[Any]:

@@ -59,6 +59,7 @@ class Reporter:
         metrics: Mapping[str, Any],
         served: Callable[[], Mapping[str, Any]],
         extra: Callable[[], Mapping[str, float]],
+        last: bool = False,
     ) -> None:
         """Takes in one training step, and publishes what is due.
 
@@ -68,9 +69,10 @@ class Reporter:
           metrics: scalars of this step.
           served: gives the server's statistics of the inference function.
           extra: gives further scalars for TensorBoard.
+          last: publishes all, whether it is due or not: short runs are told of too.
         """
         self._metrics.add({f"train/{name}": value for name, value in metrics.items()})
-        if not self._progress.due():
+        if not (last or self._progress.due()):
             return
         self._take_episodes(frames)
         inference = served()
@@ -83,7 +85,7 @@ class Reporter:
             mean_inference_batch=inference["mean_batch"],
         )
         now = time.monotonic()
-        if now - self._logged < self._log_period_s:
+        if not last and now - self._logged < self._log_period_s:
             return
         self._logged = now
         counters = self._store.counters()

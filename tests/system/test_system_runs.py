@@ -16,7 +16,7 @@ from tests.system.system_helpers import site, until
 
 pytestmark = pytest.mark.slow
 
-TOTAL = 24_000
+TOTAL = 60_000
 
 
 @pytest.fixture
@@ -29,6 +29,7 @@ def start(place, *flags):
     return place.start(
         "seed_rl.launch.local",
         *("gym", "vtrace", "2", "2", "--env_name=CartPole-v1", "--seed=1", "--tensorboard=false"),
+        "--reward_scaling=0.05",
         f"--logdir={place.logdir}",
         *flags,
     )

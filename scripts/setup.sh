@@ -41,6 +41,8 @@ missing_system_packages() {
   command -v pkg-config > /dev/null || echo pkg-config
   pkg-config --exists grpc++ 2> /dev/null || echo libgrpc++-dev
   pkg-config --exists libzstd 2> /dev/null || echo libzstd-dev
+  # The tests make certificates.
+  if [[ ",$extras," == *,dev,* ]]; then command -v openssl > /dev/null || echo openssl; fi
 }
 
 install_system_packages() {

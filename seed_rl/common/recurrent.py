@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -68,26 +68,14 @@ class LSTM(Layer):
         # On a few rows, as in inference, casting the kernels would cost more than it saves.
         dtype = self.compute_dtype if unroll else tf.float32
         recurrent_kernel = tf.cast(self.recurrent_kernel, dtype)
-        inputs = tf.matmul(tf.cast(inputs, dtype), tf.cast(self.input_kernel, dtype))
-        inputs = tf.cast(inputs, tf.float32) + self.bias
+        projected = tf.matmul(tf.cast(inputs, dtype), tf.cast(self.input_kernel, dtype))
+        projected = tf.cast(projected, tf.float32) + self.bias
         keep = tf.cast(tf.logical_not(done), tf.float32)[..., tf.newaxis]
-
-        def step(state: LSTMState, xs: tuple[tf.Tensor, tf.Tensor]) -> LSTMState:
-            projected, keep = xs
-            recurrent = tf.matmul(tf.cast(state.hidden * keep, dtype), recurrent_kernel)
-            preactivations = projected + tf.cast(recurrent, tf.float32)
-            gates, candidate = tf.split(preactivations, [3 * self._size, self._size], axis=-1)
-            input_gate, forget_gate, output_gate = tf.split(tf.sigmoid(gates), 3, axis=-1)
-            cell = forget_gate * (state.cell * keep) + input_gate * tf.tanh(candidate)
-            return LSTMState(output_gate * tf.tanh(cell), cell)
-
-        state = LSTMState(*state)
         if not unroll:
-            state = step(state, (inputs, keep))
-            return state.hidden, state
-        # A loop: written out, an unroll of 120 steps takes seconds to trace and runs no faster.
-        states = tf.scan(step, (inputs, keep), initializer=state)
-        return states.hidden, LSTMState(states.hidden[-1], states.cell[-1])
+            _, hidden, cell = _step(projected, recurrent_kernel, keep, *state)
+            return hidden, LSTMState(hidden, cell)
+        hidden, cell = _unroll(projected, recurrent_kernel, keep, *state)
+        return hidden, LSTMState(hidden[-1], cell[-1])
 
     def _build(self, num_inputs: int) -> None:
         if self.input_kernel is not None:
@@ -105,6 +93,111 @@ class LSTM(Layer):
             "bias",
             lambda: tf.concat([tf.zeros([size]), tf.ones([size]), tf.zeros([2 * size])], axis=0),
         )
+
+
+def _step(
+    projected: tf.Tensor,
+    recurrent_kernel: tf.Tensor,
+    keep: tf.Tensor,
+    hidden: tf.Tensor,
+    cell: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """One step of one layer.
+
+    Args:
+      projected: <float32>[batch, 4 size] inputs times their weights, plus bias.
+      recurrent_kernel: <compute_dtype>[size, 4 size].
+      keep: <float32>[batch, 1] 0 where the state is reset before the step, 1 elsewhere.
+      hidden: <float32>[batch, size] before the step.
+      cell: likewise.
+
+    Returns:
+      (input, forget and output gate and candidate <float32>[batch, 4 size], hidden, cell).
+    """
+    size = cell.shape[-1]
+    recurrent = tf.matmul(tf.cast(hidden * keep, recurrent_kernel.dtype), recurrent_kernel)
+    gates, candidate = tf.split(
+        projected + tf.cast(recurrent, tf.float32), [3 * size, size], axis=-1
+    )
+    gates, candidate = tf.sigmoid(gates), tf.tanh(candidate)
+    input_gate, forget_gate, output_gate = tf.split(gates, 3, axis=-1)
+    cell = forget_gate * (cell * keep) + input_gate * candidate
+    return tf.concat([gates, candidate], axis=-1), output_gate * tf.tanh(cell), cell
+
+
+@tf.custom_gradient
+def _unroll(
+    projected: tf.Tensor,
+    recurrent_kernel: tf.Tensor,
+    keep: tf.Tensor,
+    hidden: tf.Tensor,
+    cell: tf.Tensor,
+) -> tuple[tuple[tf.Tensor, tf.Tensor], Any]:
+    """All steps of an unroll; arguments as of `_step`, with a time dimension but for the state.
+
+    TensorFlow's own gradient of the loop would add up the kernel's gradient step by step, each
+    time going through as much memory as the kernel has. Here the loop only works out the
+    gradients of the preactivations; one product over all steps makes the kernel's of them.
+
+    Returns:
+      ((hidden, cell) <float32>[time, batch, size], function from their gradients to those of the
+      arguments).
+    """
+
+    # A loop: written out, an unroll of 120 steps takes seconds to trace and runs no faster.
+    activations, hiddens, cells = tf.scan(
+        lambda before, xs: _step(xs[0], recurrent_kernel, xs[1], before[1], before[2]),
+        (projected, keep),
+        initializer=(tf.zeros_like(projected[0]), hidden, cell),
+    )
+
+    def gradient(d_hiddens: tf.Tensor, d_cells: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
+        hiddens_before = tf.concat([hidden[tf.newaxis], hiddens[:-1]], axis=0) * keep
+        cells_before = tf.concat([cell[tf.newaxis], cells[:-1]], axis=0) * keep
+        inputs, forgets, outputs, candidates = tf.split(activations, 4, axis=-1)
+        squashed = tf.tanh(cells)
+        hidden_to_cell = outputs * (1.0 - tf.square(squashed))
+        # From the cell's gradient to those of the preactivations; that of the output gate comes
+        # from the hidden state's instead.
+        slopes = tf.concat(
+            [
+                candidates * inputs * (1.0 - inputs),
+                cells_before * forgets * (1.0 - forgets),
+                squashed * outputs * (1.0 - outputs),
+                inputs * (1.0 - tf.square(candidates)),
+            ],
+            axis=-1,
+        )
+
+        def step_back(after: tuple[tf.Tensor, ...], xs: tuple[tf.Tensor, ...]) -> Any:
+            _, d_hidden, d_cell = after
+            d_hidden_here, d_cell_here, slope, to_cell, forget, keep = xs
+            d_hidden = d_hidden + d_hidden_here
+            d_cell = d_cell + d_cell_here + d_hidden * to_cell
+            d_projected = slope * tf.concat([d_cell, d_cell, d_hidden, d_cell], axis=-1)
+            d_recurrent = tf.cast(d_projected, recurrent_kernel.dtype)
+            d_hidden = tf.matmul(d_recurrent, recurrent_kernel, transpose_b=True)
+            return d_projected, tf.cast(d_hidden, tf.float32) * keep, d_cell * forget * keep
+
+        d_projected, d_hidden, d_cell = tf.scan(
+            step_back,
+            (d_hiddens, d_cells, slopes, hidden_to_cell, forgets, keep),
+            initializer=(tf.zeros_like(projected[0]), tf.zeros_like(hidden), tf.zeros_like(cell)),
+            reverse=True,
+        )
+        d_kernel = tf.matmul(
+            _rows(hiddens_before, recurrent_kernel.dtype),
+            _rows(d_projected, recurrent_kernel.dtype),
+            transpose_a=True,
+        )
+        return d_projected, d_kernel, None, d_hidden[0], d_cell[0]
+
+    return (hiddens, cells), gradient
+
+
+def _rows(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """[time, batch, n] as <dtype>[time * batch, n]."""
+    return tf.cast(tf.reshape(tensor, [-1, tensor.shape[-1]]), dtype)
 
 
 class StackedLSTM(tf.Module):

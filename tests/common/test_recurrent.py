@@ -73,24 +73,33 @@ def test_no_gradient_crosses_an_episode_start():
 
 
 def test_gradients_of_an_unroll_equal_those_of_its_steps():
+    """Unrolls have a gradient of their own making; steps have TensorFlow's."""
     lstm = LSTM(4)
     inputs, done = random_inputs(3, 6, 2, 3)
+    assert done[1:].any()
     inputs, done, start = tf.constant(inputs), tf.constant(done), random_state(lstm, 2)
     lstm(inputs[0], start, done[0])
+    weights = tf.constant(np.random.default_rng(4).normal(size=(6, 2, 4)), tf.float32)
+    sources = (inputs, start, lstm.trainable_variables)
 
     @tf.function
     def unrolled():
         with tf.GradientTape() as tape:
-            outputs, _ = lstm(inputs, start, done, unroll=True)
-            loss = tf.reduce_sum(tf.square(outputs))
-        return tape.gradient(loss, lstm.trainable_variables)
+            tape.watch([inputs, start])
+            outputs, final = lstm(inputs, start, done, unroll=True)
+            loss = tf.reduce_sum(weights * outputs) + tf.reduce_sum(tf.square(final.cell))
+        return tape.gradient(loss, sources)
 
     with tf.GradientTape() as tape:
+        tape.watch([inputs, start])
         state, loss = start, 0.0
         for t in range(6):
             output, state = lstm(inputs[t], state, done[t])
-            loss += tf.reduce_sum(tf.square(output))
-    for one, other in zip(unrolled(), tape.gradient(loss, lstm.trainable_variables), strict=True):
+            loss += tf.reduce_sum(weights[t] * output)
+        loss += tf.reduce_sum(tf.square(state.cell))
+    expected = tape.gradient(loss, sources)
+    for one, other in zip(tf.nest.flatten(unrolled()), tf.nest.flatten(expected), strict=True):
+        assert np.any(other)
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 

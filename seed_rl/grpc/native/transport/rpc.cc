@@ -96,8 +96,12 @@ void Rpc::OnRead(bool ok) {
   std::lock_guard<std::mutex> lock(mu_);
   reading_ = false;
   if (!ok) half_closed_ = true;
-  ReadMore();
   FinishIfDrained();
+}
+
+void Rpc::Receive() {
+  std::lock_guard<std::mutex> lock(mu_);
+  ReadMore();
 }
 
 void Rpc::Send(grpc::ByteBuffer reply, size_t request_bytes) {

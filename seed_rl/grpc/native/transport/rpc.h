@@ -56,9 +56,11 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
       rpc_ = std::move(rpc);
       return this;
     }
-    void Complete(bool ok) {
+    // Returns the Rpc if a message was received: then Receive is to be called for the next.
+    std::shared_ptr<Rpc> Complete(bool ok) {
       std::shared_ptr<Rpc> rpc = std::move(rpc_);
       (rpc.get()->*handler_)(ok);
+      return this == &rpc->read_ ? rpc : nullptr;
     }
 
    private:
@@ -71,6 +73,8 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
 
   // Waits for an incoming call.
   void Listen();
+  // Receives the next message, unless the peer has sent enough.
+  void Receive();
   // Ends a stream of calls: sends what is being sent, then `status`.
   void Close(const grpc::Status& status);
   void Send(grpc::ByteBuffer reply, size_t request_bytes) override;

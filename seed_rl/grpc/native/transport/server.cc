@@ -200,16 +200,22 @@ void ServerImpl::Serve(grpc::ServerCompletionQueue* queue) {
   const auto never = gpr_inf_future(GPR_CLOCK_REALTIME);
   void* tag;
   bool ok;
+  std::vector<std::shared_ptr<Rpc>> received;
   while (true) {
     // What is there already is taken in before functions run, for larger batches.
     int events = 0;
     auto next = queue->AsyncNext(&tag, &ok, never);
     while (next == grpc::CompletionQueue::GOT_EVENT) {
-      static_cast<Rpc::Operation*>(tag)->Complete(ok);
+      auto rpc = static_cast<Rpc::Operation*>(tag)->Complete(ok);
+      if (rpc) received.push_back(std::move(rpc));
       if (++events == kMaxEventsBeforeDispatch) break;
       next = queue->AsyncNext(&tag, &ok, at_once);
     }
     for (auto& batcher : batchers_) batcher->Dispatch();
+    // Not before: to ask for a message is to tell its sender how much more it may send, in a packet
+    // of its own if no reply is there to travel with.
+    for (const auto& rpc : received) rpc->Receive();
+    received.clear();
     if (next == grpc::CompletionQueue::SHUTDOWN) return;
   }
 }

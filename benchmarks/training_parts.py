@@ -41,7 +41,11 @@ _NATURE = {"torso": "nature", "lstm_size": 0, "stack_size": 4}
 _DEEP = {"torso": "impala_deep", "lstm_size": 256, "stack_size": 4}
 _R2D2 = {"torso": "nature", "lstm_size": 512, "stack_size": 4}
 # The smallest replay that never empties: how many unrolls it holds costs next to nothing.
-_REPLAY: dict[str, Any] = {"replay_buffer_size": 2000, "replay_buffer_min_size": 64, "replay_ratio": 1.0}
+_REPLAY: dict[str, Any] = {
+    "replay_buffer_size": 2000,
+    "replay_buffer_min_size": 64,
+    "replay_ratio": 1.0,
+}
 
 WORKLOADS = {
     "W1": Workload(

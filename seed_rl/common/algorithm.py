@@ -86,10 +86,12 @@ class Algorithm(abc.ABC):
       agent: the network being trained. Central inference runs it, or copies of it on its own
         devices.
       num_overlapping_steps: steps shared by consecutive unrolls (burn-in).
+      passes_over_experience: how many times each unroll is trained on.
     """
 
     agent: tf.Module
     num_overlapping_steps: int = 0
+    passes_over_experience: float = 1.0
 
     @abc.abstractmethod
     def make_agent(self) -> tf.Module:
@@ -179,8 +181,11 @@ class Algorithm(abc.ABC):
     def after_step(self, feedback: Nest, train_steps: int) -> None:
         """Called in Python after each training step (priorities, target networks)."""
 
-    def logs(self) -> dict[str, float]:
-        """Further values for TensorBoard, asked for once per logging period."""
+    def logs(self) -> dict[str, Any]:
+        """Further values for TensorBoard, asked for once per logging period.
+
+        Of arrays, the histogram is shown.
+        """
         return {}
 
     def close(self) -> None:

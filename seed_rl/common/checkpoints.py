@@ -16,7 +16,6 @@ passed over for the one before.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import logging
 import os
@@ -30,15 +29,13 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from seed_rl import __version__
-from seed_rl.common import files, run_record
+from seed_rl.common import files, manifest, run_record
 from seed_rl.common.errors import UserError
 
 _NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
 _TEMPORARY = re.compile(r"\.saving-(\d+)-.*")
 _VARIABLES = "variables"
 _METADATA = "metadata.json"
-_MANIFEST = "MANIFEST.json"
-_FORMAT = 1
 
 _MEND = (
     "Start over with --restart=fresh (the old run is moved aside, not deleted) or choose another "
@@ -54,10 +51,6 @@ class ExtraFiles(Protocol):
 
     def restore(self, directory: Path) -> None:
         """Reads what `save` wrote. Raises ValueError if it does not fit this run."""
-
-
-class DamagedCheckpointError(Exception):
-    """A checkpoint whose files are not those that were written."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -184,7 +177,7 @@ class CheckpointManager:
         for entry in reversed(list_checkpoints(self._directory)):
             try:
                 step = self.restore(entry.path)
-            except DamagedCheckpointError as error:
+            except manifest.DamagedCheckpointError as error:
                 logging.warning("Passing over a damaged checkpoint: %s", error)
                 damaged.append(entry.path)
                 continue
@@ -206,7 +199,7 @@ class CheckpointManager:
           UserError: if it is of another agent, or of other options.
         """
         path = Path(path)
-        verify(path)
+        manifest.verify(path)
         record = json.loads((path / _METADATA).read_text("utf-8"))
         try:
             self._checkpoint.read(str(path / _VARIABLES)).assert_consumed()
@@ -239,7 +232,7 @@ class CheckpointManager:
             for name, extra in self._extra.items():
                 (temporary / name).mkdir()
                 extra.save(temporary / name)
-            _seal(temporary)
+            manifest.seal(temporary)
             temporary.rename(target)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -291,32 +284,6 @@ def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -
     return sorted(entries)
 
 
-def verify(path: Path) -> None:
-    """Compares the files of a checkpoint with its manifest.
-
-    Raises:
-      DamagedCheckpointError: if they differ.
-    """
-    try:
-        manifest = json.loads((path / _MANIFEST).read_text("utf-8"))
-        expected = {
-            name: (int(info["bytes"]), str(info["sha256"]))
-            for name, info in manifest["files"].items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedCheckpointError(f"{path} has no readable manifest: {error}") from None
-    for name, (size, digest) in expected.items():
-        try:
-            # The size first: it shows a truncated file without reading gigabytes.
-            found = (path / name).stat().st_size
-            if found != size:
-                raise DamagedCheckpointError(f"{path / name} has {found} bytes, not {size}")
-            if _sha256(path / name) != digest:
-                raise DamagedCheckpointError(f"{path / name} has a wrong checksum")
-        except OSError as error:
-            raise DamagedCheckpointError(f"{path / name}: {error.strerror}") from None
-
-
 def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") -> None:
     """Loads an agent's weights, and nothing else, from a checkpoint (`--init_checkpoint`).
 
@@ -350,8 +317,8 @@ def _variables_prefix(path: Path) -> str:
         candidates = [entry.path for entry in reversed(entries)]
     for candidate in candidates:
         try:
-            verify(candidate)
-        except DamagedCheckpointError as error:
+            manifest.verify(candidate)
+        except manifest.DamagedCheckpointError as error:
             logging.warning("Passing over a damaged checkpoint: %s", error)
         else:
             return str(candidate / _VARIABLES)
@@ -359,32 +326,6 @@ def _variables_prefix(path: Path) -> str:
         f"No whole checkpoint at {path}. Give a checkpoint directory (ckpt-...-step-...) or the "
         "logdir of a run."
     )
-
-
-def _seal(directory: Path) -> None:
-    """Writes the manifest and flushes everything to disk."""
-    inventory = {}
-    for path in sorted(directory.rglob("*")):
-        if path.is_dir():
-            continue
-        files.flush_file(path)
-        inventory[path.relative_to(directory).as_posix()] = {
-            "bytes": path.stat().st_size,
-            "sha256": _sha256(path),
-        }
-    manifest = json.dumps({"format": _FORMAT, "files": inventory}, indent=1)
-    files.write_atomically(directory / _MANIFEST, manifest + "\n", durable=True)
-    for path in directory.rglob("*"):
-        if path.is_dir():
-            files.flush_directory(path)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _alive_elsewhere(pid: int) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl import grpc
-from seed_rl.common import checkpoints, devices, learner_config, run_record
+from seed_rl.common import checkpoints, devices, run_record
 from seed_rl.common.algorithm import Algorithm, Specs
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import CentralInference, InferenceSizes, initialize
@@ -88,7 +88,7 @@ def train(
     trained: Trained,
     specs: Specs,
 ) -> None:
-    """Trains to the end of the run: what every agent's `learner_loop` ends with.
+    """Trains to the end of the run: what `assembly.learn` ends with.
 
     The arguments and errors are those of `Learner` and its `train`.
     """
@@ -121,7 +121,6 @@ class Learner:
           UserError: options that do not fit together, an unwritable logdir, a checkpoint of
             another agent.
         """
-        learner_config.validate(run, config, placement.training_strategy.num_replicas_in_sync)
         self._run = run
         self._config = config
         self._strategy = placement.training_strategy
@@ -298,7 +297,7 @@ class Learner:
         """Gives inference devices of their own the newest weights."""
         devices.copy_variables(self._algorithm.agent, self._copies)
 
-    def _extra_logs(self) -> dict[str, float]:
+    def _extra_logs(self) -> dict[str, Any]:
         learning_rate = float(self._learning_rate_fn(self._train_steps))
         return {"train/learning_rate": learning_rate, **self._algorithm.logs()}
 

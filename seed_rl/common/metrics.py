@@ -19,6 +19,8 @@ import tensorflow as tf
 
 from seed_rl.common.returns_log import EpisodeRow, ReturnsLog
 
+Arrays = Mapping[str, np.ndarray]
+
 
 class EpisodeInfo(NamedTuple):
     """Finished episodes, as central inference counted them.
@@ -73,7 +75,7 @@ class MeanMetrics:
 
 
 class SummaryWriter:
-    """Writes scalars for TensorBoard from a thread of its own.
+    """Writes scalars and histograms for TensorBoard from a thread of its own.
 
     Neither a slow nor a full disk holds up the training: what finds no place in the queue is
     dropped, and errors are warned of once.
@@ -84,16 +86,16 @@ class SummaryWriter:
 
     def __init__(self, logdir: str | os.PathLike[str]):
         self._writer = tf.summary.create_file_writer(os.fspath(logdir))
-        self._queue: queue.Queue[tuple[int, dict[str, float]] | None] = queue.Queue(maxsize=100)
+        self._queue: queue.Queue[tuple[int, Arrays] | None] = queue.Queue(maxsize=100)
         self._warned = False
         self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
         self._thread.start()
 
     def write(self, frames: int, values: Mapping[str, Any]) -> None:
-        """Writes scalars by name at `frames` on the axis."""
-        scalars = {name: float(value) for name, value in values.items()}
+        """Writes values by name at `frames` on the axis: scalars, and of arrays their histogram."""
+        arrays = {name: np.asarray(value, np.float64) for name, value in values.items()}
         try:
-            self._queue.put_nowait((frames, scalars))
+            self._queue.put_nowait((frames, arrays))
         except queue.Full:
             self._warn("the disk is too slow")
 
@@ -107,10 +109,11 @@ class SummaryWriter:
             self._guarded(lambda item=item: self._write(*item))
         self._guarded(self._writer.close)
 
-    def _write(self, frames: int, scalars: Mapping[str, float]) -> None:
+    def _write(self, frames: int, arrays: Arrays) -> None:
         with self._writer.as_default(step=frames):
-            for name, value in scalars.items():
-                tf.summary.scalar(name, value)
+            for name, value in arrays.items():
+                write = tf.summary.histogram if value.ndim else tf.summary.scalar
+                write(name, value)
         self._writer.flush()
 
     def _guarded(self, action: Any) -> None:

@@ -143,7 +143,6 @@ def _unroll(
       ((hidden, cell) <float32>[time, batch, size], function from their gradients to those of the
       arguments).
     """
-
     # A loop: written out, an unroll of 120 steps takes seconds to trace and runs no faster.
     activations, hiddens, cells = tf.scan(
         lambda before, xs: _step(xs[0], recurrent_kernel, xs[1], before[1], before[2]),

@@ -58,7 +58,7 @@ class Reporter:
         train_steps: int,
         metrics: Mapping[str, Any],
         served: Callable[[], Mapping[str, Any]],
-        extra: Callable[[], Mapping[str, float]],
+        extra: Callable[[], Mapping[str, Any]],
         last: bool = False,
     ) -> None:
         """Takes in one training step, and publishes what is due.
@@ -68,7 +68,7 @@ class Reporter:
           train_steps: training steps so far.
           metrics: scalars of this step.
           served: gives the server's statistics of the inference function.
-          extra: gives further scalars for TensorBoard.
+          extra: gives further values for TensorBoard, see `SummaryWriter.write`.
           last: publishes all, whether it is due or not: short runs are told of too.
         """
         self._metrics.add({f"train/{name}": value for name, value in metrics.items()})

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.common import checkpoints
-from seed_rl.common.checkpoints import CheckpointManager, DamagedCheckpointError
+from seed_rl.common import checkpoints, manifest
+from seed_rl.common.checkpoints import CheckpointManager
 from seed_rl.common.errors import UserError
 
 VICTIM = Path(__file__).with_name("checkpoint_victim.py")
@@ -357,7 +357,7 @@ def test_kill_9_at_any_moment_leaves_a_whole_latest_checkpoint(tmp_path):
             hits += any(p.name.startswith(".saving-") for p in tmp_path.iterdir())
             entries = checkpoints.list_checkpoints(tmp_path)
             for entry in entries:
-                checkpoints.verify(entry.path)
+                manifest.verify(entry.path)
             step = entries[-1].step
             assert step >= acknowledged  # A save that has returned is never lost.
             reader = tf.train.load_checkpoint(str(entries[-1].path / "variables"))
@@ -372,7 +372,7 @@ def test_kill_9_at_any_moment_leaves_a_whole_latest_checkpoint(tmp_path):
 
 def test_verify_tells_what_is_wrong(tmp_path):
     path = Run(tmp_path, 1).manager.save(1)
-    checkpoints.verify(path)
+    manifest.verify(path)
     os.truncate(path / "config.json", 0)
-    with pytest.raises(DamagedCheckpointError, match="config.json has 0 bytes"):
-        checkpoints.verify(path)
+    with pytest.raises(manifest.DamagedCheckpointError, match="config.json has 0 bytes"):
+        manifest.verify(path)

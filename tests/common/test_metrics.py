@@ -11,15 +11,20 @@ from seed_rl.common.metrics import EpisodeInfo, EpisodeStatistics, MeanMetrics, 
 from seed_rl.common.progress_logger import ProgressLogger
 
 
-def read_scalars(logdir):
-    """{name: [(step, value), ...]} of all event files, read the way TensorBoard does."""
-    scalars = {}
+def read_arrays(logdir):
+    """{name: [(step, array), ...]} of all event files, read the way TensorBoard does."""
+    arrays = {}
     for path in sorted(logdir.glob("events.out.tfevents.*")):
         for event in tf.compat.v1.train.summary_iterator(str(path)):
             for value in event.summary.value:
-                number = tf.make_ndarray(value.tensor).item()
-                scalars.setdefault(value.tag, []).append((event.step, number))
-    return scalars
+                arrays.setdefault(value.tag, []).append((event.step, tf.make_ndarray(value.tensor)))
+    return arrays
+
+
+def read_scalars(logdir):
+    """The same, of scalars."""
+    arrays = read_arrays(logdir)
+    return {name: [(step, array.item()) for step, array in all_] for name, all_ in arrays.items()}
 
 
 def episodes(*rows):
@@ -57,6 +62,15 @@ def test_scalars_reach_tensorboard_at_their_frames(tmp_path):
         "loss": [(1000, 0.5), (2000, 0.25)],
         "speed/frames_per_s": [(1000, 10.0)],
     }
+
+
+def test_arrays_reach_tensorboard_as_histograms(tmp_path):
+    writer = SummaryWriter(tmp_path)
+    writer.write(1000, {"priorities": np.array([0.0, 1.0, 1.0, 10.0], np.float32)})
+    writer.close()
+    ((step, buckets),) = read_arrays(tmp_path)["priorities"]  # Rows of (left, right, count).
+    assert step == 1000 and buckets[:, 2].sum() == 4
+    assert (buckets[0, 0], buckets[-1, 1]) == (0.0, 10.0)
 
 
 def test_a_writer_that_fails_warns_once_and_never_raises(tmp_path, caplog):

@@ -2,17 +2,16 @@
 
 import contextlib
 import threading
-import time
 
 import numpy as np
 import tensorflow as tf
 
 from seed_rl.grpc import ops
 from seed_rl.grpc.options import ServerOptions
+from tests.waiting import PATIENCE_S, wait_until
 
 INT = tf.TensorSpec([], tf.int32)
 INTS = tf.TensorSpec([None], tf.int32)
-PATIENCE_S = 60  # What is waited for happens at once unless something is broken.
 
 
 @contextlib.contextmanager
@@ -71,14 +70,6 @@ class Background:
         if self._error is not None:
             raise self._error
         return self._result
-
-
-def wait_until(condition):
-    """Waits until `condition()`."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.002)
 
 
 def wait_for_waiting(server, name, calls):

@@ -22,14 +22,13 @@ from seed_rl.grpc.options import ClientOptions, ServerOptions
 from tests.grpc.op_helpers import (
     INT,
     INTS,
-    PATIENCE_S,
     Background,
     Gate,
     serving,
     values,
     wait_for_waiting,
-    wait_until,
 )
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @tf.function(input_signature=[INTS])

@@ -15,7 +15,7 @@ import threading
 import numpy as np
 import pytest
 
-from seed_rl.common import checkpoints, returns_log
+from seed_rl.common import checkpoints, manifest, returns_log
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc.errors import CallError, ClientError, StatusCode
 from seed_rl.grpc.numpy_client import Client
@@ -148,7 +148,7 @@ def test_a_full_disk(place, learner, room):
         until(lambda: client.stats()["functions"]["inference"]["calls"] > calls + 100)
     assert saved(place) == before and before
     for entry in checkpoints.list_checkpoints(place.logdir / "checkpoints"):
-        checkpoints.verify(entry.path)
+        manifest.verify(entry.path)
     resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (unlimited, hard))
     until(lambda: saved(place)[-1] != before[-1], running=learner)
     place.trains_on(learner, 100)
@@ -186,7 +186,7 @@ def test_kill_9_of_the_learner(place, learner, actors):
     last = checkpoints.list_checkpoints(place.logdir / "checkpoints")[-1]
     ended = re.search(r"Ended after (\d+) environment frames", learner.text())
     assert ended is not None and int(ended[1]) == last.step > whole.step
-    checkpoints.verify(last.path)
+    manifest.verify(last.path)
     assert place.progress().phase == "done"
     assert pathlib.Path(place.logdir / "saved_model" / "saved_model.pb").is_file()
     for actor in actors:

@@ -7,20 +7,23 @@ Functions without a configuration argument take the options of the flags.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from seed_rl.agents.r2d2 import losses
 from seed_rl.agents.r2d2.config import R2D2Config, validate
+from seed_rl.agents.r2d2.experience import SampledUnrolls
 from seed_rl.agents.r2d2.program import WORKSTATION
-from seed_rl.common import config
+from seed_rl.common import config, learner_config
 from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.nest import Nest
 from seed_rl.common.optimizer import OptimizerConfig
 from seed_rl.common.replay.config import ReplayConfig
 from seed_rl.common.run_config import RunConfig
+from seed_rl.common.tensors import make_time_major
 from seed_rl.common.types import EnvOutput
 
 config.provide_flags(
@@ -32,6 +35,78 @@ config.provide_flags(
     DeviceConfig,
     **WORKSTATION,
 )
+
+
+class Unroll(NamedTuple):
+    """An unroll as existing programs make and replay it, nests of [time, ...].
+
+    Attributes:
+      agent_state: nest of [...], before the first step.
+      priority: <float32>[], to be inserted with.
+      prev_actions: nest of [time, ...].
+      env_outputs: nest of [time, ...].
+      agent_outputs: nest of [time, ...].
+    """
+
+    agent_state: Nest
+    priority: Any
+    prev_actions: Nest
+    env_outputs: EnvOutput
+    agent_outputs: Nest
+
+
+def get_replay_insertion_batch_size(per_replica: bool = False) -> int:
+    """How many unrolls enter the replay per training step: batch_size / replay_ratio.
+
+    Args:
+      per_replica: for one of the replicas of the `tf.distribute.Strategy` in whose scope it is
+        called.
+    """
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync if per_replica else 1
+    batch_size = config.from_flags(LearnerConfig).batch_size
+    return max(1, int(batch_size / config.from_flags(ReplayConfig).replay_ratio / replicas))
+
+
+def create_dataset(
+    unroll_queue: Any,
+    replay_buffer: Any,
+    strategy: tf.distribute.Strategy,
+    batch_size: int,
+    priority_exponent: float,
+    encode: Callable[[Nest], Nest],
+) -> Any:
+    """Training batches: each waits for new unrolls, puts them into the replay, and draws from it.
+
+    `learner_loop` has a faster way of its own (`seed_rl.agents.r2d2.experience`).
+
+    Args:
+      unroll_queue: `StructuredFIFOQueue` of `Unroll`s.
+      replay_buffer: `PrioritizedReplay` of the same.
+      strategy: of training.
+      batch_size: unrolls drawn per replica.
+      priority_exponent: see `PrioritizedReplay.sample`.
+      encode: applied to each batch.
+
+    Returns:
+      A distributed dataset of `SampledUnrolls`, time-major.
+    """
+    with strategy.scope():
+        num_inserted = get_replay_insertion_batch_size(per_replica=True)
+
+    def draw(_: tf.Tensor) -> Nest:
+        unrolls = unroll_queue.dequeue_many(num_inserted)
+        replay_buffer.insert(unrolls, unrolls.priority)
+        indices, weights, sampled = replay_buffer.sample(batch_size, priority_exponent)
+        steps = {
+            name: make_time_major(getattr(sampled, name))
+            for name in ("prev_actions", "env_outputs", "agent_outputs")
+        }
+        return encode(SampledUnrolls(sampled._replace(**steps), indices, weights))
+
+    # Sampling must follow the insertion that makes it possible: no calls in parallel.
+    return strategy.distribute_datasets_from_function(
+        lambda _: tf.data.Dataset.from_tensors(0).repeat().map(draw).prefetch(1)
+    )
 
 
 def get_num_training_envs() -> int:
@@ -107,7 +182,8 @@ def validate_config() -> None:
       UserError: naming the options to change.
     """
     run, learner = config.from_flags(RunConfig), config.from_flags(LearnerConfig)
-    validate(run, learner, config.from_flags(R2D2Config))
+    learner_config.validate(run, learner, num_replicas=1)
+    validate(learner, config.from_flags(R2D2Config))
 
 
 def _options(**changes: Any) -> R2D2Config:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from seed_rl.agents.vtrace.network_config import ConvNetworkConfig
-from seed_rl.common import learner_config
 from seed_rl.common.config import option
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner_config import LearnerConfig
-from seed_rl.common.run_config import RunConfig
 
 SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS = "never", "stop", "always"
 
@@ -68,15 +66,12 @@ class QNetworkConfig(ConvNetworkConfig):
     )
 
 
-def validate(
-    run: RunConfig, learner: LearnerConfig, r2d2: R2D2Config, num_replicas: int = 1
-) -> None:
+def validate(learner: LearnerConfig, r2d2: R2D2Config) -> None:
     """Checks what single options cannot tell.
 
     Raises:
       UserError: naming the options to change.
     """
-    learner_config.validate(run, learner, num_replicas)
     if learner.unroll_length < r2d2.n_steps:
         raise UserError(
             f"--unroll_length={learner.unroll_length} is shorter than --n_steps={r2d2.n_steps}: "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +12,12 @@ from gymnasium import spaces
 from seed_rl.agents.r2d2 import config as config_lib
 from seed_rl.agents.r2d2 import losses
 from seed_rl.agents.r2d2.compat import (
+    Unroll,
     compute_loss_and_priorities,
     compute_loss_and_priorities_from_agent_outputs,
+    create_dataset,
     get_num_training_envs,
+    get_replay_insertion_batch_size,
     is_training_env,
     validate_config,
 )
@@ -34,19 +36,21 @@ from seed_rl.agents.r2d2.losses import (
     value_function_rescaling,
 )
 from seed_rl.agents.r2d2.networks import AgentOutput
-from seed_rl.common import devices, env_specs
+from seed_rl.common import devices
 from seed_rl.common.agent_calls import call_agent
-from seed_rl.common.algorithm import Acted, Algorithm, Specs, Step, StepResult, Unroll
-from seed_rl.common.config import environment_options, flag_values, from_flags
+from seed_rl.common.algorithm import Acted, Algorithm, Specs, Step, StepResult
+from seed_rl.common.algorithm import Unroll as ReplayedUnroll
+from seed_rl.common.assembly import Setting, learn
+from seed_rl.common.config import from_flags
 from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import initialize
 from seed_rl.common.inference_store import InferenceStore, StoredUnrolls
-from seed_rl.common.learner import CreateOptimizer, Trained, train
+from seed_rl.common.learner import CreateOptimizer
 from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.metrics import EpisodeInfo
 from seed_rl.common.nest import Nest
-from seed_rl.common.optimizer import OptimizerConfig, create_optimizer
+from seed_rl.common.optimizer import OptimizerConfig
 from seed_rl.common.replay import PrioritizedReplay, ReplayConfig, ReplayFiles, unroll_specs
 from seed_rl.common.run_config import RunConfig
 from seed_rl.common.types import EnvOutput
@@ -60,8 +64,10 @@ __all__ = [
     "apply_epsilon_greedy",
     "compute_loss_and_priorities",
     "compute_loss_and_priorities_from_agent_outputs",
+    "create_dataset",
     "get_envs_epsilon",
     "get_num_training_envs",
+    "get_replay_insertion_batch_size",
     "inverse_value_function_rescaling",
     "is_training_env",
     "learner_loop",
@@ -111,6 +117,7 @@ class R2D2(Algorithm):
         self._first_action = int(action_space.start)
         self._action_dtype = specs.action.dtype
         self.num_overlapping_steps = config.burn_in
+        self.passes_over_experience = replay_config.replay_ratio or 1.0
         self.agent = create_agent()
         self.target_agent = create_agent()
         for agent in (self.agent, self.target_agent):
@@ -223,15 +230,16 @@ class R2D2(Algorithm):
     def extra_files(self) -> dict[str, Any]:  # noqa: D102 - inherited
         return {"replay": ReplayFiles(self.replay, self._save_replay_now)}
 
-    def logs(self) -> dict[str, float]:  # noqa: D102 - inherited
-        values = {f"replay/{k}": float(v) for k, v in self.replay.stats().as_dict().items()}
+    def logs(self) -> dict[str, Any]:  # noqa: D102 - inherited
+        values: dict[str, Any] = {
+            f"replay/{name}": value for name, value in self.replay.stats().as_dict().items()
+        }
         if self._sources:
             ages = [source.mean_age for source in self._sources]
-            values["replay/sampled_age_unrolls"] = float(np.mean(ages))
+            values["replay/sampled_age_unrolls"] = np.mean(ages)
         recent = self._priorities.recent()
         if len(recent):
-            for percent in (10, 50, 90, 100):
-                values[f"replay/priority_p{percent}"] = float(np.percentile(recent, percent))
+            values["replay/priorities"] = recent
         return values
 
     def close(self) -> None:  # noqa: D102 - inherited
@@ -255,23 +263,23 @@ class R2D2(Algorithm):
     def _to_actions(self, choices: tf.Tensor) -> tf.Tensor:
         return tf.cast(choices, self._action_dtype) + self._first_action
 
-    def _replay_specs(self, specs: Specs, unroll_length: int) -> Unroll:
+    def _replay_specs(self, specs: Specs, unroll_length: int) -> ReplayedUnroll:
         state = tf.nest.map_structure(
             lambda t: tf.TensorSpec(t.shape[1:], t.dtype), self.agent.initial_state(1)
         )
         step = Step(specs.action, specs.env_output, tf.TensorSpec([], tf.int32))
         num_steps = self._config.burn_in + unroll_length + 1
         agent_state, steps = unroll_specs(step, num_steps, state)
-        return Unroll(agent_state, *steps)
+        return ReplayedUnroll(agent_state, *steps)
 
-    def _prepare(self, stored: StoredUnrolls) -> tuple[Unroll, tf.Tensor]:
+    def _prepare(self, stored: StoredUnrolls) -> tuple[ReplayedUnroll, tf.Tensor]:
         """Priorities, and unrolls without the Q-values that only these need."""
         with tf.device("/cpu:0"):
             priorities = self._initial_priorities(
                 stored.steps.env_outputs._replace(observation=()), stored.steps.agent_outputs
             )
         steps = stored.steps._replace(agent_outputs=stored.steps.agent_outputs.action)
-        return Unroll(stored.agent_state, *steps), priorities
+        return ReplayedUnroll(stored.agent_state, *steps), priorities
 
     def _priorities_of_behaviour(self, env_outputs: EnvOutput, outputs: AgentOutput) -> tf.Tensor:
         """As after training, with the acting network's own Q-values in both roles."""
@@ -316,45 +324,37 @@ def learner_loop(
     Raises:
       UserError: options that do not fit together or this machine.
     """
-    run = run or from_flags(RunConfig)
-    config = config or from_flags(LearnerConfig)
     r2d2 = r2d2 or from_flags(R2D2Config)
     replay = replay or from_flags(ReplayConfig)
-    optimizer = optimizer or from_flags(OptimizerConfig)
-    env_config = environment_options(env_config)
-    placement = devices.make_devices(device_config or from_flags(DeviceConfig))
-    config_lib.validate(run, config, r2d2, placement.training_strategy.num_replicas_in_sync)
-    if run.seed is not None:
-        tf.keras.utils.set_random_seed(run.seed)
-    observation_space, action_space = env_specs.probe_spaces(create_env_fn, env_config)
-    if not isinstance(action_space, spaces.Discrete):
-        raise UserError(
-            f"R2D2 needs a Discrete action space, but the environment has {action_space}. Wrap it "
-            "(seed_rl.common.env_wrappers.DiscretizeEnvWrapper), or train with vtrace."
-        )
-    specs = env_specs.specs(observation_space, action_space)
-    make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, optimizer)
-    with placement.training_strategy.scope():
-        algorithm = R2D2(
+
+    def create_algorithm(setting: Setting) -> R2D2:
+        config_lib.validate(setting.config, r2d2)
+        actions = setting.action_space
+        if not isinstance(actions, spaces.Discrete):
+            raise UserError(
+                f"R2D2 needs a Discrete action space, but the environment has {actions}. Wrap it "
+                "(seed_rl.common.env_wrappers.DiscretizeEnvWrapper), or train with vtrace."
+            )
+        return R2D2(
             r2d2,
             replay,
-            lambda: create_agent_fn(specs.env_output, int(action_space.n)),
-            specs,
-            action_space,
-            config.unroll_length,
-            run.num_envs,
-            run.num_eval_envs,
-            run.seed,
+            lambda: create_agent_fn(setting.specs.env_output, int(actions.n)),
+            setting.specs,
+            actions,
+            setting.config.unroll_length,
+            setting.run.num_envs,
+            setting.run.num_eval_envs,
+            setting.run.seed,
         )
-        # Every frame is trained on replay_ratio times.
-        final_step = config.final_train_step(run) * (replay.replay_ratio or 1.0)
-        keras_optimizer, learning_rate_fn = make_optimizer(max(1, round(final_step)))
-    trained = Trained(
-        algorithm,
-        keras_optimizer,
-        learning_rate_fn,
-        optimizer.clip_norm,
-        flag_values(run, config, r2d2, replay, optimizer),
-        lambda: create_env_fn(0, env_config),
+
+    learn(
+        create_env_fn,
+        create_algorithm,
+        create_optimizer_fn,
+        env_config=env_config,
+        run=run,
+        config=config,
+        optimizer=optimizer,
+        device_config=device_config,
+        agent_options=(r2d2, replay),
     )
-    train(run, config, placement, trained, specs)

@@ -1,7 +1,4 @@
-"""The program that is an R2D2 learner or one of its actors, for any environment.
-
-No TensorFlow is imported before the learner starts: actors must be small and quick to start.
-"""
+"""The program that is an R2D2 learner or one of its actors, for any environment."""
 
 from __future__ import annotations
 
@@ -9,13 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
-from seed_rl.common import actor, config, optimizer
-from seed_rl.common.device_config import DeviceConfig
+from seed_rl.common import config, optimizer, program
 from seed_rl.common.game import Game
-from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.optimizer import ADAM, OptimizerConfig
 from seed_rl.common.replay.config import ReplayConfig
-from seed_rl.common.run_config import ACTOR, RunConfig
 
 WORKSTATION: dict[str, Any] = dict(
     batch_size=16,
@@ -63,42 +57,11 @@ def main(
       agent_configs: dataclasses of options of the network to define flags for.
       **defaults: defaults of options that differ from `WORKSTATION`.
     """
-    config.define_flags(
-        RunConfig,
-        actor.ActorConfig,
-        game.config,
-        R2D2Config,
-        ReplayConfig,
-        OptimizerConfig,
-        *agent_configs,
-        LearnerConfig,
-        DeviceConfig,
-        **{**WORKSTATION, **defaults},
-    )
 
-    def run() -> None:
-        game_config: Any = config.from_flags(game.config)
-        if config.from_flags(RunConfig).run_mode == ACTOR:
-            actor.actor_loop(
-                game.create,
-                config.from_flags(actor.ActorConfig),
-                game_config,
-                create_vector_env_fn=game.create_batch,
-            )
-            return
+    def learn(env_config: Any) -> None:
         from seed_rl.agents.r2d2 import learner
 
-        learner.learner_loop(
-            game.create,
-            create_agent,
-            create_optimizer,
-            env_config=game_config,
-            run=config.from_flags(RunConfig),
-            config=config.from_flags(LearnerConfig),
-            r2d2=config.from_flags(R2D2Config),
-            replay=config.from_flags(ReplayConfig),
-            optimizer=config.from_flags(OptimizerConfig),
-            device_config=config.from_flags(DeviceConfig),
-        )
+        learner.learner_loop(game.create, create_agent, create_optimizer, env_config=env_config)
 
-    config.run_main(run)
+    configs = (R2D2Config, ReplayConfig, *agent_configs)
+    program.main(game, configs, learn, **{**WORKSTATION, **defaults})

@@ -11,15 +11,16 @@ import tensorflow as tf
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.compat import compute_loss, optimizer_config, validate_config
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.common import devices, env_specs, variables
+from seed_rl.common import variables
 from seed_rl.common.agent_calls import call_agent
 from seed_rl.common.algorithm import Acted, Algorithm, StepResult, Unroll
-from seed_rl.common.config import environment_options, flag_values, from_flags
+from seed_rl.common.assembly import Setting, learn
+from seed_rl.common.config import from_flags
 from seed_rl.common.device_config import DeviceConfig
-from seed_rl.common.learner import CreateOptimizer, Trained, train
+from seed_rl.common.learner import CreateOptimizer
 from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.nest import Nest
-from seed_rl.common.optimizer import OptimizerConfig, create_optimizer
+from seed_rl.common.optimizer import OptimizerConfig
 from seed_rl.common.parametric_distribution import (
     ContinuousDistributionConfig,
     ParametricDistribution,
@@ -139,34 +140,28 @@ def learner_loop(
     Raises:
       UserError: options that do not fit together or this machine.
     """
-    run = run or from_flags(RunConfig)
-    config = config or from_flags(LearnerConfig)
     vtrace = vtrace or from_flags(VTraceConfig)
-    optimizer = optimizer or optimizer_config(create_optimizer_fn)
     continuous = continuous or from_flags(ContinuousDistributionConfig)
-    env_config = environment_options(env_config)
-    placement = devices.make_devices(device_config or from_flags(DeviceConfig))
-    if run.seed is not None:
-        tf.keras.utils.set_random_seed(run.seed)
-    observation_space, action_space = env_specs.probe_spaces(create_env_fn, env_config)
-    distribution = get_parametric_distribution_for_action_space(action_space, continuous)
-    make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, optimizer)
-    with placement.training_strategy.scope():
-        algorithm = VTrace(
+
+    def create_algorithm(setting: Setting) -> VTrace:
+        spaces = setting.action_space, setting.observation_space
+        distribution = get_parametric_distribution_for_action_space(spaces[0], continuous)
+        return VTrace(
             vtrace,
-            lambda: create_agent_fn(action_space, observation_space, distribution),
+            lambda: create_agent_fn(*spaces, distribution),
             distribution,
-            run.num_envs,
-            run.num_eval_envs,
+            setting.run.num_envs,
+            setting.run.num_eval_envs,
         )
-        keras_optimizer, learning_rate_fn = make_optimizer(config.final_train_step(run))
-    trained = Trained(
-        algorithm,
-        keras_optimizer,
-        learning_rate_fn,
-        optimizer.clip_norm,
-        flag_values(run, config, vtrace, optimizer, continuous),
-        lambda: create_env_fn(0, env_config),
+
+    learn(
+        create_env_fn,
+        create_algorithm,
+        create_optimizer_fn,
+        env_config=env_config,
+        run=run,
+        config=config,
+        optimizer=optimizer or optimizer_config(create_optimizer_fn),
+        device_config=device_config,
+        agent_options=(vtrace, continuous),
     )
-    specs = env_specs.specs(observation_space, action_space)
-    train(run, config, placement, trained, specs)

@@ -1,7 +1,4 @@
-"""The program that is a V-trace learner or one of its actors, for any environment.
-
-No TensorFlow is imported before the learner starts: actors must be small and quick to start.
-"""
+"""The program that is a V-trace learner or one of its actors, for any environment."""
 
 from __future__ import annotations
 
@@ -9,13 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.common import actor, config
-from seed_rl.common.device_config import DeviceConfig
+from seed_rl.common import program
 from seed_rl.common.distributions.config import ContinuousDistributionConfig
 from seed_rl.common.game import Game
-from seed_rl.common.learner_config import LearnerConfig
-from seed_rl.common.optimizer import OptimizerConfig
-from seed_rl.common.run_config import ACTOR, RunConfig
 
 
 def main(
@@ -36,42 +29,11 @@ def main(
       agent_configs: further dataclasses of options to define flags for.
       **defaults: defaults of options that differ for this program.
     """
-    config.define_flags(
-        RunConfig,
-        actor.ActorConfig,
-        game.config,
-        VTraceConfig,
-        OptimizerConfig,
-        *agent_configs,
-        LearnerConfig,
-        ContinuousDistributionConfig,
-        DeviceConfig,
-        **defaults,
-    )
 
-    def run() -> None:
-        game_config: Any = config.from_flags(game.config)
-        if config.from_flags(RunConfig).run_mode == ACTOR:
-            actor.actor_loop(
-                game.create,
-                config.from_flags(actor.ActorConfig),
-                game_config,
-                create_vector_env_fn=game.create_batch,
-            )
-            return
+    def learn(env_config: Any) -> None:
         from seed_rl.agents.vtrace import learner
 
-        learner.learner_loop(
-            game.create,
-            create_agent,
-            create_optimizer,
-            env_config=game_config,
-            run=config.from_flags(RunConfig),
-            config=config.from_flags(LearnerConfig),
-            vtrace=config.from_flags(VTraceConfig),
-            optimizer=config.from_flags(OptimizerConfig),
-            continuous=config.from_flags(ContinuousDistributionConfig),
-            device_config=config.from_flags(DeviceConfig),
-        )
+        learner.learner_loop(game.create, create_agent, create_optimizer, env_config=env_config)
 
-    config.run_main(run)
+    configs = (VTraceConfig, *agent_configs, ContinuousDistributionConfig)
+    program.main(game, configs, learn, **defaults)

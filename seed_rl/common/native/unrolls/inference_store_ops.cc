@@ -1,5 +1,4 @@
-// TensorFlow ops over InferenceStore (see inference_store.h for what they
-// promise).
+// The kernels of the ops over InferenceStore (see inference_store.h for what they promise).
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -8,109 +7,11 @@
 #include <vector>
 
 #include "seed_rl/common/native/unrolls/inference_store.h"
-#include "tensorflow/core/framework/op.h"
+#include "seed_rl/common/native/unrolls/store_resource.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/resource_mgr.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace seed_rl {
 namespace {
-
-namespace tf = tensorflow;
-
-// dtype and shape of one row of one field.
-struct Field {
-  tf::DataType dtype;
-  tf::TensorShape shape;
-  size_t row_bytes() const { return shape.num_elements() * tf::DataTypeSize(dtype); }
-};
-using Fields = std::vector<Field>;
-
-absl::Status GetFields(tf::OpKernelConstruction* ctx, const std::string& name, Fields* fields) {
-  std::vector<tf::DataType> dtypes;
-  std::vector<tf::TensorShape> shapes;
-  TF_RETURN_IF_ERROR(ctx->GetAttr(name + "_dtypes", &dtypes));
-  TF_RETURN_IF_ERROR(ctx->GetAttr(name + "_shapes", &shapes));
-  if (dtypes.size() != shapes.size()) {
-    return absl::InvalidArgumentError(name + ": as many dtypes as shapes are needed.");
-  }
-  for (size_t i = 0; i < dtypes.size(); ++i) {
-    if (!tf::DataTypeCanUseMemcpy(dtypes[i])) {
-      return absl::InvalidArgumentError(name + ": fields of type " + tf::DataTypeString(dtypes[i]) +
-                                        " cannot be stored.");
-    }
-    fields->push_back({dtypes[i], shapes[i]});
-  }
-  return absl::OkStatus();
-}
-
-std::vector<size_t> RowBytes(const Fields& fields) {
-  std::vector<size_t> bytes;
-  for (const Field& field : fields) bytes.push_back(field.row_bytes());
-  return bytes;
-}
-
-const uint8_t* Bytes(const tf::Tensor& tensor) {
-  return reinterpret_cast<const uint8_t*>(tensor.tensor_data().data());
-}
-uint8_t* MutableBytes(tf::Tensor* tensor) { return const_cast<uint8_t*>(Bytes(*tensor)); }
-
-// The store with what TensorFlow must know of its fields.
-class StoreResource : public tf::ResourceBase {
- public:
-  StoreResource(StoreOptions options, Fields actions, Fields states, Fields steps,
-                std::vector<std::vector<uint8_t>> initial_state)
-      : actions(std::move(actions)),
-        states(std::move(states)),
-        steps(std::move(steps)),
-        store(std::move(options), std::move(initial_state)) {}
-
-  std::string DebugString() const override { return "SeedInferenceStore"; }
-
-  const Fields actions, states, steps;
-  InferenceStore store;
-};
-
-absl::Status Lookup(tf::OpKernelContext* ctx, tf::core::RefCountPtr<StoreResource>* resource) {
-  return tf::LookupResource(ctx, tf::HandleFromInput(ctx, 0), resource);
-}
-
-absl::Status ToStatus(const StoreError& error) {
-  switch (error.code) {
-    case StoreError::kOk:
-      return absl::OkStatus();
-    case StoreError::kInvalidArgument:
-      return absl::InvalidArgumentError(error.message);
-    case StoreError::kFailedPrecondition:
-      return absl::FailedPreconditionError(error.message);
-  }
-  return absl::InternalError(error.message);
-}
-
-// Checks that each tensor of an input list is [batch, *row shape].
-absl::Status GetRows(const tf::OpInputList& inputs, const Fields& fields, int64_t batch,
-                     const char* what, InferenceStore::Rows* rows) {
-  for (int i = 0; i < inputs.size(); ++i) {
-    tf::TensorShape expected = fields[i].shape;
-    expected.InsertDim(0, batch);
-    if (inputs[i].dtype() != fields[i].dtype || inputs[i].shape() != expected) {
-      return absl::InvalidArgumentError(
-          std::string(what) + "[" + std::to_string(i) + "] should be " +
-          tf::DataTypeString(fields[i].dtype) + expected.DebugString() + " but is " +
-          tf::DataTypeString(inputs[i].dtype()) + inputs[i].shape().DebugString());
-    }
-    rows->push_back(Bytes(inputs[i]));
-  }
-  return absl::OkStatus();
-}
-
-// Checks a vector input of `batch` elements.
-absl::Status CheckVector(const tf::Tensor& tensor, const char* name, int64_t batch) {
-  if (tensor.dims() == 1 && tensor.dim_size(0) == batch) return absl::OkStatus();
-  return absl::InvalidArgumentError(std::string(name) + " should have shape [" +
-                                    std::to_string(batch) + "] but has " +
-                                    tensor.shape().DebugString());
-}
 
 class CreateOp : public tf::OpKernel {
  public:
@@ -391,84 +292,6 @@ class CountersOp : public tf::OpKernel {
     for (int i = 0; i < 7; ++i) values(i) = all[i];
   }
 };
-
-using tf::shape_inference::InferenceContext;
-
-REGISTER_OP("SeedInferenceStore")
-    .Input("initial_state: state_dtypes")
-    .Output("handle: resource")
-    .Attr("num_envs: int")
-    .Attr("num_training_envs: int")
-    .Attr("unroll_length: int")
-    .Attr("num_overlapping_steps: int")
-    .Attr("queue_capacity: int")
-    .Attr("action_dtypes: list(type) >= 0")
-    .Attr("action_shapes: list(shape) >= 0")
-    .Attr("state_dtypes: list(type) >= 0")
-    .Attr("state_shapes: list(shape) >= 0")
-    .Attr("step_dtypes: list(type) >= 0")
-    .Attr("step_shapes: list(shape) >= 0")
-    .SetIsStateful()
-    .SetShapeFn(tf::shape_inference::ScalarShape);
-
-REGISTER_OP("SeedInferenceBegin")
-    .Input("handle: resource")
-    .Input("env_ids: int32")
-    .Input("run_ids: int64")
-    .Input("reward: float")
-    .Input("done: bool")
-    .Input("abandoned: bool")
-    .Input("raw_reward: float")
-    .Output("prev_actions: action_dtypes")
-    .Output("agent_state: state_dtypes")
-    .Attr("action_dtypes: list(type) >= 0")
-    .Attr("state_dtypes: list(type) >= 0")
-    .SetIsStateful()
-    .SetShapeFn(tf::shape_inference::UnknownShape);
-
-REGISTER_OP("SeedInferenceEnd")
-    .Input("handle: resource")
-    .Input("env_ids: int32")
-    .Input("run_ids: int64")
-    .Input("actions: action_dtypes")
-    .Input("agent_state: state_dtypes")
-    .Input("steps: step_dtypes")
-    .Attr("action_dtypes: list(type) >= 0")
-    .Attr("state_dtypes: list(type) >= 0")
-    .Attr("step_dtypes: list(type) >= 0")
-    .SetIsStateful()
-    .SetShapeFn(tf::shape_inference::NoOutputs);
-
-REGISTER_OP("SeedInferenceDequeue")
-    .Input("handle: resource")
-    .Input("count: int32")
-    .Output("env_ids: int32")
-    .Output("agent_state: state_dtypes")
-    .Output("steps: step_dtypes")
-    .Attr("state_dtypes: list(type) >= 0")
-    .Attr("step_dtypes: list(type) >= 0")
-    .SetIsStateful()
-    .SetShapeFn(tf::shape_inference::UnknownShape);
-
-REGISTER_OP("SeedInferenceClose")
-    .Input("handle: resource")
-    .SetIsStateful()
-    .SetShapeFn(tf::shape_inference::NoOutputs);
-
-REGISTER_OP("SeedInferenceEpisodes")
-    .Input("handle: resource")
-    .Output("env_ids: int32")
-    .Output("num_steps: int64")
-    .Output("returns: float")
-    .Output("raw_returns: float")
-    .SetIsStateful()
-    .SetShapeFn(tf::shape_inference::UnknownShape);
-
-REGISTER_OP("SeedInferenceCounters")
-    .Input("handle: resource")
-    .Output("counters: int64")
-    .SetIsStateful()
-    .SetShapeFn(tf::shape_inference::UnknownShape);
 
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceStore").Device(tf::DEVICE_CPU), CreateOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceBegin").Device(tf::DEVICE_CPU), BeginOp);

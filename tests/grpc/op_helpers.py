@@ -77,5 +77,33 @@ def wait_for_waiting(server, name, calls):
     wait_until(lambda: server.stats()["functions"][name]["waiting"] == calls)
 
 
+@tf.function(input_signature=[INT])
+def add_one(x):
+    return x + 1
+
+
+@tf.function(input_signature=[INTS])
+def rows_seen(x):
+    """Doubles, and tells each row how many rows its batch had."""
+    return 2 * x, tf.fill([tf.shape(x)[0]], tf.shape(x)[0])
+
+
+def static(n):
+    @tf.function(input_signature=[tf.TensorSpec([n], tf.int32)])
+    def foo(x):
+        return x + 1
+
+    return foo
+
+
+def gated(gate):
+    @tf.function(input_signature=[INTS])
+    def foo(x):
+        with tf.control_dependencies([gate.wait()]):
+            return rows_seen(x)
+
+    return foo
+
+
 def values(tensor):
     return np.asarray(tensor).tolist()

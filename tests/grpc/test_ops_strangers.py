@@ -1,0 +1,283 @@
+"""What the op's server makes of strangers: malformed frames, limits, secrets, and what it tells."""
+
+import contextlib
+import gc
+import json
+import pathlib
+import queue
+import subprocess
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.common.errors import UserError
+from seed_rl.grpc import NumpyClient, errors, ops, wire
+from seed_rl.grpc.options import ClientOptions, ServerOptions
+from tests.grpc.op_helpers import (
+    INT,
+    INTS,
+    Background,
+    Gate,
+    serving,
+    values,
+    wait_for_waiting,
+)
+from tests.waiting import PATIENCE_S, wait_until
+
+
+@tf.function(input_signature=[INTS])
+def double(x):
+    return 2 * x
+
+
+def frame(payload, function=0, call_id=1):
+    return wire.encode_call(call_id, function, [payload])
+
+
+@contextlib.contextmanager
+def raw_stream(address, **kwargs):
+    """Sends bytes on the Call method; yields `send(bytes)` and an iterator of answers."""
+    outgoing = queue.Queue()
+    with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        method = channel.stream_stream("/seed_rl.Inference/Call")
+        yield outgoing.put, method(iter(outgoing.get, None), wait_for_ready=True, **kwargs)
+        outgoing.put(None)
+
+
+def test_malformed_frames_are_answered_and_the_stream_goes_on(socket_address):
+    """Guards the learner against strangers, and their connection against their mistakes."""
+    with serving(socket_address, double) as server, raw_stream(socket_address) as (send, answers):
+        good = bytes(frame(np.int32([1, 2])))
+        for bad, call_id, text in [
+            (b"", wire.UNREADABLE_CALL_ID, "shorter than a header"),
+            (b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", wire.UNREADABLE_CALL_ID, "SDR1"),
+            (good[:-1], 1, "cut short"),
+            (good + b"x", 1, "after the last tensor"),
+            (bytes(frame(np.int32([1]), function=7)), 1, "There is no function 7"),
+        ]:
+            send(bad)
+            answer = wire.decode(next(answers))
+            assert (answer.kind, answer.call_id) == (wire.KIND_ERROR, call_id)
+            assert answer.code == errors.StatusCode.INVALID_ARGUMENT
+            assert text in answer.message
+        send(good)
+        assert values(wire.decode(next(answers)).tensors[0]) == [2, 4]
+        assert server.stats()["messages_rejected"] == 5
+
+
+def test_oversized_messages_end_their_connection_only(socket_address):
+    """Guards the memory of the learner; others do not notice."""
+    options = ServerOptions(max_message_bytes=10_000)
+    with serving(socket_address, double, options=options):
+        bystander = ops.Client(socket_address)
+        with raw_stream(socket_address) as (send, answers):
+            send(bytes(20_000))
+            with pytest.raises(grpc.RpcError) as caught:
+                next(answers)
+            assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        with pytest.raises(tf.errors.ResourceExhaustedError):
+            ops.Client(socket_address).double(np.zeros([5000], np.int32))
+        assert values(bystander.double(1)) == 2
+        # The client's own limit refuses a call without losing the connection.
+        careful = ops.Client(socket_address, ClientOptions(max_message_bytes=10_000))
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="more than max_message_bytes"):
+            careful.double(np.zeros([5000], np.int32))
+        assert values(careful.double(1)) == 2
+
+
+def test_connections_are_limited(socket_address):
+    """Guards max_connections: newcomers are told why, and get in when others have left."""
+    with serving(socket_address, double, options=ServerOptions(max_connections=2)) as server:
+        clients = [ops.Client(socket_address) for _ in range(2)]
+        assert [values(client.double(1)) for client in clients] == [2, 2]
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="raise max_connections"):
+            ops.Client(socket_address).double(1)
+        clients[0].close()
+        wait_until(lambda: server.stats()["connections"] == 1)
+        assert values(ops.Client(socket_address).double(1)) == 2
+
+
+@pytest.mark.parametrize(
+    "options", [ServerOptions(max_calls_per_peer=2), ServerOptions(max_bytes_per_peer=5000)]
+)
+def test_a_peer_with_many_calls_in_flight_is_held_back(socket_address, options):
+    """Guards memory per peer: the server stops reading, and loses nothing."""
+    gate = Gate()
+
+    @tf.function(input_signature=[tf.TensorSpec([3000], tf.uint8), INT])
+    def large(data, x):
+        with tf.control_dependencies([gate.wait()]):
+            return x
+
+    with serving(socket_address, large, options=options) as server:
+        client = ops.Client(socket_address)
+        calls = [Background(client.large, np.zeros([3000], np.uint8), i) for i in range(8)]
+        gate.wait_until_entered(1)
+        wait_for_waiting(server, "large", 1)
+        other = ops.Client(socket_address)
+        late = Background(other.large, np.zeros([3000], np.uint8), 100)
+        wait_for_waiting(server, "large", 2)  # Two of the first client's, one of the other's.
+        gate.open(9)
+        assert sorted(values(call.result()) for call in calls) == list(range(8))
+        assert values(late.result()) == 100
+
+
+# --- Secrets.
+
+
+def test_a_token_is_asked_for(socket_address):
+    """Guards every method but the health check, which probes call without metadata."""
+    with serving(socket_address, double, options=ServerOptions(token="sesame")):
+        right = ClientOptions(token="sesame")
+        assert values(ops.Client(socket_address, right).double(1)) == 2
+        with NumpyClient(socket_address, right) as client:
+            assert values(client.double(1)) == 2
+            assert client.stats()["functions"]["double"]["calls"] == 2
+        for wrong in (None, "sesam", "sesame!", ""):
+            with pytest.raises(tf.errors.UnauthenticatedError, match="asks for a token"):
+                ops.Client(socket_address, ClientOptions(token=wrong))
+        with grpc.insecure_channel(socket_address) as channel:
+            for method in ("/seed_rl.Inference/Stats", "/seed_rl.Inference/Describe"):
+                with pytest.raises(grpc.RpcError) as caught:
+                    channel.unary_unary(method)(b"", timeout=PATIENCE_S)
+                assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+            check = channel.unary_unary("/grpc.health.v1.Health/Check")
+            assert check(b"", timeout=PATIENCE_S) == b"\x08\x01"
+        with raw_stream(socket_address) as (_, answers):
+            with pytest.raises(grpc.RpcError) as caught:
+                next(answers)
+            assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+def make_certificate(folder):
+    """A certificate for localhost that signs itself, and its key."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command += ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    return str(certificate), str(key)
+
+
+def test_encryption(socket_address, tmp_path):
+    """Guards TLS on ports, with both clients; Unix sockets of the same server go without."""
+    certificate, key = make_certificate(tmp_path)
+    (tmp_path / "other").mkdir()
+    stranger, _ = make_certificate(tmp_path / "other")
+    options = ServerOptions(tls_certificate=certificate, tls_key=key, token="sesame")
+    with serving(["localhost:0", socket_address], double, options=options) as server:
+        address = f"localhost:{server.ports[0]}"
+        right = ClientOptions(tls_ca=certificate, token="sesame")
+        assert values(ops.Client(address, right).double(1)) == 2
+        with NumpyClient(address, right) as client:
+            assert values(client.double(1)) == 2
+        assert values(ops.Client(socket_address, right).double(1)) == 2
+        for tls_ca in (None, stranger):
+            with pytest.raises(tf.errors.UnavailableError, match="No server at"):
+                ops.Client(address, ClientOptions(tls_ca=tls_ca, connect_timeout_s=0.5))
+    with pytest.raises(UserError, match="Cannot read /nowhere"):
+        ops.Server([socket_address], ServerOptions(tls_certificate=certificate, tls_key="/nowhere"))
+    with pytest.raises(UserError, match="Cannot read /nowhere"):
+        ops.Client(socket_address, ClientOptions(tls_ca="/nowhere"))
+
+
+def test_options_that_make_no_sense():
+    """Guards against limits that would let nobody in, and against half a TLS configuration."""
+    for make, message in [
+        (lambda: ServerOptions(tls_certificate="a"), "must be given together"),
+        (lambda: ServerOptions(max_batch_size=0), "max_batch_size is 0; it must be above 0"),
+        (lambda: ServerOptions(max_message_bytes=2**31), "max_message_bytes is .* below"),
+        (lambda: ClientOptions(connect_timeout_s=-1), "connect_timeout_s is -1"),
+        (lambda: ClientOptions(call_timeout_s=0), "call_timeout_s is 0"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            make()
+
+
+# --- Statistics and other methods.
+
+
+def test_statistics_and_status(socket_address):
+    """Guards the numbers that operators and the panel see."""
+    with serving(socket_address, double) as server:
+        assert server.stats()["functions"]["double"]["calls"] == 0
+        server.set_status({"frames": 5, 'strange "name"': "ü\n"})
+        with NumpyClient(socket_address) as client:
+            client.double([1, 2, 3])
+            client.double(1)
+            with pytest.raises(errors.CallError):
+                client.functions["double"].batch = None  # Lets a bad call pass the client's check.
+                client.double(np.zeros([2, 2], np.int32))
+            stats = client.stats()
+        function = stats["functions"]["double"]
+        assert {key: function[key] for key in ("calls", "rows", "batches", "mean_batch")} == {
+            "calls": 2,
+            "rows": 4,
+            "batches": 2,
+            "mean_batch": 2,
+        }
+        assert function["waiting"] == 0
+        assert function["run_us"] > 0 and function["queue_wait_us"] > 0
+        assert stats["connections"] == 1 and stats["uptime_s"] > 0
+        assert stats["status"] == {"frames": 5, 'strange "name"': "ü\n"}
+        assert server.stats()["status"] == stats["status"]
+
+
+def test_the_description_and_unknown_methods(socket_address):
+    """Guards what clients of other languages rely on."""
+    with serving(socket_address, double), grpc.insecure_channel(socket_address) as channel:
+        describe = channel.unary_unary("/seed_rl.Inference/Describe")
+        description = json.loads(describe(b"{}", timeout=PATIENCE_S))
+        assert description["protocol"] == 1
+        assert description["functions"] == [
+            {
+                "name": "double",
+                "batch": 0,
+                "arguments": {
+                    "tuple": [{"tensor": {"dtype": "int32", "shape": [None], "name": "x"}}]
+                },
+                "outputs": {"tensor": {"dtype": "int32", "shape": [None], "name": ""}},
+            }
+        ]
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary("/seed_rl.Inference/Nothing")(b"", timeout=PATIENCE_S)
+        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def native_threads():
+    names = []
+    for path in pathlib.Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):  # It has just ended.
+            names.append(path.read_text())
+    return [name for name in names if name.startswith("seed_")]
+
+
+@pytest.mark.slow
+def test_clients_come_and_go_by_the_hundred(socket_address):
+    """Guards streams' ends against calls' ends, in every order, and against leaks of either."""
+    with serving(socket_address, double) as server:
+        gc.collect()
+        threads_before = len(native_threads())
+
+        def come_and_go(seed):
+            random = np.random.default_rng(seed)
+            for _ in range(25):
+                client = ops.Client(socket_address)
+                calls = [Background(client.double, i) for i in range(random.integers(1, 4))]
+                if random.random() < 0.5:
+                    assert [values(call.result()) for call in calls] == [
+                        2 * i for i in range(len(calls))
+                    ]
+                client.close()
+                for call in calls:
+                    with contextlib.suppress(tf.errors.CancelledError):
+                        call.result()
+
+        for thread in [Background(come_and_go, seed) for seed in range(6)]:
+            thread.result()
+        wait_until(lambda: server.stats()["connections"] == 0)
+        assert values(ops.Client(socket_address).double(1)) == 2
+        gc.collect()
+        wait_until(lambda: len(native_threads()) <= threads_before)

@@ -17,5 +17,8 @@ if command -v "$python" > /dev/null; then
   esac
   extras="$(PYTHONPATH="$root" "$python" -m seed_rl.launch.options "$@")"
 fi
+if command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null 2>&1; then
+  extras="${extras:+$extras,}gpu" # TensorFlow's CUDA libraries.
+fi
 "$root/scripts/setup.sh" "$extras"
 exec "$root/.venv/bin/python" -m seed_rl.launch.local "$@"

@@ -272,7 +272,7 @@ class AnyPythonWheel(bdist_wheel):
 
 
 if platform.system() != "Linux":
-    sys.exit("SEED RL's native libraries are built for Linux only; on other systems use Docker.")
+    sys.exit("SEED RL's native libraries are built for Linux only; use a Linux machine or container.")
 
 setup(
     ext_modules=[

@@ -181,6 +181,9 @@ class Algorithm(abc.ABC):
     def after_step(self, feedback: Nest, train_steps: int) -> None:
         """Called in Python after each training step (priorities, target networks)."""
 
+    def before_save(self) -> None:
+        """Called before a checkpoint is written, to bring `checkpointables` up to date."""
+
     def logs(self) -> dict[str, Any]:
         """Further values for TensorBoard, asked for once per logging period.
 

@@ -5,12 +5,15 @@ A checkpoint is a directory `ckpt-<serial>-step-<step>` with
     variables.index, variables.data-*    TensorFlow's checkpoint of the trackables
     metadata.json                        step, time, and what the caller adds
     config.json                          the options of the run, for people and other programs
-    <name>/...                           whatever `ExtraFiles` write (a replay buffer, say)
     MANIFEST.json                        size and SHA-256 of every file above; written last
+    <name>/...                           whatever `ExtraFiles` add (a replay buffer, say)
 
 It is written under a temporary name, flushed to disk and renamed, so a directory with that name
 is complete. What damages it later (a truncated file) shows in the manifest: such a checkpoint is
 passed over for the one before.
+
+Extra files may be large. They come when the rest is safe, each directory by renaming likewise, and
+what befalls them costs nothing but them.
 """
 
 from __future__ import annotations
@@ -44,13 +47,13 @@ _MEND = (
 
 
 class ExtraFiles(Protocol):
-    """State outside TensorFlow that belongs into a checkpoint."""
+    """State outside TensorFlow that belongs into a checkpoint, and can be done without."""
 
     def save(self, directory: Path) -> None:
         """Writes files into `directory`, which is empty; may raise OSError."""
 
     def restore(self, directory: Path) -> None:
-        """Reads what `save` wrote. Raises ValueError if it does not fit this run."""
+        """Reads what `save` wrote, and checks it; `directory` is missing if that failed."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -158,6 +161,8 @@ class CheckpointManager:
                     "; trying again." if left else ". The run goes on; older ones are intact.",
                 )
             else:
+                for name, extra in self._extra.items():
+                    self._add(path, name, extra)
                 self._prune()
                 return path
         return None
@@ -203,13 +208,13 @@ class CheckpointManager:
         record = json.loads((path / _METADATA).read_text("utf-8"))
         try:
             self._checkpoint.read(str(path / _VARIABLES)).assert_consumed()
-            for name, extra in self._extra.items():
-                extra.restore(path / name)
         except (ValueError, AssertionError, OSError, tf.errors.OpError) as error:
             raise UserError(
                 f"The checkpoint {path} does not fit this run: it was written by another agent or "
                 f"with other options ({_first_line(error)}). {_MEND}"
             ) from error
+        for name, extra in self._extra.items():
+            extra.restore(path / name)
         self._metadata = record["metadata"]
         return int(record["step"])
 
@@ -229,9 +234,6 @@ class CheckpointManager:
             self._checkpoint.write(str(temporary / _VARIABLES))
             (temporary / _METADATA).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
             run_record.write(temporary, self._config)
-            for name, extra in self._extra.items():
-                (temporary / name).mkdir()
-                extra.save(temporary / name)
             manifest.seal(temporary)
             temporary.rename(target)
         except BaseException:
@@ -239,6 +241,25 @@ class CheckpointManager:
             raise
         files.flush_directory(self._directory)
         return target
+
+    def _add(self, checkpoint: Path, name: str, extra: ExtraFiles) -> None:
+        """Adds extra files to a checkpoint that is complete without them."""
+        temporary = self._directory / f".saving-{os.getpid()}-{name}-{checkpoint.name}"
+        try:
+            (temporary / name).mkdir(parents=True)
+            extra.save(temporary / name)
+            files.flush_tree(temporary)
+            (temporary / name).rename(checkpoint / name)
+            files.flush_directory(checkpoint)
+        except OSError as error:
+            logging.warning(
+                "The checkpoint %s is saved, but without its %s (%s). The run goes on.",
+                checkpoint,
+                name,
+                _first_line(error),
+            )
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def _prune(self) -> None:
         """Removes what `keep` and `keep_every_hours` do not hold."""

@@ -45,6 +45,14 @@ def flush_file(path: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
+def flush_tree(path: str | os.PathLike[str]) -> None:
+    """Makes a directory and all that is in it survive a power failure."""
+    for directory, _, names in os.walk(path, topdown=False):
+        for name in names:
+            flush_file(os.path.join(directory, name))
+        flush_directory(directory)
+
+
 def flush_directory(path: str | os.PathLike[str]) -> None:
     """Makes names created or renamed in a directory survive a power failure.
 

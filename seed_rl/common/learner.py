@@ -152,7 +152,8 @@ class Learner:
             config=trained.config,
             extra=self._algorithm.extra_files(),
         )
-        self._train_steps = self._restore()
+        self._train_steps, self._start_frames = self._restore()
+        self._start_unrolls = self._num_unrolls()
         placements = placement.place_inference(self._algorithm.agent, self._algorithm.make_agent)
         self._inference = CentralInference(
             self._algorithm,
@@ -178,9 +179,13 @@ class Learner:
 
     @property
     def frames(self) -> int:
-        """Environment frames used so far."""
-        unrolls = self._algorithm.num_unrolls(self._train_steps, self._config.batch_size)
-        return unrolls * self._config.unroll_length * self._run.num_action_repeats
+        """Environment frames used so far, in former lives of the run with other options too."""
+        unrolls = self._num_unrolls() - self._start_unrolls
+        unroll_frames = self._config.unroll_length * self._run.num_action_repeats
+        return self._start_frames + unrolls * unroll_frames
+
+    def _num_unrolls(self) -> int:
+        return self._algorithm.num_unrolls(self._train_steps, self._config.batch_size)
 
     def train(self) -> None:
         """Serves and trains until the frames are used up, or SIGTERM or SIGINT.
@@ -302,20 +307,24 @@ class Learner:
         return {"train/learning_rate": learning_rate, **self._algorithm.logs()}
 
     def _save(self) -> None:
+        began = time.monotonic()
         self._reporter.phase("saving", self.frames)
         self._saved_steps.assign(self._train_steps)
-        self._checkpoints.save(self.frames)
+        self._algorithm.before_save()
+        path = self._checkpoints.save(self.frames)
+        if path is not None:
+            logging.info("Saved %s in %.1f s.", path, time.monotonic() - began)
         self._reporter.phase("training", self.frames)
 
-    def _restore(self) -> int:
-        """Continues a run, or starts one; returns the training steps done."""
+    def _restore(self) -> tuple[int, int]:
+        """Continues a run, or starts one; returns the training steps and the frames done."""
         frames = self._checkpoints.restore_latest()
         if frames is not None:
             logging.info("Resuming after %d environment frames.", frames)
         elif self._config.init_checkpoint:
             checkpoints.load_weights(self._config.init_checkpoint, self._algorithm.agent)
             logging.info("Starting from the weights of %s.", self._config.init_checkpoint)
-        return int(self._saved_steps.numpy())
+        return int(self._saved_steps.numpy()), frames or 0
 
 
 def _writable_directory(path: str) -> Path:

@@ -22,7 +22,7 @@ class LearnerConfig:
     )
     unroll_queue_size: int = option(
         -1,
-        "Complete unrolls that may wait for training before inference waits; -1: one batch.",
+        "Complete unrolls that may wait for training before inference waits; one batch at least.",
         minimum=-1,
     )
     inference_batch_size: int = option(
@@ -50,7 +50,8 @@ class LearnerConfig:
 
     def queue_capacity(self) -> int:
         """Complete unrolls that may wait."""
-        return self.batch_size if self.unroll_queue_size < 0 else max(1, self.unroll_queue_size)
+        # With less, inference and training would wait for each other.
+        return max(self.batch_size, self.unroll_queue_size)
 
     def frames_per_step(self, run: RunConfig) -> int:
         """Environment frames that one training step uses."""
@@ -76,6 +77,12 @@ def validate(run: RunConfig, learner: LearnerConfig, num_replicas: int) -> None:
         raise UserError(
             f"--env_batch_size={run.env_batch_size} is more than --num_envs={run.num_envs}: one "
             "actor alone would have too many environments."
+        )
+    if 0 < learner.inference_batch_size < run.env_batch_size:
+        raise UserError(
+            f"--inference_batch_size={learner.inference_batch_size} is less than "
+            f"--env_batch_size={run.env_batch_size}: no actor's environments would fit into a "
+            "batch. Raise the former or lower the latter."
         )
     if learner.batch_size % num_replicas:
         raise UserError(

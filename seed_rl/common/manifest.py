@@ -48,16 +48,13 @@ def seal(directory: Path) -> None:
     for path in sorted(directory.rglob("*")):
         if path.is_dir():
             continue
-        files.flush_file(path)
         inventory[path.relative_to(directory).as_posix()] = {
             "bytes": path.stat().st_size,
             "sha256": _sha256(path),
         }
     manifest = json.dumps({"format": _FORMAT, "files": inventory}, indent=1)
-    files.write_atomically(directory / _MANIFEST, manifest + "\n", durable=True)
-    for path in directory.rglob("*"):
-        if path.is_dir():
-            files.flush_directory(path)
+    files.write_atomically(directory / _MANIFEST, manifest + "\n")
+    files.flush_tree(directory)
 
 
 def _sha256(path: Path) -> str:

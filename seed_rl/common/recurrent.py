@@ -115,13 +115,14 @@ def _step(
       (input, forget and output gate and candidate <float32>[batch, 4 size], hidden, cell).
     """
     size = cell.shape[-1]
-    recurrent = tf.matmul(tf.cast(hidden * keep, recurrent_kernel.dtype), recurrent_kernel)
+    hidden, cell = _kept(hidden, keep), _kept(cell, keep)
+    recurrent = tf.matmul(tf.cast(hidden, recurrent_kernel.dtype), recurrent_kernel)
     gates, candidate = tf.split(
         projected + tf.cast(recurrent, tf.float32), [3 * size, size], axis=-1
     )
     gates, candidate = tf.sigmoid(gates), tf.tanh(candidate)
     input_gate, forget_gate, output_gate = tf.split(gates, 3, axis=-1)
-    cell = forget_gate * (cell * keep) + input_gate * candidate
+    cell = forget_gate * cell + input_gate * candidate
     return tf.concat([gates, candidate], axis=-1), output_gate * tf.tanh(cell), cell
 
 
@@ -151,8 +152,8 @@ def _unroll(
     )
 
     def gradient(d_hiddens: tf.Tensor, d_cells: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
-        hiddens_before = tf.concat([hidden[tf.newaxis], hiddens[:-1]], axis=0) * keep
-        cells_before = tf.concat([cell[tf.newaxis], cells[:-1]], axis=0) * keep
+        hiddens_before = _kept(tf.concat([hidden[tf.newaxis], hiddens[:-1]], axis=0), keep)
+        cells_before = _kept(tf.concat([cell[tf.newaxis], cells[:-1]], axis=0), keep)
         inputs, forgets, outputs, candidates = tf.split(activations, 4, axis=-1)
         squashed = tf.tanh(cells)
         hidden_to_cell = outputs * (1.0 - tf.square(squashed))
@@ -176,7 +177,8 @@ def _unroll(
             d_projected = slope * tf.concat([d_cell, d_cell, d_hidden, d_cell], axis=-1)
             d_recurrent = tf.cast(d_projected, recurrent_kernel.dtype)
             d_hidden = tf.matmul(d_recurrent, recurrent_kernel, transpose_b=True)
-            return d_projected, tf.cast(d_hidden, tf.float32) * keep, d_cell * forget * keep
+            d_hidden = _kept(tf.cast(d_hidden, tf.float32), keep)
+            return d_projected, d_hidden, _kept(d_cell * forget, keep)
 
         d_projected, d_hidden, d_cell = tf.scan(
             step_back,
@@ -192,6 +194,11 @@ def _unroll(
         return d_projected, d_kernel, None, d_hidden[0], d_cell[0]
 
     return (hiddens, cells), gradient
+
+
+def _kept(state: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """`state`, and 0 where `keep` is 0, even if it is NaN there."""
+    return tf.math.multiply_no_nan(state, keep)
 
 
 def _rows(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:

@@ -12,6 +12,29 @@ from seed_rl.common.inference_store import InferenceStore
 from seed_rl.common.metrics import EpisodeInfo, EpisodeStatistics, MeanMetrics, SummaryWriter
 from seed_rl.common.progress import ProgressWriter
 
+_LONG_PAUSE_S = 10.0
+
+
+class _Served:
+    """What a server says of a function, for the time between two readings."""
+
+    def __init__(self) -> None:
+        self._last = dict.fromkeys(("calls", "rows", "batches", "queue_s", "run_s"), 0.0)
+
+    def update(self, stats: Mapping[str, Any]) -> dict[str, float]:
+        """Takes the means since the start of the server, and returns those since the last call."""
+        now = {name: float(stats[name]) for name in ("calls", "rows", "batches")}
+        now["queue_s"] = stats["queue_wait_us"] * stats["calls"] * 1e-6
+        now["run_s"] = stats["run_us"] * stats["batches"] * 1e-6
+        new = {name: value - self._last[name] for name, value in now.items()}
+        self._last = now
+        batches, calls = max(new["batches"], 1.0), max(new["calls"], 1.0)
+        return {
+            "mean_batch": new["rows"] / batches,
+            "queue_wait_us": 1e6 * new["queue_s"] / calls,
+            "run_us": 1e6 * new["run_s"] / batches,
+        }
+
 
 class Reporter:
     """Collects what happens in a run and publishes it, each in its own rhythm."""
@@ -46,6 +69,8 @@ class Reporter:
         self._progress.update(phase="starting", frames=start_frames)
         self._episodes = EpisodeStatistics(num_training_envs, logdir, start_frames)
         self._metrics = MeanMetrics()
+        self._served_lately, self._served_since_log = _Served(), _Served()
+        self._trained: float | None = None
         self._summaries = SummaryWriter(logdir)
 
     def phase(self, name: str, frames: int) -> None:
@@ -72,22 +97,25 @@ class Reporter:
           last: publishes all, whether it is due or not: short runs are told of too.
         """
         self._metrics.add({f"train/{name}": value for name, value in metrics.items()})
+        if metrics:
+            self._tell_of_pauses(train_steps)
         if not (last or self._progress.due()):
             return
         self._take_episodes(frames)
-        inference = served()
+        stats = served()
         progress = self._progress.update(
             phase="training",
             frames=frames,
             train_steps=train_steps,
             episode_return_mean=self._episodes.recent_return,
             episodes=self._episodes.count,
-            mean_inference_batch=inference["mean_batch"],
+            mean_inference_batch=self._served_lately.update(stats)["mean_batch"],
         )
         now = time.monotonic()
         if not last and now - self._logged < self._log_period_s:
             return
         self._logged = now
+        inference = self._served_since_log.update(stats)
         counters = self._store.counters()
         self._summaries.write(
             frames,
@@ -107,6 +135,18 @@ class Reporter:
             },
         )
         logging.info("%s", progress.line())
+
+    def _tell_of_pauses(self, train_steps: int) -> None:
+        now = time.monotonic()
+        then, self._trained = self._trained, now
+        if then is not None and now - then > _LONG_PAUSE_S:
+            logging.warning(
+                "%.0f s lay between training steps %d and %d. speed/inference_run_us, "
+                "_queue_wait_us and actors/lives in TensorBoard say what happened meanwhile.",
+                now - then,
+                train_steps - 1,
+                train_steps,
+            )
 
     def close(self, frames: int) -> None:
         """Writes what is not on disk yet."""

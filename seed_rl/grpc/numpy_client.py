@@ -295,7 +295,7 @@ def _open_channel(address: str, options: ClientOptions) -> grpc.Channel:
         "grpc.max_send_message_length": options.max_message_bytes,
         "grpc.max_receive_message_length": options.max_message_bytes,
         "grpc.keepalive_time_ms": keepalive_ms,
-        "grpc.keepalive_timeout_ms": max(keepalive_ms // 2, 1000),
+        "grpc.keepalive_timeout_ms": max(keepalive_ms, 1000),
         "grpc.keepalive_permit_without_calls": 1,
         "grpc.http2.max_pings_without_data": 0,
         "grpc.initial_reconnect_backoff_ms": _RECONNECT_MS[0],

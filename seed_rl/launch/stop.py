@@ -16,7 +16,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.launch import run_lock
 
 USAGE = "usage: ./stop_local.sh [LOGDIR]"
-_PATIENCE_S = 90.0  # More than the supervisor gives the learner.
+_PATIENCE_S = 330.0  # More than the supervisor gives the learner.
 
 
 def find(arguments: Sequence[str], runs: pathlib.Path) -> pathlib.Path:

@@ -42,7 +42,7 @@ class SupervisorConfig:
     logdir: pathlib.Path
     actors: int
     fresh: bool = False
-    stop_timeout_s: float = 60.0
+    stop_timeout_s: float = 300.0
     kill_timeout_s: float = 5.0
     first_backoff_s: float = 0.5
     max_backoff_s: float = 30.0

@@ -219,38 +219,59 @@ class Notes:
             raise self.error
 
     def restore(self, directory):
-        self.text = (directory / "notes.txt").read_text()
+        path = directory / "notes.txt"
+        self.text = path.read_text() if path.exists() else "nothing"
 
 
-def test_extra_files_share_the_fate_of_their_checkpoint(tmp_path, caplog):
+def test_extra_files_that_cannot_be_written_cost_nothing_else(tmp_path, caplog):
+    """Guards the weights from a replay that has become larger than the disk."""
     notes = Notes("first")
-    run = Run(tmp_path, 1, extra={"replay": notes}, retries=0)
+    run = Run(tmp_path, 1, extra={"replay": notes})
     run.manager.save(1)
     notes.text, notes.error = "second", OSError(28, "No space left on device")
-    assert run.manager.save(2) is None
-    assert "No space left on device" in caplog.text
-    notes.error = None
-    newest = run.manager.save(3)
-    (newest / "replay" / "notes.txt").write_text("sec")
+    without = run.manager.save(2)
+    assert "without its replay" in caplog.text and "No space left on device" in caplog.text
+    assert not (without / "replay").exists()
+    assert len(list(tmp_path.iterdir())) == 2
 
     restored = Notes()
-    assert Run(tmp_path, 1, extra={"replay": restored}).manager.restore_latest() == 1
-    assert restored.text == "first"
+    assert Run(tmp_path, 1, extra={"replay": restored}).manager.restore_latest() == 2
+    assert restored.text == "nothing"
+    notes.error = None
+    run.manager.save(3)
+    assert Run(tmp_path, 1, extra={"replay": restored}).manager.restore_latest() == 3
+    assert restored.text == "second"
 
 
-def test_a_save_that_fails_once_is_tried_again(tmp_path):
-    class Flaky(Notes):
+def test_weights_are_safe_before_extra_files_are_written(tmp_path):
+    """Guards a stop whose grace ends while a large replay is being written."""
+
+    class Slow(Notes):
         def save(self, directory):
-            error, self.error = self.error, None
-            super().save(directory)
-            if error:
-                raise error
+            self.seen = steps_of(tmp_path)
+            manifest.verify(checkpoints.list_checkpoints(tmp_path)[-1].path)
 
-    flaky = Flaky()
-    flaky.error = OSError(5, "Input/output error")
-    run = Run(tmp_path, 1, extra={"replay": flaky})
+    slow = Slow()
+    run = Run(tmp_path, 1, keep=1, extra={"replay": slow})
+    run.manager.save(1)
+    run.manager.save(2)
+    assert slow.seen == [1, 2]  # And the older one goes only when the newer one has all.
+    assert steps_of(tmp_path) == [2]
+
+
+def test_a_save_that_fails_once_is_tried_again(tmp_path, monkeypatch):
+    errors = [OSError(5, "Input/output error")]
+    write = checkpoints.run_record.write
+
+    def flaky(*args):
+        if errors:
+            raise errors.pop()
+        write(*args)
+
+    run = Run(tmp_path, 1)
+    monkeypatch.setattr(checkpoints.run_record, "write", flaky)
     assert run.manager.save(1) is not None
-    assert flaky.error is None
+    assert not errors
     assert steps_of(tmp_path) == [1]
 
 

@@ -72,6 +72,20 @@ def test_no_gradient_crosses_an_episode_start():
     assert gradient[:, 1].all()
 
 
+def test_a_new_episode_forgets_what_is_not_a_number():
+    """Guards an environment that gave NaN once: its state must not be NaN for ever."""
+    lstm = LSTM(4)
+    inputs, done = random_inputs(5, 5, 2, 3, p_done=0.0)
+    inputs[1, 0], done[3, 0] = np.nan, True
+    inputs, done = tf.constant(inputs), tf.constant(done)
+    outputs, final = lstm(inputs, lstm.initial_state(2), done, unroll=True)
+    assert np.isnan(outputs[1:3, 0]).all()
+    assert np.isfinite(outputs[3:]).all() and np.isfinite(final.cell).all()
+    bad = tf.constant(np.nan, shape=[2, 4])
+    one_step, _ = lstm(inputs[3], LSTMState(bad, bad), tf.constant([True, True]))
+    np.testing.assert_allclose(one_step[0], outputs[3, 0], rtol=1e-5)
+
+
 def test_gradients_of_an_unroll_equal_those_of_its_steps():
     """Unrolls have a gradient of their own making; steps have TensorFlow's."""
     lstm = LSTM(4)

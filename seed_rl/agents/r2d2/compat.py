@@ -18,6 +18,7 @@ from seed_rl.agents.r2d2.experience import SampledUnrolls
 from seed_rl.agents.r2d2.program import WORKSTATION
 from seed_rl.common import config, learner_config
 from seed_rl.common.device_config import DeviceConfig
+from seed_rl.common.errors import UserError
 from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.nest import Nest
 from seed_rl.common.optimizer import OptimizerConfig
@@ -61,10 +62,16 @@ def get_replay_insertion_batch_size(per_replica: bool = False) -> int:
     Args:
       per_replica: for one of the replicas of the `tf.distribute.Strategy` in whose scope it is
         called.
+
+    Raises:
+      UserError: without a ratio.
     """
+    ratio = config.from_flags(ReplayConfig).replay_ratio
+    if not ratio:
+        raise UserError("create_dataset needs a --replay_ratio above 0.")
     replicas = tf.distribute.get_strategy().num_replicas_in_sync if per_replica else 1
     batch_size = config.from_flags(LearnerConfig).batch_size
-    return max(1, int(batch_size / config.from_flags(ReplayConfig).replay_ratio / replicas))
+    return max(1, int(batch_size / ratio / replicas))
 
 
 def create_dataset(
@@ -183,7 +190,7 @@ def validate_config() -> None:
     """
     run, learner = config.from_flags(RunConfig), config.from_flags(LearnerConfig)
     learner_config.validate(run, learner, num_replicas=1)
-    validate(learner, config.from_flags(R2D2Config))
+    validate(run, learner, config.from_flags(R2D2Config), config.from_flags(ReplayConfig))
 
 
 def _options(**changes: Any) -> R2D2Config:

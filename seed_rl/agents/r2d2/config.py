@@ -8,6 +8,8 @@ from seed_rl.agents.vtrace.network_config import ConvNetworkConfig
 from seed_rl.common.config import option
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner_config import LearnerConfig
+from seed_rl.common.replay.config import ReplayConfig
+from seed_rl.common.run_config import RunConfig
 
 SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS = "never", "stop", "always"
 
@@ -66,7 +68,9 @@ class QNetworkConfig(ConvNetworkConfig):
     )
 
 
-def validate(learner: LearnerConfig, r2d2: R2D2Config) -> None:
+def validate(
+    run: RunConfig, learner: LearnerConfig, r2d2: R2D2Config, replay: ReplayConfig
+) -> None:
     """Checks what single options cannot tell.
 
     Raises:
@@ -76,4 +80,13 @@ def validate(learner: LearnerConfig, r2d2: R2D2Config) -> None:
         raise UserError(
             f"--unroll_length={learner.unroll_length} is shorter than --n_steps={r2d2.n_steps}: "
             "no return would have its full length. Raise the former or lower the latter."
+        )
+    unroll_frames = learner.unroll_length * run.num_action_repeats
+    warm_up = replay.replay_buffer_min_size * unroll_frames
+    if warm_up >= learner.total_environment_frames:
+        raise UserError(
+            f"The run would end before training begins: that takes --replay_buffer_min_size="
+            f"{replay.replay_buffer_min_size} unrolls of {unroll_frames} frames = {warm_up:,} "
+            f"frames, and --total_environment_frames={learner.total_environment_frames:,}. Lower "
+            "the former or raise the latter."
         )

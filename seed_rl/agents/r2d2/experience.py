@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -26,6 +27,12 @@ from seed_rl.common.replay import BatchFeed, PrioritizedReplay, ReplayClosed
 _MOST_AT_ONCE = 16
 _PENDING_UPDATES = 8
 _RECENT = 100
+_WARN_EVERY_S = 60.0
+
+DIVERGED = (
+    "Training diverged: the network or its TD errors are not finite any more. Start again from an "
+    "older checkpoint (--init_checkpoint) with a lower --learning_rate or --clip_norm."
+)
 
 Prepare = Callable[[StoredUnrolls], tuple[Unroll, Any]]
 """From unrolls of inference to (what the replay keeps of them, priorities <float32>[batch])."""
@@ -52,17 +59,34 @@ class ReplayWriter:
 
     Attributes:
       inserted: unrolls moved, counted from `start`.
+      refused: unrolls left out because not all of them is finite.
       error: what ended the thread, if it was not somebody's closing the store or the replay.
     """
 
     def __init__(
-        self, store: InferenceStore, replay: PrioritizedReplay, prepare: Prepare, start: int
+        self,
+        store: InferenceStore,
+        replay: PrioritizedReplay,
+        prepare: Prepare,
+        check_network: Callable[[], None],
+        start: int,
     ):
-        """Starts the thread. It closes the replay when it ends, so that nobody waits for it."""
+        """Starts the thread. It closes the replay when it ends, so that nobody waits for it.
+
+        Args:
+          store: where unrolls come from.
+          replay: where they go.
+          prepare: called with unrolls of the store.
+          check_network: called when some are not finite; raises if it is the network's fault.
+          start: of `inserted`.
+        """
         self._store = store
         self._replay = replay
         self._prepare = prepare
+        self._check_network = check_network
         self.inserted = start
+        self.refused = 0
+        self._warned = -_WARN_EVERY_S
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="replay-writer", daemon=True)
         self._thread.start()
@@ -77,6 +101,8 @@ class ReplayWriter:
                 self._move()
         except (tf.errors.OutOfRangeError, ReplayClosed):
             pass
+        except UserError as error:
+            self.error = error
         except BaseException as error:
             logging.exception("Unrolls cannot be put into the replay.")
             self.error = error
@@ -85,12 +111,29 @@ class ReplayWriter:
 
     def _move(self) -> None:
         waiting = self._store.counters().queue_size
-        unrolls, priorities = self._prepare(
-            self._store.dequeue(min(max(waiting, 1), _MOST_AT_ONCE))
-        )
-        priorities = finite(priorities.numpy())
-        self._replay.insert(tf.nest.map_structure(lambda t: t.numpy(), unrolls), priorities)
+        stored = self._store.dequeue(min(max(waiting, 1), _MOST_AT_ONCE))
+        unrolls, priorities = tf.nest.map_structure(lambda t: t.numpy(), self._prepare(stored))
+        good = np.isfinite(priorities)
+        if not good.all():
+            self._check_network()
+            self._warn_of(stored.env_ids.numpy()[~good])
+            unrolls, priorities = _chosen(unrolls, good), priorities[good]
+        if len(priorities):
+            self._replay.insert(unrolls, priorities)
         self.inserted += len(priorities)
+
+    def _warn_of(self, env_ids: np.ndarray) -> None:
+        self.refused += len(env_ids)
+        now = time.monotonic()
+        if now - self._warned < _WARN_EVERY_S:
+            return
+        self._warned = now
+        logging.warning(
+            "%d unrolls so far were left out of the replay, the last ones of environments %s: "
+            "their rewards or observations are not finite.",
+            self.refused,
+            sorted({int(env_id) for env_id in env_ids}),
+        )
 
 
 class PriorityWriter:
@@ -120,6 +163,10 @@ class PriorityWriter:
         recent = list(self._recent)
         return np.concatenate(recent) if recent else np.zeros([0], np.float32)
 
+    def flush(self) -> None:
+        """Waits until all that was put is written."""
+        self._queue.join()
+
     def close(self) -> None:
         """Writes what is pending and ends the thread."""
         self._queue.put(None)
@@ -127,14 +174,20 @@ class PriorityWriter:
 
     def _run(self) -> None:
         while (update := self._queue.get()) is not None:
-            if self._error is not None:
-                continue  # Until `put` tells of it.
             try:
-                indices, priorities = (np.asarray(tensor) for tensor in update)
-                self._replay.update_priorities(indices, finite(priorities))
-                self._recent.append(priorities)
+                if self._error is None:  # Else until `put` tells of it.
+                    self._write(*update)
             except BaseException as error:
                 self._error = error
+            finally:
+                self._queue.task_done()
+
+    def _write(self, indices: Any, priorities: Any) -> None:
+        priorities = np.asarray(priorities)
+        if not np.all(np.isfinite(priorities)):
+            raise UserError(DIVERGED)
+        self._replay.update_priorities(np.asarray(indices), priorities)
+        self._recent.append(priorities)
 
 
 class BatchSource:
@@ -209,15 +262,8 @@ def _second(more: tf.Tensor, batch: Nest) -> Nest:
     return batch
 
 
-def finite(priorities: np.ndarray) -> np.ndarray:
-    """`priorities`, if the network has not diverged.
-
-    Raises:
-      UserError: it has.
-    """
-    if not np.all(np.isfinite(priorities)):
-        raise UserError(
-            "Training diverged: the TD errors are not finite any more. Start again from an older "
-            "checkpoint (--init_checkpoint) with a lower --learning_rate or --clip_norm."
-        )
-    return priorities
+def _chosen(unrolls: Unroll, good: np.ndarray) -> Unroll:
+    """Those of a batch of time-major unrolls where `good` <bool>[batch]."""
+    steps = tf.nest.map_structure(lambda array: array[:, good], unrolls._replace(agent_state=()))
+    state = tf.nest.map_structure(lambda array: array[good], unrolls.agent_state)
+    return steps._replace(agent_state=state)

@@ -23,6 +23,7 @@ from seed_rl.agents.r2d2.compat import (
 )
 from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.agents.r2d2.experience import (
+    DIVERGED,
     BatchSource,
     PriorityWriter,
     ReplayWriter,
@@ -201,7 +202,9 @@ class R2D2(Algorithm):
             if inserted == 0:  # A new run, maybe from given weights.
                 self._copy_to_target()
             self._store = store
-            self._writer = ReplayWriter(store, self.replay, self._prepare, inserted)
+            self._writer = ReplayWriter(
+                store, self.replay, self._prepare, self._check_network, inserted
+            )
         source = BatchSource(self.replay, batch_size)
         self._sources.append(source)
         return source.dataset(encode)
@@ -220,9 +223,12 @@ class R2D2(Algorithm):
 
     def after_step(self, feedback: Nest, train_steps: int) -> None:  # noqa: D102 - inherited
         self._priorities.put(*feedback)
-        self._num_inserted.assign(self.num_unrolls(train_steps, 0))
         if train_steps % self._config.update_target_every_n_step == 0:
             self._copy_to_target()
+
+    def before_save(self) -> None:  # noqa: D102 - inherited
+        self._priorities.flush()
+        self._num_inserted.assign(self.num_unrolls(0, 0))
 
     def checkpointables(self) -> dict[str, Any]:  # noqa: D102 - inherited
         return {"target_agent": self.target_agent, "inserted_unrolls": self._num_inserted}
@@ -281,6 +287,12 @@ class R2D2(Algorithm):
         steps = stored.steps._replace(agent_outputs=stored.steps.agent_outputs.action)
         return ReplayedUnroll(stored.agent_state, *steps), priorities
 
+    def _check_network(self) -> None:
+        """Raises UserError if the weights are not finite."""
+        weights = self.trainable_variables()
+        if not all(bool(tf.reduce_all(tf.math.is_finite(weight))) for weight in weights):
+            raise UserError(DIVERGED)
+
     def _priorities_of_behaviour(self, env_outputs: EnvOutput, outputs: AgentOutput) -> tf.Tensor:
         """As after training, with the acting network's own Q-values in both roles."""
         env_outputs, outputs = tf.nest.map_structure(
@@ -328,7 +340,7 @@ def learner_loop(
     replay = replay or from_flags(ReplayConfig)
 
     def create_algorithm(setting: Setting) -> R2D2:
-        config_lib.validate(setting.config, r2d2)
+        config_lib.validate(setting.run, setting.config, r2d2, replay)
         actions = setting.action_space
         if not isinstance(actions, spaces.Discrete):
             raise UserError(

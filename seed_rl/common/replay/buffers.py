@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import weakref
 from collections import deque
@@ -44,7 +45,8 @@ class BatchMemory:
         memory = self._take_free(num_bytes)
         if memory is None:
             memory = mmap.mmap(-1, max(num_bytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            memory.madvise(mmap.MADV_HUGEPAGE)
+            with contextlib.suppress(OSError):  # Not every kernel has them.
+                memory.madvise(mmap.MADV_HUGEPAGE)
         # All arrays of the batch have this one as their base, so it goes when they are gone.
         whole = np.frombuffer(memory, np.uint8)
         weakref.finalize(whole, self._free.append, memory).atexit = False

@@ -8,8 +8,8 @@ A directory with
     replay.json               the fields of an unroll, keys, size and CRC-32 of every file, counts
                               of the rate limiter, state of the random numbers; written last
 
-Segments never change, so one that an earlier checkpoint has already is not written again but gets
-a second name (a hard link). Whoever wants a part of the unrolls reads the segments of those.
+Records never change, so a segment that an earlier checkpoint has already is not written again but
+gets a second name (a hard link). Whoever wants a part of the unrolls reads the segments of those.
 
 A segment file is, little-endian: the 8 bytes "SEEDSEG1", <int64> key of the first record,
 <uint64> number of records, <uint32> where each record ends, the records.
@@ -17,6 +17,7 @@ A segment file is, little-endian: the 8 bytes "SEEDSEG1", <int64> key of the fir
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
@@ -44,12 +45,48 @@ _ARRAYS = ("priorities", "inserted_at")
 _SPARE_BYTES = 64 << 20
 
 
+Facts = dict[str, int]
+"""Size in bytes and CRC-32 of a file."""
+
+
+class SavedSegments:
+    """What a process knows of the segments it has saved, so as not to read them for each save."""
+
+    def __init__(self) -> None:
+        self._facts: dict[tuple[int, int], Facts] = {}
+        self._intact: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def facts(self, segment: Segment, content: list[memoryview]) -> Facts:
+        """Of the file of a segment; records are only ever added to one."""
+        key = segment.first_key, len(segment.ends)
+        if key not in self._facts:
+            self._facts[key] = _facts(content)
+        return self._facts[key]
+
+    def forget(self, oldest_key: int) -> None:
+        """Segments of which all records are older need no more be known."""
+        self._facts = {key: f for key, f in self._facts.items() if sum(key) > oldest_key}
+
+    def note(self, path: Path) -> None:
+        """This process has written or checked the file."""
+        stat = path.stat()
+        self._intact[stat.st_dev, stat.st_ino] = stat.st_size, stat.st_mtime_ns
+
+    def knows(self, path: Path) -> bool:
+        """Whether the file is as it was then, as far as its size and time tell."""
+        stat = path.stat()
+        return self._intact.get((stat.st_dev, stat.st_ino)) == (stat.st_size, stat.st_mtime_ns)
+
+
 class ReplayCheckpointError(ValueError):
     """A saved replay that is damaged, of another format, or of other unrolls."""
 
 
 def save_replay(
-    replay: PrioritizedReplay, directory: str | os.PathLike[str], previous: Path | None = None
+    replay: PrioritizedReplay,
+    directory: str | os.PathLike[str],
+    previous: Path | None = None,
+    saved: SavedSegments | None = None,
 ) -> None:
     """Writes the replay into an empty directory, while inserting and sampling go on.
 
@@ -59,6 +96,8 @@ def save_replay(
       replay: what to save, as it is at the moment of the call.
       directory: must exist.
       previous: an earlier saved replay, to share segments with.
+      saved: kept by the caller from one save of this replay to the next; it then reads and writes
+        only what is new.
 
     Raises:
       OSError: it cannot be written; told before writing if the disk has too little room.
@@ -66,17 +105,23 @@ def save_replay(
     directory = Path(directory)
     state = replay.state()
     snapshot = replay.storage.snapshot()
-    parts = {_segment_name(s): _encode(s) for s in snapshot.segments()}
+    saved = saved or SavedSegments()
+    saved.forget(snapshot.oldest_key)
+    parts, inventory = {}, {}
+    for segment in snapshot.segments():
+        parts[_segment_name(segment)] = content = _encode(segment)
+        inventory[_segment_name(segment)] = saved.facts(segment, content)
     for name in _ARRAYS:
         stream = io.BytesIO()
         np.save(stream, getattr(snapshot, name), allow_pickle=False)
         parts[f"{name}.npy"] = [stream.getbuffer()]
-    inventory = {name: _facts(content) for name, content in parts.items()}
+        inventory[f"{name}.npy"] = _facts(parts[f"{name}.npy"])
     shared = _same_files(previous, inventory)
     _check_room(directory, sum(f["bytes"] for n, f in inventory.items() if n not in shared))
     for name, content in parts.items():
-        if name not in shared or not _link(shared[name], directory / name, inventory[name]):
+        if name not in shared or not _link(shared[name], directory / name, inventory[name], saved):
             _write(directory / name, content)
+            saved.note(directory / name)
     manifest = {
         "format": _FORMAT,
         "fields": replay.layout.describe(),
@@ -95,7 +140,7 @@ def save_replay(
 def load_replay(replay: PrioritizedReplay, directory: str | os.PathLike[str]) -> None:
     """Replaces content and state of a replay that nobody uses yet by saved ones.
 
-    If the capacity is smaller than when saved, the newest unrolls are loaded.
+    If the capacity or the memory limit is smaller than when saved, the newest unrolls are loaded.
 
     Raises:
       ReplayCheckpointError: the replay is then as it was.
@@ -123,7 +168,9 @@ def load_replay(replay: PrioritizedReplay, directory: str | os.PathLike[str]) ->
 class ReplayFiles:
     """The replay as a part of checkpoints: `seed_rl.common.checkpoints.ExtraFiles`.
 
-    A saved replay that cannot be used is warned of, and the run goes on with an empty one.
+    A saved replay that cannot be used is warned of, and the newest one of the other checkpoints is
+    taken, since old experience is better than none; if there is none, the run goes on with an empty
+    replay.
 
     Args:
       replay: the replay of the run.
@@ -133,23 +180,28 @@ class ReplayFiles:
     def __init__(self, replay: PrioritizedReplay, wanted: Callable[[], bool] = lambda: True):
         self._replay = replay
         self._wanted = wanted
+        self._saved = SavedSegments()
 
     def save(self, directory: Path) -> None:
         """Writes the replay into `directory`, which is empty; may raise OSError."""
         if self._wanted():
-            save_replay(self._replay, directory, _newest_sibling(Path(directory)))
+            newest = next(_siblings(Path(directory)), None)
+            save_replay(self._replay, directory, newest, self._saved)
 
     def restore(self, directory: Path) -> None:
         """Loads what `save` wrote, if it can be used."""
-        if not (Path(directory) / _MANIFEST).exists():
-            logging.warning("%s has no replay; starting with an empty one.", directory)
-            return
-        try:
-            load_replay(self._replay, directory)
-        except ReplayCheckpointError as error:
-            logging.warning("Starting with an empty replay: %s", error)
-        else:
-            logging.info("Loaded a replay of %d unrolls.", len(self._replay))
+        for candidate in (directory, *_siblings(directory)):
+            if not (candidate / _MANIFEST).exists():
+                logging.warning("There is no replay in %s.", candidate)
+                continue
+            try:
+                load_replay(self._replay, candidate)
+            except ReplayCheckpointError as error:
+                logging.warning("Cannot use a saved replay: %s.", error)
+            else:
+                logging.info("Loaded %d unrolls from %s.", len(self._replay), candidate)
+                return
+        logging.warning("Starting with an empty replay.")
 
 
 def _fill(storage: UnrollStorage, manifest: dict[str, Any], directory: Path) -> None:
@@ -160,7 +212,7 @@ def _fill(storage: UnrollStorage, manifest: dict[str, Any], directory: Path) -> 
     ]
     if len(priorities) != manifest["next_key"] - manifest["oldest_key"]:
         raise ReplayCheckpointError(f"{directory} has not as many priorities as unrolls")
-    wanted = manifest["next_key"] - storage.capacity
+    wanted = max(manifest["next_key"] - storage.capacity, _first_key_in_memory(storage, manifest))
     next_key = None
     for entry in manifest["segments"]:
         next_key = entry["first_key"] + entry["count"]
@@ -168,8 +220,19 @@ def _fill(storage: UnrollStorage, manifest: dict[str, Any], directory: Path) -> 
             storage.restore_segment(_decode(_read(directory / entry["file"], inventory)))
     if next_key != manifest["next_key"]:
         raise ReplayCheckpointError(f"{directory} lacks the newest unrolls")
-    newest = slice(-min(len(priorities), storage.capacity), None)
+    newest = slice(max(0, wanted - manifest["oldest_key"]), None)
     storage.restore_entries(priorities[newest], inserted_at[newest])
+
+
+def _first_key_in_memory(storage: UnrollStorage, manifest: dict[str, Any]) -> int:
+    """From which key on the newest segments fit into the memory limit."""
+    room = storage.max_bytes - storage.stats().total_bytes
+    first_key = manifest["oldest_key"]
+    for entry in reversed(manifest["segments"] if storage.max_bytes else []):
+        room -= manifest["files"][entry["file"]]["bytes"]
+        if room < 0:
+            return max(first_key, entry["first_key"] + entry["count"])
+    return first_key
 
 
 def _check_fields(saved: Any, wanted: list[dict[str, Any]], directory: Path) -> None:
@@ -199,7 +262,7 @@ def _decode(content: bytes) -> Segment:
     return Segment(first_key, ends, data)
 
 
-def _facts(parts: list[memoryview]) -> dict[str, int]:
+def _facts(parts: list[memoryview]) -> Facts:
     checksum = 0
     for part in parts:
         checksum = zlib.crc32(part, checksum)
@@ -212,25 +275,27 @@ def _write(path: Path, parts: list[memoryview]) -> None:
             file.write(part)
 
 
-def _read(path: Path, inventory: dict[str, dict[str, int]]) -> bytes:
+def _read(path: Path, inventory: dict[str, Facts]) -> bytes:
     content = path.read_bytes()
     if _facts([memoryview(content)]) != inventory[path.name]:
         raise ReplayCheckpointError(f"{path} is damaged: wrong size or checksum")
     return content
 
 
-def _link(source: Path, target: Path, facts: dict[str, int]) -> bool:
+def _link(source: Path, target: Path, facts: Facts, saved: SavedSegments) -> bool:
     """Gives a file a second name, if it is still what it was when it was written."""
     try:
-        if _facts([memoryview(source.read_bytes())]) != facts:
-            return False
+        if not saved.knows(source):
+            if _facts([memoryview(source.read_bytes())]) != facts:
+                return False
+            saved.note(source)
         os.link(source, target)
     except OSError:  # Gone meanwhile, or a file system without hard links.
         return False
     return True
 
 
-def _same_files(previous: Path | None, inventory: dict[str, dict[str, int]]) -> dict[str, Path]:
+def _same_files(previous: Path | None, inventory: dict[str, Facts]) -> dict[str, Path]:
     """Those of the files that are in `previous` already, by name."""
     if previous is None:
         return {}
@@ -256,15 +321,11 @@ def _check_room(directory: Path, needed: int) -> None:
         )
 
 
-def _newest_sibling(directory: Path) -> Path | None:
-    """The replay in the newest checkpoint beside the one that `directory` belongs to."""
-    return max(_siblings(directory), key=lambda pair: pair[0], default=(0, None))[1]
-
-
-def _siblings(directory: Path) -> Iterator[tuple[float, Path]]:
-    for other in directory.parent.parent.glob(f"*/{directory.name}/{_MANIFEST}"):
-        try:
-            if other.parent != directory:
-                yield other.stat().st_mtime, other.parent
-        except OSError:
-            continue  # Pruned meanwhile.
+def _siblings(directory: Path) -> Iterator[Path]:
+    """The replays of the other checkpoints, the newest first."""
+    found = []
+    for manifest in directory.parent.parent.glob(f"*/{directory.name}/{_MANIFEST}"):
+        with contextlib.suppress(OSError):  # Pruned meanwhile.
+            if manifest.parent != directory:
+                found.append((manifest.stat().st_mtime, manifest.parent))
+    yield from (path for _, path in sorted(found, reverse=True))

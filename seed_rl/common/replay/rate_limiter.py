@@ -59,8 +59,7 @@ class RateLimiter:
         self._sampled = 0
         self._counted_inserts = 0  # Those after the warm-up.
         self._surplus = 0.0
-        self._insert_wait_s = 0.0
-        self._sample_wait_s = 0.0
+        self._wait_s = {"insert": 0.0, "sample": 0.0}
 
     def await_insert(self, timeout_s: float | None = None) -> None:
         """Waits until unrolls may be inserted. `count_insert` is to follow when they are there.
@@ -70,7 +69,7 @@ class RateLimiter:
           ReplayClosed: the limiter is closed.
         """
         with self._changed:
-            self._insert_wait_s += self._wait(self._may_insert, timeout_s, "insert")
+            self._wait(self._may_insert, timeout_s, "insert")
 
     def count_insert(self, num_unrolls: int) -> None:
         """Counts unrolls that can be sampled from now on."""
@@ -93,9 +92,7 @@ class RateLimiter:
             if num_unrolls > self._slack:
                 self._slack = float(num_unrolls)
                 self._changed.notify_all()  # An insert may go through now.
-            self._sample_wait_s += self._wait(
-                lambda: self._may_sample(num_unrolls), timeout_s, "sample"
-            )
+            self._wait(lambda: self._may_sample(num_unrolls), timeout_s, "sample")
             self._sampled += num_unrolls
             if self._ratio:
                 self._surplus -= num_unrolls
@@ -115,17 +112,17 @@ class RateLimiter:
             return False
         return self._ratio == 0 or self._surplus - num_unrolls >= -self._slack
 
-    def _wait(self, may: Callable[[], bool], timeout_s: float | None, what: str) -> float:
-        """Returns the seconds waited."""
+    def _wait(self, may: Callable[[], bool], timeout_s: float | None, what: str) -> None:
         start = self._clock()
-        if not self._changed.wait_for(lambda: self._closed or may(), timeout_s):
+        in_time = self._changed.wait_for(lambda: self._closed or may(), timeout_s)
+        self._wait_s[what] += self._clock() - start
+        if not in_time:
             raise ReplayTimeout(
                 f"No {what} within {timeout_s} s: {self._inserted} unrolls inserted, "
                 f"{self._warm_up} more wanted before sampling, {self._sampled} sampled."
             )
         if self._closed:
             raise ReplayClosed("The replay is closed.")
-        return self._clock() - start
 
     @property
     def stats(self) -> dict[str, float]:
@@ -137,8 +134,8 @@ class RateLimiter:
                 "sampled": self._sampled,
                 "ratio": achieved,
                 "surplus": self._surplus,
-                "insert_wait_s": self._insert_wait_s,
-                "sample_wait_s": self._sample_wait_s,
+                "insert_wait_s": self._wait_s["insert"],
+                "sample_wait_s": self._wait_s["sample"],
             }
 
     def state(self) -> dict[str, Any]:

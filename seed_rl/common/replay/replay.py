@@ -286,12 +286,12 @@ class _Rates:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last = (time.monotonic(), 0.0, 0.0)  # Guarded by _lock.
+        self._last: tuple[float, float, float] | None = None  # Guarded by _lock.
 
     def update(self, inserted: float, sampled: float) -> tuple[float, float]:
         with self._lock:
             now = time.monotonic()
-            then, old_inserted, old_sampled = self._last
+            then, old_inserted, old_sampled = self._last or (now, inserted, sampled)
             self._last = (now, inserted, sampled)
-        seconds = max(now - then, 1e-9)
+        seconds = max(now - then, 1e-9)  # 0 at the first call, which has nothing to compare with.
         return (inserted - old_inserted) / seconds, (sampled - old_sampled) / seconds

@@ -84,6 +84,7 @@ class UnrollStorage:
             raise ValueError(f"capacity must be at least 1, got {capacity}.")
         self.layout = layout
         self.capacity = capacity
+        self.max_bytes = max_bytes
         self._memory = BatchMemory()
         options = native.Options(
             capacity, max_bytes, segment_bytes, compression_level, priority_exponent

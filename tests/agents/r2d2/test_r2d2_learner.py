@@ -122,24 +122,62 @@ def test_checkpoint_and_resume(tmp_path, save_replay):
         for _ in range(2):
             run.train()
         running, stopped = tmp_path / "running", tmp_path / "stopped"
-        manager(run, running).save(1)
-        run.store.close()
-        manager(run, stopped).save(1)
+        inserted = {}
+        for directory in (running, stopped):
+            run.algorithm.before_save()
+            manager(run, directory).save(1)
+            inserted[directory] = int(run.algorithm.checkpointables()["inserted_unrolls"].numpy())
+            run.store.close()
         target = values(run.algorithm.target_agent)
-        inserted = int(run.algorithm.checkpointables()["inserted_unrolls"].numpy())
-        assert inserted > 0
+        assert 0 < inserted[running] <= inserted[stopped]
     for directory, saved in ((running, save_replay == "always"), (stopped, save_replay != "never")):
         with make_run(1) as resumed:
             assert manager(resumed, directory).restore_latest() == 1
             algorithm = resumed.algorithm
-            assert algorithm.num_unrolls(2, 8) == inserted
+            assert algorithm.num_unrolls(2, 8) == inserted[directory]
             assert (len(algorithm.replay) > 0) == saved
             resumed.start()
             for a, b in zip(target, values(algorithm.target_agent), strict=True):
                 np.testing.assert_array_equal(a, b)
             resumed.act()
             resumed.train()
-            wait_until(partial(goes_on, algorithm, inserted))
+            wait_until(partial(goes_on, algorithm, inserted[directory]))
+
+
+def test_frames_of_the_warm_up_survive_a_stop():
+    """Guards `returns.csv`, whose rows beyond the resumed frame are removed."""
+    replay = ReplayConfig(replay_buffer_size=100, replay_buffer_min_size=90)
+    with Run(lambda: LifeStepEnv(5), SHORT, replay) as run:
+        run.start()
+        run.act()
+        wait_until(lambda: run.algorithm.num_unrolls(0, 8) > 20)
+        run.algorithm.before_save()
+        assert int(run.algorithm.checkpointables()["inserted_unrolls"].numpy()) > 20
+
+
+class NotANumberEnv(LifeStepEnv):
+    """Every second episode, the reward or the observation of one step is NaN."""
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        if self._step == 3 and self._episode % 4 == 1:
+            reward = np.nan
+        if self._step == 3 and self._episode % 4 == 3:
+            observation = np.full_like(observation, np.nan)
+        return observation, reward, *rest
+
+
+def test_what_is_not_a_number_stays_out_of_the_replay(caplog):
+    """Guards the run from an environment's NaN: its unrolls go, training goes on with the rest."""
+    with Run(lambda: NotANumberEnv(12), SHORT) as run:
+        run.start()
+        run.act()
+        for _ in range(20):
+            metrics, (_, priorities) = run.train()
+            assert np.isfinite(float(metrics["loss"])) and np.isfinite(priorities).all()
+    assert run.actor_error is None and run.algorithm.check() is None
+    assert "were left out of the replay" in caplog.text
+    assert "[0, 1, 2, 3]" in caplog.text or "environments [" in caplog.text
 
 
 def test_frames_are_those_inserted():
@@ -248,6 +286,10 @@ def test_truncated_episodes_are_bootstrapped():
     "changes, message",
     [
         (dict(unroll_length=4), "--unroll_length=4 is shorter than --n_steps=5"),
+        (
+            dict(total_environment_frames=200_000),
+            r"50,000 .*frames = 200,000 |= 200,000 frames, and",
+        ),
         (dict(num_eval_envs=2), "--num_eval_envs=2 leaves no environment to train on"),
         (dict(env_name="Pendulum-v1"), "Discrete action space"),
         (dict(replay_memory_gb=1e-4), r"20,000 unrolls is expected to need(.|\n)*x 20,000 unrolls"),
@@ -258,7 +300,8 @@ def test_options_that_do_not_fit(changes, message, tmp_path):
     run = dict(num_envs=2, logdir=str(tmp_path), run_mode="learner")
     run.update((k, changes.pop(k)) for k in list(changes) if k == "num_eval_envs")
     config = dict(unroll_length=10)
-    config.update((k, changes.pop(k)) for k in list(changes) if k == "unroll_length")
+    of_learner = ("unroll_length", "total_environment_frames")
+    config.update((k, changes.pop(k)) for k in list(changes) if k in of_learner)
     with pytest.raises(UserError, match=message):
         learner.learner_loop(
             lambda *_: gymnasium.make(env_name),

@@ -146,6 +146,53 @@ def test_another_size(tmp_path: Path, size: int) -> None:
     assert len(resumed) == size
 
 
+def test_a_smaller_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards a resume on a smaller machine: the newest that fit, and no more."""
+    replay = used_replay()
+    save_replay(replay, tmp_path)
+    whole, fixed = replay.storage.stats().total_bytes, new_replay().storage.stats().total_bytes
+    limit = fixed + (whole - fixed) // 2
+    # As if what is in it had been assumed to compress better than it does.
+    monkeypatch.setattr(replay_module.memory, "limit", lambda *_: limit)
+    resumed = new_replay()
+    load_replay(resumed, tmp_path)
+    assert 10 < len(resumed) < 30
+    assert resumed.storage.stats().total_bytes <= limit
+    keys = np.arange(55 - len(resumed), 55)
+    values, found = resumed.storage.read(keys)
+    assert found.all()
+    np.testing.assert_array_equal(values["x"], replay.storage.read(keys)[0]["x"])
+    np.testing.assert_array_equal(resumed.storage.priorities(keys), replay.storage.priorities(keys))
+    insert(resumed, 50)
+
+
+def test_a_save_reads_and_writes_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the cost of saving a large replay again and again."""
+    replay = new_replay()
+    insert(replay, 30)
+    files = ReplayFiles(replay)
+    folders = [tmp_path / f"ckpt-{i}" / "replay" for i in range(2)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    files.save(folders[0])
+    checked: list[int] = []
+    facts = checkpoint._facts
+
+    def count(parts: Any) -> Any:
+        checked.append(sum(part.nbytes for part in parts))
+        return facts(parts)
+
+    monkeypatch.setattr(checkpoint, "_facts", count)
+    insert(replay, 2, seed=1)
+    files.save(folders[1])
+    assert sum(checked) < replay.storage.stats().total_bytes / 4
+    resumed = new_replay()
+    load_replay(resumed, folders[1])
+    assert content(resumed) == content(replay)
+
+
 def damage_flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -269,16 +316,21 @@ def test_restore_falls_back_to_an_empty_replay(
 ) -> None:
     """Guards a resume whose replay is damaged, or was not saved: a warning, and the run goes on."""
     replay = new_replay()
-    ReplayFiles(used_replay(), wanted=lambda: False).save(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    ReplayFiles(replay).restore(tmp_path)
-    assert "has no replay" in caplog.text
+    folder = tmp_path / "ckpt-1" / "replay"
+    ReplayFiles(replay).restore(folder)
+    folder.mkdir(parents=True)
+    ReplayFiles(used_replay(), wanted=lambda: False).save(folder)
+    assert list(folder.iterdir()) == []
+    ReplayFiles(replay).restore(folder)
+    assert caplog.text.count("There is no replay in") == 2
     caplog.clear()
-    ReplayFiles(used_replay()).save(tmp_path)
-    damage_cut(next(tmp_path.glob("segment-*")))
-    ReplayFiles(replay).restore(tmp_path)
+    ReplayFiles(used_replay()).save(folder)
+    damage_cut(next(folder.glob("segment-*")))
+    ReplayFiles(replay).restore(folder)
+    assert "Cannot use a saved replay" in caplog.text
     assert "Starting with an empty replay" in caplog.text
-    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+    assert len(replay) == 0
     insert(replay, 5)
     assert len(replay) == 5
 

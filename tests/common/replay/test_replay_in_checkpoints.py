@@ -1,5 +1,7 @@
 """The replay as a part of the run's checkpoints."""
 
+import shutil
+from collections import namedtuple
 from pathlib import Path
 
 import numpy as np
@@ -47,19 +49,45 @@ def test_replay_and_weights_are_restored_together(tmp_path: Path) -> None:
     assert resumed.numbers() == list(range(13, 53))
 
 
-def test_damage_falls_back_to_the_checkpoint_before(
+def test_a_damaged_replay_costs_neither_the_weights_nor_older_replays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Guards a resume after a damaged disk: the older checkpoint with its replay is taken."""
+    """Guards a resume after a damaged disk: the newest weights, the newest replay that is whole."""
     run = Run(tmp_path)
     run.insert(0, 5)
     run.manager.save(1)
     run.insert(5, 5)
+    run.weights.assign(2.0)
     newest = run.manager.save(2)
     assert newest is not None
     path = max((newest / "replay").glob("segment-*"))
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     resumed = Run(tmp_path)
-    assert resumed.manager.restore_latest() == 1
+    assert resumed.manager.restore_latest() == 2
+    assert resumed.weights.numpy() == 2
     assert resumed.numbers() == [0, 1, 2, 3, 4]
     assert "damaged" in caplog.text
+
+
+def test_a_replay_without_room_does_not_stop_weights_from_being_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Guards days of training beside a replay that has outgrown the disk."""
+    run = Run(tmp_path)
+    run.insert(0, 5)
+    run.manager.save(1)
+    run.insert(5, 5)
+    run.weights.assign(2.0)
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 10, 0))
+    assert run.manager.save(2) is not None
+    assert "saved, but without its replay" in caplog.text and "make room" in caplog.text
+    monkeypatch.undo()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "ckpt-000001-step-000000000001",
+        "ckpt-000002-step-000000000002",
+    }
+    resumed = Run(tmp_path)
+    assert resumed.manager.restore_latest() == 2
+    assert resumed.weights.numpy() == 2
+    assert resumed.numbers() == [0, 1, 2, 3, 4]

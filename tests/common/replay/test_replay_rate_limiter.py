@@ -1,6 +1,7 @@
 """The rate limiter: ratio, bounds, waiting on both sides."""
 
 import threading
+from collections.abc import Callable
 
 import hypothesis
 import hypothesis.strategies as st
@@ -54,6 +55,24 @@ def test_surplus_stays_within_its_bounds(
         surplus = ratio * max(0, inserted - min_size) - sampled
         assert -bound - 1e-6 <= surplus <= bound + ratio * 20 + 1e-6
         assert limiter.stats["surplus"] == pytest.approx(surplus, abs=1e-6)
+
+
+def test_time_waited_counts_whether_or_not_it_was_long_enough() -> None:
+    """Guards the figures that tell which side is too slow: feeds wait in many short turns."""
+    now = [0.0]
+    limiter = RateLimiter(1.0, 2, 4, clock=lambda: now[0])
+    wait_for = limiter._changed.wait_for
+
+    def take_a_second(predicate: Callable[[], bool], timeout: float | None) -> bool:
+        now[0] += 1.0
+        return wait_for(predicate, timeout)
+
+    limiter._changed.wait_for = take_a_second  # type: ignore[method-assign]
+    for _ in range(3):
+        assert not try_sample(limiter, 1)
+    assert try_insert(limiter, 2) and try_sample(limiter, 1)
+    assert limiter.stats["sample_wait_s"] == 4.0
+    assert limiter.stats["insert_wait_s"] == 1.0
 
 
 @pytest.mark.parametrize("ratio", [0.75, 3.0])

@@ -19,7 +19,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
   // Clients of one process would otherwise share a connection, and wait for each other.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, int(config.keepalive_s * 1000));
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config.keepalive_s * 500));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config.keepalive_s * 1000));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);

@@ -121,7 +121,7 @@ void ServerImpl::SetChannelArguments(grpc::ServerBuilder* builder) const {
   // Otherwise two servers could share a port, each getting some of the clients.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, int(config_.keepalive_s * 1000));
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config_.keepalive_s * 500));
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config_.keepalive_s * 1000));
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);

@@ -272,7 +272,9 @@ class AnyPythonWheel(bdist_wheel):
 
 
 if platform.system() != "Linux":
-    sys.exit("SEED RL's native libraries are built for Linux only; use a Linux machine or container.")
+    sys.exit(
+        "SEED RL's native libraries are built for Linux only; use a Linux machine or container."
+    )
 
 setup(
     ext_modules=[

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from seed_rl.common.inference_store import InferenceStore
 from seed_rl.common.types import EnvOutput
+from seed_rl.grpc import ops
+from tests.grpc.op_helpers import Background, serving
+from tests.waiting import wait_until
 
 OBSERVATION = tf.TensorSpec([3], tf.uint8)
 ACTION = tf.TensorSpec([], tf.int32)
@@ -251,3 +254,44 @@ def test_wrong_row_shape_is_an_error():
             (tf.zeros([1, 2]),),
             {"observation": tf.zeros([1, 3], tf.uint8), "reward": tf.zeros([1])},
         )
+
+
+def test_a_server_ends_while_inference_waits_for_training(socket_address):
+    """Guards programs that shut their server down without closing the store first."""
+    store = make_store(num_envs=1, unroll_length=1, queue_capacity=1)
+    run_ids = tf.constant([5], tf.int64)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    def infer(env_ids):
+        outputs = env_outputs(1)
+        actions, state = store.begin(env_ids, run_ids, outputs, outputs.reward)
+        steps = {"observation": outputs.observation, "reward": outputs.reward}
+        store.end(env_ids, run_ids, actions, state, steps)
+        return actions
+
+    with serving(socket_address, infer, isolate_errors=True) as server:
+        client = ops.Client(socket_address)
+        while store.counters().queue_size < 1:
+            client.infer([0])
+        blocked = Background(client.infer, [0])
+        wait_until(lambda: store.counters().blocked == 1)
+        server.shutdown()
+        with pytest.raises(tf.errors.OpError):
+            blocked.result()
+
+
+def test_a_step_begun_twice_counts_once():
+    """Guards returns: where the network fails, the rows of its batch are begun again one by one."""
+    store = make_store(num_envs=1)
+    ids, run_ids = tf.constant([0]), tf.constant([5], tf.int64)
+    step(store, [0], [5])
+    outputs = env_outputs(1, reward=2.0, done=True)
+    first = store.begin(ids, run_ids, outputs, outputs.reward)
+    again = store.begin(ids, run_ids, outputs, outputs.reward)
+    for a, b in zip(tf.nest.flatten(first), tf.nest.flatten(again), strict=True):
+        np.testing.assert_array_equal(a, b)
+    step(store, [0], [5], reward=2.0, done=True)
+    step(store, [0], [5], reward=1.0, done=True)
+    episodes = store.episodes()
+    np.testing.assert_array_equal(episodes.returns, [2.0, 1.0])
+    np.testing.assert_array_equal(episodes.num_steps, [1, 1])

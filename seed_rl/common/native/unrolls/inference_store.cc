@@ -99,7 +99,7 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
     if (!env.alive || env.run_id != run_ids[i]) {
       // The first report of a life is a reset observation: no step led to it.
       StartLife(&env, run_ids[i]);
-    } else {
+    } else if (!env.begun) {
       EpisodeStats& episode = env.episode;
       episode.episode_return += rewards[i];
       episode.raw_return += raw_rewards[i];
@@ -112,6 +112,7 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
         episode = {episode.env_id, 0, 0, 0};
       }
     }
+    env.begun = true;
     for (size_t f = 0; f < prev_actions.size(); ++f) {
       const size_t bytes = options_.action_row_bytes[f];
       std::memcpy(prev_actions[f] + i * bytes, env.prev_action[f].data(), bytes);
@@ -180,6 +181,7 @@ void InferenceStore::End(int32_t batch, const int32_t* env_ids, const int64_t* r
         ++counters_.dropped;
         continue;
       }
+      env.begun = false;
       if (env_ids[i] < options_.num_training_envs) AddStep(&env, i, steps);
       for (size_t f = 0; f < actions.size(); ++f) {
         const size_t bytes = options_.action_row_bytes[f];
@@ -216,6 +218,11 @@ std::vector<std::function<void()>> InferenceStore::TakeReadyCallbacks() {
     capacity_waiters_.clear();
   }
   return ready;
+}
+
+bool InferenceStore::BelowCapacity() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return closed_ || queue_.size() <= options_.queue_capacity;
 }
 
 void InferenceStore::NotifyWhenBelowCapacity(std::function<void()> ready) {

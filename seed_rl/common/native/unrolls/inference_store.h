@@ -88,7 +88,8 @@ class InferenceStore {
 
   // Admits a batch of steps: checks ids and lives, resets environments with a
   // new life, updates episode statistics, and copies out previous actions and
-  // recurrent states. Changes nothing when it returns an error.
+  // recurrent states. Changes nothing when it returns an error. Steps that never ended may begin
+  // again, and count once.
   StoreError Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
                    const float* rewards, const bool* done, const bool* abandoned,
                    const float* raw_rewards, const MutableRows& prev_actions,
@@ -99,6 +100,8 @@ class InferenceStore {
   void End(int32_t batch, const int32_t* env_ids, const int64_t* run_ids, const Rows& actions,
            const Rows& states, const Rows& steps);
 
+  // Whether the queue is within its capacity, or closed.
+  bool BelowCapacity() const;
   // Calls `ready` once the queue is within its capacity, at once if it is; or
   // when closed.
   void NotifyWhenBelowCapacity(std::function<void()> ready);
@@ -131,6 +134,7 @@ class InferenceStore {
  private:
   struct Environment {
     bool alive = false;
+    bool begun = false;  // And not ended: if it begins again, the network failed in between.
     int64_t run_id = 0;
     std::deque<int64_t> replaced_run_ids;
     EpisodeStats episode;

@@ -1,4 +1,5 @@
 // The kernels of the ops over InferenceStore (see inference_store.h for what they promise).
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -112,12 +113,32 @@ class EndOp : public tf::AsyncOpKernel {
     // Not answered before the queue has room: this is how a slow learner slows
     // its actors.
     InferenceStore& store = resource->store;
-    store.NotifyWhenBelowCapacity(
-        [done = std::move(done), keep = std::make_shared<tf::core::RefCountPtr<StoreResource>>(
-                                     std::move(resource))] { done(); });
+    if (store.BelowCapacity()) return done();
+    auto wait = std::make_shared<Wait>(std::move(resource));
+    auto* manager = ctx->cancellation_manager();
+    const auto token = manager ? manager->get_cancellation_token() : 0;
+    const bool live = !manager || manager->RegisterCallback(token, [ctx, done, wait] {
+      if (wait->over.exchange(true)) return;
+      wait->resource.reset();
+      ctx->SetStatus(absl::CancelledError("The wait for training was cancelled."));
+      done();
+    });
+    OP_REQUIRES_ASYNC(ctx, live, absl::CancelledError("The step was cancelled."), done);
+    store.NotifyWhenBelowCapacity([done, wait, manager, token] {
+      if (wait->over.exchange(true)) return;
+      if (manager) manager->TryDeregisterCallback(token);
+      done();
+    });
   }
 
  private:
+  // Ends once: because there is room, or because the step is cancelled.
+  struct Wait {
+    explicit Wait(tf::core::RefCountPtr<StoreResource> resource) : resource(std::move(resource)) {}
+    tf::core::RefCountPtr<StoreResource> resource;  // Keeps the store while it waits.
+    std::atomic<bool> over{false};
+  };
+
   static absl::Status Record(tf::OpKernelContext* ctx, StoreResource* resource) {
     const tf::Tensor& env_ids = ctx->input(1);
     const int64_t batch = env_ids.NumElements();

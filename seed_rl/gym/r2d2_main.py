@@ -22,6 +22,7 @@ def main() -> None:
         replay_ratio=4.0,
         update_target_every_n_step=200,
         learning_rate=5e-4,
+        optimizer_epsilon=1e-3,
         lstm_size=64,
         head_size=64,
         mlp_sizes=(64,),

@@ -13,18 +13,22 @@ from seed_rl.common.replay.config import ReplayConfig
 
 WORKSTATION: dict[str, Any] = dict(
     batch_size=16,
-    unroll_length=40,
-    burn_in=20,
-    replay_buffer_size=10_000,
-    replay_buffer_min_size=500,
-    update_target_every_n_step=500,
+    unroll_length=20,
+    burn_in=10,
+    discounting=0.99,
+    replay_buffer_size=25_000,
+    replay_buffer_min_size=1_000,
+    replay_ratio=3.0,
+    # Values spread by n_steps per update of the target network: with few training steps per hour,
+    # every 500 of them would be hours until the network knows what is worth what.
+    update_target_every_n_step=100,
     optimizer=ADAM,
-    learning_rate=1e-4,
+    learning_rate=3e-4,
     learning_rate_decay=False,
-    optimizer_epsilon=1e-3,
+    optimizer_epsilon=1e-4,
     clip_norm=40.0,
 )
-"""Defaults that suit one machine; `seed_rl/atari/r2d2_paper.flags` has those of the paper."""
+"""Defaults that learn Pong on two cores; those of the paper: `seed_rl/atari/r2d2_paper.flags`."""
 
 
 def create_agent(env_output_specs: Any, num_actions: int) -> Any:

@@ -40,11 +40,13 @@ class Workload:
 _NATURE = {"torso": "nature", "lstm_size": 0, "stack_size": 4}
 _DEEP = {"torso": "impala_deep", "lstm_size": 256, "stack_size": 4}
 _R2D2 = {"torso": "nature", "lstm_size": 512, "stack_size": 4}
-# The smallest replay that never empties: how many unrolls it holds costs next to nothing.
+# The smallest replay that never empties: how many unrolls it holds costs next to nothing. Neither
+# acting nor training may run ahead, or the measured time would have less of one than of the other.
 _REPLAY: dict[str, Any] = {
     "replay_buffer_size": 2000,
     "replay_buffer_min_size": 64,
     "replay_ratio": 1.0,
+    "replay_ratio_slack": 16,
 }
 
 WORKLOADS = {

@@ -113,7 +113,7 @@ class ReplayWriter:
         waiting = self._store.counters().queue_size
         stored = self._store.dequeue(min(max(waiting, 1), _MOST_AT_ONCE))
         unrolls, priorities = tf.nest.map_structure(lambda t: t.numpy(), self._prepare(stored))
-        good = np.isfinite(priorities)
+        good = np.isfinite(priorities) & _finite(unrolls)
         if not good.all():
             self._check_network()
             self._warn_of(stored.env_ids.numpy()[~good])
@@ -236,7 +236,11 @@ class BatchSource:
         # The next batch is brought into TensorFlow while this one is trained on; the feed has
         # further ones sampled.
         loaded = tf.data.Dataset.from_tensors(0).repeat().map(load)
-        return loaded.take_while(_first).map(_second).prefetch(1)
+        # In threads of its own: `load` waits for the feed, which may wait for unrolls that others
+        # need TensorFlow's threads to bring, and of these there may be only one.
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = 2
+        return loaded.take_while(_first).map(_second).prefetch(1).with_options(options)
 
     def close(self) -> None:
         """Ends the sampling threads."""
@@ -260,6 +264,21 @@ def _first(more: tf.Tensor, batch: Nest) -> tf.Tensor:
 def _second(more: tf.Tensor, batch: Nest) -> Nest:
     del more
     return batch
+
+
+def _finite(unrolls: Unroll) -> np.ndarray:
+    """Which of a batch of time-major unrolls hold only finite numbers, <bool>[batch].
+
+    Not all that is not finite shows in the network's values, and what shows depends on how many
+    rows it works on: a ReLU may turn NaN into 0.
+    """
+    good = np.True_
+    for batch_axis, part in ((1, unrolls._replace(agent_state=())), (0, unrolls.agent_state)):
+        for array in tf.nest.flatten(part):
+            if array.dtype.kind not in "biuSO":
+                others = tuple(axis for axis in range(array.ndim) if axis != batch_axis)
+                good = good & np.isfinite(array).all(axis=others)
+    return np.asarray(good)
 
 
 def _chosen(unrolls: Unroll, good: np.ndarray) -> Unroll:

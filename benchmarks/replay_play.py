@@ -14,6 +14,8 @@ from seed_rl.gym.env import create_environment
 POLICIES = ("random", "epsilon-greedy")
 STEPS, OVERLAP = 121, 41
 _ENVS = 8
+# Frames before the first of an unroll, which the network sees with it.
+_STACKED = 3
 
 
 def atari_specs() -> Any:
@@ -27,7 +29,8 @@ def atari_specs() -> Any:
         "prev_action": np.zeros((), np.int32),
         "action": np.zeros((), np.int32),
     }
-    return unroll_specs(step, STEPS, [np.zeros(512, np.float32)] * 2)
+    lstm = [np.zeros(512, np.float32)] * 2
+    return unroll_specs(step, STEPS, [*lstm, np.zeros((21, 21, 16 * _STACKED), np.uint8)])
 
 
 def small_specs() -> Any:
@@ -92,7 +95,28 @@ def play_atari(game: str, policy: str, num_unrolls: int) -> Any:
     }
     # Activations of an LSTM hardly compress; noise stands for them.
     states = [np.tanh(rng.normal(size=(len(starts) * _ENVS, 512))) for _ in range(2)]
-    return [state.astype(np.float32) for state in states], cut
+    stacks = [_frames_before(whole["observation"], whole["done"], start) for start in starts]
+    return [*(state.astype(np.float32) for state in states), np.concatenate(stacks)], cut
+
+
+def _frames_before(observations: np.ndarray, done: np.ndarray, start: int) -> np.ndarray:
+    """The state of frame stacking before a step, as `ImageEncoder` has it; frames of earlier
+    episodes are black.
+
+    Args:
+      observations: <uint8>[time, envs, 84, 84, 1].
+      done: <bool>[time, envs].
+      start: the step.
+    """
+    stack = np.zeros((_ENVS, 21, 21, 16 * _STACKED), np.uint8)
+    for i, step in enumerate(range(start - _STACKED, start)):
+        if step < 0:
+            continue
+        same_episode = ~done[step + 1 : start].any(axis=0)
+        blocks = observations[step].reshape(_ENVS, 21, 4, 21, 4).transpose(0, 1, 3, 2, 4)
+        blocks = blocks.reshape(_ENVS, 21, 21, 16)
+        stack[same_episode, ..., 16 * i : 16 * (i + 1)] = blocks[same_episode]
+    return stack
 
 
 def play_small(num_unrolls: int) -> Any:

@@ -268,6 +268,8 @@ class PrioritizedReplay:
         with self._rng_lock:
             self._rng = rng
         self.storage = storage
+        counts = self.limiter.stats
+        self._rates.update(counts["inserted"], counts["sampled"])  # What is new begins here.
 
     def _fractions(self, n: int) -> np.ndarray:
         with self._rng_lock:
@@ -286,12 +288,12 @@ class _Rates:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: tuple[float, float, float] | None = None  # Guarded by _lock.
+        self._last = (time.monotonic(), 0.0, 0.0)  # Guarded by _lock.
 
     def update(self, inserted: float, sampled: float) -> tuple[float, float]:
         with self._lock:
             now = time.monotonic()
-            then, old_inserted, old_sampled = self._last or (now, inserted, sampled)
+            then, old_inserted, old_sampled = self._last
             self._last = (now, inserted, sampled)
-        seconds = max(now - then, 1e-9)  # 0 at the first call, which has nothing to compare with.
+        seconds = max(now - then, 1e-9)
         return (inserted - old_inserted) / seconds, (sampled - old_sampled) / seconds

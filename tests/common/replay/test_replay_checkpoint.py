@@ -96,6 +96,15 @@ def test_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("segment-*.bin"))) > 5
 
 
+def test_rates_are_those_since_the_resume(tmp_path: Path) -> None:
+    """Guards the first point in TensorBoard from counting a former life's inserts."""
+    save_replay(used_replay(), tmp_path)
+    resumed = new_replay()
+    load_replay(resumed, tmp_path)
+    stats = resumed.stats()
+    assert stats.inserted == 55 and stats.inserts_per_s == stats.samples_per_s == 0
+
+
 def test_saved_while_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the moment: what is inserted and evicted during the writing changes nothing in it."""
     replay = used_replay()

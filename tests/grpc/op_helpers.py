@@ -83,6 +83,11 @@ def add_one(x):
 
 
 @tf.function(input_signature=[INTS])
+def double(x):
+    return 2 * x
+
+
+@tf.function(input_signature=[INTS])
 def rows_seen(x):
     """Doubles, and tells each row how many rows its batch had."""
     return 2 * x, tf.fill([tf.shape(x)[0]], tf.shape(x)[0])

@@ -16,16 +16,12 @@ from tests.grpc.op_helpers import (
     INTS,
     Background,
     Gate,
+    double,
     serving,
     values,
     wait_for_waiting,
 )
 from tests.waiting import wait_until
-
-
-@tf.function(input_signature=[INTS])
-def double(x):
-    return 2 * x
 
 
 def gated(gate):

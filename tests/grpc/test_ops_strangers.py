@@ -17,19 +17,14 @@ from seed_rl.grpc import NumpyClient, errors, ops, wire
 from seed_rl.grpc.options import ClientOptions, ServerOptions
 from tests.grpc.op_helpers import (
     INT,
-    INTS,
     Background,
     Gate,
+    double,
     serving,
     values,
     wait_for_waiting,
 )
 from tests.waiting import PATIENCE_S, wait_until
-
-
-@tf.function(input_signature=[INTS])
-def double(x):
-    return 2 * x
 
 
 def frame(payload, function=0, call_id=1):

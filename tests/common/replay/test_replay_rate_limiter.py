@@ -57,7 +57,9 @@ def test_surplus_stays_within_its_bounds(
         assert limiter.stats["surplus"] == pytest.approx(surplus, abs=1e-6)
 
 
-def test_time_waited_counts_whether_or_not_it_was_long_enough() -> None:
+def test_time_waited_counts_whether_or_not_it_was_long_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Guards the figures that tell which side is too slow: feeds wait in many short turns."""
     now = [0.0]
     limiter = RateLimiter(1.0, 2, 4, clock=lambda: now[0])
@@ -67,7 +69,7 @@ def test_time_waited_counts_whether_or_not_it_was_long_enough() -> None:
         now[0] += 1.0
         return wait_for(predicate, timeout)
 
-    limiter._changed.wait_for = take_a_second  # type: ignore[method-assign]
+    monkeypatch.setattr(limiter._changed, "wait_for", take_a_second)
     for _ in range(3):
         assert not try_sample(limiter, 1)
     assert try_insert(limiter, 2) and try_sample(limiter, 1)

@@ -84,8 +84,10 @@ def serve_grpcio(*addresses: str) -> None:
 
 def numpy_client() -> None:
     """One client without TensorFlow."""
+    from seed_rl.common import scheduling
     from seed_rl.grpc.numpy_client import Client
 
+    scheduling.use_batch_scheduling()  # As actors do.
     opened: dict[str, Client] = {}
 
     def run(address: str, payload: str, clients: int, seconds: float) -> list[float]:

@@ -236,7 +236,7 @@ def to_json(results: Results) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = report.parser(__doc__ or "", seconds=0.35)
+    parser = report.parser(__doc__ or "", seconds=0.7, rounds=5)
     parser.add_argument("--quick", action="store_true", help="only 8 clients, frames, Unix sockets")
     options = parser.parse_args()
     cells = [

@@ -1,12 +1,14 @@
 // Load for any server of the wire format: CLIENTS connections, each of which sends one call frame
 // over and over (with a new call id) and waits for the reply before the next. With as many THREADS
 // as CLIENTS they wake up and run apart, as actors do; one thread for all costs the machine least.
+// Like actors, it asks the scheduler for SCHED_BATCH, with which waking up interrupts nobody.
 //
 // Usage: load_client ADDRESS CALL_FILE CLIENTS THREADS WARMUP_SECONDS SECONDS
 // Prints one JSON object: calls, errors, seconds, cpu_seconds (of this process).
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <atomic>
@@ -178,6 +180,11 @@ int main(int argc, char** argv) {
   if (call.size() < kHeaderBytes) {
     std::fprintf(stderr, "no call frame in %s\n", argv[2]);
     return 2;
+  }
+  const sched_param no_priority = {};
+  if (sched_setscheduler(0, SCHED_BATCH, &no_priority) != 0) {
+    std::perror("sched_setscheduler");
+    return 1;
   }
   const int num_clients = std::atoi(argv[3]);
   const int num_threads = std::atoi(argv[4]);

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from seed_rl.common import nest, spaces
+from seed_rl.common import nest, scheduling, spaces
 from seed_rl.common.batched_env import BatchedEnv, BatchedEnvironment, EnvironmentFailure
 from seed_rl.common.config import environment_options, from_flags, option
 from seed_rl.common.errors import UserError
@@ -78,7 +78,7 @@ def actor_loop(
     create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
     log_period: float = 1,
 ) -> None:
-    """Runs an actor until SIGTERM or SIGINT.
+    """Runs an actor until SIGTERM or SIGINT, as a batch process (see `scheduling`).
 
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns a Gymnasium (or old gym)
@@ -101,6 +101,8 @@ def actor_loop(
         config = from_flags(ActorConfig)
     if logging.get_verbosity() == logging.WARNING:  # absl's default; actors say what they do.
         logging.set_verbosity(logging.INFO)
+    # Before there are environments, whose threads must have it, too.
+    scheduling.use_batch_scheduling()
     env: BatchedEnv | None = None
     actor = _Actor(config, log_period)
     ended = threading.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import signal
 import subprocess
@@ -67,6 +68,20 @@ def test_stop_signal_ends_cleanly_without_tensorflow(repository: Any, number: in
     assert code == 0, errors
     assert "Traceback" not in errors and "stopped" in errors
     assert "TensorFlow imported: False" in output
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux has the policy")
+def test_actors_are_batch_processes(repository: Any) -> None:
+    """Else they interrupt the learner whenever an action arrives."""
+    with Learner() as learner:
+        process = start(
+            repository, f"--env_name={LIFE_STEP}", f"--server_address={learner.address}"
+        )
+        assert learner.enough.wait(60)
+        policy = os.sched_getscheduler(process.pid)
+        process.terminate()
+        end(process)
+    assert policy == os.SCHED_BATCH
 
 
 def test_stop_signal_while_there_is_no_learner(repository: Any, socket_address: str) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from absl import logging
 
 from seed_rl.common import nest, scheduling, spaces
+from seed_rl.common.backoff import backoff_s
 from seed_rl.common.batched_env import BatchedEnv, BatchedEnvironment, EnvironmentFailure
 from seed_rl.common.config import environment_options, from_flags, option
 from seed_rl.common.errors import UserError
@@ -280,8 +281,8 @@ class _Actor:
             remaining,
             reason,
         )
-        pause = min(_FIRST_PAUSE_S * 2**self._pauses, _LONGEST_PAUSE_S)
         self._pauses += 1
+        pause = backoff_s(self._pauses, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         # Many actors lose the same learner at once and must not all come back at once.
         self._stop.wait(min(pause * random.uniform(0.5, 1.0), remaining))
 

@@ -1,12 +1,19 @@
-"""What a person sees of a run: a live panel in a terminal, plain lines elsewhere."""
+"""What a person sees of a run: a live panel in a terminal, plain lines elsewhere.
+
+The output may go away while the run goes on (a closed terminal, a pipe whose reader ended, a full
+disk). Then the run goes on unseen.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import errno
+import os
+import sys
 import time
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import NoReturn, Protocol
 
 import rich.console
 import rich.live
@@ -67,10 +74,54 @@ def create(title: str, facts: Mapping[str, str]) -> Panel:
       title: what is running.
       facts: what stays the same, such as addresses.
     """
-    console = rich.console.Console(highlight=False)
+    console = _Console(highlight=False)
     if console.is_terminal:
-        return LivePanel(title, facts, console)
-    return PlainPanel(title, facts)
+        return PatientPanel(LivePanel(title, facts, console))
+    return PatientPanel(PlainPanel(title, facts))
+
+
+class _Console(rich.console.Console):
+    """Raises BrokenPipeError like any other error of the output, where Rich ends the program."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise
+
+
+class PatientPanel:
+    """Another panel, for as long as its output takes what it shows."""
+
+    def __init__(self, panel: Panel):
+        self._panel = panel
+        self._gone = False
+
+    def __enter__(self) -> PatientPanel:
+        self._try(self._panel.__enter__)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._try(self._panel.__exit__, *exc_info)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            # Else Python tries once more when it ends, and makes the failure its exit code.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def show(self, status: Status) -> None:
+        self._try(self._panel.show, status)
+
+    def say(self, message: str) -> None:
+        self._try(self._panel.say, message)
+
+    def finish(self, message: str) -> None:
+        self._try(self._panel.finish, message)
+
+    def _try(self, show: Callable[..., object], *arguments: object) -> None:
+        if self._gone:
+            return
+        try:
+            show(*arguments)
+        except OSError as error:
+            self._gone = error.errno != errno.ENOSPC  # There may be room again.
 
 
 class PlainPanel:

@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Sequence
 
 from seed_rl.common import progress as progress_lib
+from seed_rl.common.backoff import backoff_s
 from seed_rl.common.errors import UserError
 from seed_rl.launch.guardian import Guardian
 from seed_rl.launch.panel import Panel, Status
@@ -18,6 +19,7 @@ from seed_rl.launch.process import Process, describe_exit
 from seed_rl.launch.run_lock import RunLock
 
 USER_ERROR = 2  # What our programs exit with after an error that is the user's to mend.
+_MAX_USER_ERRORS = 2  # Once may be bad luck, such as a learner that just left.
 _LIBRARY_THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 _QUIET = {"PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 
@@ -35,7 +37,8 @@ class SupervisorConfig:
       first_backoff_s: pause before a crashed actor's first restart; doubled for each further one.
       max_backoff_s: the longest such pause.
       healthy_s: an actor that ran this long before it crashed starts again with a clean record.
-      max_failures: when every actor has crashed this often in a row, the run ends.
+      max_failures: an actor that crashed this often in a row, or twice with an error that is the
+        user's to mend, is given up; the run ends when no other actor is left.
       poll_s: time between looks at the processes.
     """
 
@@ -62,11 +65,30 @@ class Failure(Exception):
 class _Actor:
     """An actor process and its record of crashes."""
 
-    def __init__(self, process: Process):
+    def __init__(self, process: Process, config: SupervisorConfig):
         self.process = process
         self.failures = 0  # In a row, without a healthy life between them.
-        self.user_errors = 0
         self.restart_at: float | None = None
+        self._config = config
+        self._user_errors = 0  # In a row.
+
+    def crashed(self, code: int) -> None:
+        if self._healthy:
+            self.failures = self._user_errors = 0
+        self.failures += 1
+        self._user_errors = self._user_errors + 1 if code == USER_ERROR else 0
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether its last lives were too many and too short to expect better of the next."""
+        failed = (
+            self.failures >= self._config.max_failures or self._user_errors >= _MAX_USER_ERRORS
+        )
+        return failed and not (self.process.running and self._healthy)
+
+    @property
+    def _healthy(self) -> bool:
+        return self.process.lifetime_s >= self._config.healthy_s
 
 
 class Supervisor:
@@ -160,7 +182,8 @@ class Supervisor:
                     self._actor_command(task, scratch),
                     logs / f"actor-{task}.log",
                     {**_QUIET, **_LIBRARY_THREADS},
-                )
+                ),
+                self._config,
             )
             for task in range(self._config.actors)
         ]
@@ -189,6 +212,9 @@ class Supervisor:
             self._panel.say(f"error: {failure}")
             self._stop_learner(failed=True)
             return failure.code
+        except BaseException:
+            self._stop_learner(failed=True)  # Whatever our fault is, it must not cost a checkpoint.
+            raise
 
     # Starting, watching, restarting.
 
@@ -211,10 +237,9 @@ class Supervisor:
         if code is None:
             return
         self._guardian.forget(process.pid)
-        self._record_failure(actor, code)
-        pause = min(
-            self._config.first_backoff_s * 2 ** (actor.failures - 1), self._config.max_backoff_s
-        )
+        actor.crashed(code)
+        self._check_hope(actor, code)
+        pause = backoff_s(actor.failures, self._config.first_backoff_s, self._config.max_backoff_s)
         actor.restart_at = time.monotonic() + pause
         last = process.tail(1)
         self._panel.say(
@@ -222,16 +247,13 @@ class Supervisor:
             f"restarting it in {pause:g} s ({process.log})"
         )
 
-    def _record_failure(self, actor: _Actor, code: int) -> None:
-        """Counts, and ends the run when restarting has no point."""
-        if actor.process.lifetime_s >= self._config.healthy_s:
-            actor.failures = actor.user_errors = 0
-        actor.failures += 1
-        actor.user_errors = actor.user_errors + 1 if code == USER_ERROR else 0
-        if actor.user_errors >= 2:  # Once may be bad luck, such as a learner that just left.
+    def _check_hope(self, actor: _Actor, code: int) -> None:
+        """Ends the run when restarting actors has no point: as long as one works, it goes on."""
+        if not all(other.hopeless for other in self._actors):
+            return
+        if code == USER_ERROR:
             raise Failure(_last_words(actor.process, code), USER_ERROR)
-        if all(other.failures >= self._config.max_failures for other in self._actors):
-            raise Failure(f"every actor keeps crashing. {_last_words(actor.process, code)}")
+        raise Failure(f"every actor keeps crashing. {_last_words(actor.process, code)}")
 
     def _look_after_tensorboard(self) -> None:
         """Starts it when training has begun: until then the learner needs the processor."""

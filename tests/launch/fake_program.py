@@ -2,6 +2,8 @@
 
 fake_program.py learner LOGDIR [train | end | fail=CODE | deaf | quit_slowly=SECONDS]
 fake_program.py actor LOGDIR TASK [run | crash | user_error | crash_once | family]
+
+An actor's behaviour ending in @N is that of actor N alone; the others run.
 """
 
 import os
@@ -40,6 +42,9 @@ def learner(logdir: pathlib.Path, behaviour: str) -> int:
 
 
 def actor(logdir: pathlib.Path, task: str, behaviour: str) -> int:
+    behaviour, _, only = behaviour.partition("@")
+    if only not in ("", task):
+        behaviour = "run"
     lives = logdir / f"lives-{task}"
     with open(lives, "a") as file:
         file.write(f"{os.getpid()}\n")

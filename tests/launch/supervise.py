@@ -22,6 +22,7 @@ def main() -> int:
         stop_timeout_s=3,
         kill_timeout_s=2,
         first_backoff_s=0.05,
+        healthy_s=1,
         max_failures=3,
         poll_s=0.02,
     )

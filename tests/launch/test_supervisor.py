@@ -172,12 +172,70 @@ def test_actors_that_all_keep_crashing_end_the_run(start):
     assert (run.logdir / "checkpoint").exists()
 
 
-def test_an_actors_user_error_ends_the_run_clearly(start):
+def test_a_user_error_of_all_actors_ends_the_run_clearly(start):
     run = start("train", "user_error", "2")
     assert run.wait() == 2
     error = [line for line in run.text().splitlines() if "error: actor" in line]
     assert len(error) == 1 and "there is no game 'Pnog'; did you mean 'Pong'?" in error[0]
     assert not is_alive(run.learner())
+
+
+@pytest.mark.parametrize("trouble", ["crash", "user_error"])
+def test_one_actor_in_trouble_leaves_the_others_alone(start, trouble):
+    """However often it fails, and whoever's fault it is."""
+    run = start("train", f"{trouble}@1", "2")
+    until(lambda: len(run.lives(1)) >= 5)
+    assert len(run.lives(0)) == 1 and is_alive(run.lives(0)[0])
+    run.signal(signal.SIGINT)
+    assert run.wait() == 0
+
+
+def test_failures_of_long_ago_do_not_count(start):
+    """The run goes on while one actor works, even one that had failed too often before."""
+    run = going(start, 2)
+    for task in (0, 1):
+        for life in range(1, 5):
+            os.kill(run.lives(task)[-1], signal.SIGKILL)
+            until(lambda task=task, life=life: len(run.lives(task)) > life)
+        time.sleep(1.2)  # Longer than a healthy life needs.
+    assert all(is_alive(pid) for pid in pids(run, 2))
+    run.signal(signal.SIGINT)
+    assert run.wait() == 0
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGHUP])
+def test_output_that_nobody_reads_any_more(start, end):
+    """`... | tee log`, whose reader dies of the same Ctrl-C; a terminal that was closed."""
+    read_end, write_end = os.pipe()
+    run = start("train", "run", "1", stdout=write_end)
+    os.close(write_end)
+    until(run.training)
+    os.close(read_end)
+    run.signal(end)
+    assert run.wait() == 0
+    assert (run.logdir / "checkpoint").exists()
+
+
+def test_a_terminal_that_hangs_up(start):
+    parent, child = pty.openpty()
+    run = start("train", "run", "1", stdout=child, stderr=child, stdin=child)
+    os.close(child)
+    until(run.training)
+    os.close(parent)
+    time.sleep(1.5)  # The panel is drawn twice a second.
+    assert run.process.poll() is None
+    run.signal(signal.SIGHUP)
+    assert run.wait() == 0
+    assert (run.logdir / "checkpoint").exists()
+
+
+def test_output_to_a_full_disk(start):
+    with open("/dev/full", "w") as full:
+        run = start("train", "run", "1", stdout=full)
+    until(run.training)
+    run.signal(signal.SIGTERM)
+    assert run.wait() == 0
+    assert (run.logdir / "checkpoint").exists()
 
 
 @pytest.mark.parametrize(("code", "expected"), [(1, 1), (2, 2), (7, 1)])

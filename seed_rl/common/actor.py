@@ -29,8 +29,8 @@ from seed_rl.common.config import environment_options, from_flags, option
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_config import RunConfig
 from seed_rl.common.stop_signal import StopSignal
-from seed_rl.common.types import EnvOutput
-from seed_rl.grpc.errors import CallError, ClientError, StatusCode
+from seed_rl.common.types import ACTION_SPACE, EnvOutput
+from seed_rl.grpc.errors import CallError, ClientError, StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
 
@@ -219,6 +219,8 @@ class _Actor:
             if error.code == StatusCode.FAILED_PRECONDITION:
                 raise UserError(f"Cannot use this learner: {error.message}.") from error
             raise
+        except WireError as error:
+            raise UserError(f"Cannot use this learner: {error}") from error
         try:
             _check_inference(client, self._env)
         except BaseException:
@@ -246,8 +248,10 @@ class _Actor:
             observation, reward, done, abandoned, episode_step, raw_reward = env.step(actions)
             clock.stepped()
             env_output = EnvOutput(reward, done, observation, abandoned, episode_step)
-            actions = inference(env_ids, run_ids, env_output, raw_reward)
-            self._heard = clock.answered()
+            try:
+                actions = inference(env_ids, run_ids, env_output, raw_reward)
+            finally:  # Patience begins when the learner is lost, however long it took to answer.
+                self._heard = clock.answered()
 
     def _settle(self) -> None:
         """Notes that the learner answers."""
@@ -311,7 +315,7 @@ class _Actor:
 
 
 def _check_inference(client: Client, env: BatchedEnv) -> None:
-    """Compares the environment's observations with those the learner expects.
+    """Compares the environment's observations and actions with the learner's.
 
     Raises:
       UserError: if they differ or there is no inference function.
@@ -331,6 +335,13 @@ def _check_inference(client: Client, env: BatchedEnv) -> None:
         raise UserError(
             f"The learner expects observations {expected}, but this actor's environment "
             f"gives {given}. Start learner and actors with the same environment options."
+        )
+    # Not to be left to the first impossible action: there may be none, but only other meanings.
+    actions, taken = client.stats()["status"].get(ACTION_SPACE), spaces.describe(env.action_space)
+    if actions not in (None, taken):
+        raise UserError(
+            f"The learner's actions are {actions}, but this actor's environment takes {taken}. "
+            "Start learner and actors with the same environment options."
         )
 
 

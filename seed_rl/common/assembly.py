@@ -91,6 +91,7 @@ def learn(
         learning_rate_fn,
         optimizer.clip_norm,
         flag_values(run, config, optimizer, *agent_options),
+        setting.action_space,
         lambda: create_env_fn(0, env_config),
     )
     train(run, config, placement, trained, setting.specs)

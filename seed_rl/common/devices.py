@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,6 +190,28 @@ def copy_variables(source: tf.Module, targets: Sequence[tf.Module]) -> None:
             # Under the target's device a mirrored variable gives the value that lies nearest.
             with tf.device(copy.device):
                 copy.assign(value)
+
+
+def batches(strategy: tf.distribute.Strategy, make_dataset: Callable[[], Any]) -> Iterator[Any]:
+    """Batches for `strategy.run`, from a dataset for each group of replicas that has one host.
+
+    To be kept until a run has been saved: what an iterator waits for when it is destroyed (the
+    dataset's function, say) must not hold that up.
+
+    Args:
+      strategy: of training.
+      make_dataset: returns the `tf.data.Dataset`.
+    """
+    options = tf.data.Options()
+    # There is nothing to tune, and in TensorFlow 2.21 tuning has a lost wake-up: destroying an
+    # iterator may take until its thread next looks around by itself, which is up to 60 s.
+    options.autotune.enabled = False
+    if _training_devices(strategy) == [_full_name("cpu:0")]:
+        # Without the second dataset, of those options, that would copy to the device.
+        return iter(make_dataset().with_options(options))
+    return iter(
+        strategy.distribute_datasets_from_function(lambda _: make_dataset().with_options(options))
+    )
 
 
 def distribute(devices: Devices, make_batch: Callable[[int], Any]) -> Any:

@@ -23,9 +23,10 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl import grpc
-from seed_rl.common import checkpoints, devices, run_record
+from seed_rl.common import checkpoints, devices, run_record, spaces
 from seed_rl.common.algorithm import Algorithm, Specs
 from seed_rl.common.errors import UserError
+from seed_rl.common.file_lock import LearnerLock
 from seed_rl.common.inference import CentralInference, InferenceSizes, initialize
 from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.reporting import Reporter
@@ -33,6 +34,7 @@ from seed_rl.common.run_config import RunConfig
 from seed_rl.common.saved_model import save_model
 from seed_rl.common.stop_signal import StopSignal
 from seed_rl.common.training import BatchForm, TrainingStep
+from seed_rl.common.types import ACTION_SPACE
 
 _REPORT_WAITING_S = 0.5
 _OP_MARKS = re.compile(r"\{\{.*?\}\} | \[Op:\w+\]$")  # What TensorFlow puts around messages.
@@ -51,6 +53,7 @@ class Trained:
       learning_rate_fn: training step -> learning rate, for logs.
       clip_norm: largest global norm of the gradients; None leaves them.
       config: all options, written beside checkpoints.
+      action_space: of one environment; None if actors are not to compare it with theirs.
       create_env: makes one more environment like the actors'; None if a run is never played.
     """
 
@@ -59,6 +62,7 @@ class Trained:
     learning_rate_fn: Callable[[Any], Any]
     clip_norm: float | None
     config: dict[str, Any]
+    action_space: Any = None
     create_env: Callable[[], Any] | None = None
 
 
@@ -118,8 +122,8 @@ class Learner:
         """Creates all variables and restores the newest checkpoint, if there is one.
 
         Raises:
-          UserError: options that do not fit together, an unwritable logdir, a checkpoint of
-            another agent.
+          UserError: options that do not fit together, an unwritable logdir or one where another
+            learner is at work, a checkpoint of another agent.
         """
         self._run = run
         self._config = config
@@ -128,7 +132,9 @@ class Learner:
         self._algorithm = trained.algorithm
         self._learning_rate_fn = trained.learning_rate_fn
         self._specs = specs
+        self._action_space = trained.action_space
         self._logdir = _writable_directory(run.logdir)
+        self._lock = LearnerLock(self._logdir)
 
         with self._strategy.scope():
             initialize(self._algorithm, self._algorithm.agent, specs)
@@ -197,18 +203,21 @@ class Learner:
         """
         store = self._inference.store
         with contextlib.ExitStack() as stack:
+            stack.callback(self._lock.release)
             stop = stack.enter_context(StopSignal(on_stop=store.close))
             stack.callback(lambda: self._reporter.close(self.frames))
             stack.callback(self._algorithm.close)
             server = stack.enter_context(self._serving())
             stack.callback(store.close)  # First of all, so that no call waits for training.
+            batches = self._batches()
             try:
-                self._loop(stop, server)
+                self._loop(stop, server, batches)
                 self._report(server, {}, last=True)
             except BaseException:
                 self._reporter.phase("failed", self.frames)
                 raise
             store.close()
+            server.shutdown()  # Actors would go on, and what they do be lost.
             self._save()
             if self._config.save_model:
                 save_model(
@@ -220,8 +229,7 @@ class Learner:
         self._reporter.phase("done", self.frames)
         logging.info("Ended after %d environment frames.", self.frames)
 
-    def _loop(self, stop: StopSignal, server: grpc.Server) -> None:
-        batches = self._batches()
+    def _loop(self, stop: StopSignal, server: grpc.Server, batches: Iterator[Any]) -> None:
         self._await_experience(stop, server)
         last_save = time.monotonic()
         while self.frames < self._config.total_environment_frames and not stop.requested:
@@ -263,10 +271,8 @@ class Learner:
     def _batches(self) -> Iterator[Any]:
         store, encode = self._inference.store, self._batch_form.encode
         per_replica = self._config.batch_size // self._strategy.num_replicas_in_sync
-        return iter(
-            self._strategy.distribute_datasets_from_function(
-                lambda _: self._algorithm.dataset(store, per_replica, encode)
-            )
+        return devices.batches(
+            self._strategy, lambda: self._algorithm.dataset(store, per_replica, encode)
         )
 
     @contextlib.contextmanager
@@ -285,6 +291,8 @@ class Learner:
             isolate_errors=True,
             op_threads=self._config.inference_threads,
         )
+        if self._action_space is not None:
+            server.set_status({ACTION_SPACE: spaces.describe(self._action_space)})
         try:
             server.start()
         except (tf.errors.UnavailableError, tf.errors.InvalidArgumentError) as error:

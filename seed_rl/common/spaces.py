@@ -60,6 +60,27 @@ def specs(space: spaces.Space[Any], name: str = "observation") -> Any:
     return ArraySpec(tuple(space.shape or ()), wire_dtype(space.dtype), name)
 
 
+def describe(space: spaces.Space[Any]) -> str:
+    """A space in words, the same on all machines, for learner and actors to compare."""
+    if isinstance(space, spaces.Dict):
+        return f"{{{', '.join(f'{key}: {describe(space[key])}' for key in sorted(space.keys()))}}}"
+    if isinstance(space, spaces.Tuple):
+        return f"({', '.join(map(describe, space.spaces))})"
+    if isinstance(space, spaces.Discrete):
+        return f"{space.n} choices from {space.start}"
+    if isinstance(space, spaces.MultiDiscrete):
+        return f"{space.nvec.tolist()} choices from {space.start.tolist()}"
+    if isinstance(space, spaces.Box):
+        return f"{specs(space)} from {_bounds(space.low)} to {_bounds(space.high)}"
+    return str(specs(space))
+
+
+def _bounds(values: np.ndarray) -> str:
+    """One number if all are the same."""
+    distinct = np.unique(values)
+    return f"{distinct[0]:g}" if len(distinct) == 1 else str([f"{v:g}" for v in values.flat])
+
+
 class BatchBuffer:
     """One reused array [k, ...] per leaf of a space, filled row by row."""
 

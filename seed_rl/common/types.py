@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+ACTION_SPACE = "action_space"
+"""Where in its server's status a learner tells which actions it will send (`spaces.describe`)."""
+
 
 class EnvOutput(NamedTuple):
     """What an environment reports before each action.

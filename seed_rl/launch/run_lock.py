@@ -6,13 +6,13 @@ they end. Only the standard library is used.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pathlib
 import time
 from collections.abc import Callable
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.file_lock import try_lock
 
 FILE_NAME = "supervisor.pid"
 
@@ -45,7 +45,7 @@ class RunLock:
             ) from error
         started = time.monotonic()
         told = False
-        while not _try_lock(self._file.fileno()):
+        while not try_lock(self._file.fileno()):
             pid = _read_pid(logdir)
             waited = time.monotonic() - started
             if waited > (1.0 if _exists(pid) else patience_s):
@@ -74,17 +74,9 @@ def running_pid(logdir: pathlib.Path) -> int | None:
     """The process id of the supervisor that runs in `logdir`, or None."""
     try:
         with open(logdir / FILE_NAME, "rb") as file:
-            return None if _try_lock(file.fileno()) else _read_pid(logdir)
+            return None if try_lock(file.fileno()) else _read_pid(logdir)
     except OSError:
         return None
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _read_pid(logdir: pathlib.Path) -> int:

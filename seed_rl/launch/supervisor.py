@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 import signal
@@ -81,9 +82,7 @@ class _Actor:
     @property
     def hopeless(self) -> bool:
         """Whether its last lives were too many and too short to expect better of the next."""
-        failed = (
-            self.failures >= self._config.max_failures or self._user_errors >= _MAX_USER_ERRORS
-        )
+        failed = self.failures >= self._config.max_failures or self._user_errors >= _MAX_USER_ERRORS
         return failed and not (self.process.running and self._healthy)
 
     @property
@@ -117,6 +116,7 @@ class Supervisor:
         self._tensorboard_command = tensorboard_command
         self._panel = panel
         self._stops: list[int] = []  # Signals received.
+        self._heeded = 0  # So many of them had come when stopping began.
         self._started = 0.0
         self._phase = ""
 
@@ -130,21 +130,18 @@ class Supervisor:
         Raises:
           UserError: the directory cannot be used; nothing was started.
         """
-        lock = self._prepare_logdir()
-        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        previous = {number: signal.signal(number, self._on_signal) for number in signals}
-        scratch = pathlib.Path(tempfile.mkdtemp(prefix="seed_rl_"))
-        self._guardian = Guardian(lock.fileno(), self._config.stop_timeout_s, scratch)
-        self._create_processes(scratch)
-        try:
+        with contextlib.ExitStack() as stack:
+            lock = self._prepare_logdir()
+            stack.callback(lock.release)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
+            scratch = pathlib.Path(tempfile.mkdtemp(prefix="seed_rl_"))
+            self._guardian = Guardian(lock.fileno(), self._config.stop_timeout_s, scratch)
+            stack.callback(self._guardian.close)
+            self._create_processes(scratch)
+            stack.callback(self._kill_all)
             with self._panel:
                 return self._supervise()
-        finally:
-            self._kill_all()
-            self._guardian.close()
-            lock.release()
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     def _prepare_logdir(self) -> RunLock:
         """Locks the directory, after moving an earlier run aside if that is asked for."""
@@ -282,6 +279,11 @@ class Supervisor:
         del frame
         self._stops.append(number)
 
+    @property
+    def _impatient(self) -> bool:
+        """Whether somebody has asked again. (Closing the terminal after a Ctrl-C does not.)"""
+        return any(self._stops.count(number) > 1 for number in self._stops[self._heeded :])
+
     def _learner_ended(self, code: int) -> int:
         self._guardian.forget(self._learner.pid)
         self._show()
@@ -310,11 +312,11 @@ class Supervisor:
         Returns:
           The learner's exit code; None if the user did not want to wait for it.
         """
-        impatient = len(self._stops)
+        self._heeded = len(self._stops)
         self._learner.terminate()
         deadline = time.monotonic() + self._config.stop_timeout_s
         while (code := self._learner.poll()) is None and time.monotonic() < deadline:
-            if len(self._stops) > max(impatient, 1):
+            if self._impatient:
                 self._panel.say("ending at once; what was not saved is lost")
                 return None
             self._show("stopping" if not failed else "ending")
@@ -334,7 +336,7 @@ class Supervisor:
             process.terminate()
         deadline = time.monotonic() + self._config.kill_timeout_s
         while any(process.running for process in others) and time.monotonic() < deadline:
-            if len(self._stops) > 1:
+            if self._impatient:
                 return
             time.sleep(self._config.poll_s / 4)
 

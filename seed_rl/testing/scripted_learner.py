@@ -15,8 +15,8 @@ import grpc
 import numpy as np
 
 from seed_rl.common import nest
-from seed_rl.common.spaces import specs
-from seed_rl.common.types import EnvOutput
+from seed_rl.common.spaces import describe, specs
+from seed_rl.common.types import ACTION_SPACE, EnvOutput
 from seed_rl.grpc import structures, wire
 from seed_rl.grpc.errors import CallError
 from seed_rl.grpc.structures import TensorSpec
@@ -71,6 +71,7 @@ class ScriptedLearner:
             "outputs": structures.to_json(outputs),
         }
         self._description = json.dumps({"protocol": wire.PROTOCOL_VERSION, "functions": [function]})
+        self._stats = json.dumps({"status": {ACTION_SPACE: describe(action_space)}})
         self._inference = inference
         self._token = token
         self._server = grpc.server(futures.ThreadPoolExecutor(16))
@@ -97,6 +98,11 @@ class ScriptedLearner:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token")
         return self._description.encode()
 
+    def stats(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        """Answers Stats."""
+        del request, context
+        return self._stats.encode()
+
     def call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """Serves one actor's stream."""
         del context
@@ -121,6 +127,7 @@ class _Handlers(grpc.GenericRpcHandler):
     def __init__(self, learner: ScriptedLearner):
         self._methods = {
             "/seed_rl.Inference/Describe": grpc.unary_unary_rpc_method_handler(learner.describe),
+            "/seed_rl.Inference/Stats": grpc.unary_unary_rpc_method_handler(learner.stats),
             "/seed_rl.Inference/Call": grpc.stream_stream_rpc_method_handler(learner.call),
         }
 

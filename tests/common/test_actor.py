@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -152,6 +153,27 @@ def test_gives_up_on_a_learner_that_went_away(socket_address: str) -> None:
     assert len(recorder.calls) >= 5
 
 
+def test_patience_begins_when_the_learner_is_lost(socket_address: str) -> None:
+    """However long it took to answer before: it may have waited for training."""
+    later, moved = Recorder(calls=3), []
+
+    def move(*args: Any) -> Any:
+        time.sleep(1.0)
+        learner.close()
+        moved.append(serve(later, address=socket_address))
+
+    recorder = Recorder(10**9)
+    learner = serve(
+        lambda *a: recorder(*a) if len(recorder.calls) < 5 else move(*a), address=socket_address
+    )
+    try:
+        code = run(learner, make, reconnect_timeout_s=0.5)
+    finally:
+        for other in moved:
+            other.close()
+    assert code == ExitCode.SUPERSEDED and len(later.calls) == 3
+
+
 def test_waits_for_a_learner_that_comes_late(socket_address: str) -> None:
     learners = []
     recorder = Recorder(calls=3)
@@ -234,6 +256,22 @@ def test_observations_the_learner_does_not_expect() -> None:
 def test_actions_of_another_space() -> None:
     with serve(lambda env_ids, *_: np.full(len(env_ids), 17)) as learner:
         with pytest.raises(UserError, match="action space"):
+            actor_loop(make, ActorConfig(server_address=learner.address))
+
+
+def test_actions_that_only_mean_something_else() -> None:
+    """All of the learner's actions are possible here, so nothing else would tell."""
+    fewer = spaces.Discrete(1)
+    with ScriptedLearner(OBSERVATIONS, fewer, Recorder()) as learner:
+        with pytest.raises(UserError, match="actions are 1 choices.*takes 2 choices"):
+            actor_loop(make, ActorConfig(server_address=learner.address))
+
+
+def test_a_server_that_is_no_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told in one line, and not as a crash that a supervisor would answer with a new start."""
+    monkeypatch.setattr(ScriptedLearner, "describe", lambda *_: b"<html>")
+    with serve(Recorder()) as learner:
+        with pytest.raises(UserError, match="Cannot use this learner"):
             actor_loop(make, ActorConfig(server_address=learner.address))
 
 

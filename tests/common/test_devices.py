@@ -188,3 +188,25 @@ def test_unknown_leading_dimensions_may_stay_unknown():
     np.testing.assert_array_equal(roundtrip(frames), frames)
     with pytest.raises(ValueError, match="only the first two"):
         tf.function(tpu_encode).get_concrete_function(tf.TensorSpec([1, 1, None], tf.uint8))
+
+
+def test_destroying_an_iterator_of_batches_waits_for_nobody():
+    """The thread that tunes a dataset sometimes ends only after up to 60 s, which delayed the save
+    at the end of a run. So there must be none.
+    """
+
+    def make_dataset():
+        return tf.data.Dataset.range(10).repeat().prefetch(1)
+
+    def num_threads():
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    strategy = devices.make_devices(DeviceConfig()).training_strategy
+    kept, added = [], []
+    for _ in range(2):  # What TensorFlow starts at the first use is not counted.
+        for make in (lambda: devices.batches(strategy, make_dataset), lambda: iter(make_dataset())):
+            before = num_threads()
+            kept.append(make())
+            assert [int(next(kept[-1])) for _ in range(3)] == [0, 1, 2]
+            added.append(num_threads() - before)
+    assert added[2] == added[3] - 1

@@ -263,6 +263,15 @@ def test_a_second_ctrl_c_ends_at_once(start):
     assert not any(is_alive(pid) for pid in pids(run, 1))
 
 
+def test_closing_the_terminal_after_ctrl_c_is_not_asking_twice(start):
+    run = going(start, 1, learner="quit_slowly=1")
+    run.signal(signal.SIGINT)
+    until(lambda: "saves a checkpoint" in run.text())
+    run.signal(signal.SIGHUP)
+    assert run.wait() == 0
+    assert (run.logdir / "checkpoint").exists()
+
+
 def test_a_learner_that_does_not_stop_is_killed(start):
     run = going(start, 1, learner="deaf")
     run.signal(signal.SIGTERM)

@@ -53,12 +53,19 @@ def test_places_that_cannot_be_used(place, tmp_path):
 
 
 def test_ending_before_any_actor_came(place):
-    """A learner that waits for actors still obeys, and a second one on its address is refused."""
+    """It still obeys. A second one is refused on its address, and in its directory, where it would
+    overwrite what the first has written.
+    """
     learner = place.learner()
     until(lambda: "Serving inference" in learner.text(), running=learner)
     other = place.learner(f"--logdir={place.logdir}-2")
     assert other.wait() == 2, other.text()
     assert len(other.errors()) == 1 and place.address in other.errors()[0]
+    config = (place.logdir / "config.json").read_bytes()
+    intruder = place.learner("--server_address=localhost:0", "--seed=7")
+    assert intruder.wait() == 2, intruder.text()
+    assert len(intruder.errors()) == 1 and str(place.logdir) in intruder.errors()[0]
+    assert (place.logdir / "config.json").read_bytes() == config
     assert learner.code is None
     learner.send(signal.SIGTERM)
     assert learner.wait() == 0

@@ -240,6 +240,8 @@ class BatchSource:
         # need TensorFlow's threads to bring, and of these there may be only one.
         options = tf.data.Options()
         options.threading.private_threadpool_size = 2
+        # Else `_second` would run ahead, with more batches that age.
+        options.experimental_optimization.map_parallelization = False
         return loaded.take_while(_first).map(_second).prefetch(1).with_options(options)
 
     def close(self) -> None:

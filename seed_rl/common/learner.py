@@ -291,6 +291,12 @@ class Learner:
             isolate_errors=True,
             op_threads=self._config.inference_threads,
         )
+        if not options.token and _is_public(self._run.server_address):
+            logging.warning(
+                "Whoever reaches %s can take part in this run. To keep strangers out, give learner "
+                "and actors the same --auth_token_file.",
+                self._run.server_address,
+            )
         if self._action_space is not None:
             server.set_status({ACTION_SPACE: spaces.describe(self._action_space)})
         try:
@@ -333,6 +339,12 @@ class Learner:
             checkpoints.load_weights(self._config.init_checkpoint, self._algorithm.agent)
             logging.info("Starting from the weights of %s.", self._config.init_checkpoint)
         return int(self._saved_steps.numpy()), frames or 0
+
+
+def _is_public(address: str) -> bool:
+    """Whether other machines may reach it."""
+    host = address.rpartition(":")[0].strip("[]")
+    return not address.startswith("unix:") and host not in ("localhost", "127.0.0.1", "::1")
 
 
 def _writable_directory(path: str) -> Path:

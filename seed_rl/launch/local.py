@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pathlib
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 
@@ -49,6 +50,19 @@ def create_supervisor(options: RunOptions) -> Supervisor:
     )
 
 
+def check_flags(options: RunOptions) -> None:
+    """Has the program look at its flags, which costs half a second, before anything is done.
+
+    Raises:
+      UserError: it does not know one of them, or not such a value.
+    """
+    command = [sys.executable, "-m", options.module, *options.flags, "--only_check_args"]
+    checked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if checked.returncode:
+        lines = checked.stderr.splitlines() or [f"{options.module} does not start"]
+        raise UserError(lines[-1].removeprefix("error: "))
+
+
 def free_port() -> int:
     """A TCP port that nobody listens on."""
     with socket.socket() as listener:
@@ -59,6 +73,7 @@ def free_port() -> int:
 def main(arguments: Sequence[str]) -> int:
     try:
         options = options_lib.parse(arguments)
+        check_flags(options)
     except UserError as error:
         print(f"error: {error}\n{options_lib.usage_line()}", file=sys.stderr)
         return 2

@@ -98,3 +98,22 @@ def _fetch(url: str, deadline: float) -> str:
         except OSError:
             assert time.monotonic() < deadline, f"{url} does not answer"
             time.sleep(0.5)
+
+
+@pytest.mark.parametrize("wrong", ["--gane=Pong", "--batch_size=many"])
+def test_wrong_flags_are_told_before_anything_is_done(repository, tmp_path, wrong):
+    """With the usage; and the earlier run is still where it was."""
+    logdir = tmp_path / "run"
+    (logdir / "checkpoints").mkdir(parents=True)
+    result = subprocess.run(
+        command(repository, logdir, wrong, "--restart=fresh"),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert result.returncode == 2, result.stdout + result.stderr
+    error, usage = result.stderr.splitlines()[-2:]
+    assert error.startswith("error: ") and wrong.partition("=")[0].strip("-") in error
+    assert usage.startswith("usage: ./run_local.sh")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert list(logdir.iterdir()) == [logdir / "checkpoints"]

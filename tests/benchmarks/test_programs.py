@@ -1,0 +1,35 @@
+"""The benchmark programs themselves, measured for a blink: they run, and --json has its keys."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "keys"),
+    [
+        (
+            "calls",
+            ["--quick", "--rounds=1", "--seconds=0.1"],
+            ["op_over_raw", "op_over_grpcio", "numpy_over_grpcio"],
+        ),
+        ("actor", ["--rounds=1"], ["rss_mb", "first_step_s"]),
+        (
+            "training",
+            ["--actors=1", "--seconds=2", "--warmup=0"],
+            ["efficiency", "frames_per_s", "ideal_frames_per_s"],
+        ),
+    ],
+)
+def test_results_have_the_promised_keys(repository, tmp_path, program, options, keys):
+    file = tmp_path / "results.json"
+    command = [sys.executable, "-m", f"benchmarks.{program}", *options, f"--json={file}"]
+    result = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    results = json.loads(file.read_text())
+    assert all(results[key] > 0 for key in keys)
+    assert results["machine"]["cores"] >= 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.common.algorithm import Algorithm, Specs, Step
+from seed_rl.common.algorithm import Acted, Algorithm, Specs, Step
 from seed_rl.common.inference_store import InferenceStore
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
@@ -28,12 +28,14 @@ class InferenceSizes:
       num_eval_envs: the last so many are only evaluated.
       unroll_length: steps of an unroll besides overlap and bootstrap step.
       queue_capacity: complete unrolls that may wait for training.
+      max_batch: environments in the largest batch; 0: all of them.
     """
 
     num_envs: int
     num_eval_envs: int
     unroll_length: int
     queue_capacity: int
+    max_batch: int = 0
 
 
 class CentralInference:
@@ -64,6 +66,7 @@ class CentralInference:
         """
         self._algorithm = algorithm
         self._specs = specs
+        self._max_batch = sizes.max_batch or sizes.num_envs
         for device, agent in placements:
             with tf.device(device):
                 recorded = initialize(algorithm, agent, specs)
@@ -97,13 +100,35 @@ class CentralInference:
             env_ids: tf.Tensor, run_ids: tf.Tensor, env_outputs: EnvOutput, raw_rewards: tf.Tensor
         ) -> Nest:
             prev_actions, state = self.store.begin(env_ids, run_ids, env_outputs, raw_rewards)
-            with tf.device(device):
-                acted = self._algorithm.act(agent, env_ids, prev_actions, env_outputs, state)
+            acted = self._act(device, agent, (env_ids, prev_actions, env_outputs, state))
             step = Step(prev_actions, env_outputs, acted.agent_outputs)
             self.store.end(env_ids, run_ids, acted.action, acted.agent_state, step)
             return acted.action
 
         return inference
+
+    def _act(self, device: str, agent: tf.Module, inputs: tuple[Nest, ...]) -> Acted:
+        """Acts on a device, for as many environments as there are inputs."""
+        size = tf.shape(inputs[0])[0]
+        if needs_one_size(device):
+            inputs = tf.nest.map_structure(lambda t: _pad(t, self._max_batch), inputs)
+        with tf.device(device):
+            acted = self._algorithm.act(agent, *inputs)
+        if needs_one_size(device):
+            acted = tf.nest.map_structure(lambda t: t[:size], acted)
+        return acted
+
+
+def needs_one_size(device: str) -> bool:
+    """Whether the device compiles anew for every batch size. (A TPU does.)"""
+    return "TPU" in device.upper()
+
+
+def _pad(tensor: tf.Tensor, size: int) -> tf.Tensor:
+    """Adds zeros to a batch, up to `size` rows."""
+    missing = size - tf.shape(tensor)[0]
+    padded = tf.pad(tensor, [[0, missing]] + [[0, 0]] * (tensor.shape.rank - 1))
+    return tf.ensure_shape(padded, [size, *tensor.shape[1:]])
 
 
 def initialize(algorithm: Algorithm, agent: tf.Module, specs: Specs) -> Nest:

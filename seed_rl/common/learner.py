@@ -165,7 +165,11 @@ class Learner:
             self._algorithm,
             specs,
             InferenceSizes(
-                run.num_envs, run.num_eval_envs, config.unroll_length, config.queue_capacity()
+                run.num_envs,
+                run.num_eval_envs,
+                config.unroll_length,
+                config.queue_capacity(),
+                config.max_inference_batch(run),
             ),
             placements,
         )
@@ -277,9 +281,8 @@ class Learner:
 
     @contextlib.contextmanager
     def _serving(self) -> Iterator[grpc.Server]:
-        limit = self._config.inference_batch_size
         options = grpc.ServerOptions(
-            max_batch_size=limit if limit > 0 else self._run.num_envs,
+            max_batch_size=self._config.max_inference_batch(self._run),
             batch_timeout_ms=self._config.inference_timeout_ms,
             token=self._run.auth_token(),
             tls_certificate=self._run.tls_certificate,

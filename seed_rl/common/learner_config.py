@@ -53,6 +53,10 @@ class LearnerConfig:
         # With less, inference and training would wait for each other.
         return max(self.batch_size, self.unroll_queue_size)
 
+    def max_inference_batch(self, run: RunConfig) -> int:
+        """Environments in the largest batch of inference."""
+        return self.inference_batch_size if self.inference_batch_size > 0 else run.num_envs
+
     def frames_per_step(self, run: RunConfig) -> int:
         """Environment frames that one training step uses."""
         return self.batch_size * self.unroll_length * run.num_action_repeats

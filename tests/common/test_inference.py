@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.common import inference as inference_lib
 from seed_rl.common import variables
 from seed_rl.common.algorithm import Acted, Algorithm, Specs, StepResult
 from seed_rl.common.inference import CentralInference, InferenceSizes
@@ -93,6 +94,35 @@ def test_state_is_kept_per_environment():
     assert call(inference, [2, 1, 0]) == [0, 2, 1]
     assert call(inference, [1], done=True) == [0]
     assert call(inference, [0], run_id=2) == [0]
+
+
+def test_batches_of_one_size(monkeypatch):
+    """For a TPU, which compiles anew for every other size: the same answers from padded batches."""
+
+    class Sizes(Counting):
+        seen = []
+
+        def act(self, agent, env_ids, prev_actions, env_outputs, agent_state):
+            self.seen += [t.shape[0] for t in tf.nest.flatten((env_ids, env_outputs, agent_state))]
+            return super().act(agent, env_ids, prev_actions, env_outputs, agent_state)
+
+    monkeypatch.setattr(inference_lib, "needs_one_size", lambda device: True)
+    inference = make(Sizes(num_overlapping_steps=1))
+    Sizes.seen.clear()
+    for seen in range(4):
+        assert call(inference, [2], seen=seen) == [seen]
+    assert call(inference, [2, 1, 0]) == [4, 0, 0]
+    assert set(Sizes.seen) == {3}
+    (outputs,) = tf.nest.flatten(inference.store.dequeue(1).steps.agent_outputs)
+    np.testing.assert_array_equal(outputs[:, 0], [0, 2, 4, 6])
+
+
+@pytest.mark.parametrize(
+    ("device", "one_size"),
+    [("/job:worker/device:TPU:0", True), ("/gpu:0", False), ("cpu:0", False)],
+)
+def test_devices_that_need_batches_of_one_size(device, one_size):
+    assert inference_lib.needs_one_size(device) is one_size
 
 
 def test_unrolls_hold_what_was_seen_and_done():

@@ -20,6 +20,7 @@ from tests.grpc.op_helpers import (
     values,
     wait_for_waiting,
 )
+from tests.waiting import wait_until
 
 
 def test_tensors_kept_by_the_function_are_not_overwritten_by_later_batches(socket_address):
@@ -89,6 +90,34 @@ def test_client_side_batches_fill_several_places(socket_address):
         assert values(ops.Client(socket_address).foo([20, 21])) == [21, 22]
         assert values(two.result()) == [11, 12, 13]
         assert values(ops.Client(socket_address).foo([0, 1, 2, 3])) == [1, 2, 3, 4]
+
+
+def test_a_call_in_two_batches_fails_once(socket_address):
+    """Whichever of its parts fails, its caller gets one error, and one is counted."""
+
+    @tf.function(input_signature=[tf.TensorSpec([4], tf.int32)])
+    def positive(x):
+        tf.debugging.assert_positive(x)
+        return x
+
+    for rows in ([0, 1, 1, 1], [1, 1, 1, 0], [0, 1, 1, 0]):
+        with serving(socket_address, positive) as server:
+            one = Background(ops.Client(socket_address).positive, [1, 1])
+            wait_for_waiting(server, "positive", 1)
+            torn = Background(ops.Client(socket_address).positive, rows)
+            wait_until(lambda server=server: server.stats()["functions"]["positive"]["batches"])
+            last = Background(ops.Client(socket_address).positive, [1, 1])
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                torn.result()
+            failed = 1
+            for other, fails in ((one, rows[:2] != [1, 1]), (last, rows[2:] != [1, 1])):
+                failed += fails
+                if fails:
+                    with pytest.raises(tf.errors.InvalidArgumentError):
+                        other.result()
+                else:
+                    assert values(other.result()) == [1, 1]
+            assert server.stats()["functions"]["positive"]["errors"] == failed
 
 
 def test_a_dynamic_batch_takes_who_waited_while_the_function_was_busy(socket_address):

@@ -106,10 +106,13 @@ std::shared_ptr<Gather> NewGather(int64_t rows) { return std::make_shared<Gather
 
 // --- Replies.
 
-void Part::Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const {
+bool Part::Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const {
   if (gather) {
-    if (!gather->Add(*this, {}, results)) return;
-    if (!gather->status().ok()) return call.Fail(gather->status());
+    if (!gather->Add(*this, {}, results)) return false;
+    if (!gather->status().ok()) {
+      call.Fail(gather->status());
+      return true;
+    }
     const Part whole = {call, 0, call.rows, 0, nullptr};
     return whole.Reply(gather->results(), 0, batched);
   }
@@ -134,11 +137,13 @@ void Part::Reply(const std::vector<Tensor>& results, int64_t first, bool batched
     }
   }
   call.caller->Send(writer.Finish(), call.bytes);
+  return false;
 }
 
-void Part::Fail(const Status& status) const {
-  if (!gather) return call.Fail(status);
-  if (gather->Add(*this, status, {})) call.Fail(gather->status());
+bool Part::Fail(const Status& status) const {
+  if (gather && !gather->Add(*this, status, {})) return false;
+  call.Fail(gather ? gather->status() : status);
+  return true;
 }
 
 // --- Arguments.

@@ -46,10 +46,11 @@ struct Part {
   std::shared_ptr<Gather> gather;  // Collects the results, if the call has several parts.
 
   // Sends results, which start with row `first` of `results`, or keeps them until the call's other
-  // parts have theirs. `batched`: whether the results have the leading dimension.
-  void Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const;
-  // Sends an error, once for all parts.
-  void Fail(const Status& status) const;
+  // parts have theirs. `batched`: whether the results have the leading dimension. Returns whether
+  // the call has been answered with an error instead, because another part failed.
+  bool Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const;
+  // Sends an error, once for all parts; returns whether it did.
+  bool Fail(const Status& status) const;
 };
 
 std::shared_ptr<Gather> NewGather(int64_t rows);

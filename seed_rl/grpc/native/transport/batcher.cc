@@ -249,12 +249,9 @@ Status Batcher::RunAndWait(Function* function, std::vector<Tensor> arguments, in
 
 void Batcher::Answer(const Part& part, const Status& status, const std::vector<Tensor>& results,
                      int64_t first) {
-  if (status.ok()) {
-    part.Reply(results, first, signature_.batched());
-  } else {
-    CountError();
-    part.Fail(status);
-  }
+  const bool failed =
+      status.ok() ? part.Reply(results, first, signature_.batched()) : part.Fail(status);
+  if (failed) CountError();
 }
 
 void Batcher::Release(size_t executor, bool wake) {

@@ -5,24 +5,18 @@ together.
 """
 
 import json
-import os
 import queue
-import subprocess
-import sys
 import threading
-from concurrent import futures
 
-import grpc
 import numpy as np
 import pytest
 
-from benchmarks import grpcio_server
 from seed_rl.common.types import EnvOutput
-from seed_rl.grpc import message_stream, structures, wire
-from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout, WireError
+from seed_rl.grpc import structures, wire
+from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
-from seed_rl.grpc.options import ClientOptions
 from seed_rl.grpc.structures import TensorSpec
+from tests.grpc.scripted_server import INT, INTS, Scripted, reply, serve
 
 SPEC = EnvOutput(
     reward=TensorSpec("float32", (None,)),
@@ -31,79 +25,6 @@ SPEC = EnvOutput(
     abandoned=TensorSpec("bool", (None,)),
     episode_step=TensorSpec("int32", (None,)),
 )
-INT = TensorSpec("int32", ())
-INTS = TensorSpec("int32", (None,))
-
-
-@pytest.fixture(params=["direct", "public"])
-def stream_kind(request, monkeypatch):
-    """Runs a test with either way to use grpcio."""
-    used = []
-    real = {"direct": message_stream._DirectStream, "public": message_stream._PublicStream}
-
-    def record(kind):
-        def make(*args):
-            used.append(kind)
-            return real[kind](*args)
-
-        return make
-
-    def unavailable(*args):
-        raise AttributeError("this grpcio is built differently")
-
-    direct = record("direct") if request.param == "direct" else unavailable
-    monkeypatch.setattr(message_stream, "_DirectStream", direct)
-    monkeypatch.setattr(message_stream, "_PublicStream", record("public"))
-    yield request.param
-    assert set(used) <= {request.param}  # Also guards that grpcio still is as the direct one needs.
-
-
-@pytest.fixture
-def address(socket_address):
-    return socket_address
-
-
-def serve(address, fn, arguments=(INTS,), outputs=INTS, **kwargs):
-    return grpcio_server.Server(address, fn, "foo", arguments, outputs, **kwargs)
-
-
-class Scripted:
-    """A server of one function `foo(int32) -> int32` that answers each call as `script` says."""
-
-    def __init__(self, address, script, description=None):
-        self._script = script
-        function = {"name": "foo", "batch": None}
-        function["arguments"] = structures.to_json((INT,))
-        function["outputs"] = structures.to_json(INT)
-        self.description = description or json.dumps({"protocol": 1, "functions": [function]})
-        self.release = threading.Event()
-        self._server = grpc.server(futures.ThreadPoolExecutor(4))
-        handlers = {
-            "Describe": grpc.unary_unary_rpc_method_handler(
-                lambda request, context: self.description.encode()
-            ),
-            "Stats": grpc.unary_unary_rpc_method_handler(lambda request, context: b"{]"),
-            "Call": grpc.stream_stream_rpc_method_handler(self._call),
-        }
-        service = grpc.method_handlers_generic_handler("seed_rl.Inference", handlers)
-        self._server.add_generic_rpc_handlers((service,))
-        self._server.add_insecure_port(address)
-        self._server.start()
-
-    def _call(self, requests, context):
-        for request in requests:
-            yield from self._script(self, wire.decode(request))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc_info):
-        self.release.set()
-        self._server.stop(None).wait()
-
-
-def reply(frame, value=0):
-    return wire.encode_reply(frame.call_id, [np.array(value, np.int32)])
 
 
 def test_nests_go_and_come_back(address, stream_kind):
@@ -247,136 +168,6 @@ def test_errors_of_the_function_reach_the_caller(address, stream_kind):
         assert client.foo(0) == 9
 
 
-def test_a_closing_server_is_a_lost_connection(address):
-    """UNAVAILABLE tells actors to reconnect, not to give up."""
-
-    def script(server, frame):
-        return [wire.encode_error(frame.call_id, StatusCode.UNAVAILABLE, "server closed")]
-
-    with Scripted(address, script), Client(address) as client:
-        with pytest.raises(ConnectionLost, match="server closed"):
-            client.foo(1)
-
-
-def test_timeout_leaves_the_client_usable(address, stream_kind):
-    """The late reply to a call that timed out is not taken for that of the next."""
-    held = []
-
-    def script(server, frame):
-        if frame.tensors[0] == 1:
-            held.append(frame)
-            return []
-        return [reply(held[0], 10), reply(frame, 20)]
-
-    options = ClientOptions(call_timeout_s=0.2)
-    with Scripted(address, script), Client(address, options) as client:
-        with pytest.raises(Timeout, match="no answer within 0.2 s"):
-            client.foo(1)
-        assert client.foo(2) == 20
-
-
-def test_calls_end_when_the_server_goes_away(address, stream_kind):
-    """A waiting call and all later ones raise ConnectionLost."""
-    started = threading.Event()
-
-    def script(server, frame):
-        started.set()
-        server.release.wait()
-        return []
-
-    with Scripted(address, script) as server:
-        client = Client(address)
-        errors = []
-
-        def work():
-            try:
-                client.foo(1)
-            except ConnectionLost as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        started.wait()
-        server._server.stop(None)
-        thread.join()
-        assert len(errors) == 1
-    with pytest.raises(ConnectionLost, match=address):
-        client.foo(1)
-    with pytest.raises(ConnectionLost):
-        client.stats()
-    client.close()
-
-
-def test_close_ends_waiting_calls(address, stream_kind):
-    """close() in one thread frees the others."""
-    started = threading.Event()
-
-    def script(server, frame):
-        started.set()
-        server.release.wait()
-        return []
-
-    with Scripted(address, script):
-        client = Client(address)
-        errors = queue.SimpleQueue()
-
-        def work():
-            try:
-                client.foo(1)
-            except ConnectionLost as error:
-                errors.put(error)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        started.wait()
-        client.close()
-        thread.join()
-        assert "client closed" in str(errors.get())
-        with pytest.raises(ConnectionLost, match="client closed"):
-            client.foo(1)
-        client.close()  # Twice is fine.
-
-
-COME_AND_GO = """
-import os, sys, time
-from seed_rl.grpc import message_stream, numpy_client
-
-if sys.argv[2] == "public":
-    message_stream._DirectStream = None
-
-
-def no_more(count, than):
-    return all(a <= b for a, b in zip(count, than))
-
-
-counts = []
-for i in range(8):
-    with numpy_client.Client(sys.argv[1]) as client:
-        assert client.foo(i) == i
-    deadline = time.monotonic() + 30
-    while True:  # Threads of a closed client end soon, not at once.
-        count = [len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd")]
-        if i == 0 or no_more(count, counts[0]) or time.monotonic() > deadline:
-            break
-        time.sleep(0.02)
-    counts.append(count)
-    time.sleep(0.2 if i == 0 else 0)
-print(counts)
-assert no_more(counts[-1], counts[0])
-"""
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads through /proc")
-@pytest.mark.parametrize("kind", ["direct", "public"])
-def test_clients_come_and_go(address, kind, repository):
-    """Closed clients leave neither threads nor file descriptors behind."""
-    server = serve(address, lambda x: [x])
-    command = [sys.executable, "-c", COME_AND_GO, address, kind]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    server.shutdown()
-
-
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
@@ -414,49 +205,6 @@ def test_malformed_descriptions(address, description, error, message):
         Client(address)
 
 
-def test_waits_for_the_server(address):
-    """An actor may start before the learner."""
-    made = []
-    thread = threading.Thread(target=lambda: made.append(Client(address)))
-    thread.start()
-    server = serve(address, lambda x: [x])
-    thread.join()
-    with made[0] as client:
-        assert client.foo(3) == 3
-    server.shutdown()
-
-
-@pytest.mark.parametrize("address_", ["unix:/nowhere/socket", "localhost:1"])
-def test_nobody_there(address_):
-    """The message names the address and the time waited."""
-    with pytest.raises(ConnectionLost, match=f"no server answered at {address_} within 0.3 s"):
-        Client(address_, ClientOptions(connect_timeout_s=0.3))
-
-
-def test_token(address):
-    """A server with a token refuses others, at once and with a hint."""
-    server = serve(address, lambda x: [x], token="secret")
-    for token in (None, "wrong"):
-        with pytest.raises(CallError, match="give this client the server's token") as caught:
-            Client(address, ClientOptions(token=token))
-        assert caught.value.code == StatusCode.UNAUTHENTICATED
-    with Client(address, ClientOptions(token="secret")) as client:
-        assert client.foo(4) == 4
-        assert client.stats()["functions"]["calls"] == 1
-    server.shutdown()
-
-
-def test_oversized_calls(address):
-    """A call above the limit fails alone, before it is sent."""
-    server = serve(address, lambda x: [x])
-    with Client(address, ClientOptions(max_message_bytes=10_000)) as client:
-        with pytest.raises(CallError, match="max_message_bytes") as caught:
-            client.foo(np.zeros(3000, np.int32))
-        assert caught.value.code == StatusCode.RESOURCE_EXHAUSTED
-        assert client.foo(np.zeros(2000, np.int32)).shape == (2000,)
-    server.shutdown()
-
-
 def test_names_that_the_client_has_itself(address):
     """Functions called like the client's own methods, and what a mistyped name says."""
     function = {"batch": None, "arguments": {"tuple": []}, "outputs": structures.to_json(INT)}
@@ -470,12 +218,3 @@ def test_names_that_the_client_has_itself(address):
                 client.foo(1)
             with pytest.raises(WireError, match="not JSON"):
                 client.stats()
-
-
-def test_tcp():
-    """Addresses with host and port work, too."""
-    server = serve("localhost:0", lambda x: [x + 1])
-    with Client(f"localhost:{server.port}") as client:
-        assert client.foo([1, 2]).tolist() == [2, 3]
-        assert client.describe()["functions"][0]["name"] == "foo"
-    server.shutdown()

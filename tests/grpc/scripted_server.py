@@ -1,0 +1,58 @@
+"""Servers of grpcio that the tests of the NumPy client call."""
+
+import json
+import threading
+from concurrent import futures
+
+import grpc
+import numpy as np
+
+from benchmarks import grpcio_server
+from seed_rl.grpc import structures, wire
+from seed_rl.grpc.structures import TensorSpec
+
+INT = TensorSpec("int32", ())
+INTS = TensorSpec("int32", (None,))
+
+
+def serve(address, fn, arguments=(INTS,), outputs=INTS, **kwargs):
+    return grpcio_server.Server(address, fn, "foo", arguments, outputs, **kwargs)
+
+
+class Scripted:
+    """A server of one function `foo(int32) -> int32` that answers each call as `script` says."""
+
+    def __init__(self, address, script, description=None):
+        self._script = script
+        function = {"name": "foo", "batch": None}
+        function["arguments"] = structures.to_json((INT,))
+        function["outputs"] = structures.to_json(INT)
+        self.description = description or json.dumps({"protocol": 1, "functions": [function]})
+        self.release = threading.Event()
+        self._server = grpc.server(futures.ThreadPoolExecutor(4))
+        handlers = {
+            "Describe": grpc.unary_unary_rpc_method_handler(
+                lambda request, context: self.description.encode()
+            ),
+            "Stats": grpc.unary_unary_rpc_method_handler(lambda request, context: b"{]"),
+            "Call": grpc.stream_stream_rpc_method_handler(self._call),
+        }
+        service = grpc.method_handlers_generic_handler("seed_rl.Inference", handlers)
+        self._server.add_generic_rpc_handlers((service,))
+        self._server.add_insecure_port(address)
+        self._server.start()
+
+    def _call(self, requests, context):
+        for request in requests:
+            yield from self._script(self, wire.decode(request))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self.release.set()
+        self._server.stop(None).wait()
+
+
+def reply(frame, value=0):
+    return wire.encode_reply(frame.call_id, [np.array(value, np.int32)])

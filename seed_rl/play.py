@@ -255,7 +255,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--episodes", type=_positive, default=10, help="how many (default: 10)")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--greedy", action="store_true", help="act as in evaluation (default)")
+    how.add_argument("--greedy", action="store_true", help="choose the best action (default)")
     how.add_argument("--sampled", action="store_true", help="act as environment 0 does in training")
     watch = parser.add_mutually_exclusive_group()
     watch.add_argument("--video", type=Path, help="write a video of the episodes: .mp4 or .gif")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -49,12 +51,23 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
+        given: dict[str, Any] = {} if options is None else {"options": options}
         if seed is not None and hasattr(self.env, "seed"):
             self.env.seed(seed)
-        result = self.env.reset()
-        if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
+        elif seed is not None:
+            given["seed"] = seed
+        result = self.env.reset(**_accepted(self.env.reset, given))
+        if self._is_with_info(result):
             return result
         return result, {}
+
+    def _is_with_info(self, result: Any) -> bool:
+        """Whether `reset` has returned (observation, info)."""
+        pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
+        # An observation may look like that itself.
+        return pair and (
+            not isinstance(self.observation_space, spaces.Tuple) or isinstance(result[0], tuple)
+        )
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         result = self.env.step(action)
@@ -70,6 +83,14 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
     def close(self) -> None:
         if hasattr(self.env, "close"):
             self.env.close()
+
+
+def _accepted(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of the keyword arguments that the function takes."""
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return arguments
+    return {name: value for name, value in arguments.items() if name in parameters}
 
 
 def as_gymnasium_space(space: Any) -> spaces.Space[Any]:

@@ -189,6 +189,44 @@ def test_new_interface_without_the_base_class_passes_through() -> None:
     assert env.step(0)[2:4] == (True, False)
 
 
+@pytest.mark.parametrize("form", ["seed", "kwargs"])
+def test_the_last_gym_takes_seeds_in_reset(form: str) -> None:
+    """gym 0.26 has no `seed` method any more."""
+    given: dict[str, Any] = {}
+    env = envs.LifeStepEnv(1)
+
+    def by_name(*, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        given.update(seed=seed, options=options)
+        return env.reset()
+
+    class Gym026:
+        observation_space, action_space = env.observation_space, env.action_space
+        reset = staticmethod(by_name if form == "seed" else lambda **kwargs: by_name(**kwargs))
+        step = staticmethod(env.step)
+
+    as_gymnasium(Gym026()).reset(seed=5, options={"level": 2})
+    assert given == {"seed": 5, "options": {"level": 2}}
+
+
+def test_an_old_observation_that_looks_like_a_pair() -> None:
+    class Old:
+        observation_space = spaces.Tuple([spaces.Discrete(3), spaces.Dict(a=spaces.Discrete(2))])
+        action_space = spaces.Discrete(2)
+
+        def __init__(self, new: bool):
+            self._new = new
+
+        def reset(self) -> Any:
+            observation = (1, {"a": 0})
+            return (observation, {"b": 1}) if self._new else observation
+
+        def step(self, action: int) -> Any:
+            raise NotImplementedError
+
+    assert as_gymnasium(Old(new=False)).reset() == ((1, {"a": 0}), {})
+    assert as_gymnasium(Old(new=True)).reset() == ((1, {"a": 0}), {"b": 1})
+
+
 def test_what_is_no_environment() -> None:
     with pytest.raises(UserError, match="no environment: it has no reset, step"):
         as_gymnasium(object())

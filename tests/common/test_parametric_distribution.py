@@ -172,20 +172,38 @@ def test_divergence_of_normals(family):
     assert exact == pytest.approx(terms.mean(), abs=4 * terms.std() / math.sqrt(100000))
 
 
-def test_clipped_normal_clips_samples_and_keeps_the_normals_density():
+def test_clipped_normal_is_a_censored_normal():
     tf.random.set_seed(0)
     dist = pd.normal_clipped_distribution(1)
     params = np.tile(np.array([[0.9, 0.0]], np.float32), [1000, 1])
     samples = dist.sample(params).numpy()
     assert samples.max() == 1.0 and samples.min() >= -1.0 and np.unique(samples).size > 100
     scale = math.log(2) + 1e-3
-    np.testing.assert_allclose(
-        dist.log_prob(params[:1], [[1.0]]), np.log(gaussian(1.0, 0.9, scale)), rtol=1e-4
-    )
+    for action, probability in (
+        (0.3, gaussian(0.3, 0.9, scale)),
+        (1.0, 0.5 * math.erfc((1.0 - 0.9) / scale / math.sqrt(2.0))),
+        (-1.0, 0.5 * math.erfc((1.0 + 0.9) / scale / math.sqrt(2.0))),
+    ):
+        np.testing.assert_allclose(
+            dist.log_prob(params[:1], [[action]]), [math.log(probability)], rtol=1e-4
+        )
     np.testing.assert_allclose(
         dist.entropy(params[:1]), 0.5 * math.log(2 * math.pi * math.e * scale**2), rtol=1e-5
     )
     np.testing.assert_allclose(dist.mode([[3.0, 0.0]]), [[1.0]])
+
+
+def test_the_score_of_a_clipped_normal_has_no_bias():
+    """Else any baseline that is off would push the mean, although no action is better."""
+    tf.random.set_seed(0)
+    dist = pd.normal_clipped_distribution(1)
+    params = tf.Variable(np.tile(np.array([[0.9, 0.0]], np.float32), [100_000, 1]))
+    actions = dist.sample(params)
+    with tf.GradientTape() as tape:
+        log_prob = dist.log_prob(params, actions)
+    score = tape.gradient(log_prob, params).numpy()
+    error = score.std(0) / math.sqrt(len(score))
+    assert np.all(np.abs(score.mean(0)) < 4 * error)
 
 
 def test_samples_are_reparametrized():

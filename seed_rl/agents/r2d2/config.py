@@ -34,7 +34,7 @@ class R2D2Config:
     )
     value_function_rescaling_epsilon: float = option(1e-3, "The epsilon of h.", minimum=0.0)
     max_abs_reward: float | None = option(
-        None, "Rewards are clipped to at most this size. Not given: as they are.", minimum=0.0
+        None, "Rewards are clipped to at most this size. 0 or not given: as they are.", minimum=0.0
     )
     priority_eta: float = option(
         0.9,

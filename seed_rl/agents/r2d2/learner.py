@@ -344,8 +344,8 @@ def learner_loop(
         actions = setting.action_space
         if not isinstance(actions, spaces.Discrete):
             raise UserError(
-                f"R2D2 needs a Discrete action space, but the environment has {actions}. Wrap it "
-                "(seed_rl.common.env_wrappers.DiscretizeEnvWrapper), or train with vtrace."
+                f"R2D2 needs a Discrete action space, but the environment has {actions}. Train "
+                "with vtrace, or wrap the environment so that it has one."
             )
         return R2D2(
             r2d2,

@@ -112,7 +112,7 @@ def td_errors(
     rewards, done, abandoned = (
         tensor[1:] for tensor in (env_outputs.reward, env_outputs.done, env_outputs.abandoned)
     )
-    if config.max_abs_reward is not None:
+    if config.max_abs_reward:
         rewards = tf.clip_by_value(rewards, -config.max_abs_reward, config.max_abs_reward)
     epsilon = config.value_function_rescaling_epsilon
     if config.value_function_rescaling:

@@ -15,6 +15,7 @@ import tensorflow as tf
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common import vtrace
 from seed_rl.common.agent_calls import call_agent
+from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
 from seed_rl.common.parametric_distribution import ParametricDistribution
 from seed_rl.common.types import EnvOutput
@@ -38,13 +39,16 @@ class EntropyCost(tf.Module):
         Args:
           config: `entropy_cost` is the weight at the start.
           name: of the module.
+
+        Raises:
+          UserError: there is a target, but the weight at the start is 0.
         """
         super().__init__(name=name)
+        if config.target_entropy is not None and config.entropy_cost == 0:
+            raise UserError("--target_entropy needs an --entropy_cost above 0 to begin with.")
         self._config = config
         self._speed = config.entropy_cost_adjustment_speed
-        self.adjusted = (
-            config.target_entropy is not None and self._speed > 0 and config.entropy_cost > 0
-        )
+        self.adjusted = config.target_entropy is not None and self._speed > 0
         if self.adjusted:
             initial = math.log(config.entropy_cost) / self._speed
             self.scaled_log_cost = tf.Variable(initial, dtype=tf.float32, name="scaled_log_cost")

@@ -58,10 +58,11 @@ class Normal(Distribution):
 
 
 class ClippedNormal(Normal):
-    """A normal whose samples are clipped to [-1, 1].
+    """A normal whose samples are clipped to [-1, 1]: a censored normal.
 
-    Log probability, entropy and divergence are those of the normal before clipping, so that the
-    policy gradient does not vanish at the bounds: the environment is taken to do the clipping.
+    Between the bounds the log probability is that of the density; at a bound it is that of the
+    whole tail which was clipped to it, so that policy gradient and importance weights are right
+    there, too. Entropy and divergence are those of the normal before clipping.
     """
 
     def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
@@ -69,6 +70,15 @@ class ClippedNormal(Normal):
 
     def mode(self) -> tf.Tensor:  # noqa: D102
         return tf.clip_by_value(self.loc, -1.0, 1.0)
+
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:  # noqa: D102
+        actions = tf.convert_to_tensor(actions, self.loc.dtype)
+        log_prob = self._elementwise_log_prob(actions)
+        left = log_normal_tail((1.0 + self.loc) / self.scale)
+        right = log_normal_tail((1.0 - self.loc) / self.scale)
+        log_prob = tf.where(actions <= -1.0, left, log_prob)
+        log_prob = tf.where(actions >= 1.0, right, log_prob)
+        return tf.reduce_sum(log_prob, axis=-1)
 
 
 class TanhNormal(Normal):

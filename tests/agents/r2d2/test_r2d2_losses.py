@@ -114,7 +114,7 @@ def random_outputs(rng, steps, batch, actions=3):
     return AgentOutput(tf.constant(taken), tf.constant(q_values))
 
 
-@pytest.mark.parametrize("max_abs_reward", [None, 0.5])
+@pytest.mark.parametrize("max_abs_reward", [None, 0.0, 0.5])
 @pytest.mark.parametrize("rescaling", [True, False])
 def test_double_q_errors_losses_and_priorities(rescaling, max_abs_reward):
     """Guards double Q (who chooses, who values), alignment in time, masks and priorities."""
@@ -133,7 +133,7 @@ def test_double_q_errors_losses_and_priorities(rescaling, max_abs_reward):
         config, training, target, env_outputs(rewards, done, abandoned), tf.constant(actions)
     )
     loss, priority = losses.unroll_losses(td).numpy(), losses.priorities(td, eta).numpy()
-    clipped = rewards if max_abs_reward is None else np.clip(rewards, -0.5, 0.5)
+    clipped = np.clip(rewards, -0.5, 0.5) if max_abs_reward else rewards
     for b in range(batch):
         values = []
         for t in range(1, length + 1):

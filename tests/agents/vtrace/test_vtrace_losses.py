@@ -9,6 +9,7 @@ import tensorflow as tf
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.networks import AgentOutput
+from seed_rl.common.errors import UserError
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput
 
@@ -270,3 +271,9 @@ def test_a_fixed_entropy_cost_has_no_variables():
     cost = losses.EntropyCost(VTraceConfig(entropy_cost=0.3))
     assert not cost.variables and cost().numpy() == pytest.approx(0.3)
     assert cost.adjustment_loss(tf.constant(math.inf)).numpy() == 0.0
+
+
+def test_a_target_entropy_needs_a_cost_to_begin_with():
+    """A multiplier of 0 would stay 0, and no entropy bonus be there at all."""
+    with pytest.raises(UserError, match="--entropy_cost"):
+        losses.EntropyCost(VTraceConfig(target_entropy=0.5, entropy_cost=0.0))

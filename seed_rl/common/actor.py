@@ -337,7 +337,8 @@ def _check_inference(client: Client, env: BatchedEnv) -> None:
             f"gives {given}. Start learner and actors with the same environment options."
         )
     # Not to be left to the first impossible action: there may be none, but only other meanings.
-    actions, taken = client.stats()["status"].get(ACTION_SPACE), spaces.describe(env.action_space)
+    actions = client.stats().get("status", {}).get(ACTION_SPACE)
+    taken = spaces.describe(env.action_space)
     if actions not in (None, taken):
         raise UserError(
             f"The learner's actions are {actions}, but this actor's environment takes {taken}. "

@@ -207,7 +207,7 @@ def batches(strategy: tf.distribute.Strategy, make_dataset: Callable[[], Any]) -
     # iterator may take until its thread next looks around by itself, which is up to 60 s.
     options.autotune.enabled = False
     if _training_devices(strategy) == [_full_name("cpu:0")]:
-        # Without the second dataset, of those options, that would copy to the device.
+        # Distribution would put a second dataset behind it, which does not have these options.
         return iter(make_dataset().with_options(options))
     return iter(
         strategy.distribute_datasets_from_function(lambda _: make_dataset().with_options(options))

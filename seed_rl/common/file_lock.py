@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -36,9 +37,12 @@ class LearnerLock:
           logdir: the run's directory, which exists.
 
         Raises:
-          UserError: another learner has it.
+          UserError: another learner has it, or the directory cannot be written.
         """
-        self._file = open(logdir / "learner.pid", "a+", encoding="ascii")
+        try:
+            self._file = open(logdir / "learner.pid", "a+", encoding="ascii")
+        except OSError as error:
+            raise UserError(f"Cannot write to --logdir={logdir}: {error.strerror}.") from error
         try:
             locked = try_lock(self._file.fileno())
         except OSError as error:
@@ -52,10 +56,12 @@ class LearnerLock:
                 f"A learner is at work in --logdir={logdir} (process {pid}). Stop it, or choose "
                 "another directory."
             )
-        self._file.truncate(0)
-        self._file.write(f"{os.getpid()}\n")
-        self._file.flush()
+        with contextlib.suppress(OSError):  # A full disk is no reason not to train.
+            self._file.truncate(0)
+            self._file.write(f"{os.getpid()}\n")
+            self._file.flush()
 
     def release(self) -> None:
         """Lets another learner in."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # What a full disk did not take.
+            self._file.close()

@@ -13,11 +13,19 @@ from seed_rl.common import scheduling
 pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux has the policy")
 
 
-def policy_after(prepare: Callable[[], None]) -> int:
-    """The scheduling policy of a thread that called `prepare`; only that thread changes."""
+set_scheduler = getattr(os, "sched_setscheduler", None)
+
+
+def policy_after(prepare: Callable[[], None], usual: bool = True) -> int:
+    """The scheduling policy of a thread that called `prepare`; only that thread changes.
+
+    `usual`: whether it begins with the usual policy, or with that of the thread that starts it.
+    """
     policies = []
 
     def run() -> None:
+        if usual:
+            set_scheduler(0, os.SCHED_OTHER, os.sched_param(0))
         prepare()
         policies.append(os.sched_getscheduler(0))
 
@@ -38,7 +46,7 @@ def test_threads_started_later_inherit_it() -> None:
 
     def start_another() -> None:
         scheduling.use_batch_scheduling()
-        inherited.append(policy_after(lambda: None))
+        inherited.append(policy_after(lambda: None, usual=False))
 
     policy_after(start_another)
     assert inherited == [os.SCHED_BATCH]

@@ -44,7 +44,10 @@ def test_places_that_cannot_be_used(place, tmp_path):
         }
         if os.geteuid() != 0:  # Root may write everywhere.
             expected["--logdir=/run/seed_rl_of_root"] = "--logdir"
-        learners = {option: place.learner(option) for option in expected}
+        learners = {
+            option: place.learner(f"--logdir={place.logdir}-{number}", option)
+            for number, option in enumerate(expected)
+        }
         for option, learner in learners.items():
             assert learner.wait() == 2, learner.text()
             assert len(learner.errors()) == 1, learner.text()

@@ -13,10 +13,8 @@ def use_batch_scheduling() -> None:
     would mostly interrupt the learner's network thread in the midst of sending actions to others,
     while another core is idle. A batch process (`SCHED_BATCH`) waits for a core, and has the same
     share of the machine. A policy or niceness that the user has chosen stays, and where the system
-    knows no such policy (it is Linux's) or forbids it, nothing happens.
+    forbids the change, nothing happens.
     """
-    if not hasattr(os, "SCHED_BATCH"):
-        return
     with contextlib.suppress(OSError):
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

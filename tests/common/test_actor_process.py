@@ -70,7 +70,6 @@ def test_stop_signal_ends_cleanly_without_tensorflow(repository: Any, number: in
     assert "TensorFlow imported: False" in output
 
 
-@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux has the policy")
 def test_actors_are_batch_processes(repository: Any) -> None:
     """Else they interrupt the learner whenever an action arrives."""
     with Learner() as learner:

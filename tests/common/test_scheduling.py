@@ -10,10 +10,7 @@ import pytest
 
 from seed_rl.common import scheduling
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux has the policy")
-
-
-set_scheduler = getattr(os, "sched_setscheduler", None)
+set_scheduler = os.sched_setscheduler  # As it is before a test replaces it.
 
 
 def policy_after(prepare: Callable[[], None], usual: bool = True) -> int:

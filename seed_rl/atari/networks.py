@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2.networks import AgentOutput, AgentState, DuelingLSTM
 from seed_rl.agents.vtrace.networks import ConvAgent
+from seed_rl.atari.packed_frames import initial_frame_stacking_state, stack_frames
 from seed_rl.common.encoders import ImageEncoder
-from seed_rl.common.frame_stacking import initial_frame_stacking_state, stack_frames
 from seed_rl.common.parametric_distribution import ParametricDistribution
 from seed_rl.common.types import EnvOutput
 

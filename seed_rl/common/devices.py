@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.common import variables
+from seed_rl.common import tpu_encoding, variables
 from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.tpu_encoding import tpu_decode, tpu_encode
 
 Encoding = Callable[[Any], Any]
 
@@ -295,7 +294,8 @@ def _on_tpu(config: DeviceConfig, resolver: Any) -> MultiHostDevices:
         training_strategy = tf.distribute.TPUStrategy(
             resolver, experimental_device_assignment=assignment
         )
-    return MultiHostDevices(strategy, hosts, training_strategy, tpu_encode, tpu_decode)
+    encoding = tpu_encoding.pack, tpu_encoding.unpack
+    return MultiHostDevices(strategy, hosts, training_strategy, *encoding)
 
 
 def split_tpu(

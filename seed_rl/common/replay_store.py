@@ -14,6 +14,10 @@ from seed_rl.common.nest import Nest
 class PrioritizedReplay(tf.Module):
     """Elements in compressed host memory, sampled by priority.
 
+    Elements are known by their slot in [0, size): the first goes to slot 0, and after the last slot
+    comes the first again. (The replay behind, which our learners use directly, has keys that are
+    never used twice.)
+
     Every method works eagerly and inside a `tf.function` of the process that made the replay.
 
     Args:
@@ -21,6 +25,9 @@ class PrioritizedReplay(tf.Module):
       specs: nest of `tf.TensorSpec` of one element (an unroll).
       importance_sampling_exponent: of the weights, see `sample`.
       name: of the module.
+
+    Attributes:
+      num_inserted: variable <int64>[], elements ever inserted.
 
     Raises:
       UserError: a full replay would not fit the memory, or a dtype cannot be stored.
@@ -44,13 +51,19 @@ class PrioritizedReplay(tf.Module):
             importance_sampling_exponent=importance_sampling_exponent,
         )
         self._replay = replay.PrioritizedReplay(config, fields)
+        self._size = size
+        with tf.device("/cpu:0"), self.name_scope:
+            self.num_inserted = tf.Variable(0, trainable=False, dtype=tf.int64, name="num_inserted")
 
-    def insert(self, values: Nest, priorities: tf.Tensor) -> None:
+    def insert(self, values: Nest, priorities: tf.Tensor) -> tf.Tensor:
         """Inserts elements.
 
         Args:
           values: nest of [n, ...].
           priorities: <float32>[n], not negative.
+
+        Returns:
+          The slots <int64>[n] that they are in.
 
         Raises:
           ValueError, or tf.errors.InvalidArgumentError from a tf.function: values or priorities do
@@ -58,10 +71,14 @@ class PrioritizedReplay(tf.Module):
         """
         tf.nest.assert_same_structure(self._specs(), values)
 
-        def insert(priorities: np.ndarray, *leaves: np.ndarray) -> None:
-            self._replay.insert(list(leaves), priorities, time_major=False)
+        def insert(priorities: np.ndarray, *leaves: np.ndarray) -> np.ndarray:
+            keys = self._replay.insert(list(leaves), priorities, time_major=False)
+            return keys % self._size
 
-        tf.numpy_function(insert, [priorities, *tf.nest.flatten(values)], [])
+        slots = tf.numpy_function(insert, [priorities, *tf.nest.flatten(values)], tf.int64)
+        slots.set_shape(tf.convert_to_tensor(priorities).shape[:1])
+        self.num_inserted.assign_add(tf.size(slots, tf.int64))
+        return slots
 
     def sample(
         self, num_samples: int, priority_exp: float | tf.Tensor
@@ -70,10 +87,11 @@ class PrioritizedReplay(tf.Module):
 
         Args:
           num_samples: how many, n.
-          priority_exp: e; 0 draws all alike. A change takes time in proportion to the size.
+          priority_exp: e; 0 draws all alike, with weights of one. A change takes time in proportion
+            to the size.
 
         Returns:
-          (indices <int64>[n] for `update_priorities`, importance weights <float32>[n] of which
+          (slots <int64>[n] for `update_priorities`, importance weights <float32>[n] of which
           the largest is 1, values, a nest of [n, ...]).
 
         Raises:
@@ -86,26 +104,37 @@ class PrioritizedReplay(tf.Module):
             if not len(self._replay):
                 raise ValueError("The replay is empty: insert something before sampling.")
             drawn = self._replay.sample(int(num_samples), float(exponent), time_major=False)
-            return [drawn.keys, drawn.importance_weights, *tf.nest.flatten(drawn.unrolls)]
+            return [
+                drawn.keys % self._size,
+                drawn.importance_weights,
+                *tf.nest.flatten(drawn.unrolls),
+            ]
 
         dtypes = [tf.int64, tf.float32, *[spec.dtype for spec in specs]]
-        indices, weights, *leaves = tf.numpy_function(sample, [num_samples, priority_exp], dtypes)
+        slots, weights, *leaves = tf.numpy_function(sample, [num_samples, priority_exp], dtypes)
         static = num_samples if isinstance(num_samples, int) else None
         shapes = [(), (), *[spec.shape for spec in specs]]
-        for tensor, shape in zip((indices, weights, *leaves), shapes, strict=True):
+        for tensor, shape in zip((slots, weights, *leaves), shapes, strict=True):
             tensor.set_shape([static, *shape])
-        return indices, weights, tf.nest.pack_sequence_as(self._specs(), leaves)
+        return slots, weights, tf.nest.pack_sequence_as(self._specs(), leaves)
 
     def update_priorities(self, indices: tf.Tensor, priorities: tf.Tensor) -> None:
-        """Sets priorities <float32>[n]; indices <int64>[n] of elements that have gone are ignored.
+        """Sets the priorities of the elements that are in some slots now.
+
+        Args:
+          indices: <int64>[n] slots.
+          priorities: <float32>[n].
 
         Raises:
-          ValueError, or tf.errors.InvalidArgumentError from a tf.function: a priority is
-            negative or not finite.
+          ValueError, or tf.errors.InvalidArgumentError from a tf.function: there is no such slot,
+            or a priority is negative or not finite.
         """
 
-        def update(indices: np.ndarray, priorities: np.ndarray) -> None:
-            self._replay.update_priorities(indices, priorities)
+        def update(slots: np.ndarray, priorities: np.ndarray) -> None:
+            if np.any((slots < 0) | (slots >= self._size)):
+                raise ValueError(f"A slot is not in [0, {self._size}): {slots}")
+            newest = self._replay.storage.stats().next_key - 1
+            self._replay.update_priorities(newest - (newest - slots) % self._size, priorities)
 
         tf.numpy_function(update, [indices, priorities], [])
 

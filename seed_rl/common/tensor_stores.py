@@ -92,8 +92,8 @@ def _assert_different(env_ids: tf.Tensor, details: list[Any]) -> tf.Tensor:
 
 def get_non_dying_envs(
     envs_needing_reset: tf.Tensor, reset_mask: tf.Tensor, env_ids: tf.Tensor
-) -> tf.Tensor:
-    """The rows of a batch to go on with where actors were restarted.
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The rows of a batch to keep where actors were restarted.
 
     If an actor dies and its successor is quick, one batch may hold the last step of the former and
     the first of the latter: of an environment that is to be reset, only rows that say so count.
@@ -104,7 +104,7 @@ def get_non_dying_envs(
       env_ids: <int32>[batch].
 
     Returns:
-      <int32>[n] numbers of the rows to keep, in order.
+      (<bool>[batch] whether to keep each row, <int32>[n] environment ids of those kept).
 
     Raises:
       tf.errors.InvalidArgumentError: they are not of different environments.
@@ -113,10 +113,9 @@ def get_non_dying_envs(
     ids, needing = env_ids[:, tf.newaxis], tf.cast(envs_needing_reset, tf.int32)[tf.newaxis]
     begins_anew = tf.reduce_any(tf.equal(ids, needing), axis=1)
     keep = tf.logical_or(tf.logical_not(begins_anew), reset_mask)
-    rows = tf.cast(tf.where(keep)[:, 0], tf.int32)
-    kept = tf.gather(env_ids, rows)
-    with tf.control_dependencies([_assert_different(kept, [env_ids])]):
-        return tf.identity(rows)
+    kept = _assert_different(tf.boolean_mask(env_ids, keep), [env_ids])
+    with tf.control_dependencies([kept]):
+        return tf.identity(keep), kept
 
 
 class StructuredFIFOQueue(tf.queue.FIFOQueue):

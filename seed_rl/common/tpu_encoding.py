@@ -1,6 +1,8 @@
 """Small integers packed into 32-bit words on their way to a TPU.
 
 A TPU takes 8- and 16-bit integers from the host slowly or not at all; frames are made of them.
+Our learners use `pack` and `unpack`, which keep every dtype. `tpu_encode` and `tpu_decode` are what
+existing programs expect: they pack bytes alone and widen the rest.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import tensorflow as tf
 
 _PACKED_TYPES = (tf.uint8, tf.int8, tf.uint16, tf.int16)
 _KEPT_DIMENSIONS = 2
+_LANES = 128
+"""What a TPU computes with at once; it moves data in multiples of it."""
 
 
 class PackedIntegers(tf.experimental.ExtensionType):
@@ -28,29 +32,60 @@ class PackedIntegers(tf.experimental.ExtensionType):
     dtype: tf.DType
 
 
-def tpu_encode(ts: Any) -> Any:
+class TPUEncodedUInt8(PackedIntegers):
+    """Bytes as `tpu_encode` packs them."""
+
+
+def pack(ts: Any) -> Any:
     """Packs the small integers in a nest of tensors; for the host.
 
     Dimensions after the second must be known. Other tensors stay as they are.
     """
-    return tf.nest.map_structure(_encode, ts)
+    return tf.nest.map_structure(lambda t: _pack(tf.convert_to_tensor(t)), ts)
+
+
+def unpack(ts: Any) -> Any:
+    """Undoes `pack`, exactly; for the TPU."""
+    return tf.nest.map_structure(_unpack, ts)
+
+
+def tpu_encode(ts: Any) -> Any:
+    """Brings a nest of tensors into dtypes that a TPU takes; for the host.
+
+    Bytes become a `TPUEncodedUInt8` if the number of elements is known and a multiple of 128,
+    <bfloat16> otherwise; <uint16> becomes <int32>. Other tensors stay as they are.
+    """
+    return tf.nest.map_structure(lambda t: _encode(tf.convert_to_tensor(t)), ts)
 
 
 def tpu_decode(ts: Any, structure: Any = None) -> Any:
-    """Undoes `tpu_encode`, exactly; for the TPU.
+    """The values that `tpu_encode` was given; for the TPU.
+
+    Packed bytes are <uint8> again. What was widened stays so: each value is exact in its new dtype.
 
     Args:
       ts: what `tpu_encode` returned.
       structure: a nest to return the tensors in; None for that of `ts`.
     """
-    decoded = tf.nest.map_structure(_decode, ts)
+    decoded = unpack(ts)
     if structure is None:
         return decoded
     return tf.nest.pack_sequence_as(structure, tf.nest.flatten(decoded))
 
 
-def _encode(tensor: Any) -> Any:
-    tensor = tf.convert_to_tensor(tensor)
+def _encode(tensor: tf.Tensor) -> Any:
+    if tensor.dtype == tf.uint16:
+        return tf.cast(tensor, tf.int32)
+    if tensor.dtype != tf.uint8:
+        return tensor
+    size = tensor.shape.num_elements()
+    if not size or size % _LANES:
+        return tf.cast(tensor, tf.bfloat16)
+    packed = _pack(tensor)
+    return TPUEncodedUInt8(packed.words, packed.tail, packed.dtype)
+
+
+def _pack(tensor: tf.Tensor) -> Any:
     if tensor.dtype not in _PACKED_TYPES:
         return tensor
     tail = tensor.shape[_KEPT_DIMENSIONS:]
@@ -67,7 +102,7 @@ def _encode(tensor: Any) -> Any:
     return PackedIntegers(words, tail, tensor.dtype)
 
 
-def _decode(value: Any) -> Any:
+def _unpack(value: Any) -> Any:
     if not isinstance(value, PackedIntegers):
         return value
     bits = 8 * value.dtype.size

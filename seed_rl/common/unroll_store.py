@@ -17,7 +17,9 @@ class UnrollStore(tf.Module):
     """Collects the steps of each environment into unrolls.
 
     An unroll has `num_overlapping_steps + unroll_length + 1` steps; the last
-    `num_overlapping_steps + 1` of one are the first of the next.
+    `num_overlapping_steps + 1` of one are the first of the next. Where there is no unroll before,
+    at first and after `reset`, the overlap is zeros: that unroll is complete after
+    `unroll_length + 1` steps. (Our learners have the overlap filled with real steps instead.)
 
     Args:
       num_envs: ids are `[0, num_envs)`.
@@ -36,6 +38,7 @@ class UnrollStore(tf.Module):
         name: str = "UnrollStore",
     ):
         super().__init__(name=name)
+        self._num_overlapping_steps = num_overlapping_steps
         self._store = InferenceStore(
             num_envs=num_envs,
             num_training_envs=num_envs,
@@ -53,6 +56,8 @@ class UnrollStore(tf.Module):
         )
         with tf.device("/cpu:0"), self.name_scope:
             self._lives = tf.Variable(tf.ones([num_envs], tf.int64), trainable=False, name="lives")
+            everywhere = tf.fill([num_envs], True)
+            self._lacks_overlap = tf.Variable(everywhere, trainable=False, name="lacks_overlap")
             self._section = tf.CriticalSection(name="append")
 
     @property
@@ -85,17 +90,42 @@ class UnrollStore(tf.Module):
     def reset(self, env_ids: tf.Tensor) -> None:
         """Forgets the steps of incomplete unrolls of the environments `env_ids` <int32>[k]."""
         env_ids = tf.convert_to_tensor(env_ids, tf.int32)
+        self._section.execute(lambda: self._reset(env_ids))
+
+    def _reset(self, env_ids: tf.Tensor) -> tf.Tensor:
         ones = tf.ones(tf.shape(env_ids), tf.int64)
         self._lives.scatter_add(tf.IndexedSlices(ones, env_ids))
+        return self._mark(env_ids, lacks_overlap=True)
+
+    def _mark(self, env_ids: tf.Tensor, lacks_overlap: bool) -> tf.Tensor:
+        marks = tf.fill(tf.shape(env_ids), lacks_overlap)
+        return self._lacks_overlap.scatter_update(tf.IndexedSlices(marks, env_ids))
 
     def _append(self, env_ids: tf.Tensor, values: Nest) -> list[tf.Tensor]:
         zeros = tf.zeros(tf.shape(env_ids))
         false = tf.zeros(tf.shape(env_ids), tf.bool)
-        lives = tf.gather(self._lives, tf.clip_by_value(env_ids, 0, self._store.num_envs - 1))
+        known = tf.clip_by_value(env_ids, 0, self._store.num_envs - 1)
+        lives = tf.gather(self._lives, known)
+        # It refuses wrong ids, so it comes before anything is changed.
         self._store.begin(env_ids, lives, EnvOutput(zeros, false, (), false, ()), zeros)
+        if self._num_overlapping_steps:
+            lacking = tf.gather(self._lacks_overlap, known)
+            tf.cond(
+                tf.reduce_any(lacking),
+                lambda: self._fill_overlap(env_ids[lacking], lives[lacking]),
+                lambda: self._lacks_overlap.read_value(),
+            )
         self._store.end(env_ids, lives, (), (), values)
         count = self._store.queue_size()
         return tf.cond(count > 0, lambda: self._take(count), self._nothing)
+
+    def _fill_overlap(self, env_ids: tf.Tensor, lives: tf.Tensor) -> tf.Tensor:
+        repeated = tf.repeat(env_ids, self._num_overlapping_steps)
+        blank = tf.nest.map_structure(
+            lambda s: tf.zeros([tf.size(repeated), *s.shape[1:]], s.dtype), self.unroll_specs
+        )
+        self._store.end(repeated, tf.repeat(lives, self._num_overlapping_steps), (), (), blank)
+        return self._mark(env_ids, lacks_overlap=False)
 
     def _take(self, count: tf.Tensor) -> list[tf.Tensor]:
         unrolls = self._store.dequeue(count)

@@ -23,6 +23,7 @@ _HOMES = {
     "batch_apply": "seed_rl.common.tensors",
     "make_time_major": "seed_rl.common.tensors",
     "split_structure": "seed_rl.common.tensors",
+    "TPUEncodedUInt8": "seed_rl.common.tpu_encoding",
     "tpu_encode": "seed_rl.common.tpu_encoding",
     "tpu_decode": "seed_rl.common.tpu_encoding",
     "tensor_spec_from_gym_space": "seed_rl.common.env_specs",

@@ -47,6 +47,7 @@ class ImpalaDeep(ConvAgent):
         is_training: bool = False,
     ) -> tuple[AgentOutput, AgentState]:
         """As `ActorCritic`."""
+        env_outputs = EnvOutput(*env_outputs)
         env_outputs = env_outputs._replace(observation=_frame(env_outputs.observation))
         return super().__call__(prev_actions, env_outputs, core_state, unroll, is_training)
 

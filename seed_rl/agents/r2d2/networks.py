@@ -96,8 +96,8 @@ class DuelingLSTM(tf.Module):
 
         Args:
           prev_actions: <int>[batch], or [time, batch] if `unroll`.
-          env_outputs: nest of [batch, ...] or [time, batch, ...]; `done` resets the state before
-            its step.
+          env_outputs: `EnvOutput`, or any tuple of its five fields, of [batch, ...] or
+            [time, batch, ...]; `done` resets the state before its step.
           agent_state: before the first step.
           unroll: whether there is a time dimension.
           is_training: has no effect here.
@@ -106,6 +106,7 @@ class DuelingLSTM(tf.Module):
           (AgentOutput, state after the last step).
         """
         del is_training
+        env_outputs = EnvOutput(*env_outputs)
         done = env_outputs.done
         core_state, encoder_state = agent_state
         features, encoder_state = self.encoder(env_outputs.observation, encoder_state, done, unroll)

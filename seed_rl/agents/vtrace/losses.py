@@ -163,7 +163,7 @@ def compute_loss(
       agent: the network, of either form of `call_agent`.
       agent_state: nest of [batch, ...], before the first step.
       prev_actions: nest of [time + 1, batch, ...].
-      env_outputs: nest of [time + 1, batch, ...].
+      env_outputs: nest of [time + 1, batch, ...]; any tuple of the five fields will do.
       agent_outputs: `AgentOutput` of [time + 1, batch, ...], recorded at inference; its
         `policy_logits` are the behaviour policy's.
       entropy_cost: weight of the entropy bonus.
@@ -171,6 +171,7 @@ def compute_loss(
     Returns:
       (loss <float32>[], metrics <float32>[] by name).
     """
+    env_outputs = EnvOutput(*env_outputs)
     learned, _ = call_agent(agent, prev_actions, env_outputs, agent_state, True, True)
     steps = transitions(config, env_outputs)
     num_real = tf.maximum(tf.reduce_sum(steps.real), 1.0)

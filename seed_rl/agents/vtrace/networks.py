@@ -101,7 +101,8 @@ class ActorCritic(tf.Module):
 
         Args:
           prev_actions: nest of [batch, ...], or of [time, batch, ...] if `unroll`.
-          env_outputs: likewise; `done` resets the state before its step.
+          env_outputs: `EnvOutput`, or any tuple of its five fields, of [batch, ...] or
+            [time, batch, ...]; `done` resets the state before its step.
           agent_state: before the first step.
           unroll: whether there is a time dimension.
           is_training: has no effect here.
@@ -110,6 +111,7 @@ class ActorCritic(tf.Module):
           (AgentOutput, state after the last step).
         """
         del is_training
+        env_outputs = EnvOutput(*env_outputs)
         done = env_outputs.done
         core_state, encoder_state = agent_state
         features, encoder_state = self.encoder(env_outputs.observation, encoder_state, done, unroll)

@@ -1,0 +1,103 @@
+"""Stacking of the last few frames with a packed state, as existing networks import it.
+
+Our networks use `seed_rl.common.frame_stacking`, whose state is plain frames of any size and dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+MAX_STACK_SIZE = 4
+_BITS, _BYTE = 8, 255
+
+PackedState = Any
+"""<int32>[batch, *shape]: the frames before the next one, the newest in the lowest eight bits; ()
+if nothing is stacked."""
+
+
+def initial_frame_stacking_state(
+    stack_size: int, batch_size: int | tf.Tensor, observation_shape: Sequence[int]
+) -> PackedState:
+    """State before the first frame.
+
+    Args:
+      stack_size: frames per stack, at most 4; 1 for none.
+      batch_size: number of environments.
+      observation_shape: [*shape, 1] of a frame.
+
+    Returns:
+      <int32>[batch, *shape] of zeros, or ().
+
+    Raises:
+      ValueError: `stack_size` is larger, or a frame has several channels.
+    """
+    if stack_size == 1:
+        return ()
+    _check(stack_size, observation_shape)
+    return tf.zeros([batch_size, *observation_shape[:-1]], tf.int32)
+
+
+def stack_frames(
+    frames: tf.Tensor, frame_stacking_state: PackedState, done: tf.Tensor, stack_size: int
+) -> tuple[tf.Tensor, PackedState]:
+    """Puts each frame before those that came before it, along the last dimension.
+
+    Args:
+      frames: <uint8>[time, batch, *shape, 1]; other dtypes may hold numbers from 0 to 255.
+      frame_stacking_state: before the first of the frames.
+      done: <bool>[time, batch]; where true, the frame is the first of an episode.
+      stack_size: frames per stack, at most 4; 1 for none.
+
+    Returns:
+      (stacks of the dtype of `frames` [time, batch, *shape, stack_size] with the newest frame
+      first and zeros for frames from before the episode, state after the last frame).
+
+    Raises:
+      ValueError: `stack_size` is larger, or a frame has several channels.
+    """
+    frames = tf.convert_to_tensor(frames)
+    if stack_size == 1:
+        return frames, ()
+    _check(stack_size, frames.shape[2:])
+    frames = frames[..., 0]
+    shape = tf.shape(frames)
+    num_steps, size = shape[0], stack_size - 1
+    # The frames of the state, oldest first, then those of the unroll.
+    past = [_shifted_right(frame_stacking_state, k) for k in reversed(range(size))]
+    every = tf.concat([tf.cast(tf.stack(past), frames.dtype), frames], axis=0)
+    # Equal counts of episode starts mean the same episode; the state's frames are of the first
+    # one, as those of earlier episodes are zero there already.
+    episode = tf.cumsum(tf.cast(done, tf.int32), axis=0)
+    every_episode = tf.concat([tf.zeros([size, shape[1]], tf.int32), episode], axis=0)
+
+    def back(k: int) -> tf.Tensor:
+        """The frame k steps before each, zero where that is of an earlier episode."""
+        places = slice(size - k, size - k + num_steps)
+        same = tf.equal(every_episode[places], episode)
+        same = tf.reshape(same, tf.concat([shape[:2], [1] * (len(frames.shape) - 2)], axis=0))
+        return tf.where(same, every[places], tf.zeros([], frames.dtype))
+
+    stack = [back(k) for k in range(stack_size)]
+    newest = [tf.cast(frame[-1], tf.int32) for frame in stack[:size]]
+    state = tf.add_n([tf.bitwise.left_shift(frame, _BITS * k) for k, frame in enumerate(newest)])
+    return tf.stack(stack, axis=-1), state
+
+
+def _shifted_right(packed: tf.Tensor, k: int) -> tf.Tensor:
+    return tf.bitwise.bitwise_and(tf.bitwise.right_shift(packed, _BITS * k), _BYTE)
+
+
+def _check(stack_size: int, observation_shape: Sequence[int]) -> None:
+    if not 1 <= stack_size <= MAX_STACK_SIZE:
+        raise ValueError(
+            f"stack_size must be from 1 to {MAX_STACK_SIZE}, not {stack_size}: the state packs "
+            "frames of 8 bits into 32. seed_rl.common.frame_stacking stacks more."
+        )
+    if observation_shape[-1] != 1:
+        raise ValueError(
+            f"Frames must have one channel, not {observation_shape[-1]} (shape "
+            f"{list(observation_shape)}). seed_rl.common.frame_stacking stacks more."
+        )

@@ -1,0 +1,168 @@
+"""Contracts of networks and of what they are made of."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium.spaces import Box
+
+from seed_rl.agents.r2d2 import networks as r2d2_networks
+from seed_rl.agents.r2d2.learner import compute_loss_and_priorities
+from seed_rl.agents.vtrace import learner as vtrace_learner
+from seed_rl.agents.vtrace import networks as vtrace_networks
+from seed_rl.atari import networks as atari_networks
+from seed_rl.common import utils
+from seed_rl.common.agent_calls import call_agent
+from seed_rl.common.encoders import VectorEncoder
+from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.dmlab import networks as dmlab_networks
+
+NUM_ACTIONS = 3
+DISTRIBUTION = categorical_distribution(NUM_ACTIONS, tf.int32)
+FRAME, VECTOR, LAB = (84, 84, 1), (5,), (72, 96, 3)
+NETWORKS = {
+    "ActorCritic": (
+        lambda: vtrace_networks.ActorCritic(DISTRIBUTION, VectorEncoder((8,)), (4,), True),
+        VECTOR,
+    ),
+    "ConvAgent": (lambda: vtrace_networks.ConvAgent(DISTRIBUTION, FRAME, lstm_size=4), FRAME),
+    "SpaceAgent": (
+        lambda: vtrace_networks.SpaceAgent(DISTRIBUTION, Box(-1.0, 1.0, VECTOR, np.float32)),
+        VECTOR,
+    ),
+    "MLPandLSTM": (lambda: vtrace_networks.MLPandLSTM(DISTRIBUTION, (8,), (4,)), VECTOR),
+    "AtariVTraceNet": (lambda: atari_networks.AtariVTraceNet(DISTRIBUTION), FRAME),
+    "ImpalaDeep": (lambda: dmlab_networks.ImpalaDeep(NUM_ACTIONS), LAB),
+    "DuelingLSTM": (
+        lambda: r2d2_networks.DuelingLSTM(NUM_ACTIONS, VectorEncoder((8,)), 4, 8),
+        VECTOR,
+    ),
+    "DuelingLSTMDQNNet": (
+        lambda: atari_networks.DuelingLSTMDQNNet(NUM_ACTIONS, FRAME, stack_size=4),
+        FRAME,
+    ),
+}
+
+
+def observations(shape, leading, seed=0):
+    rng = np.random.default_rng(seed)
+    if len(shape) == 3:
+        return tf.constant(rng.integers(0, 256, (*leading, *shape)).astype(np.uint8))
+    return tf.constant(rng.normal(size=(*leading, *shape)), tf.float32)
+
+
+def env_outputs(shape, leading, done=None):
+    """A plain tuple: reward, done, observation, abandoned, episode step."""
+    rng = np.random.default_rng(1)
+    done = rng.random(leading) < 0.3 if done is None else done
+    return (
+        tf.constant(rng.normal(size=leading), tf.float32),
+        tf.constant(done),
+        observations(shape, leading),
+        tf.zeros(leading, tf.bool),
+        tf.zeros(leading, tf.int32),
+    )
+
+
+@pytest.mark.parametrize("unroll", [False, True], ids=["step", "unroll"])
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_every_network_takes_a_plain_tuple(name, unroll):
+    """Guards networks that reach for names of `env_outputs`."""
+    make, shape = NETWORKS[name]
+    network = make()
+    leading = (4, 2) if unroll else (2,)
+    plain = env_outputs(shape, leading)
+    actions = tf.zeros(leading, tf.int32)
+    tf.random.set_seed(0)
+    results = [
+        call_agent(network, actions, outputs, network.initial_state(2), unroll)
+        for outputs in (utils.EnvOutput(*plain), plain)
+    ]
+    # The action is drawn anew each time; all after it is not.
+    for named, unnamed in zip(*(tf.nest.flatten((r[0][1:], r[1])) for r in results), strict=True):
+        np.testing.assert_allclose(unnamed, named, rtol=1e-6)
+
+
+def recorded(network, shape, leading):
+    """(agent state, previous actions, env outputs, agent outputs) of an unroll."""
+    outputs, actions = env_outputs(shape, leading), tf.zeros(leading, tf.int32)
+    state = network.initial_state(leading[1])
+    return state, actions, outputs, call_agent(network, actions, outputs, state, True)[0]
+
+
+def test_vtrace_loss_takes_a_plain_tuple():
+    network = NETWORKS["MLPandLSTM"][0]()
+    unroll = recorded(network, VECTOR, (5, 2))
+    logger = utils.ProgressLogger()
+    named = (*unroll[:2], utils.EnvOutput(*unroll[2]), unroll[3])
+    losses = [
+        vtrace_learner.compute_loss(logger, DISTRIBUTION, network, *batch)[0]
+        for batch in (named, unroll)
+    ]
+    assert np.isfinite(losses[0])
+    np.testing.assert_array_equal(*losses)
+
+
+def test_r2d2_loss_takes_a_plain_tuple():
+    network = NETWORKS["DuelingLSTM"][0]()
+    unroll = recorded(network, VECTOR, (9, 2))
+    named = (*unroll[:2], utils.EnvOutput(*unroll[2]), unroll[3])
+    results = [
+        compute_loss_and_priorities(network, network, *batch, gamma=0.9, burn_in=2)
+        for batch in (named, unroll)
+    ]
+    for of_named, of_plain in zip(*results, strict=True):
+        assert np.isfinite(of_named).all()
+        np.testing.assert_array_equal(of_named, of_plain)
+
+
+def queue_stack(frames, done, stack_size):
+    """Newest first; the queue is emptied where an episode begins."""
+    stacks = np.zeros((*frames.shape[:-1], stack_size), frames.dtype)
+    for b in range(frames.shape[1]):
+        queue = collections.deque(maxlen=stack_size)
+        for t in range(frames.shape[0]):
+            if done[t, b]:
+                queue.clear()
+            queue.appendleft(frames[t, b, ..., 0])
+            for place, frame in enumerate(queue):
+                stacks[t, b, ..., place] = frame
+    return stacks
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (4, 3), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("stack_size", [2, 3, 4])
+def test_stack_frames(shape, stack_size):
+    """Guards any inner shape, newest first, black before a done, and the state between unrolls of
+    any length, which is one int32 per pixel.
+    """
+    rng = np.random.default_rng(0)
+    frames = rng.integers(1, 256, (15, 6, *shape, 1)).astype(np.uint8)
+    done = rng.random((15, 6)) < 0.3
+    expected = queue_stack(frames, done, stack_size)
+    state = atari_networks.initial_frame_stacking_state(stack_size, 6, (*shape, 1))
+    stack = tf.function(atari_networks.stack_frames)
+    for part in (slice(0, 1), slice(1, 3), slice(3, 15)):
+        assert state.dtype == tf.int32
+        assert state.shape == (6, *shape)
+        stacked, state = stack(frames[part], state, done[part], stack_size)
+        assert stacked.dtype == tf.uint8
+        np.testing.assert_array_equal(stacked, expected[part])
+
+
+def test_no_stacking_has_no_state():
+    frames = tf.ones([3, 2, 4, 1], tf.uint8)
+    state = atari_networks.initial_frame_stacking_state(1, 2, (4, 1))
+    stacked, new_state = atari_networks.stack_frames(frames, state, tf.zeros([3, 2], tf.bool), 1)
+    assert state == new_state == ()
+    np.testing.assert_array_equal(stacked, frames)
+
+
+@pytest.mark.parametrize(("shape", "stack_size"), [((2, 1), 5), ((2, 3), 4)])
+def test_what_does_not_fit_the_packing_is_refused(shape, stack_size):
+    with pytest.raises(ValueError, match="stack_size|one channel"):
+        atari_networks.initial_frame_stacking_state(stack_size, 2, shape)
+    frames, done = tf.zeros([1, 2, *shape], tf.uint8), tf.zeros([1, 2], tf.bool)
+    with pytest.raises(ValueError, match="stack_size|one channel"):
+        atari_networks.stack_frames(frames, tf.zeros([2, 2], tf.int32), done, stack_size)

@@ -178,8 +178,8 @@ class Function:
         """Calls the function.
 
         Args:
-          *args: nests of arrays in the form of `arguments`. Where the function is batched, either
-            all arrays lack the leading dimension or all have the same.
+          *args: nests of arrays in the form of `arguments`; lists are nests too. Where the function
+            is batched, either all arrays lack the leading dimension or all have the same.
 
         Returns:
           A nest of arrays in the form of `outputs`, the caller's own to keep and change. Strings
@@ -212,62 +212,57 @@ class Function:
 
     def _check(self, args: tuple[Any, ...]) -> list[np.ndarray]:
         """The arguments as arrays that fit the function."""
-        if len(args) != len(self.arguments):
-            raise _invalid(f"Expects {len(self.arguments)} arguments, but {len(args)} is provided")
-        leaves: list[Any] = []
         try:
-            for i, (structure, arg) in enumerate(zip(self.arguments, args, strict=True)):
-                structures.unpack(structure, arg, leaves, f"arg[{i}]")
+            leaves = structures.unpack_arguments(self.arguments, args)
         except structures.StructureError as error:
             raise _invalid(str(error)) from None
-        rows = _UNKNOWN
+        # In the order of the server's own checks: types, then shapes.
         for i, (leaf, spec) in enumerate(zip(leaves, self._specs, strict=True)):
             if type(leaf) is not np.ndarray or leaf.dtype != spec.numpy_dtype:
-                leaf = leaves[i] = _convert(leaf, spec, i)
-            rows = self._check_shape(leaf.shape, spec, i, rows)
+                leaves[i] = _convert(leaf, spec, i)
+        self._check_shapes([leaf.shape for leaf in leaves])
         return leaves
 
+    def _check_shapes(self, shapes: list[tuple[int, ...]]) -> None:
+        batched = self.batch is not None
+        first = self._specs[0].shape if batched else None
+        leading = first is not None and len(shapes[0]) == len(first)
+        rows = shapes[0][0] if leading else 1
+        for i, (shape, spec) in enumerate(zip(shapes, self._specs, strict=True)):
+            expected = spec.shape
+            if expected is None:
+                continue
+            if batched:
+                expected = (rows, *expected[1:]) if leading else expected[1:]
+            if shape != expected:
+                self._check_shape(shape, spec, i, leading, rows)
+        if leading and (rows < 1 or self.batch and rows > self.batch):
+            limit = f"from 1 to {self.batch}" if self.batch else "of at least 1"
+            raise _invalid(f"Expects a leading dimension {limit}, but it is {rows}")
+
     def _check_shape(
-        self, shape: tuple[int, ...], spec: structures.TensorSpec, i: int, rows: int
-    ) -> int:
-        """Checks one array's shape; returns the leading dimension that all must have."""
-        expected = spec.shape
-        if expected is None:
-            return rows
-        if self.batch is not None:
-            if rows == _UNKNOWN:
-                rows = self._rows(shape, expected)
-            expected = expected[1:] if rows == _NO_ROWS else (rows, *expected[1:])
-        if shape == expected:
-            return rows
-        if len(shape) != len(expected):
+        self, shape: tuple[int, ...], spec: structures.TensorSpec, i: int, leading: bool, rows: int
+    ) -> None:
+        """Finds what is wrong with a shape, or that an unknown dimension allows it."""
+        expected = spec.shape or ()
+        batched = self.batch is not None
+        suffix = expected[1:] if batched else expected
+        if len(shape) != len(suffix) + leading:
             raise _invalid(
-                f"Expects arg[{i}] to have shape with {len(spec.shape or ())} dimension(s), "
+                f"Expects arg[{i}] to have shape with {len(expected)} dimension(s), "
                 f"but had shape {_text(shape)}"
             )
-        if rows >= 0 and shape[0] != rows:
+        own_suffix = shape[1:] if leading else shape
+        if any(wanted not in (None, size) for size, wanted in zip(own_suffix, suffix, strict=True)):
+            wanted_text = f"with suffix {_text(suffix)}" if batched else _text(suffix)
+            raise _invalid(
+                f"Expects arg[{i}] to have shape {wanted_text}, but had shape {_text(shape)}"
+            )
+        if leading and shape[0] != rows:
             raise _invalid(
                 "Expects all arguments to have the same leading dimension, "
                 f"but arg[0] has {rows} and arg[{i}] has {shape[0]}"
             )
-        if any(wanted not in (None, size) for size, wanted in zip(shape, expected, strict=True)):
-            wanted_shape = _text(expected if rows < 0 else spec.shape or ())
-            raise _invalid(
-                f"Expects arg[{i}] to have shape {wanted_shape}, but had shape {_text(shape)}"
-            )
-        return rows
-
-    def _rows(self, shape: tuple[int, ...], expected: tuple[int | None, ...]) -> int:
-        """The leading dimension of a call, given the shape of its first array."""
-        if len(shape) != len(expected):
-            return _NO_ROWS
-        if shape[0] < 1 or self.batch and shape[0] > self.batch:
-            limit = f"from 1 to {self.batch}" if self.batch else "of at least 1"
-            raise _invalid(f"Expects a leading dimension {limit}, but it is {shape[0]}")
-        return shape[0]
-
-
-_UNKNOWN, _NO_ROWS = -2, -1
 
 
 def _convert(value: Any, spec: structures.TensorSpec, i: int) -> np.ndarray:

@@ -267,12 +267,14 @@ class _Remote:
           tf.errors.OpError: of the kind that the function raised, or that tells what is wrong with
             the arguments; UnavailableError if the server is gone.
         """
-        leaves = self._flatten(args)
+        try:
+            leaves = structures.unpack_arguments(self.arguments, args)
+        except structures.StructureError as error:
+            raise tf.errors.InvalidArgumentError(None, None, str(error)) from None
         tensors = [
             tf.convert_to_tensor(leaf, dtype_hint=spec.dtype)
-            for leaf, spec in zip(leaves, self._argument_specs, strict=False)
+            for leaf, spec in zip(leaves, self._argument_specs, strict=True)
         ]
-        tensors += [tf.convert_to_tensor(leaf) for leaf in leaves[len(tensors) :]]
         if tf.executing_eagerly():
             results = self._send(tensors)  # Where the client's handle is.
         else:
@@ -280,14 +282,6 @@ class _Remote:
                 results = self._send(tensors)
             self._set_shapes(tensors, results)
         return structures.pack(self.outputs, results)
-
-    def _flatten(self, args: tuple[Any, ...]) -> list[Any]:
-        if len(args) != len(self.arguments):
-            return [leaf for leaf in tf.nest.flatten(args) if leaf is not None]  # Server says it.
-        leaves: list[Any] = []
-        for i, (structure, arg) in enumerate(zip(self.arguments, args, strict=True)):
-            structures.unpack(structure, arg, leaves, f"arg[{i}]")
-        return leaves
 
     def _send(self, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
         return _ops().seed_grpc_client_call(

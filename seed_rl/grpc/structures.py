@@ -117,17 +117,43 @@ def pack(structure: Structure, tensors: list[np.ndarray]) -> Any:
     return nest.pack_sequence_as(structure, leaves)
 
 
+def unpack_arguments(arguments: tuple[Structure, ...], args: tuple[Any, ...]) -> list[Any]:
+    """The leaves of a call's arguments, in the order in which they travel.
+
+    A list or tuple where a tensor is expected is a nest of several arguments, not an array.
+
+    Raises:
+      StructureError: there are more or fewer than the function takes, or they are not of the form
+        of `arguments`.
+    """
+    leaves: list[Any] = []
+    if len(args) == len(arguments):
+        for i, (structure, arg) in enumerate(zip(arguments, args, strict=True)):
+            unpack(structure, arg, leaves, f"arg[{i}]")
+    else:
+        _append_all(args, leaves)
+    expected = len(specs(arguments))
+    if len(leaves) != expected:
+        hint = " (a list is a nest of arguments; pass an array)" if _has_list(args) else ""
+        raise StructureError(f"Expects {expected} arguments, but {len(leaves)} is provided{hint}")
+    return leaves
+
+
 def unpack(structure: Structure, value: Any, leaves: list[Any], path: str) -> None:
     """Appends the leaves of `value`, which must have the form of `structure`, to `leaves`.
 
     Tuples, named tuples and lists stand for each other where their lengths (and, between named
-    tuples, their fields) agree; a leaf may be anything that `to_array` takes.
+    tuples, their fields) agree. A leaf may be anything that `to_array` takes; the leaves of a nest
+    in the place of one are all appended.
 
     Raises:
       StructureError: names the place, starting with `path`, where the forms differ.
     """
     if type(structure) is TensorSpec:
-        leaves.append(value)
+        if isinstance(value, _NESTS):
+            _append_all(value, leaves)
+        else:
+            leaves.append(value)
     elif isinstance(structure, dict):
         if not isinstance(value, collections.abc.Mapping) or value.keys() != structure.keys():
             raise _mismatch(structure, value, path)
@@ -147,23 +173,21 @@ def unpack(structure: Structure, value: Any, leaves: list[Any], path: str) -> No
 
 
 def to_array(value: Any, spec: TensorSpec) -> np.ndarray:
-    """`value` as an array; Python numbers, strings and lists of them take the type of `spec`.
+    """`value` as an array; Python numbers and strings take the type of `spec`.
 
     Arrays and NumPy scalars keep their type, which the caller compares with that of `spec`.
 
     Raises:
-      ValueError: if `value` is a ragged list, or an integer in it is too large for the type.
+      ValueError: if `value` is an integer too large for the type.
     """
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, np.generic) and not isinstance(value, (np.bytes_, np.str_)):
         return np.asarray(value)
-    if _contains_strings(value):
+    if isinstance(value, (str, bytes)):
         return np.array(value, dtype=object)  # Bytes arrays of NumPy would lose trailing zeros.
     array = np.asarray(value)
     target = spec.numpy_dtype
-    if array.size == 0 and array.dtype == np.float64:
-        return array.astype(target)  # The type of an empty list is anyone's guess.
     if array.dtype.kind in "iu" and target.kind in "iu":
         limits = np.iinfo(target)
         if array.size and (array.min() < limits.min or array.max() > limits.max):
@@ -176,10 +200,12 @@ def to_array(value: Any, spec: TensorSpec) -> np.ndarray:
     return array
 
 
-def _contains_strings(value: Any) -> bool:
-    while isinstance(value, (list, tuple)) and len(value):
-        value = value[0]
-    return isinstance(value, (str, bytes))
+def _append_all(nested: Any, leaves: list[Any]) -> None:
+    leaves += [leaf for leaf in nest.flatten(nested) if leaf is not None]
+
+
+def _has_list(args: tuple[Any, ...]) -> bool:
+    return any(isinstance(arg, list) for arg in args)
 
 
 def _mismatch(structure: Structure, value: Any, path: str) -> StructureError:
@@ -225,3 +251,4 @@ def _namedtuple_type(name: str, fields: tuple[str, ...]) -> Any:
 
 
 _MISSING: Any = object()
+_NESTS = (list, tuple, collections.abc.Mapping)

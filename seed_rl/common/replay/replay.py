@@ -92,8 +92,8 @@ class PrioritizedReplay:
 
     Unroll i is sampled with probability P(i) = p_i ** a / sum_j p_j ** a (Schaul et al. 2016),
     where a is `priority_exponent`; 0 makes the replay uniform. Otherwise priorities of 0 are never
-    sampled, unless all are 0. Batches are drawn with replacement. Thread-safe: inserting, sampling and
-    writing priorities back may go on at the same time, each from any number of threads.
+    sampled, unless all are 0. Batches are drawn with replacement. Thread-safe: inserting, sampling
+    and writing priorities back may go on at the same time, each from any number of threads.
 
     Args:
       config: sizes, ratio, exponents.

@@ -70,9 +70,11 @@ Status Signature::CheckShape(const std::vector<TensorView>& tensors, size_t i, s
   const size_t first = batched() && skip == 0 ? 1 : 0;
   for (size_t d = first; d < tensor.rank; ++d) {
     if (spec.dims[d + skip] >= 0 && spec.dims[d + skip] != tensor.dims[d]) {
+      const size_t prefix = batched() ? 1 : 0;
       return Invalid("Expects " + Argument(i) + " to have shape " +
-                     ShapeString(spec.dims.data() + skip, tensor.rank) + ", but had shape " +
-                     ShapeString(tensor.dims, tensor.rank));
+                     (batched() ? "with suffix " : "") +
+                     ShapeString(spec.dims.data() + prefix, spec.dims.size() - prefix) +
+                     ", but had shape " + ShapeString(tensor.dims, tensor.rank));
     }
   }
   if (first == 1 && tensor.dims[0] != tensors[0].dims[0]) {

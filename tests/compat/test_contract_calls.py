@@ -1,0 +1,131 @@
+"""Contracts of calls: which mistake is named, and in which words, by both clients."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.grpc import numpy_client, ops
+from seed_rl.grpc.errors import CallError, ConnectionLost
+from tests.grpc.op_helpers import serving
+
+VECTOR = tf.TensorSpec([2], tf.int32)
+ROWS = tf.TensorSpec([None, 3], tf.int32)
+
+
+@tf.function(input_signature=[VECTOR])
+def alone(x):
+    return tf.reduce_sum(x)
+
+
+@tf.function(input_signature=[ROWS])
+def batched(x):
+    return x[:, 0]
+
+
+@tf.function(input_signature=[tf.TensorSpec([4, 3], tf.int32)])
+def fixed_batch(x):
+    return x[:, 0]
+
+
+@tf.function(input_signature=[ROWS, ROWS])
+def two(x, y):
+    return x[:, 0] + y[:, 0]
+
+
+class Caller:
+    """A client of either kind; `call` raises the kind's error for wrong arguments."""
+
+    def __init__(self, kind, address):
+        self.kind = kind
+        self._client = (numpy_client if kind == "numpy" else ops).Client(address)
+        self.error = CallError if kind == "numpy" else tf.errors.InvalidArgumentError
+        self.gone = ConnectionLost if kind == "numpy" else tf.errors.UnavailableError
+
+    def __call__(self, name, *args):
+        function = getattr(self._client, name)
+        if self.kind == "graph":
+            return tf.function(lambda: function(*args))().numpy()
+        return np.asarray(function(*args))
+
+    def close(self):
+        self._client.close()
+
+
+@pytest.fixture(params=["numpy", "eager", "graph"])
+def connect(request):
+    callers = []
+
+    def make(address):
+        callers.append(Caller(request.param, address))
+        return callers[-1]
+
+    yield make
+    for caller in callers:
+        caller.close()
+
+
+def ints(*shape):
+    return np.ones(shape, np.int32)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "message"),
+    [
+        # A list is a nest of arguments, whatever would fit its place; the number comes first.
+        ("alone", ([42, 43],), r"Expects 1 arguments, but 2 is provided"),
+        ("alone", (["a", "b", "c"],), r"Expects 1 arguments, but 3 is provided"),
+        ("batched", ([ints(3), ints(3)],), r"Expects 1 arguments, but 2 is provided"),
+        ("alone", ([],), r"Expects 1 arguments, but 0 is provided"),
+        ("two", (ints(2, 3),), r"Expects 2 arguments, but 1 is provided"),
+        # Types of all arguments, then shapes.
+        ("two", (ints(9, 9), "a"), r"Expects arg\[1\] to be int32 but string is provided"),
+        (
+            "alone",
+            (ints(2, 2),),
+            r"Expects arg\[0\] to have shape with 1 dimension\(s\), but had shape \[2,2\]",
+        ),
+        ("alone", (42,), r"Expects arg\[0\] to have shape with 1 dimension\(s\), but had .* \[\]"),
+        ("alone", (ints(3),), r"Expects arg\[0\] to have shape \[2\], but had shape \[3\]"),
+        (
+            "batched",
+            (ints(3, 4),),
+            r"Expects arg\[0\] to have shape with suffix \[3\], but had shape \[3,4\]",
+        ),
+        (
+            "batched",
+            (ints(4),),
+            r"Expects arg\[0\] to have shape with suffix \[3\], but had shape \[4\]",
+        ),
+        (
+            "fixed_batch",
+            (ints(9, 5),),
+            r"Expects arg\[0\] to have shape with suffix \[3\], but had shape \[9,5\]",
+        ),
+        ("fixed_batch", (ints(9, 3),), r"Expects a leading dimension from 1 to 4, but it is 9"),
+        (
+            "two",
+            (ints(2, 3), ints(4, 5)),
+            r"Expects arg\[1\] to have shape with suffix \[3\], but had shape \[4,5\]",
+        ),
+        (
+            "two",
+            (ints(2, 3), ints(4, 3)),
+            r"the same leading dimension, but arg\[0\] has 2 and arg\[1\] has 4",
+        ),
+    ],
+)
+def test_argument_errors(socket_address, connect, name, args, message):
+    """Guards texts and order of the checks, alike in both clients, and a connection that lives."""
+    with serving(socket_address, alone, batched, fixed_batch, two):
+        call = connect(socket_address)
+        with pytest.raises(call.error, match=message):
+            call(name, *args)
+        assert call("alone", ints(2)) == 2
+
+
+def test_a_list_of_the_right_number_is_taken_apart(socket_address, connect):
+    """Guards lists as nests: `foo([x])` is `foo(x)`, and `foo([x, y])` is `foo(x, y)`."""
+    with serving(socket_address, alone, two):
+        call = connect(socket_address)
+        assert call("alone", [ints(2)]) == 2
+        assert call("two", [ints(3), ints(3)]) == 2

@@ -272,8 +272,8 @@ def test_a_server_ends_while_inference_waits_for_training(socket_address):
     with serving(socket_address, infer, isolate_errors=True) as server:
         client = ops.Client(socket_address)
         while store.counters().queue_size < 1:
-            client.infer([0])
-        blocked = Background(client.infer, [0])
+            client.infer(np.int32([0]))
+        blocked = Background(client.infer, np.int32([0]))
         wait_until(lambda: store.counters().blocked == 1)
         server.shutdown()
         with pytest.raises(tf.errors.OpError):

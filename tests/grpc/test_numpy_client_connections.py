@@ -193,6 +193,6 @@ def test_tcp():
     """Addresses with host and port work, too."""
     server = serve("localhost:0", lambda x: [x + 1])
     with Client(f"localhost:{server.port}") as client:
-        assert client.foo([1, 2]).tolist() == [2, 3]
+        assert client.foo(np.int32([1, 2])).tolist() == [2, 3]
         assert client.describe()["functions"][0]["name"] == "foo"
     server.shutdown()

@@ -82,14 +82,14 @@ def test_a_static_batch_waits_for_its_rows(socket_address):
 def test_client_side_batches_fill_several_places(socket_address):
     """Guards calls with the leading dimension, also where their rows straddle two batches."""
     with serving(socket_address, static(4)) as server:
-        one = Background(ops.Client(socket_address).foo, [0, 1, 2])
+        one = Background(ops.Client(socket_address).foo, np.int32([0, 1, 2]))
         wait_for_waiting(server, "foo", 1)
-        two = Background(ops.Client(socket_address).foo, [10, 11, 12])
+        two = Background(ops.Client(socket_address).foo, np.int32([10, 11, 12]))
         assert values(one.result()) == [1, 2, 3]
         wait_for_waiting(server, "foo", 1)
-        assert values(ops.Client(socket_address).foo([20, 21])) == [21, 22]
+        assert values(ops.Client(socket_address).foo(np.int32([20, 21]))) == [21, 22]
         assert values(two.result()) == [11, 12, 13]
-        assert values(ops.Client(socket_address).foo([0, 1, 2, 3])) == [1, 2, 3, 4]
+        assert values(ops.Client(socket_address).foo(np.int32([0, 1, 2, 3]))) == [1, 2, 3, 4]
 
 
 def test_a_call_in_two_batches_fails_once(socket_address):
@@ -102,11 +102,11 @@ def test_a_call_in_two_batches_fails_once(socket_address):
 
     for rows in ([0, 1, 1, 1], [1, 1, 1, 0], [0, 1, 1, 0]):
         with serving(socket_address, positive) as server:
-            one = Background(ops.Client(socket_address).positive, [1, 1])
+            one = Background(ops.Client(socket_address).positive, np.int32([1, 1]))
             wait_for_waiting(server, "positive", 1)
-            torn = Background(ops.Client(socket_address).positive, rows)
+            torn = Background(ops.Client(socket_address).positive, np.int32(rows))
             wait_until(lambda server=server: server.stats()["functions"]["positive"]["batches"])
-            last = Background(ops.Client(socket_address).positive, [1, 1])
+            last = Background(ops.Client(socket_address).positive, np.int32([1, 1]))
             with pytest.raises(tf.errors.InvalidArgumentError):
                 torn.result()
             failed = 1
@@ -127,7 +127,7 @@ def test_a_dynamic_batch_takes_who_waited_while_the_function_was_busy(socket_add
         clients = [ops.Client(socket_address) for _ in range(4)]
         calls = [Background(clients[0].foo, 0)]
         gate.wait_until_entered(1)
-        calls += [Background(clients[1].foo, 1), Background(clients[2].foo, [2, 3])]
+        calls += [Background(clients[1].foo, 1), Background(clients[2].foo, np.int32([2, 3]))]
         calls += [Background(clients[3].foo, 4)]
         wait_for_waiting(server, "foo", 3)
         gate.open(2)
@@ -141,11 +141,11 @@ def test_dynamic_batches_are_no_larger_than_allowed(socket_address):
     gate = Gate()
     with serving(socket_address, gated(gate), options=ServerOptions(max_batch_size=4)):
         clients = [ops.Client(socket_address) for _ in range(4)]
-        calls = [Background(clients[0].foo, [0] * 4)]
+        calls = [Background(clients[0].foo, np.int32([0] * 4))]
         gate.wait_until_entered(1)
-        calls = [calls[0]] + [Background(client.foo, [1] * 3) for client in clients[1:]]
+        calls = [calls[0]] + [Background(client.foo, np.int32([1] * 3)) for client in clients[1:]]
         with pytest.raises(tf.errors.InvalidArgumentError, match="from 1 to 4, but it is 5"):
-            clients[0].foo([0] * 5)
+            clients[0].foo(np.int32([0] * 5))
         with pytest.raises(tf.errors.InvalidArgumentError, match="from 1 to 4, but it is 0"):
             clients[0].foo(np.zeros([0], np.int32))
         gate.open(4)
@@ -223,7 +223,7 @@ def test_who_gets_the_error_of_a_batch(socket_address, isolate_errors):
         clients = [ops.Client(socket_address) for _ in range(4)]
         busy = Background(clients[0].foo, 0, "a")
         gate.wait_until_entered(1)
-        good = Background(clients[1].foo, [1, 2], ["b", "c"])
+        good = Background(clients[1].foo, np.int32([1, 2]), np.array(["b", "c"]))
         wait_for_waiting(server, "foo", 1)
         bad = Background(clients[2].foo, -1, "d")
         wait_for_waiting(server, "foo", 2)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -93,7 +94,7 @@ server = ops.Server([sys.argv[1]])
 server.bind([make("cpu:1"), make("cpu:2")])
 server.start()
 client = ops.Client(sys.argv[1])
-results = [client.foo([[3.0]], ["a"]) for _ in range(4)]
+results = [client.foo(tf.constant([[3.0]]), tf.constant(["a"])) for _ in range(4)]
 assert [float(y[0]) for y, _, _ in results] == [6.0] * 4
 assert [int(where[0]) for _, where, _ in results] == [1, 2, 1, 2]
 assert all(text[0] == b"a!" for _, _, text in results)
@@ -130,6 +131,6 @@ def test_functions_that_xla_compiles_are_compiled(socket_address):
 
     with serving(socket_address, known, unknown):
         client = ops.Client(socket_address)
-        assert values(client.known([1, 2, 3])) == [2, 3, 4]
+        assert values(client.known(np.int32([1, 2, 3]))) == [2, 3, 4]
         with pytest.raises(tf.errors.InvalidArgumentError, match="tf2xla conversion failed"):
-            client.unknown(["a"])
+            client.unknown(np.array(["a"]))

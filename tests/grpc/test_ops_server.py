@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -98,7 +99,7 @@ def test_shutdown_fails_calls_that_wait_for_a_static_batch(socket_address):
         return x
 
     with serving(socket_address, foo) as server:
-        calls = [Background(ops.Client(socket_address).foo, [1, 2]) for _ in range(2)]
+        calls = [Background(ops.Client(socket_address).foo, np.int32([1, 2])) for _ in range(2)]
         wait_for_waiting(server, "foo", 2)
     for call in calls:
         with pytest.raises(tf.errors.UnavailableError, match="server closed"):
@@ -112,7 +113,7 @@ def test_a_server_is_followed_by_another_on_its_addresses(socket_address, free_p
         with serving(addresses, double) as server:
             assert server.ports == [0, free_port]
             for address in addresses:
-                assert values(ops.Client(address).double([1, 2])) == [2, 4]
+                assert values(ops.Client(address).double(np.int32([1, 2]))) == [2, 4]
     assert not os.path.exists(socket_address.removeprefix("unix:"))
 
 
@@ -152,8 +153,9 @@ def test_a_closed_client(socket_address):
 
 VICTIM = """
 import sys
+import numpy as np
 from seed_rl.grpc import NumpyClient
-NumpyClient(sys.argv[1]).foo([1, 2])
+NumpyClient(sys.argv[1]).foo(np.int32([1, 2]))
 """
 
 
@@ -167,7 +169,7 @@ def test_a_client_killed_in_its_call_harms_nobody(socket_address, repository):
         victim.wait()
         wait_until(lambda: server.stats()["connections"] == 0)
         gate.open(2)
-        assert values(ops.Client(socket_address).foo([5])) == [6]
+        assert values(ops.Client(socket_address).foo(np.int32([5]))) == [6]
 
 
 MURDERED = """

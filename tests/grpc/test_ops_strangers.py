@@ -200,7 +200,7 @@ def test_statistics_and_status(socket_address):
         assert server.stats()["functions"]["double"]["calls"] == 0
         server.set_status({"frames": 5, 'strange "name"': "ü\n"})
         with NumpyClient(socket_address) as client:
-            client.double([1, 2, 3])
+            client.double(np.int32([1, 2, 3]))
             client.double(1)
             with pytest.raises(errors.CallError):
                 client.functions["double"].batch = None  # Lets a bad call pass the client's check.

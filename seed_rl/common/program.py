@@ -44,7 +44,7 @@ def main(
 
     def run() -> None:
         env_config: Any = config.from_flags(game.config)
-        if config.from_flags(RunConfig).run_mode != ACTOR:
+        if config.from_flags(RunConfig).required_mode() != ACTOR:
             learn(env_config)
             return
         actor.actor_loop(

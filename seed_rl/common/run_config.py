@@ -10,6 +10,10 @@ from seed_rl.common.errors import UserError
 LEARNER = "learner"
 ACTOR = "actor"
 RUN_MODES = (LEARNER, ACTOR)
+MISSING_MODE = (
+    "--run_mode is missing: a run is one process with --run_mode=learner and any number with "
+    "--run_mode=actor, each with its own --task."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +72,16 @@ class RunConfig:
         None, "Learner: PEM file with its certificate chain; turns on TLS."
     )
     tls_key: str | None = option(None, "Learner: PEM file with the key of tls_certificate.")
+
+    def required_mode(self) -> str:
+        """The run mode, for programs that are one process of a run.
+
+        Raises:
+          UserError: it was not given.
+        """
+        if self.run_mode is None:
+            raise UserError(MISSING_MODE)
+        return self.run_mode
 
     def auth_token(self) -> str | None:
         """The secret in `auth_token_file`, without surrounding white space.

@@ -10,7 +10,7 @@ from seed_rl.common.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class ReplayConfig:
-    """Replay. The defaults are those of the R2D2 paper."""
+    """Replay. The defaults are those of the R2D2 paper; the ratio is that of SEED RL."""
 
     replay_buffer_size: int = option(
         100_000, "Unrolls that the replay holds; the oldest go first.", minimum=1

@@ -27,9 +27,8 @@ import seed_rl
 from seed_rl.common import native_library
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import structures, wire
+from seed_rl.grpc.bound_function import BoundFunction
 from seed_rl.grpc.options import ClientOptions, ServerOptions
-
-_UNBATCHED, _DYNAMIC = -1, 0
 
 
 def _ops() -> Any:
@@ -59,12 +58,21 @@ class Server:
           tf.errors.InvalidArgumentError: if the addresses are not a list.
           UserError: if the TLS files cannot be read.
         """
-        options = options or ServerOptions()
-        self._bound: list[_Bound] = []
+        self._options = options or ServerOptions()
+        self._addresses = server_addresses
+        self._bound: list[BoundFunction] = []
+        self._status: dict[str, Any] = {}
+        self._shut_down = False
         self.ports: list[int] = []
+        self._handle = self._make()
+        _servers.add(self)
+
+    def _make(self) -> tf.Tensor:
+        """A native server that does not listen yet."""
+        options = self._options
         with tf.init_scope(), tf.device("cpu:0"):
-            self._handle = _ops().seed_grpc_server(
-                server_addresses=tf.convert_to_tensor(server_addresses, tf.string),
+            return _ops().seed_grpc_server(
+                server_addresses=tf.convert_to_tensor(self._addresses, tf.string),
                 token=options.token or "",
                 tls_certificate=_read(options.tls_certificate),
                 tls_key=_read(options.tls_key),
@@ -77,7 +85,6 @@ class Server:
                 keepalive_s=options.keepalive_s,
                 threads=options.threads,
             )
-        _servers.add(self)
 
     def bind(
         self,
@@ -104,37 +111,39 @@ class Server:
           ValueError: if `fn` is no tf.function with an input signature, or takes what cannot be
             sent.
         """
-        functions = [_concrete(f) for f in (fn if isinstance(fn, Sequence) else [fn])]
-        if not functions:
-            raise ValueError("There is no function to bind.")
-        name = (fn[0] if isinstance(fn, Sequence) else fn).__name__
-        bound = _Bound(name, functions)
-        captures = [tensor for f in functions for tensor in f.captured_inputs]
+        if self._shut_down:
+            self._renew()
+        bound = BoundFunction(
+            fn, isolate_errors=isolate_errors, max_in_flight=max_in_flight, op_threads=op_threads
+        )
+        self._bind(bound)
+        self._bound.append(bound)
+
+    def _bind(self, bound: BoundFunction) -> None:
         with tf.init_scope(), tf.device("cpu:0"):
             _ops().seed_grpc_server_bind(
                 server=self._handle,
-                captures=captures,
-                num_captures=[len(f.captured_inputs) for f in functions],
-                functions=functions,
-                function_name=name,
+                captures=[tensor for f in bound.functions for tensor in f.captured_inputs],
+                num_captures=[len(f.captured_inputs) for f in bound.functions],
+                functions=bound.functions,
+                function_name=bound.name,
                 argument_types=[spec.dtype for spec in bound.arguments],
                 argument_shapes=[spec.shape for spec in bound.arguments],
                 num_results=len(bound.outputs),
                 batch=bound.batch,
-                isolate_errors=isolate_errors,
-                max_in_flight=max_in_flight,
-                op_threads=op_threads,
                 config=tf_context.context().function_call_options.config_proto_serialized,
+                **bound.options,
             )
-        self._bound.append(bound)
 
     def start(self) -> None:
-        """Listens and serves.
+        """Listens and serves, also again after `shutdown`: then at the same addresses.
 
         Raises:
           tf.errors.UnavailableError: if no function was bound, or an address is in use.
-          tf.errors.InvalidArgumentError: if the server was started before, or an address is bad.
+          tf.errors.InvalidArgumentError: if the server is started, or an address is bad.
         """
+        if self._shut_down:
+            self._renew()
         description = {
             "protocol": wire.PROTOCOL_VERSION,
             "version": seed_rl.__version__,
@@ -144,11 +153,25 @@ class Server:
         self.ports = [int(port) for port in ports]
 
     def shutdown(self) -> None:
-        """Fails all calls with "server closed", disconnects the clients and returns.
-
-        The server cannot be started again: make a new one, on the same addresses if you like.
-        """
+        """Fails all calls with "server closed", disconnects the clients and returns."""
         _ops().seed_grpc_server_shutdown(self._handle)
+        self._shut_down = True
+
+    def _renew(self) -> None:
+        """Puts a native server that was not shut down in the place of one that was.
+
+        A port that the former chose stays the server's.
+        """
+        addresses = [address.decode() for address in tf.convert_to_tensor(self._addresses).numpy()]
+        self._addresses = [
+            f"{address.rpartition(':')[0]}:{port}" if port else address
+            for address, port in zip(addresses, self.ports or [0] * len(addresses), strict=True)
+        ]
+        self._handle = self._make()
+        self._shut_down = False
+        for bound in self._bound:
+            self._bind(bound)
+        self.set_status(self._status)
 
     def stats(self) -> dict[str, Any]:
         """Counters of the server, as the wire format's Stats method describes them."""
@@ -156,7 +179,8 @@ class Server:
 
     def set_status(self, status: Mapping[str, Any]) -> None:
         """Sets what `stats` shows under "status", here and at the clients."""
-        _ops().seed_grpc_server_set_status(self._handle, json.dumps(dict(status)))
+        self._status = dict(status)
+        _ops().seed_grpc_server_set_status(self._handle, json.dumps(self._status))
 
 
 class Client:
@@ -211,37 +235,6 @@ class Client:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"The server has no function {name!r}; it has {list(self.functions)}")
-
-
-class _Bound:
-    """A function as the server offers it."""
-
-    def __init__(self, name: str, functions: list[Any]):
-        self.name = name
-        self.functions = functions  # The runtime knows them as long as they live.
-        first = functions[0]
-        args, kwargs = first.structured_input_signature
-        if kwargs:
-            raise ValueError(f"{name} takes keyword arguments, which cannot be sent.")
-        self._argument_nest = tuple(args)
-        self._output_nest = tf.nest.map_structure(_spec_of, first.structured_outputs)
-        self.arguments = _leaves(self._argument_nest)
-        self.outputs = _leaves(self._output_nest)
-        for spec in (*self.arguments, *self.outputs):
-            if not isinstance(spec, tf.TensorSpec) or spec.dtype.name not in wire.DTYPE_NAMES:
-                raise ValueError(f"{name} takes or returns {spec}, which cannot be sent.")
-        for function in functions[1:]:
-            if not _same(function, first):
-                raise ValueError(f"The functions bound as {name} have different signatures.")
-        self.batch = _batch_size(self.arguments, self.outputs)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "batch": None if self.batch == _UNBATCHED else self.batch,
-            "arguments": structures.to_json(_to_structure(self._argument_nest)),
-            "outputs": structures.to_json(_to_structure(self._output_nest)),
-        }
 
 
 class _Remote:
@@ -303,68 +296,6 @@ class _Remote:
         for result, spec in zip(results, self._output_specs, strict=True):
             if spec.shape is not None:
                 result.set_shape(spec.shape if self.batch is None else (*rows, *spec.shape[1:]))
-
-
-def _concrete(fn: Any) -> Any:
-    """The ConcreteFunction of a tf.function."""
-    if not hasattr(fn, "get_concrete_function"):
-        raise ValueError(f"{fn} is not a tf.function.")
-    try:
-        concrete = fn.get_concrete_function()
-    except TypeError as error:
-        if getattr(fn, "input_signature", None) is not None:
-            raise
-        raise ValueError(f"{fn.__name__} needs an input_signature.") from error
-    attributes = concrete.function_def.attr
-    if "_XlaMustCompile" not in attributes or not attributes["_XlaMustCompile"].b:
-        return concrete
-    # XLA compiles the calls of such a function, so there must be one.
-    specs, _ = concrete.structured_input_signature
-    caller = tf.function(lambda *args: fn(*args), input_signature=specs, autograph=False)
-    return caller.get_concrete_function()
-
-
-def _spec_of(output: Any) -> Any:
-    return tf.TensorSpec(output.shape, output.dtype) if tf.is_tensor(output) else output
-
-
-def _leaves(structure: Any) -> list[Any]:
-    return [leaf for leaf in tf.nest.flatten(structure) if leaf is not None]
-
-
-def _same(function: Any, other: Any) -> bool:
-    def signature(f: Any) -> list[Any]:
-        specs = [*_leaves(f.structured_input_signature), *_leaves(f.structured_outputs)]
-        return [(spec.dtype, str(spec.shape)) for spec in specs]
-
-    # Shapes are compared as text: unknown dimensions are not equal to each other.
-    return signature(function) == signature(other)
-
-
-def _batch_size(arguments: list[tf.TensorSpec], outputs: list[tf.TensorSpec]) -> int:
-    """N, _DYNAMIC or _UNBATCHED, as `Server` explains."""
-    if not arguments or any(not spec.shape.rank for spec in arguments):
-        return _UNBATCHED
-    sizes = {spec.shape[0] for spec in arguments}
-    if len(sizes) != 1 or not all(spec.shape[1:].is_fully_defined() for spec in arguments):
-        return _UNBATCHED
-    (size,) = sizes
-    for spec in outputs:
-        if spec.shape.rank is None:
-            continue  # It is checked when it runs.
-        if spec.shape.rank == 0 or spec.shape[0] not in (None, size):
-            return _UNBATCHED
-    return _DYNAMIC if size is None else (size or _UNBATCHED)
-
-
-def _to_structure(nest: Any) -> structures.Structure:
-    def leaf(spec: tf.TensorSpec | None) -> structures.TensorSpec | None:
-        if spec is None:
-            return None
-        shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
-        return structures.TensorSpec(spec.dtype.name, shape, getattr(spec, "name", None) or "")
-
-    return tf.nest.map_structure(leaf, nest)
 
 
 def _read(path: str | None) -> bytes:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from seed_rl.grpc import numpy_client, ops
 from seed_rl.grpc.errors import CallError, ConnectionLost
-from tests.grpc.op_helpers import serving
+from tests.grpc.op_helpers import Background, Gate, serving
 
 VECTOR = tf.TensorSpec([2], tf.int32)
 ROWS = tf.TensorSpec([None, 3], tf.int32)
@@ -129,3 +129,51 @@ def test_a_list_of_the_right_number_is_taken_apart(socket_address, connect):
         call = connect(socket_address)
         assert call("alone", [ints(2)]) == 2
         assert call("two", [ints(3), ints(3)]) == 2
+
+
+def test_a_server_starts_again_after_shutdown(socket_address, free_port, connect):
+    """Guards that it serves at the same addresses, a port it chose itself included, and that
+    its functions, which the shutdown cancelled, run again.
+    """
+    gate, variable = Gate(), tf.Variable(1)
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
+    def held(x):
+        with tf.control_dependencies([gate.wait()]):
+            return x + variable
+
+    addresses = [socket_address, f"localhost:{free_port}", "localhost:0"]
+    server = ops.Server(addresses)
+    server.bind(held)
+    server.start()
+    server.set_status({"life": 1})
+    ports = server.ports
+    for life in range(3):
+        for address in (socket_address, *(f"localhost:{port}" for port in ports[1:])):
+            call = connect(address)
+            gate.open()
+            assert call("held", 4) == 5
+        running = Background(call, "held", np.int32(1))
+        gate.wait_until_entered(3 + 4 * life + 1)
+        server.shutdown()
+        with pytest.raises(call.gone, match="server closed"):
+            running.result()
+        server.start()
+        assert server.ports == ports
+        assert server.stats()["status"] == {"life": 1}
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Server is already started"):
+            server.start()
+    server.shutdown()
+
+
+def test_a_function_may_be_bound_between_shutdown_and_start(socket_address, connect):
+    server = ops.Server([socket_address])
+    server.bind(alone)
+    server.start()
+    server.shutdown()
+    server.bind(batched)
+    server.start()
+    call = connect(socket_address)
+    assert call("alone", ints(2)) == 2
+    assert call("batched", ints(1, 3)) == [1]
+    server.shutdown()

@@ -133,7 +133,7 @@ reporting() { # WHAT COMMAND ...
   local what="$1" result=0
   shift
   say "$what"
-  still "$what" &
+  still "${what% (*}" &
   reporter=$!
   "$@" >&2 || result=$?
   kill "$reporter" 2> /dev/null || true

@@ -50,17 +50,18 @@ train() { # FOLDER
   }
   step train.log "$python" -m seed_rl.launch.local gym vtrace 1 4 --env_name=CartPole-v1 \
     "--total_environment_frames=$frames" --tensorboard=false --logdir="$1/run" &&
+    step progress.log "$python" -c "from seed_rl.common import progress as p
+assert p.read('run').frames >= $frames, p.read('run')" &&
     step play.log "$python" -m seed_rl.play "$1/run" --episodes=1
 }
 
 versions() { # FOLDER
-  "$1/env/bin/python" - << 'END'
-import importlib.metadata, pathlib, platform, re, seed_rl
-libraries = pathlib.Path(seed_rl.__file__).parents[1] / "seed_rl.libs"
-(grpc,) = [re.search(r"\.so\.([\d.]+)$", file.name)[1] for file in libraries.glob("libgrpc++-*")]
-names = ("tensorflow", "numpy", "grpcio", "gymnasium")
-print(" | ".join(["Python " + platform.python_version(), *map(importlib.metadata.version, names),
-                  grpc]))
+  cd "$1" && env/bin/python - << 'END'
+import importlib.metadata, json, pathlib, platform, seed_rl
+info = pathlib.Path(seed_rl.__file__).with_name("_native") / "build_info.json"
+packages = ("tensorflow", "numpy", "grpcio", "gymnasium")
+versions = [platform.python_version(), *map(importlib.metadata.version, packages)]
+print(" | ".join([*versions, json.loads(info.read_text())["grpc++"]]))
 END
 }
 
@@ -85,7 +86,7 @@ for python in "${pythons[@]}"; do
   folder="$work/$((passed + failed))"
   if check "$python" "$folder" && row="$(versions "$folder")"; then
     ((++passed))
-    rows+=("| $row | $system | passed |")
+    rows+=("| Python $row | $system | passed |")
   else
     ((++failed))
     rows+=("| $("$python" -V) | – | – | – | – | – | $system | FAILED |")

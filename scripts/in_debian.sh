@@ -80,11 +80,12 @@ mount_all() {
   fi
 }
 
-# The environment and the objects of earlier calls stay.
+# What earlier calls installed and built stays.
 copy_checkout() {
   local copy="$tree/root/seed_rl"
   mkdir -p "$copy"
-  find "$copy" -mindepth 1 -maxdepth 1 ! -name .venv ! -name build -exec rm -rf {} +
+  find "$copy" \( -path "$copy/.venv" -o -path "$copy/build" -o -name _native \) -prune -o \
+    ! -type d -exec rm {} +
   git -C "$root" ls-files -z --cached --others --exclude-standard |
     tar -C "$root" --null --ignore-failed-read -T - -c | tar -C "$copy" --no-same-owner -x
 }

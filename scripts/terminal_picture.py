@@ -1,6 +1,6 @@
 """Draws what a terminal shows: reads text with colours from standard input, writes an SVG file.
 
-    tmux capture-pane -e -p -t SESSION | .venv/bin/python scripts/terminal_picture.py FILE.svg
+tmux capture-pane -e -p -t SESSION | .venv/bin/python scripts/terminal_picture.py FILE.svg
 """
 
 from __future__ import annotations

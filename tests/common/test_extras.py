@@ -36,6 +36,15 @@ def test_no_index_is_asked_for_this_package() -> None:
     assert re.search(rf"\(No module named 'x'\).*: {PIP} imageio imageio-ffmpeg$", message)
 
 
+def test_no_page_asks_an_index_for_this_package(repository: Path) -> None:
+    """Guards the same in everything people read."""
+    files = [*repository.glob("*.md"), *repository.glob("docs/**/*.md")]
+    files += [*repository.glob("seed_rl/**/*.py"), *repository.glob("scripts/*.sh")]
+    assert len(files) > 100
+    asking = re.compile(r"pip install (-\S+ )*'?seed[-_]rl\b")
+    assert [file for file in files if asking.search(file.read_text())] == []
+
+
 def test_missing_matplotlib_names_the_command(monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UserError, match=f"{PIP} matplotlib"):

@@ -46,8 +46,9 @@ native_fingerprint() {
     cat seed_rl/_native/build_info.json || true
     echo seed_rl/_native/*.so "$venv"/lib/python*/site-packages/tensorflow*.dist-info
     # (pkg-config itself takes half a second for the version of gRPC.)
-    local folders
-    folders="${PKG_CONFIG_PATH:-}:${PKG_CONFIG_LIBDIR:-$(pkg-config --variable=pc_path pkg-config)}"
+    local folder folders
+    folders="$(pkg-config --variable=pc_path pkg-config || true)"
+    folders="${PKG_CONFIG_PATH:-}:${PKG_CONFIG_LIBDIR:-$folders}"
     for folder in ${folders//:/ }; do
       cat "$folder"/{grpc++,libzstd}.pc || true
     done

@@ -166,7 +166,9 @@ class Builder:
         target = self._object(source)
         if self._key(source) == read_text(target.with_suffix(".key")):
             return
-        print(f"compiling {source.relative_to(ROOT)}", flush=True)
+        # In one piece: print() writes the end of the line apart, and other threads in between.
+        sys.stdout.write(f"compiling {source.relative_to(ROOT)}\n")
+        sys.stdout.flush()
         command = [compiler(), *self._compile_flags, "-MMD", "-c", str(source), "-o", str(target)]
         run(command)
         target.with_suffix(".key").write_text(self._key(source))
@@ -226,7 +228,11 @@ class BuildNative(build_ext):
             task.result()
         for builder in builders:
             builder.link(self._output(builder.library.name))
-        self._info_path().write_text(json.dumps({"tensorflow": TensorFlow.find().version}) + "\n")
+        versions = {"tensorflow": TensorFlow.find().version}
+        for library in libraries:
+            for package in (*library.packages, *library.static_packages):
+                versions[package] = pkg_config("--modversion", [package])[0]
+        self._info_path().write_text(json.dumps(versions) + "\n")
 
     def get_ext_filename(self, fullname: str) -> str:
         return os.path.join(*fullname.split(".")) + ".so"

@@ -1,35 +1,94 @@
 #!/usr/bin/env bash
 # Prepares this checkout: system packages, the virtual environment .venv, the native libraries.
 #
-#   scripts/setup.sh EXTRAS      for instance: scripts/setup.sh atari   or   scripts/setup.sh dev
+#   scripts/setup.sh [EXTRA,...]      for instance: scripts/setup.sh atari   or   scripts/setup.sh dev
 #
+# Extras add up: `scripts/setup.sh video` adds what videos need and leaves everything else as it is.
 # A checkout that is already set up is recognized within a tenth of a second. PYTHON names the
 # interpreter to make .venv with (default: python3).
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-extras="${1:-}"
+requested="${1:-}"
 python="${PYTHON:-python3}"
 venv="$root/.venv"
-stamp="$venv/.seed_rl_setup_${extras//,/_}"
+# One file for the native libraries, one for the package's own requirements ("base") and one for
+# each extra; each holds the fingerprint of what was built or installed.
+stamp="$venv/.seed_rl_setup_"
+report_s="${SETUP_REPORT_S:-30}"
+reporter=""
+trap 'if [[ -n "$reporter" ]]; then kill "$reporter" 2> /dev/null || true; fi' EXIT
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# What the installation was made from: when it changes, it is brought up to date.
-fingerprint() {
+known_extras() {
+  sed -n '/^\[project.optional-dependencies\]/,/^\[[^]]*\]$/s/^\([a-z0-9_-]*\) = \[.*/\1/p' \
+    "$root/pyproject.toml"
+}
+
+check_extras() {
+  local extra
+  for extra in ${requested//,/ }; do
+    known_extras | grep -qx -e "$extra" ||
+      fail "there is no extra \"$extra\". There are: $(known_extras | paste -sd ' ')"
+  done
+}
+
+# What the native libraries are made from, and what they were and would be built against.
+native_fingerprint() {
   (
     cd "$root"
-    echo "$extras $root"
+    echo "$root"
     readlink -f "$venv/bin/python" || true
-    find setup.py pyproject.toml seed_rl \( -name '*.cc' -o -name '*.h' -o -name setup.py \
-      -o -name pyproject.toml \) -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    find setup.py seed_rl \( -name '*.cc' -o -name '*.h' -o -name setup.py \) -print0 |
+      LC_ALL=C sort -z | xargs -0 sha256sum
+    cat seed_rl/_native/build_info.json || true
+    echo seed_rl/_native/*.so "$venv"/lib/python*/site-packages/tensorflow*.dist-info
+    # (pkg-config itself takes half a second for the version of gRPC.)
+    local folder folders
+    folders="$(pkg-config --variable=pc_path pkg-config || true)"
+    folders="${PKG_CONFIG_PATH:-}:${PKG_CONFIG_LIBDIR:-$folders}"
+    for folder in ${folders//:/ }; do
+      cat "$folder"/{grpc++,libzstd}.pc || true
+    done
+  ) 2> /dev/null | sha256sum
+}
+
+# What the Python packages are chosen by.
+packages_fingerprint() {
+  (
+    echo "$root"
+    readlink -f "$venv/bin/python" || true
+    cat "$root/pyproject.toml"
   ) | sha256sum
 }
 
-is_ready() {
-  [[ -x "$venv/bin/python" && -f "$stamp" && "$(cat "$stamp")" == "$(fingerprint)" ]] &&
-    [[ -f "$root/seed_rl/_native/build_info.json" ]]
+is_current() { # WHAT FINGERPRINT
+  [[ -f "$stamp$1" && "$(< "$stamp$1")" == "$2" ]]
+}
+
+libraries_are_current() {
+  [[ -x "$venv/bin/python" ]] && is_current base "$(packages_fingerprint)" &&
+    is_current native "$(native_fingerprint)"
+}
+
+missing_extras() {
+  local extra fingerprint
+  fingerprint="$(packages_fingerprint)"
+  for extra in ${requested//,/ }; do
+    is_current "$extra" "$fingerprint" || echo "$extra"
+  done
+}
+
+is_ready() { libraries_are_current && [[ -z "$(missing_extras)" ]]; }
+
+# Those asked for now or earlier, separated by commas.
+all_extras() {
+  local extra
+  for extra in $(known_extras); do
+    if [[ ",$requested," == *",$extra,"* || -f "$stamp$extra" ]]; then echo "$extra"; fi
+  done | paste -sd ,
 }
 
 missing_system_packages() {
@@ -42,7 +101,7 @@ missing_system_packages() {
   pkg-config --exists grpc++ 2> /dev/null || echo libgrpc++-dev
   pkg-config --exists libzstd 2> /dev/null || echo libzstd-dev
   # The tests make certificates.
-  if [[ ",$extras," == *,dev,* ]]; then command -v openssl > /dev/null || echo openssl; fi
+  if [[ ",$requested," == *,dev,* ]]; then command -v openssl > /dev/null || echo openssl; fi
 }
 
 install_system_packages() {
@@ -57,11 +116,11 @@ install_system_packages() {
   fi
   command -v apt-get > /dev/null ||
     fail "system packages are missing (named as on Debian): ${packages[*]}"
-  say "installing system packages: ${packages[*]}"
   # An image may come without package lists, or with old ones.
   "${as_root[@]}" apt-get -qq update || say "apt-get update failed; trying with the lists there are"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes \
-    --no-install-recommends "${packages[@]}" > /dev/null
+  reporting "installing system packages: ${packages[*]}" "${as_root[@]}" \
+    env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends \
+    "${packages[@]}"
 }
 
 check_python() {
@@ -70,11 +129,80 @@ check_python() {
       "PYTHON=python3.11 $0 ..."
 }
 
+# Runs a command after saying what it is for, and says every half minute that it still runs.
+reporting() { # WHAT COMMAND ...
+  local what="$1" result=0
+  shift
+  say "$what"
+  still "${what% (*}" &
+  reporter=$!
+  "$@" >&2 || result=$?
+  kill "$reporter" 2> /dev/null || true
+  wait "$reporter" 2> /dev/null || true
+  reporter=""
+  return "$result"
+}
+
+still() { # WHAT
+  local parent=$$ start=$SECONDS passed nothing
+  exec {nothing}<> <(:)
+  # (Waiting by `read`: a `sleep` would outlive this loop and hold the terminal.)
+  while read -rt "$report_s" -u "$nothing" _ || kill -0 "$parent" 2> /dev/null; do
+    passed=$((SECONDS - start))
+    say "still $1 ($((passed / 60)) min $((passed % 60)) s)"
+  done
+}
+
+install_all() {
+  local extras quiet=(--quiet) missing
+  mapfile -t missing < <(missing_system_packages)
+  if ((${#missing[@]})); then
+    install_system_packages "${missing[@]}"
+  fi
+  check_python
+  if [[ ! -x "$venv/bin/pip" ]]; then
+    reporting "making the virtual environment $venv" "$python" -m venv "$venv"
+  fi
+  # First what the build needs, in this environment: an isolated build would fetch a second copy of
+  # TensorFlow only to throw it away.
+  # Progress bars for people while the large packages come, few lines otherwise.
+  if [[ -t 2 ]] && ! compgen -G "$venv/lib/python*/site-packages/tensorflow" > /dev/null; then
+    quiet=()
+  fi
+  reporting "installing TensorFlow and the build tools (a few minutes the first time)" \
+    "${pip[@]}" install "${quiet[@]}" "setuptools>=77" wheel "$(tensorflow_requirement)"
+  extras="$(all_extras)"
+  # (setuptools warns, whatever the layout, that editable installations can surprise.)
+  PYTHONWARNINGS=ignore reporting "building the native libraries, installing seed_rl[$extras]" \
+    "${pip[@]}" install --quiet --no-build-isolation --editable "$root${extras:+[$extras]}"
+  native_fingerprint > "${stamp}native"
+  mark_installed base "$extras"
+}
+
+# pip takes the requirements of an extra from the installed package: nothing is built.
+add_extras() {
+  local extras
+  extras="$(missing_extras | paste -sd ,)"
+  reporting "installing what seed_rl[$extras] needs" \
+    "${pip[@]}" install --quiet "seed-rl[$extras]"
+  mark_installed "$extras"
+}
+
+mark_installed() { # EXTRA,... ...
+  local what all="$*"
+  for what in ${all//,/ }; do packages_fingerprint > "$stamp$what"; done
+}
+
+tensorflow_requirement() {
+  grep -o '"tensorflow[<>=][^"]*"' "$root/pyproject.toml" | head -n 1 | tr -d '"'
+}
+
 main() {
+  local pip=("$venv/bin/python" -m pip --disable-pip-version-check)
+  check_extras
   if is_ready; then
     return
   fi
-  local missing quiet=(--quiet) pip=("$venv/bin/python" -m pip --disable-pip-version-check)
   # One at a time: a second run may be starting in another terminal.
   mkdir -p "$root/build"
   exec 9> "$root/build/setup.lock"
@@ -82,33 +210,8 @@ main() {
   if is_ready; then
     return
   fi
-  mapfile -t missing < <(missing_system_packages)
-  if ((${#missing[@]})); then
-    install_system_packages "${missing[@]}"
-  fi
-  check_python
-  if [[ ! -x "$venv/bin/pip" ]]; then
-    say "making the virtual environment $venv"
-    "$python" -m venv "$venv"
-  fi
-  # First what the build needs, in this environment: an isolated build would fetch a second copy of
-  # TensorFlow only to throw it away.
-  say "installing TensorFlow and the build tools (a few minutes the first time)"
-  # Progress bars for people while the large packages come, few lines otherwise.
-  if [[ -t 2 ]] && ! compgen -G "$venv/lib/python*/site-packages/tensorflow" > /dev/null; then
-    quiet=()
-  fi
-  "${pip[@]}" install "${quiet[@]}" "setuptools>=77" wheel "$(tensorflow_requirement)" >&2
-  say "building the native libraries, installing seed_rl[$extras]"
-  # (setuptools warns, whatever the layout, that editable installations can surprise.)
-  PYTHONWARNINGS=ignore "${pip[@]}" install --quiet --no-build-isolation \
-    --editable "$root${extras:+[$extras]}" >&2
-  fingerprint > "$stamp"
+  if libraries_are_current; then add_extras; else install_all; fi
   say "done"
-}
-
-tensorflow_requirement() {
-  grep -o '"tensorflow[<>=][^"]*"' "$root/pyproject.toml" | head -n 1 | tr -d '"'
 }
 
 main

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.common.errors import UserError
+from seed_rl.common.extras import missing_extra
 
 
 class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
@@ -131,10 +131,7 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         try:
             import cv2
         except ImportError as error:
-            raise UserError(
-                f"Single Atari environments need OpenCV ({error}). "
-                "Install it with: pip install 'seed_rl[atari]'"
-            ) from error
+            raise missing_extra("atari", "A single Atari environment", error) from error
 
         if self.frame_skip > 1:
             np.maximum(self._screens[0], self._screens[1], out=self._screens[0])

@@ -16,6 +16,7 @@ from typing import Any
 
 from seed_rl.common.config import configured, option, provide_flags
 from seed_rl.common.errors import UserError
+from seed_rl.common.extras import missing_extra
 
 SCREEN_SIZE = 84
 STICKY_PROBABILITY = 0.25
@@ -150,10 +151,7 @@ def _roms() -> Any:
     try:
         from ale_py import roms
     except ImportError as error:
-        raise UserError(
-            f"The Arcade Learning Environment is not installed ({error}). "
-            "Install it with: pip install 'seed_rl[atari]'"
-        ) from error
+        raise missing_extra("atari", "Atari", error) from error
     return roms
 
 

@@ -17,9 +17,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from gymnasium.error import DependencyNotInstalled
 
 from seed_rl.common import env_adapters, spaces
 from seed_rl.common.errors import UserError
+from seed_rl.common.extras import missing_dependency
 
 
 class BatchStep(NamedTuple):
@@ -201,6 +203,8 @@ class BatchedEnvironment:
             observation, _ = self._envs[row].reset(seed=seed)
         except UserError:
             raise
+        except DependencyNotInstalled as error:
+            raise missing_dependency(error) from error
         except Exception as error:
             raise self._failure(row, "reset") from error
         self._truncated[row] = False
@@ -212,6 +216,8 @@ class BatchedEnvironment:
             observation, reward, terminated, truncated, info = self._envs[row].step(action)
         except UserError:
             raise
+        except DependencyNotInstalled as error:
+            raise missing_dependency(error) from error
         except Exception as error:
             raise self._failure(row, "step") from error
         self._reward[row] = reward

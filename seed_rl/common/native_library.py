@@ -8,12 +8,15 @@ from __future__ import annotations
 import functools
 import json
 import pathlib
+import shlex
+import sys
 from typing import Any
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.extras import python_for_shell
 
-_FOLDER = pathlib.Path(__file__).resolve().parents[1] / "_native"
-_MEND = "Build them again in the repository with:  pip install --no-build-isolation -e ."
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_FOLDER = _ROOT / "seed_rl" / "_native"
 
 
 def path(name: str) -> pathlib.Path:
@@ -24,7 +27,7 @@ def path(name: str) -> pathlib.Path:
     """
     file = _FOLDER / (name if name.endswith(".so") else f"{name}.so")
     if not file.exists():
-        raise UserError(f"The native library {file.name} of SEED RL is missing. {_MEND}")
+        raise UserError(f"The native library {file.name} of SEED RL is missing. {_mend()}")
     return file
 
 
@@ -42,7 +45,7 @@ def load_ops(name: str) -> Any:
     try:
         return tf.load_op_library(str(file))
     except (tf.errors.OpError, OSError) as error:
-        raise UserError(f"The native library {file} does not load: {error}\n{_MEND}") from error
+        raise UserError(f"The native library {file} does not load: {error}\n{_mend()}") from error
 
 
 def check_version(running: str) -> None:
@@ -58,7 +61,7 @@ def check_version(running: str) -> None:
     if built.split(".")[:2] != running.split(".")[:2]:
         raise UserError(
             f"The native libraries of SEED RL were built against TensorFlow {built}, but {running} "
-            f"is installed. {_MEND} (or install tensorflow=={built})."
+            f"is installed. {_mend()} (or install tensorflow=={built})."
         )
 
 
@@ -66,5 +69,16 @@ def built_against() -> str:
     """The version of TensorFlow that the libraries were compiled against."""
     file = _FOLDER / "build_info.json"
     if not file.exists():
-        raise UserError(f"The native libraries of SEED RL are missing. {_MEND}")
+        raise UserError(f"The native libraries of SEED RL are missing. {_mend()}")
     return str(json.loads(file.read_text())["tensorflow"])
+
+
+def _mend() -> str:
+    """How to build the libraries again, given how the running package was installed."""
+    if not (_ROOT / "setup.py").exists():
+        return "Install the wheel of SEED RL again."
+    root = shlex.quote(str(_ROOT))
+    if pathlib.Path(sys.prefix) == _ROOT / ".venv":
+        return f"Build them again: {root}/scripts/setup.sh"
+    install = f"{python_for_shell()} -m pip install --no-build-isolation -e ."
+    return f"Build them again: cd {root} && {install}"

@@ -17,6 +17,7 @@ import numpy as np
 
 from seed_rl.common import returns_log
 from seed_rl.common.errors import UserError
+from seed_rl.common.extras import missing_extra
 
 
 class Curve(NamedTuple):
@@ -81,8 +82,8 @@ def draw(curves: Sequence[Curve], out: str, x: str = "frames", title: str = "") 
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-    except ImportError:
-        raise UserError("Plots need matplotlib: pip install 'seed-rl[plot]'") from None
+    except ImportError as error:
+        raise missing_extra("plot", "Drawing curves", error) from error
     # Without pyplot, which would look for a display.
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     FigureCanvasAgg(figure)

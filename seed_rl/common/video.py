@@ -10,6 +10,7 @@ import numpy as np
 
 from seed_rl.common.env_adapters import as_gymnasium
 from seed_rl.common.errors import UserError
+from seed_rl.common.extras import missing_extra
 
 _FORMATS = (".mp4", ".gif")
 _DEFAULT_FPS = 30.0
@@ -34,10 +35,7 @@ class VideoWriter:
             if path.suffix.lower() == ".mp4":
                 import imageio_ffmpeg  # noqa: F401 - imageio finds it by itself.
         except ImportError as error:
-            raise UserError(
-                f"Writing a video needs imageio ({error}). "
-                "Install it with: pip install 'seed_rl[video]'"
-            ) from error
+            raise missing_extra("video", "Writing a video", error) from error
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()

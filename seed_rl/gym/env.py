@@ -15,6 +15,7 @@ from seed_rl.common.config import configured, option, provide_flags
 from seed_rl.common.env_adapters import as_gymnasium
 from seed_rl.common.env_wrappers import for_agents
 from seed_rl.common.errors import UserError
+from seed_rl.common.extras import missing_dependency
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,9 @@ def _make(name: str, arguments: dict[str, Any], render_mode: str | None) -> gymn
             return as_gymnasium(factory(**arguments))
         # The checker warns at every step about what agents do not mind.
         return gymnasium.make(name, disable_env_checker=True, **arguments)
-    except gymnasium.error.Error as error:  # Unknown, deprecated, a package is missing, ...
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(f"--env_name={name}: {missing_dependency(error)}") from error
+    except gymnasium.error.Error as error:  # Unknown, deprecated, ...
         raise UserError(f"--env_name={name}: {error}") from error
     except TypeError as error:
         logging.exception("Making %s failed.", name)

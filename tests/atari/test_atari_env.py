@@ -151,7 +151,7 @@ def test_missing_extra_names_the_command(monkeypatch: Any) -> None:
         return real_import(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without_ale)
-    with pytest.raises(UserError, match=r"pip install 'seed_rl\[atari\]'"):
+    with pytest.raises(UserError, match="-m pip install ale-py opencv-python-headless"):
         env.create_environment(0)
 
 

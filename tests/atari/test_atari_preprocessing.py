@@ -124,5 +124,5 @@ def test_impossible_options(options: dict[str, int]) -> None:
 def test_missing_opencv_names_the_command(monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "cv2", None)
     env = AtariPreprocessing(Game())
-    with pytest.raises(UserError, match=r"pip install 'seed_rl\[atari\]'"):
+    with pytest.raises(UserError, match="-m pip install ale-py opencv-python-headless"):
         env.reset()

@@ -21,7 +21,8 @@ class Recorder(gymnasium.Env[Any, Any]):
 
     def __init__(self, action_space: Any, observation_space: Any = None):
         self.action_space = action_space
-        self.observation_space = observation_space or spaces.Box(0.0, 1.0, (1,))
+        default = spaces.Box(0.0, 1.0, (1,))
+        self.observation_space = default if observation_space is None else observation_space
         self.actions: list[Any] = []
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:

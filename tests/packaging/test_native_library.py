@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
 from seed_rl.common import native_library
 from seed_rl.common.errors import UserError
 
-MEND = "pip install --no-build-isolation -e ."
+MEND = "-m pip install --no-build-isolation -e ."
+
+
+@pytest.fixture(autouse=True)
+def in_an_environment_of_ones_own(monkeypatch):
+    """As after `pip install -e .`, whatever these tests run in."""
+    monkeypatch.setattr(sys, "prefix", "/opt/environment")
 
 
 def test_the_libraries_were_built():
@@ -52,3 +59,17 @@ def test_a_library_that_does_not_load(monkeypatch, tmp_path):
     with pytest.raises(UserError, match="does not load") as error:
         native_library.load_ops("libbroken")
     assert MEND in str(error.value)
+
+
+def test_the_mend_is_that_of_the_installation(monkeypatch, tmp_path):
+    """setup.sh mends the environment that it made; where there is no source, nothing builds."""
+    monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
+    with pytest.raises(UserError, match=f"{sys.executable} {MEND}"):
+        native_library.path("libseed_replay")
+    root = native_library._ROOT
+    monkeypatch.setattr(sys, "prefix", str(root / ".venv"))
+    with pytest.raises(UserError, match=f"Build them again: {root}/scripts/setup.sh"):
+        native_library.path("libseed_replay")
+    monkeypatch.setattr(native_library, "_ROOT", tmp_path)
+    with pytest.raises(UserError, match="Install the wheel of SEED RL again"):
+        native_library.path("libseed_replay")

@@ -1,0 +1,159 @@
+"""scripts/setup.sh: installs what is missing, keeps what is current, and says what it is doing."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import site
+import subprocess
+import sys
+
+import pytest
+
+
+def setup(tree: pathlib.Path, *extras: str, **environment: str) -> str:
+    """Runs the script and returns what it said."""
+    result = subprocess.run(
+        [tree / "scripts" / "setup.sh", *extras],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert not result.stdout
+    return result.stderr
+
+
+@pytest.fixture
+def prepared(tree) -> pathlib.Path:
+    """A tree with an environment of its own.
+
+    TensorFlow and the other packages are lent by this one, as fetching them again would take
+    minutes.
+    """
+    subprocess.run([sys.executable, "-m", "venv", tree / ".venv"], check=True, timeout=120)
+    (packages,) = (tree / ".venv").glob("lib/python*/site-packages")
+    (packages / "lent.pth").write_text("\n".join(site.getsitepackages()))
+    return tree
+
+
+def libraries(tree: pathlib.Path) -> dict[str, tuple[int, int]]:
+    files = (tree / "seed_rl" / "_native").iterdir()
+    return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in files}
+
+
+@pytest.mark.slow
+def test_only_what_is_missing_is_done(prepared):
+    """Guards an added extra from building again, and a build from forgetting earlier extras."""
+    said = setup(prepared, "plot")
+    assert "building the native libraries, installing seed_rl[plot]" in said
+    built = libraries(prepared)
+    assert "libseed_replay.so" in built
+    assert setup(prepared, "plot") == setup(prepared) == ""
+
+    said = setup(prepared, "video,plot")
+    assert "installing what seed_rl[video] needs" in said
+    assert "building" not in said and "TensorFlow" not in said
+    assert setup(prepared, "video,plot") == setup(prepared, "video") == ""
+    assert libraries(prepared) == built
+
+    folder = prepared / "seed_rl" / "common" / "native" / "replay"
+    (folder / "b.cc").write_text("int b() { return 4; }\n")
+    assert "installing seed_rl[plot,video]" in setup(prepared)
+    assert setup(prepared, "plot,video") == ""
+    assert libraries(prepared) != built
+
+
+@pytest.mark.slow
+def test_libraries_built_against_something_else_are_built_again(prepared, tmp_path_factory):
+    """Guards a system whose gRPC was upgraded, and a tree that a second environment built in."""
+    setup(prepared)
+    info = prepared / "seed_rl" / "_native" / "build_info.json"
+    good = info.read_text()
+    assert '"libzstd"' in good
+    info.write_text(good.replace("2.2", "2.1"))
+    assert "building the native libraries" in setup(prepared)
+    assert info.read_text() == good
+
+    newer = tmp_path_factory.mktemp("pkgconfig")
+    (newer / "grpc++.pc").write_text("Name: gRPC++\nDescription: RPC\nVersion: 99.0\n")
+    assert "building" in setup(prepared, PKG_CONFIG_PATH=str(newer))
+    assert setup(prepared, PKG_CONFIG_PATH=str(newer)) == ""
+
+    info.with_name("libseed_replay.so").unlink()
+    assert "building" in setup(prepared, PKG_CONFIG_PATH=str(newer))
+    assert info.with_name("libseed_replay.so").exists()
+
+
+def test_an_unknown_extra_is_refused(tree):
+    """pip would only warn of it."""
+    result = subprocess.run(
+        [tree / "scripts" / "setup.sh", "plot,vidoe"], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 1
+    assert re.search(r'no extra "vidoe"\. There are: .*\bvideo\b', result.stderr)
+    assert not (tree / ".venv").exists()
+
+
+def test_a_long_step_says_that_it_still_runs(tree, tmp_path_factory):
+    """Guards people from killing a set-up that is silent for minutes while packages come."""
+    python = tmp_path_factory.mktemp("tools") / "python3"
+    python.write_text(
+        f'#!/bin/sh\n[ "$2" = venv ] && sleep 3 && exit 1\nexec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    result = subprocess.run(
+        [tree / "scripts" / "setup.sh"],
+        env={**os.environ, "PYTHON": str(python), "SETUP_REPORT_S": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 1
+    first, *rest = result.stderr.splitlines()
+    assert first == f"setup: making the virtual environment {tree}/.venv"
+    assert rest[0] == f"setup: still making the virtual environment {tree}/.venv (0 min 1 s)"
+
+
+def test_setup_without_rights_prints_the_command(tree, tmp_path_factory):
+    """Without root or sudo nothing is touched: the apt command is shown and the script stops."""
+    tools = tmp_path_factory.mktemp("tools")
+    needed = "bash dirname readlink env cat tr grep sed head paste mkdir flock"
+    for tool in needed.split():
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+    (tools / "python3").symlink_to(sys.executable)
+    (tools / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tools / "id").chmod(0o755)
+    result = subprocess.run(
+        [tree / "scripts" / "setup.sh", "atari"],
+        env={"PATH": str(tools), "HOME": str(tree)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 1
+    command = "sudo apt-get install --yes --no-install-recommends"
+    assert f"{command} g++ pkg-config libgrpc++-dev libzstd-dev" in result.stderr
+    assert not (tree / ".venv").exists()
+
+
+def test_an_unsupported_python_is_refused(tree, tmp_path_factory):
+    tools = tmp_path_factory.mktemp("tools")
+    old = tools / "python3"
+    old.write_text(
+        '#!/bin/sh\n[ "$1" = -V ] && echo "Python 3.9.1"\n'
+        'case "$2" in *version_info*) exit 1;; esac\nexit 0\n'
+    )
+    old.chmod(0o755)
+    result = subprocess.run(
+        [tree / "scripts" / "setup.sh", "atari"],
+        env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 1
+    assert "Python 3.10 to 3.13 is needed, but python3 is Python 3.9.1" in result.stderr

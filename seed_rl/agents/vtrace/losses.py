@@ -186,7 +186,8 @@ def compute_loss(
     behaviour_log_probs = behaviour.log_prob(actions)
     returns = vtrace_returns(config, steps, target_log_probs, behaviour_log_probs, learned.baseline)
 
-    policy_loss = -mean(target_log_probs * returns.pg_advantages)
+    # The weight of an action that the policy excludes by now is 0, its log probability -inf.
+    policy_loss = -mean(tf.math.multiply_no_nan(target_log_probs, returns.pg_advantages))
     value_errors = returns.vs - learned.baseline[:-1]
     baseline_loss = 0.5 * mean(tf.square(value_errors))
     entropy = mean(target.entropy())
@@ -198,8 +199,9 @@ def compute_loss(
         + config.baseline_cost * baseline_loss
         - tf.stop_gradient(cost) * entropy
         + entropy_cost.adjustment_loss(entropy)
-        + config.kl_cost * kl
     )
+    if config.kl_cost:  # The divergence may be infinite, which no cost of 0 takes back.
+        loss += config.kl_cost * kl
     rhos = tf.exp(target_log_probs - behaviour_log_probs)
     metrics = {
         "losses/policy": policy_loss,

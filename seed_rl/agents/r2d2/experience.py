@@ -44,7 +44,7 @@ class SampledUnrolls(NamedTuple):
     Attributes:
       unrolls: `Unroll`, time-major, whose `agent_outputs` are the actions <int32>[time, batch].
       indices: <int64>[batch] by which the replay knows them.
-      importance_weights: <float32>[batch].
+      importance_weights: <float32>[batch], in any one unit for all parts of a batch.
     """
 
     unrolls: Unroll

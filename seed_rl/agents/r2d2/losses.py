@@ -123,8 +123,9 @@ def td_errors(
     if config.value_function_rescaling:
         targets = value_function_rescaling(targets, epsilon)
     targets = tf.stop_gradient(targets)
-    real = 1.0 - tf.cast(abandoned, tf.float32)
-    return TDErrors((targets - replayed) * real, real, replayed, targets)
+    # Not a product: the action that nobody took may be one that the network forbids (Q = -inf).
+    errors = tf.where(abandoned, tf.zeros_like(targets), targets - replayed)
+    return TDErrors(errors, 1.0 - tf.cast(abandoned, tf.float32), replayed, targets)
 
 
 def unroll_losses(td: TDErrors) -> tf.Tensor:

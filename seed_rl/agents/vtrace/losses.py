@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.common import vtrace
+from seed_rl.common import replicas, vtrace
 from seed_rl.common.agent_calls import call_agent
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
@@ -173,12 +173,7 @@ def compute_loss(
     """
     learned, _ = call_agent(agent, prev_actions, env_outputs, agent_state, True, True)
     steps = transitions(config, env_outputs)
-    num_real = tf.maximum(tf.reduce_sum(steps.real), 1.0)
-
-    def mean(values: tf.Tensor) -> tf.Tensor:
-        # Not a product: what an ignored action makes infinite must not turn into NaN.
-        return tf.reduce_sum(tf.where(steps.real > 0, values, 0.0)) / num_real
-
+    mean = replicas.BatchMean(steps.real)
     actions = tf.nest.map_structure(lambda t: t[:-1], agent_outputs.action)
     target = parametric_action_distribution(learned.policy_logits[:-1])
     behaviour = parametric_action_distribution(agent_outputs.policy_logits[:-1])

@@ -170,6 +170,14 @@ class Algorithm(abc.ABC):
         # Not `agent.trainable_variables`: a tf.Module does not see the variables of Keras 3 layers.
         return variables.trainable_variables(self.agent)
 
+    def clipped_apart(self) -> list[tf.Variable]:
+        """Those of `trainable_variables` whose gradients are clipped by a norm of their own.
+
+        Lagrange multipliers belong here: their gradients have nothing to do with the size of the
+        network's, and in one norm with them would shorten the network's steps.
+        """
+        return []
+
     def checkpointables(self) -> dict[str, Any]:
         """By name, what a checkpoint must hold besides agent, optimizer and counters."""
         return {}

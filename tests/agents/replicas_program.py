@@ -89,7 +89,9 @@ def make_r2d2():
 
     def make_batch(rng):
         (prev_actions, actions), env_outputs = random_unrolls(rng)
-        unrolls = Unroll(initial_state(algorithm), prev_actions, env_outputs, actions.astype(np.int32))
+        unrolls = Unroll(
+            initial_state(algorithm), prev_actions, env_outputs, actions.astype(np.int32)
+        )
         weights = np.geomspace(0.05, 8.0, BATCH).astype(np.float32)
         return SampledUnrolls(unrolls, np.arange(BATCH), weights)
 

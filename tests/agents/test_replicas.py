@@ -23,7 +23,7 @@ def train(repository, agent, replicas):
 
 @pytest.mark.parametrize("agent", ["vtrace", "r2d2"])
 def test_one_device_and_four_learn_the_same(repository, agent):
-    """Guards means over real transitions, importance weights, maxima and metrics of split batches."""
+    """Guards means over real transitions, importance weights, maxima and metrics."""
     alone, together = (train(repository, agent, replicas) for replicas in (1, 4))
     assert alone.keys() == together.keys()
     assert any(name.startswith("weights/") for name in alone)

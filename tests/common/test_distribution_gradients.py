@@ -11,7 +11,11 @@ from seed_rl.common import parametric_distribution as pd
 FORBIDDEN = -math.inf
 # Each row forbids something else; the last one all but one choice.
 LOGITS = np.array(
-    [[0.3, -1.2, FORBIDDEN, 0.9], [FORBIDDEN, 2.0, 0.1, 0.4], [FORBIDDEN, FORBIDDEN, 1.0, FORBIDDEN]]
+    [
+        [0.3, -1.2, FORBIDDEN, 0.9],
+        [FORBIDDEN, 2.0, 0.1, 0.4],
+        [FORBIDDEN, FORBIDDEN, 1.0, FORBIDDEN],
+    ]
 )
 
 
@@ -76,7 +80,9 @@ def test_a_divergence_from_what_the_other_forbids_is_infinite():
     """Guards that the mend above does not hide a policy that may do what the other never does."""
     dist = pd.categorical_distribution(2, tf.int32)
     assert dist.kl_divergence([[0.0, 0.0]], [[0.0, FORBIDDEN]]).numpy() == [math.inf]
-    assert dist.kl_divergence([[0.0, FORBIDDEN]], [[0.0, 0.0]]).numpy() == pytest.approx(math.log(2))
+    assert dist.kl_divergence([[0.0, FORBIDDEN]], [[0.0, 0.0]]).numpy() == pytest.approx(
+        math.log(2)
+    )
 
 
 def test_log_probability_of_allowed_choices_has_gradients():

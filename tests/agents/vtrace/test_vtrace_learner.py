@@ -7,8 +7,9 @@ import tensorflow as tf
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.learner import VTrace
 from seed_rl.agents.vtrace.networks import AgentOutput
-from seed_rl.common import variables
-from seed_rl.common.algorithm import Unroll
+from seed_rl.common import finite_unrolls, variables
+from seed_rl.common.algorithm import Step, Unroll
+from seed_rl.common.inference_store import StoredUnrolls
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.training import TrainingStep
 from seed_rl.common.types import EnvOutput
@@ -64,3 +65,38 @@ def test_an_adjusted_entropy_cost_does_not_clip_the_network():
         np.testing.assert_allclose(weight, value, rtol=1e-5, atol=1e-7)
     # The cost is trained too, by a gradient within the same bound: the entropy is above its target.
     assert float(multiplier) == pytest.approx(before - 0.1 * 2 * norm, rel=1e-4)
+
+
+def test_an_unroll_that_is_not_finite_has_no_part_in_the_loss():
+    """Guards a batch from one environment's NaN: it teaches what the others alone teach."""
+    distribution = categorical_distribution(3, tf.int32)
+    algorithm = VTrace(VTraceConfig(kl_cost=0.1), TableAgent, distribution, num_envs=5)
+    network = variables.trainable_variables(algorithm.agent)
+    whole, good = batch(), np.array([True, True, False, True, True])
+    spoiled = whole.env_outputs.reward.numpy()
+    spoiled[1, ~good] = np.nan
+    env_outputs = whole.env_outputs._replace(reward=tf.constant(spoiled))
+    stored = StoredUnrolls(
+        tf.range(5), (), Step(whole.prev_actions, env_outputs, whole.agent_outputs)
+    )
+    mended = finite_unrolls.leave_out(stored, finite_unrolls.NonFiniteUnrolls())
+    with tf.GradientTape() as tape:
+        result = algorithm.loss(Unroll(mended.agent_state, *mended.steps))
+    gradients = [g.numpy() for g in tape.gradient(result.loss, network)]
+
+    others = tf.nest.map_structure(lambda t: tf.boolean_mask(t, good, axis=1), whole)
+    for weight in network:
+        weight_of_others = tf.boolean_mask(weight, good, axis=1)
+        setattr(algorithm.agent, weight_name(algorithm.agent, weight), weight_of_others)
+    with tf.GradientTape() as tape:
+        tape.watch([algorithm.agent.policy_logits, algorithm.agent.baseline])
+        alone = algorithm.loss(others)
+    expected = tape.gradient(alone.loss, [algorithm.agent.baseline, algorithm.agent.policy_logits])
+    assert float(result.loss) == pytest.approx(float(alone.loss), rel=1e-5)
+    for gradient, other in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(gradient[:, good], other, rtol=1e-5, atol=1e-7)
+        assert not gradient[:, ~good].any()
+
+
+def weight_name(agent, weight):
+    return "baseline" if weight is agent.baseline else "policy_logits"

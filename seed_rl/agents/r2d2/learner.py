@@ -168,7 +168,11 @@ class R2D2(Algorithm):
     ) -> tuple[Nest, Nest]:
         choices = self._to_choices(prev_actions)
         output, agent_state = call_agent(self.agent, choices, env_outputs, agent_state)
-        return self._to_actions(output.action), agent_state
+        # Like the evaluation environments: a greedy agent may stand still for ever.
+        choices = losses.explore(
+            tf.cast(output.action, tf.int32), self._config.eval_epsilon, self._num_actions
+        )
+        return self._to_actions(choices), agent_state
 
     def loss(self, batch: SampledUnrolls) -> StepResult:  # noqa: D102 - inherited
         unrolls = batch.unrolls

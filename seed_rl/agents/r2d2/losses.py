@@ -223,6 +223,17 @@ def apply_epsilon_greedy(
       num_actions: number of actions.
     """
     epsilons = get_envs_epsilon(env_ids, num_training_envs, num_eval_envs, eval_epsilon)
+    return explore(actions, epsilons, num_actions)
+
+
+def explore(actions: tf.Tensor, epsilons: float | tf.Tensor, num_actions: int) -> tf.Tensor:
+    """Replaces actions by random ones, each with its probability.
+
+    Args:
+      actions: <int>[batch] in [0, num_actions).
+      epsilons: <float32>[batch], or one for all.
+      num_actions: number of actions.
+    """
     shape = tf.shape(actions)
     anything = tf.random.uniform(shape, maxval=num_actions, dtype=tf.int32)
     at_random = tf.random.uniform(shape) < epsilons

@@ -1,4 +1,4 @@
-"""Environments that report NaN, with a real learner and real actors."""
+"""Environments that report NaN or None, with a real learner and real actors."""
 
 from __future__ import annotations
 
@@ -64,3 +64,13 @@ def test_all_of_them(place, name):
     assert "Traceback" not in learner.text()
     assert place.progress().phase == "failed"
     assert checkpoints.list_checkpoints(place.logdir / "checkpoints") == good
+
+
+def test_a_reward_that_is_no_number(place):
+    """Guards the actor's end, and its message: None would become NaN on the way."""
+    learner = place.learner(fault(""))
+    actor = place.actor(1, fault("no_reward", 5))
+    assert actor.wait() == 2, actor.text()
+    (error,) = actor.errors()
+    assert "Environment 2: its reward is None" in error and "Traceback" not in actor.text()
+    assert learner.code is None, learner.text()

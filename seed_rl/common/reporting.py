@@ -70,7 +70,7 @@ class Reporter:
         self._progress.update(phase="starting", frames=start_frames)
         self._episodes = EpisodeStatistics(num_training_envs, logdir, start_frames)
         self._metrics = MeanMetrics()
-        self._skipped = SkippedSteps()
+        self._skipped = SkippedSteps(store.not_finite.warning)
         self._served_lately, self._served_since_log = _Served(), _Served()
         self._trained: float | None = None
         self._summaries = SummaryWriter(logdir)
@@ -107,7 +107,7 @@ class Reporter:
             self._tell_of_pauses(train_steps)
         if not (last or self._progress.due()):
             return
-        self._skipped.check(self._store.not_finite.warning())
+        self._skipped.check()
         self._take_episodes(frames)
         stats = served()
         progress = self._progress.update(
@@ -150,7 +150,7 @@ class Reporter:
         Raises:
           UserError: see `step`.
         """
-        return self._skipped.check(self._store.not_finite.warning()) > 0
+        return self._skipped.check() > 0
 
     def _warning(self) -> str | None:
         skipped = self._skipped.in_a_row

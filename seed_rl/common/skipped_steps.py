@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from seed_rl.common.errors import UserError
@@ -22,7 +23,13 @@ class SkippedSteps:
       in_a_row: steps skipped up to the last one that `check` has seen.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cause: Callable[[], str | None] = lambda: None):
+        """Begins to watch.
+
+        Args:
+          cause: returns what is known to be wrong, for the error's message.
+        """
+        self._cause = cause
         self.in_a_row = 0
         self._held: list[Any] = []
 
@@ -36,11 +43,8 @@ class SkippedSteps:
         if len(self._held) >= _MOST_HELD:
             self.check()
 
-    def check(self, cause: str | None = None) -> int:
+    def check(self) -> int:
         """Looks at the steps since the last time.
-
-        Args:
-          cause: what is known to be wrong, for the error's message.
 
         Returns:
           `in_a_row`.
@@ -59,7 +63,7 @@ class SkippedSteps:
                     MOST,
                 )
             if self.in_a_row == MOST:
-                raise UserError(_message(cause))
+                raise UserError(_message(self._cause()))
         return self.in_a_row
 
 

@@ -8,7 +8,6 @@ import threading
 
 import numpy as np
 import tensorflow as tf
-
 from gymnasium import spaces
 
 from seed_rl.agents.vtrace.config import VTraceConfig

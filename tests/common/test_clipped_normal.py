@@ -79,7 +79,7 @@ def test_divergence_equals_integration():
 
 
 def test_what_is_clipped_alike_does_not_differ():
-    """Guards --kl_cost from means far outside, whose actions are the same; normals differ by 200."""
+    """Guards --kl_cost from means far outside, whose actions are the same."""
     far, farther = made([(3.0, 0.05)]), made([(4.0, 0.05)])
     np.testing.assert_allclose(far.kl_divergence(farther), [0.0], atol=1e-6)
     np.testing.assert_allclose(far.entropy(), [0.0], atol=1e-6)

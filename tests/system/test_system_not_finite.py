@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 
 import pytest
@@ -59,7 +60,8 @@ def test_all_of_them(place, name):
     assert learner.wait() == 2, learner.text()
     (error,) = learner.errors()
     assert "100 training steps in a row were skipped" in error
-    assert "NaN or infinity" in error and "environments 0, 1, 2, 3: " in error
+    # How many of them have come by then depends on when the actors started.
+    assert re.search(r"NaN or infinity in .* of environments [0-3](, [1-3])*: \d+ unrolls", error)
     assert "The last 10 training steps were skipped" in learner.text()
     assert "Traceback" not in learner.text()
     assert place.progress().phase == "failed"

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from seed_rl.common import nest, scheduling, spaces
+from seed_rl.common import nest, rewards, scheduling, spaces
 from seed_rl.common.backoff import backoff_s
 from seed_rl.common.batched_env import BatchedEnv, BatchedEnvironment, EnvironmentFailure
 from seed_rl.common.config import environment_options, from_flags, option
@@ -246,6 +246,7 @@ class _Actor:
             clock.start()
         while not stop.requested:
             observation, reward, done, abandoned, episode_step, raw_reward = env.step(actions)
+            rewards.check(env_ids, reward, raw_reward)
             clock.stepped()
             env_output = EnvOutput(reward, done, observation, abandoned, episode_step)
             try:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from seed_rl.common import variables
+from seed_rl.common import finite_unrolls, variables
 from seed_rl.common.inference_store import InferenceStore
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
@@ -135,6 +135,9 @@ class Algorithm(abc.ABC):
     ) -> tf.data.Dataset:
         """Endless training batches; by default the unrolls of the newest policies.
 
+        Unrolls that are not finite are reported, and all their steps are `abandoned`: no loss may
+        count them.
+
         Args:
           store: where inference leaves complete unrolls.
           batch_size: unrolls per batch, for one replica.
@@ -143,7 +146,7 @@ class Algorithm(abc.ABC):
         """
 
         def next_unrolls(_: tf.Tensor) -> Nest:
-            unrolls = store.dequeue(batch_size)
+            unrolls = finite_unrolls.leave_out(store.dequeue(batch_size), store.not_finite)
             return encode(Unroll(unrolls.agent_state, *unrolls.steps))
 
         # One batch ahead: the next one is put together while this one is trained on.
@@ -169,6 +172,14 @@ class Algorithm(abc.ABC):
         """What the optimizer updates."""
         # Not `agent.trainable_variables`: a tf.Module does not see the variables of Keras 3 layers.
         return variables.trainable_variables(self.agent)
+
+    def clipped_apart(self) -> list[tf.Variable]:
+        """Those of `trainable_variables` whose gradients are clipped by a norm of their own.
+
+        Lagrange multipliers belong here: their gradients have nothing to do with the size of the
+        network's, and in one norm with them would shorten the network's steps.
+        """
+        return []
 
     def checkpointables(self) -> dict[str, Any]:
         """By name, what a checkpoint must hold besides agent, optimizer and counters."""

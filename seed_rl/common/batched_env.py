@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
-from seed_rl.common import env_adapters, spaces
+from seed_rl.common import env_adapters, rewards, spaces
 from seed_rl.common.errors import UserError
 from seed_rl.common.extras import missing_dependency
 
@@ -158,7 +158,8 @@ class BatchedEnvironment:
 
         Raises:
           EnvironmentFailure: if an environment raises.
-          UserError: if actions or observations are not of the declared spaces.
+          UserError: if actions or observations are not of the declared spaces, or a reward is no
+            number.
         """
         self._done.fill(False)
         self._abandoned.fill(False)
@@ -220,8 +221,10 @@ class BatchedEnvironment:
             raise missing_dependency(error) from error
         except Exception as error:
             raise self._failure(row, "step") from error
-        self._reward[row] = reward
-        self._raw_reward[row] = info["score_reward"] if "score_reward" in info else reward
+        self._reward[row] = self._raw_reward[row] = rewards.number(reward, self._env_ids[row])
+        if "score_reward" in info:
+            score = rewards.number(info["score_reward"], self._env_ids[row], "score_reward")
+            self._raw_reward[row] = score
         if terminated:
             self._done[row] = True
             self._reset(row)

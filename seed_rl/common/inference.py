@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from seed_rl.common.algorithm import Acted, Algorithm, Specs, Step
@@ -80,9 +81,12 @@ class CentralInference:
             initial_state=algorithm.agent.initial_state(1),
             step_specs=Step(specs.action, specs.env_output, recorded),
         )
-        self.functions = [self._function(device, agent) for device, agent in placements]
+        self.functions = [
+            self._function(number, device, agent)
+            for number, (device, agent) in enumerate(placements)
+        ]
 
-    def _function(self, device: str, agent: tf.Module) -> Any:
+    def _function(self, number: int, device: str, agent: tf.Module) -> Any:
         batched = tf.nest.map_structure(
             lambda s: tf.TensorSpec([None, *s.shape], s.dtype, s.name), self._specs.env_output
         )
@@ -99,6 +103,7 @@ class CentralInference:
         def inference(
             env_ids: tf.Tensor, run_ids: tf.Tensor, env_outputs: EnvOutput, raw_rewards: tf.Tensor
         ) -> Nest:
+            _draw_apart(number)
             prev_actions, state = self.store.begin(env_ids, run_ids, env_outputs, raw_rewards)
             acted = self._act(device, agent, (env_ids, prev_actions, env_outputs, state))
             step = Step(prev_actions, env_outputs, acted.agent_outputs)
@@ -117,6 +122,20 @@ class CentralInference:
         if needs_one_size(device):
             acted = tf.nest.map_structure(lambda t: t[:size], acted)
         return acted
+
+
+def _draw_apart(number: int) -> None:
+    """Gives the graph that is being traced random numbers of its own, where there is a seed.
+
+    TensorFlow numbers the random ops of each graph alike, so that with `--seed` every inference
+    device would draw what the others draw. The first one keeps the seed.
+
+    Args:
+      number: of the inference device.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    if number and graph.seed is not None:
+        graph.seed = int(np.random.SeedSequence([graph.seed, number]).generate_state(1)[0] >> 1)
 
 
 def needs_one_size(device: str) -> bool:

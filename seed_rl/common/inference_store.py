@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.common import native_library
+from seed_rl.common.finite_unrolls import NonFiniteUnrolls
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
 
@@ -85,6 +86,9 @@ class InferenceStore:
     and in another, which waits until there are as many:
 
         unrolls = store.dequeue(batch_size)
+
+    Attributes:
+      not_finite: the unrolls that whoever takes them found to hold NaN or infinity.
     """
 
     def __init__(
@@ -116,6 +120,7 @@ class InferenceStore:
         """
         self.num_envs = num_envs
         self.closed = False
+        self.not_finite = NonFiniteUnrolls()
         self.num_steps_per_unroll = num_overlapping_steps + unroll_length + 1
         self._action_specs = action_specs
         self._step_specs = step_specs

@@ -203,7 +203,7 @@ class Learner:
         A checkpoint is saved at the end.
 
         Raises:
-          UserError: the server's address is in use or not allowed.
+          UserError: the server's address is in use or not allowed, or training stands still.
         """
         store = self._inference.store
         with contextlib.ExitStack() as stack:
@@ -253,7 +253,10 @@ class Learner:
             if self._copies:
                 self._copy_weights()
             self._report(server, metrics)
-            if time.monotonic() - last_save >= self._config.save_checkpoint_secs:
+            due = time.monotonic() - last_save >= self._config.save_checkpoint_secs
+            # The newest checkpoint shall be a good one: what has training skip its steps may be
+            # in the weights.
+            if due and not self._reporter.training_stands_still():
                 self._save()
                 last_save = time.monotonic()
 

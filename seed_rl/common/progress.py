@@ -45,6 +45,8 @@ class Progress:
     """Seconds until `total_frames` at the present rate; None while that is not known."""
     started: float
     """Unix time at which this learner started."""
+    warning: str | None = None
+    """What people should look after, if anything."""
 
     def line(self) -> str:
         """One line for the console."""
@@ -160,7 +162,7 @@ class ProgressWriter:
         Args:
           phase: one of `PHASES`; None keeps the last.
           **values: any of frames, train_steps, episode_return_mean, episodes,
-            mean_inference_batch, total_frames. What is not named stays as it was.
+            mean_inference_batch, total_frames, warning. What is not named stays as it was.
 
         Returns:
           The progress as of the last write.

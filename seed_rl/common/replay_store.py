@@ -104,11 +104,8 @@ class PrioritizedReplay(tf.Module):
             if not len(self._replay):
                 raise ValueError("The replay is empty: insert something before sampling.")
             drawn = self._replay.sample(int(num_samples), float(exponent), time_major=False)
-            return [
-                drawn.keys % self._size,
-                drawn.importance_weights,
-                *tf.nest.flatten(drawn.unrolls),
-            ]
+            weights = drawn.importance_weights / drawn.importance_weights.max()
+            return [drawn.keys % self._size, weights, *tf.nest.flatten(drawn.unrolls)]
 
         dtypes = [tf.int64, tf.float32, *[spec.dtype for spec in specs]]
         slots, weights, *leaves = tf.numpy_function(sample, [num_samples, priority_exp], dtypes)

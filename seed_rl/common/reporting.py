@@ -11,6 +11,7 @@ from typing import Any
 from seed_rl.common.inference_store import InferenceStore
 from seed_rl.common.metrics import EpisodeInfo, EpisodeStatistics, MeanMetrics, SummaryWriter
 from seed_rl.common.progress import ProgressWriter
+from seed_rl.common.skipped_steps import WARN_AFTER, SkippedSteps
 
 _LONG_PAUSE_S = 10.0
 
@@ -69,6 +70,7 @@ class Reporter:
         self._progress.update(phase="starting", frames=start_frames)
         self._episodes = EpisodeStatistics(num_training_envs, logdir, start_frames)
         self._metrics = MeanMetrics()
+        self._skipped = SkippedSteps(store.not_finite.warning)
         self._served_lately, self._served_since_log = _Served(), _Served()
         self._trained: float | None = None
         self._summaries = SummaryWriter(logdir)
@@ -95,12 +97,17 @@ class Reporter:
           served: gives the server's statistics of the inference function.
           extra: gives further values for TensorBoard, see `SummaryWriter.write`.
           last: publishes all, whether it is due or not: short runs are told of too.
+
+        Raises:
+          UserError: training stands still, because no gradient is finite.
         """
         self._metrics.add({f"train/{name}": value for name, value in metrics.items()})
         if metrics:
+            self._skipped.add(metrics["skipped_steps"])
             self._tell_of_pauses(train_steps)
         if not (last or self._progress.due()):
             return
+        self._skipped.check()
         self._take_episodes(frames)
         stats = served()
         progress = self._progress.update(
@@ -110,6 +117,7 @@ class Reporter:
             episode_return_mean=self._episodes.recent_return,
             episodes=self._episodes.count,
             mean_inference_batch=self._served_lately.update(stats)["mean_batch"],
+            warning=self._warning(),
         )
         now = time.monotonic()
         if not last and now - self._logged < self._log_period_s:
@@ -135,6 +143,21 @@ class Reporter:
             },
         )
         logging.info("%s", progress.line())
+
+    def training_stands_still(self) -> bool:
+        """Whether the last training step was skipped: no time to save a checkpoint.
+
+        Raises:
+          UserError: see `step`.
+        """
+        return self._skipped.check() > 0
+
+    def _warning(self) -> str | None:
+        skipped = self._skipped.in_a_row
+        warnings = [f"the last {skipped} training steps were skipped"] * (skipped >= WARN_AFTER)
+        if not_finite := self._store.not_finite.warning():
+            warnings.append(not_finite)
+        return "; ".join(warnings) or None
 
     def _tell_of_pauses(self, train_steps: int) -> None:
         now = time.monotonic()

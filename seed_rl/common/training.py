@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from seed_rl.common.algorithm import Algorithm, StepResult
 from seed_rl.common.nest import Nest
+
+Gradients = list[tf.Tensor | None]
 
 
 class BatchForm:
@@ -45,8 +47,9 @@ class BatchForm:
 class TrainingStep:
     """Takes a batch, computes gradients on each replica and updates the weights once.
 
-    The loss of each replica is a mean over its part of the batch, and the gradients of the
-    replicas are averaged, so that the update does not depend on the number of replicas.
+    The gradients of the replicas are averaged. A loss is a mean over the replica's part of the
+    batch, or over what counts in the whole batch (`replicas.BatchMean`), so that the update does
+    not depend on the number of replicas.
     """
 
     def __init__(
@@ -63,7 +66,8 @@ class TrainingStep:
           algorithm: with its variables created, in the scope of `strategy`.
           optimizer: any Keras optimizer, made in the scope of `strategy`.
           strategy: of training.
-          clip_norm: largest global norm of the averaged gradients; None leaves them.
+          clip_norm: largest global norm of the averaged gradients, and of those that
+            `Algorithm.clipped_apart` names; None leaves them.
           decode: undoes what `Algorithm.dataset` did to encode a batch.
         """
         self._algorithm = algorithm
@@ -72,6 +76,8 @@ class TrainingStep:
         self._clip_norm = clip_norm
         self._decode = decode
         self._variables = algorithm.trainable_variables()
+        apart = {id(variable) for variable in algorithm.clipped_apart()}
+        self._apart = [id(variable) in apart for variable in self._variables]
         with strategy.scope():
             optimizer.build(self._variables)
         self._run = tf.function(self._step, autograph=False)
@@ -106,33 +112,58 @@ class TrainingStep:
         gradients = tape.gradient(result.loss, self._variables)
         replicas = self._strategy.num_replicas_in_sync
         if replicas > 1:
-            context = tf.distribute.get_replica_context()
-            gradients = context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+            gradients = _averaged(gradients)
         metrics = dict(result.metrics, loss=result.loss)
-        gradients, norm = _bounded(gradients, self._clip_norm)
+        gradients, norm, finite = _bounded(gradients, self._apart, self._clip_norm)
         metrics["gradient_norm"] = norm
-        metrics["skipped_steps"] = 1.0 - tf.cast(tf.math.is_finite(norm), tf.float32)
+        metrics["skipped_steps"] = 1.0 - tf.cast(finite, tf.float32)
         if replicas > 1:
             # Keras adds up what the replicas apply; each holds the average already.
-            gradients = [gradient / replicas for gradient in gradients]
+            gradients = [g if g is None else g / replicas for g in gradients]
         self._optimizer.apply(gradients, self._variables)
         return StepResult(result.loss, metrics, result.feedback)
 
 
+def _averaged(gradients: Gradients) -> Gradients:
+    """Means over all replicas. Variables that the loss does not use have None on each of them."""
+    context = tf.distribute.get_replica_context()
+    used = [gradient for gradient in gradients if gradient is not None]
+    means = iter(context.all_reduce(tf.distribute.ReduceOp.MEAN, used))
+    return [None if gradient is None else next(means) for gradient in gradients]
+
+
 def _bounded(
-    gradients: list[tf.Tensor | None], clip_norm: float | None
-) -> tuple[list[tf.Tensor | None], tf.Tensor]:
+    gradients: Gradients, apart: Sequence[bool], clip_norm: float | None
+) -> tuple[Gradients, tf.Tensor, tf.Tensor]:
     """Scales gradients so that their global norm is at most `clip_norm`.
 
-    If it is not finite (an environment gave NaN, say) they become 0: one bad batch must not spoil
+    If any is not finite (an environment gave NaN, say) all become 0: one bad batch must not spoil
     the weights for good.
 
+    Args:
+      gradients: of each variable.
+      apart: which of them are scaled by a norm of their own.
+      clip_norm: None leaves finite ones as they are.
+
     Returns:
-      (gradients, their global norm <float32>[] before).
+      (gradients, global norm <float32>[] before of those not apart, whether all are finite
+      <bool>[]).
     """
-    norm = tf.linalg.global_norm(gradients)
-    scale = clip_norm / tf.maximum(norm, clip_norm) if clip_norm else tf.ones_like(norm)
-    scale = tf.where(tf.math.is_finite(norm), scale, 0.0)
+    norms = {group: _norm(gradients, apart, group) for group in (False, True)}
+    finite = tf.reduce_all(tf.math.is_finite(list(norms.values())))
+    scales = {
+        group: tf.where(finite, clip_norm / tf.maximum(norm, clip_norm) if clip_norm else 1.0, 0.0)
+        for group, norm in norms.items()
+    }
     # Not a plain product, in which NaN would stay NaN.
-    bounded = [g if g is None else tf.math.multiply_no_nan(g, scale) for g in gradients]
-    return bounded, norm
+    bounded = [
+        g if g is None else tf.math.multiply_no_nan(g, scales[group])
+        for g, group in zip(gradients, apart, strict=True)
+    ]
+    return bounded, norms[False], finite
+
+
+def _norm(gradients: Gradients, apart: Sequence[bool], group: bool) -> tf.Tensor:
+    """Global norm <float32>[] of the gradients that are, or are not, apart; 0 of none."""
+    members = [g for g, its in zip(gradients, apart, strict=True) if its == group and g is not None]
+    return tf.linalg.global_norm(members) if members else tf.constant(0.0)

@@ -238,6 +238,8 @@ def describe(status: Status) -> list[tuple[str, str]]:
     ]
     if progress.eta_s is not None:
         rows.append(("ETA", str(datetime.timedelta(seconds=round(progress.eta_s)))))
+    if progress.warning:
+        rows.append(("warning", progress.warning))
     if (silence := time.time() - progress.time) > _SILENCE_S:
         rows.append(("warning", f"the learner has been silent for {silence:.0f} s"))
     return rows

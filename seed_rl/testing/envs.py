@@ -64,15 +64,19 @@ class LifeStepEnv(gymnasium.Env[np.ndarray, Any]):
 class FaultyEnv(LifeStepEnv):
     """A `LifeStepEnv` in which something goes wrong."""
 
-    FAULTS = ("raise", "raise_in_reset", "hang", "exit", "shape", "dtype", "slow_start", "")
+    FAULTS = (
+        *("raise", "raise_in_reset", "hang", "exit", "shape", "dtype", "slow_start"),
+        *("nan_observation", "nan_reward", "no_reward", ""),
+    )
 
     def __init__(self, fault: str, at: int = 5, seconds: float = 3600.0, episode_length: int = 10):
         """Makes the fault happen.
 
         Args:
           fault: "raise" in step; "raise_in_reset"; "hang" for `seconds` in step, which it
-            prints; "exit" of the
-            process; another "shape" or "dtype" of observation; "slow_start": `seconds` to create.
+            prints; "exit" of the process; another "shape" or "dtype" of observation;
+            "nan_observation" or "nan_reward" from then on; "no_reward": None for one;
+            "slow_start": `seconds` to create.
           at: number of the step (of all episodes together) or of the reset, from 1.
           seconds: see fault.
           episode_length: steps until an episode terminates.
@@ -111,6 +115,13 @@ class FaultyEnv(LifeStepEnv):
                 observation = observation[:-1]
             if self._fault == "dtype":
                 observation = observation.astype(np.complex64)
+            if self._fault == "no_reward":
+                reward = None  # type: ignore[assignment]
+        if self._steps_taken >= self._at:
+            if self._fault == "nan_observation":
+                observation = np.full_like(observation, np.nan)
+            if self._fault == "nan_reward":
+                reward = np.nan
         return observation, reward, terminated, truncated, info
 
 

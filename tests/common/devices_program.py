@@ -8,9 +8,15 @@ import threading
 
 import numpy as np
 import tensorflow as tf
+from gymnasium import spaces
 
-from seed_rl.common import devices, variables
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.vtrace.learner import VTrace
+from seed_rl.agents.vtrace.networks import MLPandLSTM
+from seed_rl.common import devices, env_specs, variables
 from seed_rl.common.device_config import DeviceConfig
+from seed_rl.common.inference import CentralInference, InferenceSizes
+from seed_rl.common.parametric_distribution import categorical_distribution
 
 
 class Agent(tf.Module):
@@ -165,6 +171,45 @@ def one_device_shares_its_agent():
     agent, _ = train(chosen, steps=1)
     assert chosen.place_inference(agent, Agent) == [("/device:CPU:0", agent)]
     assert chosen.decode(chosen.encode(3)) == 3
+
+
+def drawn_actions(seed):
+    """What each of two inference devices draws for the same inputs, <int>[device, call, env]."""
+    tf.keras.utils.set_random_seed(seed)
+    chosen = devices.make_devices(
+        DeviceConfig(inference_devices="cpu:0,cpu:1", training_devices="cpu:2")
+    )
+    distribution = categorical_distribution(1000, tf.int64)
+    algorithm = VTrace(
+        VTraceConfig(), lambda: MLPandLSTM(distribution, [4], []), distribution, num_envs=64
+    )
+    spec = env_specs.specs(spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(1000))
+    inference = CentralInference(
+        algorithm,
+        spec,
+        InferenceSizes(64, 0, unroll_length=5, queue_capacity=100),
+        chosen.place_inference(algorithm.agent, algorithm.make_agent),
+    )
+    zeros = tf.nest.map_structure(lambda s: tf.zeros([32, *s.shape], s.dtype), spec.env_output)
+    return np.array(
+        [
+            [
+                function(tf.range(32) + 32 * i, tf.ones([32], tf.int64), zeros, tf.zeros([32]))
+                for _ in range(3)
+            ]
+            for i, function in enumerate(inference.functions)
+        ]
+    )
+
+
+def inference_devices_draw_differently():
+    first, second = drawn_actions(seed=7)
+    # Of 1,000 about equally likely actions, hardly any is the same by chance.
+    assert np.mean(first == second) < 0.1, np.mean(first == second)
+    assert np.mean(first[0] == first[1]) < 0.1, "an environment repeats itself"
+    np.testing.assert_array_equal(drawn_actions(seed=7), [first, second])
+    assert np.mean(drawn_actions(seed=8) == [first, second]) < 0.1
+    assert np.mean(drawn_actions(seed=8)[0] == second) < 0.1, "seeds are those of neighbours"
 
 
 def main():

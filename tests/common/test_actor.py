@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from gymnasium import spaces
 
 from seed_rl.common import actor
 from seed_rl.common.actor import ActorConfig, ExitCode, actor_loop
+from seed_rl.common.batched_env import BatchedEnvironment
 from seed_rl.common.errors import UserError
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc.errors import CallError, StatusCode
@@ -342,6 +344,34 @@ def test_native_vector_environment_is_preferred_to_single_ones() -> None:
         config = ActorConfig(server_address=learner.address, env_batch_size=2, task=1)
         actor_loop(make, config, "options", create_vector_env_fn=decline)
     assert asked == [([2, 3], "options")] and len(recorder.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        (np.array([0.5, None]), "Environment 3: its reward is None"),
+        ([0.5, None], "Environment 3: its reward is None"),
+        (np.ones((2, 1), np.float32), r"Environments 2 to 3: .*reward.* shape \[2, 1\], not \[2\]"),
+        (np.ones(3, np.float32), r"Environments 2 to 3: .*reward.* shape \[3\], not \[2\]"),
+    ],
+)
+@pytest.mark.parametrize("field", ["reward", "raw_reward"])
+def test_rewards_of_a_vector_environment(field: str, reward: Any, message: str) -> None:
+    """Guards the same check, and a message that does not send people to the learner's options."""
+
+    class Paying(BatchedEnvironment):
+        def step(self, action_batch: Any) -> Any:
+            return super().step(action_batch)._replace(**{field: reward})
+
+    with serve(Recorder()) as learner:
+        config = ActorConfig(server_address=learner.address, env_batch_size=2, task=1)
+        create = functools.partial(_vector, Paying)
+        with pytest.raises(UserError, match=message.replace("reward", field)):
+            actor_loop(make, config, create_vector_env_fn=create)
+
+
+def _vector(kind: type[BatchedEnvironment], env_ids: np.ndarray, config: Any) -> BatchedEnvironment:
+    return kind(make, len(env_ids), int(env_ids[0]), config)
 
 
 def test_call_of_existing_programs(monkeypatch: Any) -> None:

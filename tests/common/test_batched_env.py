@@ -201,6 +201,53 @@ def test_observation_that_leaves_its_space(fault: str) -> None:
         env.step(np.array([0]))
 
 
+class Paid(envs.LifeStepEnv):
+    """Pays the same reward in every step, with an `info` of the test's choice."""
+
+    def __init__(self, reward: Any, **info: Any):
+        super().__init__()
+        self._paid, self._info = reward, info
+
+    def step(self, action: int) -> Any:
+        observation, _, terminated, truncated, _ = super().step(action)
+        return observation, self._paid, terminated, truncated, self._info
+
+
+@pytest.mark.parametrize(
+    "reward", [0.5, 2, True, np.float64(0.5), np.float32(-2), np.int64(3), np.array(0.5), np.nan]
+)
+def test_rewards_that_are_numbers(reward: Any) -> None:
+    """Guards what environments may pay; NaN is a number too, which the learner deals with."""
+    env = BatchedEnvironment(lambda i, c: Paid(reward), 2, 0)
+    env.reset()
+    step = env.step(np.zeros(2, np.int64))
+    np.testing.assert_array_equal(step.reward, np.full(2, float(reward), np.float32))
+    np.testing.assert_array_equal(step.raw_reward, step.reward)
+
+
+@pytest.mark.parametrize(
+    ("reward", "shown"),
+    [
+        (None, "None"),
+        ("1.0", "'1.0'"),
+        (np.ones(1), r"shape \[1\]"),
+        ([0.5], r"shape \[1\]"),
+        (1j, "1j"),
+        ({}, "{}"),
+    ],
+)
+def test_rewards_that_are_no_numbers(reward: Any, shown: str) -> None:
+    """Guards against None that becomes NaN, and against arrays that NumPy takes for numbers."""
+    env = BatchedEnvironment(lambda i, c: Paid(reward if i == 4 else 0.0), 2, 3)
+    env.reset()
+    with pytest.raises(UserError, match=f"Environment 4: its reward is .*{shown}.*number"):
+        env.step(np.zeros(2, np.int64))
+    env = BatchedEnvironment(lambda i, c: Paid(0.0, score_reward=reward), 1, 3)
+    env.reset()
+    with pytest.raises(UserError, match="Environment 3: its score_reward is"):
+        env.step(np.zeros(1, np.int64))
+
+
 def test_nest_of_another_structure() -> None:
     class Forgetful(envs.DictEnv):
         def _observation(self) -> Any:

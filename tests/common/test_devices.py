@@ -26,6 +26,7 @@ GPUS = [f"/device:GPU:{number}" for number in range(4)]
         # Not in one process: TensorFlow's collectives mix up mirrored strategies of two sizes.
         ["mirrored_training_equals_one_device", "one_device_shares_its_agent"],
         ["inference_gets_the_newest_weights"],
+        ["inference_devices_draw_differently"],
     ],
 )
 def test_on_logical_devices(checks):

@@ -159,10 +159,9 @@ def test_normal_tail_is_accurate_where_float32_underflows():
     np.testing.assert_allclose(actual, list(known.values()), rtol=2e-5)
 
 
-@pytest.mark.parametrize("family", [pd.normal_tanh_distribution, pd.normal_clipped_distribution])
-def test_divergence_of_normals(family):
+def test_divergence_of_tanh_normals():
     """Against sampling: mean of log p - log q over samples of p, in the normals' own space."""
-    dist = family(2)
+    dist = pd.normal_tanh_distribution(2)
     a, b = random_params(5, 2, 1, 4) * 0.5
     exact = dist.kl_divergence(a, b).numpy()[0]
     rng = np.random.default_rng(0)
@@ -187,9 +186,6 @@ def test_clipped_normal_is_a_censored_normal():
         np.testing.assert_allclose(
             dist.log_prob(params[:1], [[action]]), [math.log(probability)], rtol=1e-4
         )
-    np.testing.assert_allclose(
-        dist.entropy(params[:1]), 0.5 * math.log(2 * math.pi * math.e * scale**2), rtol=1e-5
-    )
     np.testing.assert_allclose(dist.mode([[3.0, 0.0]]), [[1.0]])
 
 

@@ -32,6 +32,7 @@ def test_the_file_follows_the_contract(tmp_path):
         episode_return_mean=-20.5,
         episodes=3,
         mean_inference_batch=7.5,
+        warning="mice",
     )
     content = json.loads((tmp_path / "progress.json").read_text())
     assert content == {
@@ -47,6 +48,7 @@ def test_the_file_follows_the_contract(tmp_path):
         "mean_inference_batch": 7.5,
         "eta_s": pytest.approx(80),
         "started": 1000.0,
+        "warning": "mice",
     }
     line = progress.read(tmp_path).line()
     assert "2,000/10,000 frames (20.0%)" in line

@@ -1,8 +1,15 @@
-"""What the learner makes of the server's statistics."""
+"""What the learner makes of the server's statistics, and what it warns of."""
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from seed_rl.common import reporting
+from seed_rl.common import progress, reporting
+from seed_rl.common.algorithm import Step
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference_store import InferenceStore
+from seed_rl.common.types import EnvOutput
+from seed_rl.launch import panel
 
 
 def stats(calls, rows, batches, queue_s, run_s):
@@ -29,3 +36,68 @@ def test_figures_are_those_of_the_time_since_the_last():
     assert second["run_us"] == pytest.approx(2e5)
     nothing = served.update(stats(1_000_010, 8_000_040, 1_000_010, queue_s=101, run_s=3002))
     assert set(nothing.values()) == {0}
+
+
+@pytest.fixture
+def store():
+    number, flag = tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool)
+    count = tf.TensorSpec([], tf.int32)
+    env_output = EnvOutput(number, flag, number, flag, count)
+    return InferenceStore(
+        num_envs=9,
+        num_training_envs=9,
+        unroll_length=1,
+        num_overlapping_steps=0,
+        queue_capacity=1,
+        action_specs=count,
+        initial_state=(),
+        step_specs=Step(count, env_output, number),
+    )
+
+
+@pytest.fixture
+def reporter(tmp_path, store):
+    reporter = reporting.Reporter(
+        tmp_path,
+        store=store,
+        num_training_envs=9,
+        num_action_repeats=1,
+        total_frames=1000,
+        start_frames=0,
+        log_period_s=1000,
+    )
+    yield reporter
+    reporter.close(0)
+
+
+def report(reporter, skipped, times=1, last=True):
+    for step in range(times):
+        served = stats(1, 1, 1, 0, 0)
+        metrics = {"skipped_steps": tf.constant(float(skipped))}
+        reporter.step(1, step, metrics, lambda s=served: s, dict, last=last and step == times - 1)
+
+
+def test_warnings_reach_the_panel(tmp_path, store, reporter):
+    """Guards what a person sees of skipped steps and NaN, and that it goes when they are over."""
+    report(reporter, 0)
+    reporter.phase("saving", 1)  # What comes after another phase is written at once.
+    assert progress.read(tmp_path).warning is None
+    store.not_finite.note(np.array([7, 3], np.int32))
+    report(reporter, 1, 13)
+    warning = progress.read(tmp_path).warning
+    assert warning.startswith("the last 13 training steps were skipped; NaN or infinity in ")
+    assert "environments 3, 7: 2 unrolls" in warning
+    rows = panel.describe(panel.Status(progress.read(tmp_path), 1, 1))
+    assert ("warning", warning) in rows
+
+
+def test_no_checkpoint_while_training_stands_still(reporter):
+    """Guards that the newest checkpoint is one of a training that worked."""
+    report(reporter, 0, 5, last=False)
+    assert not reporter.training_stands_still()
+    report(reporter, 1, last=False)
+    assert reporter.training_stands_still()
+    report(reporter, 0, last=False)
+    assert not reporter.training_stands_still()
+    with pytest.raises(UserError, match="100 training steps in a row"):
+        report(reporter, 1, 100)

@@ -34,6 +34,8 @@ PROGRAM = textwrap.dedent(
         def make_agent(self):
             agent = tf.Module()
             agent.weights = tf.Variable([[1.0], [2.0], [3.0]])
+            if "unused" in sys.argv:
+                agent.head = tf.Variable([7.0])
             return agent
 
         def act(self, *args):
@@ -68,28 +70,40 @@ PROGRAM = textwrap.dedent(
     batches = iter(strategy.distribute_datasets_from_function(dataset))
     for _ in range(5):
         metrics, feedback = step(batches)
-    print(*algorithm.agent.weights.numpy().ravel(), float(metrics["mean"]), *feedback.numpy())
+    for variable in algorithm.trainable_variables():
+        print(*variable.numpy().ravel())
+    print(float(metrics["mean"]), *feedback.numpy())
     """
 )
 
 
-def train(replicas, optimizer):
+def train(replicas, optimizer, *more):
+    """(numbers that the program prints, what it warns of)."""
     output = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(replicas), optimizer],
+        [sys.executable, "-c", PROGRAM, str(replicas), optimizer, *more],
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert output.returncode == 0, output.stderr
-    return np.array(output.stdout.split(), np.float64)
+    return np.array(output.stdout.split(), np.float64), output.stderr
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
 def test_mirrored_training_equals_single_device(optimizer):
     """Guards averaging and clipping of gradients, and that Keras does not add them up again."""
-    single, mirrored = train(1, optimizer), train(2, optimizer)
+    (single, _), (mirrored, _) = train(1, optimizer), train(2, optimizer)
     assert single.shape == (3 + 1 + 4,)
     np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
+
+
+def test_a_variable_without_gradient():
+    """Guards a head that the loss does not use: a warning, on one replica and on several."""
+    (single, warned), (mirrored, warned_too) = (train(n, "Adam", "unused") for n in (1, 2))
+    np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
+    assert single[0] == 7.0
+    for text in (warned, warned_too):
+        assert "Gradients do not exist for variables" in text
 
 
 class Line(Algorithm):
@@ -129,3 +143,37 @@ def test_a_batch_with_nan_does_not_spoil_the_weights(clip_norm):
     assert weights[2] == weights[1] < weights[3]
     if clip_norm:
         np.testing.assert_allclose(np.diff([1.0, *weights])[[1, 3]], 0.05, rtol=1e-5)
+
+
+class TwoGroups(Line):
+    """The same with a multiplier, whose gradient is far larger than the network's."""
+
+    def __init__(self):
+        super().__init__()
+        self.multiplier = tf.Variable(1.0)
+
+    def loss(self, batch):
+        loss = tf.square(self.agent.weight - batch) + 1e4 * self.multiplier
+        return StepResult(loss, {})
+
+    def trainable_variables(self):
+        return [self.multiplier, self.agent.weight]
+
+    def clipped_apart(self):
+        return [self.multiplier]
+
+
+def test_multipliers_do_not_clip_the_network():
+    """Guards the network's step size against the gradient of an adjusted cost, which has bounds."""
+    algorithm = TwoGroups()
+    strategy = tf.distribute.get_strategy()
+    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, clip_norm=5.0)
+    batches = iter(tf.data.Dataset.from_tensor_slices([3.0, np.nan]))
+    metrics, _ = step(batches)
+    assert float(metrics["gradient_norm"]) == pytest.approx(4.0)
+    assert float(algorithm.agent.weight) == pytest.approx(1.0 + 0.1 * 4.0)
+    assert float(algorithm.multiplier) == pytest.approx(1.0 - 0.1 * 5.0)
+    # Nor is either trained on what made the other's gradient NaN.
+    metrics, _ = step(batches)
+    assert float(metrics["skipped_steps"]) == 1.0
+    assert float(algorithm.multiplier) == pytest.approx(1.0 - 0.1 * 5.0)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.common import finite_unrolls
 from seed_rl.common.algorithm import Unroll
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference_store import InferenceStore, StoredUnrolls
@@ -27,7 +27,6 @@ from seed_rl.common.replay import BatchFeed, PrioritizedReplay, ReplayClosed
 _MOST_AT_ONCE = 16
 _PENDING_UPDATES = 8
 _RECENT = 100
-_WARN_EVERY_S = 60.0
 
 DIVERGED = (
     "Training diverged: the network or its TD errors are not finite any more. Start again from an "
@@ -44,7 +43,7 @@ class SampledUnrolls(NamedTuple):
     Attributes:
       unrolls: `Unroll`, time-major, whose `agent_outputs` are the actions <int32>[time, batch].
       indices: <int64>[batch] by which the replay knows them.
-      importance_weights: <float32>[batch].
+      importance_weights: <float32>[batch], in any one unit for all parts of a batch.
     """
 
     unrolls: Unroll
@@ -59,7 +58,6 @@ class ReplayWriter:
 
     Attributes:
       inserted: unrolls moved, counted from `start`.
-      refused: unrolls left out because not all of them is finite.
       error: what ended the thread, if it was not somebody's closing the store or the replay.
     """
 
@@ -85,8 +83,6 @@ class ReplayWriter:
         self._prepare = prepare
         self._check_network = check_network
         self.inserted = start
-        self.refused = 0
-        self._warned = -_WARN_EVERY_S
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="replay-writer", daemon=True)
         self._thread.start()
@@ -113,27 +109,15 @@ class ReplayWriter:
         waiting = self._store.counters().queue_size
         stored = self._store.dequeue(min(max(waiting, 1), _MOST_AT_ONCE))
         unrolls, priorities = tf.nest.map_structure(lambda t: t.numpy(), self._prepare(stored))
-        good = np.isfinite(priorities) & _finite(unrolls)
+        # Not all that is not finite shows in the network's values: a ReLU may turn NaN into 0.
+        good = np.isfinite(priorities) & finite_unrolls.finite(stored).numpy()
         if not good.all():
             self._check_network()
-            self._warn_of(stored.env_ids.numpy()[~good])
+            self._store.not_finite.note(stored.env_ids.numpy()[~good])
             unrolls, priorities = _chosen(unrolls, good), priorities[good]
         if len(priorities):
             self._replay.insert(unrolls, priorities)
         self.inserted += len(priorities)
-
-    def _warn_of(self, env_ids: np.ndarray) -> None:
-        self.refused += len(env_ids)
-        now = time.monotonic()
-        if now - self._warned < _WARN_EVERY_S:
-            return
-        self._warned = now
-        logging.warning(
-            "%d unrolls so far were left out of the replay, the last ones of environments %s: "
-            "their rewards or observations are not finite.",
-            self.refused,
-            sorted({int(env_id) for env_id in env_ids}),
-        )
 
 
 class PriorityWriter:
@@ -266,21 +250,6 @@ def _first(more: tf.Tensor, batch: Nest) -> tf.Tensor:
 def _second(more: tf.Tensor, batch: Nest) -> Nest:
     del more
     return batch
-
-
-def _finite(unrolls: Unroll) -> np.ndarray:
-    """Which of a batch of time-major unrolls hold only finite numbers, <bool>[batch].
-
-    Not all that is not finite shows in the network's values, and what shows depends on how many
-    rows it works on: a ReLU may turn NaN into 0.
-    """
-    good = np.True_
-    for batch_axis, part in ((1, unrolls._replace(agent_state=())), (0, unrolls.agent_state)):
-        for array in tf.nest.flatten(part):
-            if array.dtype.kind not in "biuSO":
-                others = tuple(axis for axis in range(array.ndim) if axis != batch_axis)
-                good = good & np.isfinite(array).all(axis=others)
-    return np.asarray(good)
 
 
 def _chosen(unrolls: Unroll, good: np.ndarray) -> Unroll:

@@ -37,7 +37,7 @@ from seed_rl.agents.r2d2.losses import (
     value_function_rescaling,
 )
 from seed_rl.agents.r2d2.networks import AgentOutput
-from seed_rl.common import devices
+from seed_rl.common import devices, replicas
 from seed_rl.common.agent_calls import call_agent
 from seed_rl.common.algorithm import Acted, Algorithm, Specs, Step, StepResult
 from seed_rl.common.algorithm import Unroll as ReplayedUnroll
@@ -168,7 +168,11 @@ class R2D2(Algorithm):
     ) -> tuple[Nest, Nest]:
         choices = self._to_choices(prev_actions)
         output, agent_state = call_agent(self.agent, choices, env_outputs, agent_state)
-        return self._to_actions(output.action), agent_state
+        # Like the evaluation environments: a greedy agent may stand still for ever.
+        choices = losses.explore(
+            tf.cast(output.action, tf.int32), self._config.eval_epsilon, self._num_actions
+        )
+        return self._to_actions(choices), agent_state
 
     def loss(self, batch: SampledUnrolls) -> StepResult:  # noqa: D102 - inherited
         unrolls = batch.unrolls
@@ -182,14 +186,15 @@ class R2D2(Algorithm):
             unrolls.agent_outputs,
         )
         priorities = losses.priorities(td, self._config.priority_eta)
-        loss = tf.reduce_mean(batch.importance_weights * losses.unroll_losses(td))
-        count = tf.maximum(tf.reduce_sum(td.real), 1.0)
+        weights = batch.importance_weights / replicas.maximum(batch.importance_weights)
+        loss = tf.reduce_mean(weights * losses.unroll_losses(td))
+        mean, sizes = replicas.BatchMean(td.real), tf.abs(td.errors)
         metrics = {
-            "q/value": tf.reduce_sum(td.q_values * td.real) / count,
-            "q/target": tf.reduce_sum(td.targets * td.real) / count,
-            "q/abs_td_error": tf.reduce_sum(tf.abs(td.errors)) / count,
-            "q/max_abs_td_error": tf.reduce_max(tf.abs(td.errors)),
-            "replay/importance_weight": tf.reduce_mean(batch.importance_weights),
+            "q/value": mean(td.q_values),
+            "q/target": mean(td.targets),
+            "q/abs_td_error": mean(sizes),
+            "q/max_abs_td_error": replicas.maximum(sizes),
+            "replay/importance_weight": tf.reduce_mean(weights),
         }
         metrics = {name: tf.stop_gradient(value) for name, value in metrics.items()}
         return StepResult(loss, metrics, (batch.indices, priorities))

@@ -124,8 +124,9 @@ def td_errors(
     if config.value_function_rescaling:
         targets = value_function_rescaling(targets, epsilon)
     targets = tf.stop_gradient(targets)
-    real = 1.0 - tf.cast(abandoned, tf.float32)
-    return TDErrors((targets - replayed) * real, real, replayed, targets)
+    # Not a product: the action that nobody took may be one that the network forbids (Q = -inf).
+    errors = tf.where(abandoned, tf.zeros_like(targets), targets - replayed)
+    return TDErrors(errors, 1.0 - tf.cast(abandoned, tf.float32), replayed, targets)
 
 
 def unroll_losses(td: TDErrors) -> tf.Tensor:
@@ -224,6 +225,17 @@ def apply_epsilon_greedy(
       num_actions: number of actions.
     """
     epsilons = get_envs_epsilon(env_ids, num_training_envs, num_eval_envs, eval_epsilon)
+    return explore(actions, epsilons, num_actions)
+
+
+def explore(actions: tf.Tensor, epsilons: float | tf.Tensor, num_actions: int) -> tf.Tensor:
+    """Replaces actions by random ones, each with its probability.
+
+    Args:
+      actions: <int>[batch] in [0, num_actions).
+      epsilons: <float32>[batch], or one for all.
+      num_actions: number of actions.
+    """
     shape = tf.shape(actions)
     anything = tf.random.uniform(shape, maxval=num_actions, dtype=tf.int32)
     at_random = tf.random.uniform(shape) < epsilons

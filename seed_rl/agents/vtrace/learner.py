@@ -94,7 +94,10 @@ class VTrace(Algorithm):
         return StepResult(loss, metrics)
 
     def trainable_variables(self) -> list[tf.Variable]:  # noqa: D102 - inherited
-        return super().trainable_variables() + variables.trainable_variables(self._entropy_cost)
+        return super().trainable_variables() + self.clipped_apart()
+
+    def clipped_apart(self) -> list[tf.Variable]:  # noqa: D102 - inherited
+        return variables.trainable_variables(self._entropy_cost)
 
     def checkpointables(self) -> dict[str, Any]:  # noqa: D102 - inherited
         return {"entropy_cost": self._entropy_cost}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.common import vtrace
+from seed_rl.common import replicas, vtrace
 from seed_rl.common.agent_calls import call_agent
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
@@ -174,12 +174,7 @@ def compute_loss(
     env_outputs = EnvOutput(*env_outputs)
     learned, _ = call_agent(agent, prev_actions, env_outputs, agent_state, True, True)
     steps = transitions(config, env_outputs)
-    num_real = tf.maximum(tf.reduce_sum(steps.real), 1.0)
-
-    def mean(values: tf.Tensor) -> tf.Tensor:
-        # Not a product: what an ignored action makes infinite must not turn into NaN.
-        return tf.reduce_sum(tf.where(steps.real > 0, values, 0.0)) / num_real
-
+    mean = replicas.BatchMean(steps.real)
     actions = tf.nest.map_structure(lambda t: t[:-1], agent_outputs.action)
     target = parametric_action_distribution(learned.policy_logits[:-1])
     behaviour = parametric_action_distribution(agent_outputs.policy_logits[:-1])
@@ -187,7 +182,8 @@ def compute_loss(
     behaviour_log_probs = behaviour.log_prob(actions)
     returns = vtrace_returns(config, steps, target_log_probs, behaviour_log_probs, learned.baseline)
 
-    policy_loss = -mean(target_log_probs * returns.pg_advantages)
+    # The weight of an action that the policy excludes by now is 0, its log probability -inf.
+    policy_loss = -mean(tf.math.multiply_no_nan(target_log_probs, returns.pg_advantages))
     value_errors = returns.vs - learned.baseline[:-1]
     baseline_loss = 0.5 * mean(tf.square(value_errors))
     entropy = mean(target.entropy())
@@ -199,8 +195,9 @@ def compute_loss(
         + config.baseline_cost * baseline_loss
         - tf.stop_gradient(cost) * entropy
         + entropy_cost.adjustment_loss(entropy)
-        + config.kl_cost * kl
     )
+    if config.kl_cost:  # The divergence may be infinite, which no cost of 0 takes back.
+        loss += config.kl_cost * kl
     rhos = tf.exp(target_log_probs - behaviour_log_probs)
     metrics = {
         "losses/policy": policy_loss,

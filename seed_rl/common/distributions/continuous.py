@@ -13,6 +13,7 @@ StdFn = Callable[[tf.Tensor], tf.Tensor]
 """Maps a network output of any sign to a positive standard deviation, elementwise."""
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+_FARTHEST = 20.0  # Standard deviations from which on a tail has no mass that float32 knows.
 
 
 class Normal(Distribution):
@@ -62,7 +63,10 @@ class ClippedNormal(Normal):
 
     Between the bounds the log probability is that of the density; at a bound it is that of the
     whole tail which was clipped to it, so that policy gradient and importance weights are right
-    there, too. Entropy and divergence are those of the normal before clipping.
+    there, too. Entropy and divergence are those of the clipped variable as well, of the actions
+    that are played: with respect to length inside of the bounds plus one unit of mass at each of
+    them, which is what the log probability refers to. A mean far outside of the bounds, where all
+    actions are the same, has the entropy 0.
     """
 
     def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
@@ -79,6 +83,57 @@ class ClippedNormal(Normal):
         log_prob = tf.where(actions <= -1.0, left, log_prob)
         log_prob = tf.where(actions >= 1.0, right, log_prob)
         return tf.reduce_sum(log_prob, axis=-1)
+
+    def entropy(self) -> tf.Tensor:  # noqa: D102
+        inside, _, square = self._moments()
+        # The mean of -log density between the bounds, and of -log probability at them.
+        surprise = inside * (tf.math.log(self.scale) + _HALF_LOG_2PI) + 0.5 * square
+        at_bounds = tf.add_n([tf.exp(log_p) * log_p for log_p in self._log_masses(_FARTHEST)])
+        return tf.reduce_sum(surprise - at_bounds, axis=-1)
+
+    def kl_divergence(self, other: Normal) -> tf.Tensor:  # noqa: D102
+        assert isinstance(other, ClippedNormal)
+        inside, first, square = self._moments()
+        ratio = self.scale / other.scale
+        distance = (self.loc - other.loc) / other.scale
+        # What is z in units of `self` is distance + ratio z in those of `other`.
+        squares = (
+            tf.square(distance) * inside
+            + 2.0 * distance * ratio * first
+            + tf.square(ratio) * square
+        )
+        between = 0.5 * (squares - square) - tf.math.log(ratio) * inside
+        log_masses = zip(self._log_masses(_FARTHEST), other._log_masses(), strict=True)
+        at_bounds = tf.add_n([tf.exp(log_p) * (log_p - log_q) for log_p, log_q in log_masses])
+        return tf.reduce_sum(between + at_bounds, axis=-1)
+
+    def _log_masses(self, farthest: float = 1e15) -> tuple[tf.Tensor, tf.Tensor]:
+        """Log probabilities <float32>[..., n] of the lower and of the upper bound.
+
+        Args:
+          farthest: bounds are taken to be at most so many standard deviations from the mean, so
+            that no square of them overflows.
+        """
+        return tuple(
+            log_normal_tail(tf.clip_by_value((1.0 + side) / self.scale, -farthest, farthest))
+            for side in (self.loc, -self.loc)
+        )
+
+    def _moments(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Integrals <float32>[..., n] of 1, z and z^2 between the bounds.
+
+        z is the distance from the mean in standard deviations; the measure is the normal's.
+        """
+        low, high = (
+            tf.clip_by_value((bound - self.loc) / self.scale, -_FARTHEST, _FARTHEST)
+            for bound in (-1.0, 1.0)
+        )
+        density_low, density_high = (
+            tf.exp(-0.5 * tf.square(z) - _HALF_LOG_2PI) for z in (low, high)
+        )
+        mass = 0.5 * (tf.math.erf(high / math.sqrt(2.0)) - tf.math.erf(low / math.sqrt(2.0)))
+        square = mass + low * density_low - high * density_high
+        return mass, density_low - density_high, square
 
 
 class TanhNormal(Normal):

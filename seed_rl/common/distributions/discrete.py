@@ -45,14 +45,21 @@ class Categorical(Distribution):
         return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=choices, logits=self.logits)
 
     def entropy(self) -> tf.Tensor:  # noqa: D102
-        # Logits of -inf (forbidden choices) have p log p = 0, not NaN.
-        return -tf.reduce_sum(
-            tf.math.multiply_no_nan(self._log_probs, tf.exp(self._log_probs)), axis=-1
-        )
+        return -self._expectation(self._log_probs)
 
     def kl_divergence(self, other: Categorical) -> tf.Tensor:  # noqa: D102
-        difference = self._log_probs - other._log_probs
-        return tf.reduce_sum(tf.math.multiply_no_nan(difference, tf.exp(self._log_probs)), axis=-1)
+        return self._expectation(self._log_probs - other._log_probs)
+
+    def _expectation(self, values: tf.Tensor) -> tf.Tensor:
+        """Mean over the choices <float32>[...] of `values` <float32>[..., n].
+
+        Choices that are never made (logits of -inf forbid them) do not count, whatever their value:
+        it is infinite or NaN there. They are left out before the product, because its gradient
+        would be 0 times infinity too.
+        """
+        probabilities = tf.exp(self._log_probs)
+        counted = tf.where(probabilities > 0, values, tf.zeros_like(values))
+        return tf.reduce_sum(probabilities * counted, axis=-1)
 
     def _to_actions(self, choices: tf.Tensor) -> tf.Tensor:
         actions = tf.cast(choices, self._dtype)

@@ -27,8 +27,9 @@ class ReplaySample(NamedTuple):
       unrolls: nest of arrays [time, batch, ...], fields without time [batch, ...]. Their memory
         is used for later batches once they, and all views of them, are gone.
       keys: <int64>[batch] for `update_priorities`; the same unroll may come more than once.
-      importance_weights: <float32>[batch] in (0, 1]: (N * P(i)) ** -beta, divided by the largest
-        of the batch (Schaul et al. 2016, section 3.4).
+      importance_weights: <float32>[batch] (N * P(i)) ** -beta with the N unrolls of the replay
+        (Schaul et al. 2016, section 3.4). Not divided by the largest: a sample may be one of
+        several parts of a training batch, and what is to become 1 is the largest of them all.
       probabilities: <float64>[batch] P(i) at the time of sampling.
       ages: <int64>[batch] unrolls inserted after this one.
     """
@@ -280,7 +281,7 @@ class PrioritizedReplay:
 
     def _importance_weights(self, probabilities: np.ndarray, size: int) -> np.ndarray:
         weights = (size * probabilities) ** -self.config.importance_sampling_exponent
-        return (weights / weights.max()).astype(np.float32)
+        return np.asarray(weights, np.float32)
 
 
 class _Rates:

@@ -176,8 +176,8 @@ def test_what_is_not_a_number_stays_out_of_the_replay(caplog):
             metrics, (_, priorities) = run.train()
             assert np.isfinite(float(metrics["loss"])) and np.isfinite(priorities).all()
     assert run.actor_error is None and run.algorithm.check() is None
-    assert "were left out of the replay" in caplog.text
-    assert "environments [" in caplog.text
+    assert "They are left out of training" in caplog.text
+    assert "of environments " in caplog.text
 
 
 def test_frames_are_those_inserted():
@@ -257,6 +257,24 @@ def test_actions_that_do_not_start_at_zero():
         np.testing.assert_array_equal(unrolls.prev_actions[1:], unrolls.agent_outputs[:-1] + 5)
         run.train()
     assert StartsAtFive.taken == {5, 6, 7}
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_evaluation_tries_random_actions_now_and_then(epsilon):
+    """Guards what is played and exported from games that stand still until some button is hit."""
+    config = R2D2Config(burn_in=2, n_steps=2, eval_epsilon=epsilon)
+    with Run(lambda: LifeStepEnv(5, num_actions=4), config) as run:
+        size = 8000
+        env_output = tf.nest.map_structure(
+            lambda s: tf.zeros([size, *s.shape], s.dtype), run.specs.env_output
+        )
+        state = run.algorithm.agent.initial_state(size)
+        evaluate = tf.function(run.algorithm.evaluate, autograph=False)
+        actions, _ = evaluate(tf.zeros([size], tf.int64), env_output, state)
+    assert actions.dtype == run.specs.action.dtype
+    counts = np.sort(np.bincount(actions, minlength=4)) / size
+    expected = np.array([epsilon / 4] * 3 + [1 - 0.75 * epsilon])
+    np.testing.assert_allclose(counts, expected, atol=0.015 if epsilon else 0)
 
 
 def test_truncated_episodes_are_bootstrapped():

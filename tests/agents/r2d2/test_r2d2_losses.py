@@ -159,10 +159,14 @@ def test_priority_of_an_unroll_without_any_transition_is_zero():
     np.testing.assert_array_equal(losses.priorities(td), [0.0, 0.0])
 
 
-def test_the_untaken_action_of_a_cut_off_episode_has_no_gradient():
-    """Guards truncation: no error, and its Q-values only bootstrap."""
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_the_untaken_action_of_a_cut_off_episode_has_no_gradient(forbidden):
+    """Guards truncation: no error, even where the network masks it, and Q only bootstraps."""
     config = R2D2Config(n_steps=2)
-    q_values = tf.Variable(np.random.default_rng(0).normal(size=[4, 1, 2]).astype(np.float32))
+    q_values = np.random.default_rng(0).normal(size=[4, 1, 2]).astype(np.float32)
+    if forbidden:
+        q_values[1, 0, 0] = -np.inf
+    q_values = tf.Variable(q_values)
     done = np.array([[False], [True], [False]])
     outputs = env_outputs(np.array([[1.0], [0.0], [1.0]], np.float32), done, done)
     with tf.GradientTape() as tape:
@@ -171,6 +175,7 @@ def test_the_untaken_action_of_a_cut_off_episode_has_no_gradient():
             config, agent_output, agent_output, outputs, tf.zeros([4, 1], tf.int32)
         )
         loss = losses.unroll_losses(td)
+    assert np.isfinite(losses.priorities(td)).all() and td.errors[1, 0] == 0
     gradient = tape.gradient(loss, q_values).numpy()
     np.testing.assert_array_equal(gradient[1], 0.0)  # The last state of the first episode.
     assert gradient[0, 0, 0] != 0 and gradient[2, 0, 0] != 0

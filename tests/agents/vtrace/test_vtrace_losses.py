@@ -208,6 +208,47 @@ def test_a_batch_without_any_real_transition_is_no_nan():
     assert all(not np.any(gradient) for gradient in grads)
 
 
+def masked(batch, forbidden):
+    """The batch with logits of `forbidden` for the last action, which is never taken."""
+    agent, env_outputs, behaviour = batch
+    behaviour.action[behaviour.action == NUM_ACTIONS - 1] = 0
+    behaviour.policy_logits[..., -1] = forbidden
+    agent.policy_logits.assign(
+        np.concatenate(
+            [agent.policy_logits[..., :-1], np.full_like(agent.policy_logits[..., -1:], forbidden)],
+            axis=-1,
+        )
+    )
+    return agent, env_outputs, behaviour
+
+
+def test_masked_actions_are_learned_from_like_very_unlikely_ones():
+    """Guards action masking with -inf: a NaN gradient had every training step skipped."""
+    config = VTraceConfig(entropy_cost=0.1, kl_cost=0.1)
+    loss, actual = gradients(config, *masked(random_batch(5), -math.inf))
+    expected_loss, expected = gradients(config, *masked(random_batch(5), -1e4))
+    assert loss.numpy() == pytest.approx(expected_loss.numpy(), rel=1e-5)
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
+        assert np.abs(one).max() > 1e-3
+
+
+def test_an_action_that_the_new_policy_forbids_weighs_nothing():
+    """Guards 0 x inf where a mask has changed since the action was taken."""
+    agent, env_outputs, behaviour = random_batch(6, p_done=0.0)
+    behaviour.action[3, 2] = 1
+    logits = agent.policy_logits.numpy()
+    logits[3, 2, 1] = -math.inf
+    agent.policy_logits.assign(logits)
+    loss, (by_logits, by_baseline) = gradients(VTraceConfig(), agent, env_outputs, behaviour)
+    assert np.isfinite(loss)
+    assert np.isfinite(by_logits).all() and np.isfinite(by_baseline).all()
+    without_entropy = VTraceConfig(entropy_cost=0.0)
+    _, (by_logits, _) = gradients(without_entropy, agent, env_outputs, behaviour)
+    np.testing.assert_array_equal(by_logits[3, 2], 0.0)
+    assert np.abs(by_logits[4, 2]).max() > 0
+
+
 def gradients(config, agent, env_outputs, behaviour):
     with tf.GradientTape() as tape:
         loss, _ = compute(config, agent, env_outputs, behaviour)

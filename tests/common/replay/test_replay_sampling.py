@@ -75,13 +75,13 @@ def test_stratified_batches_cover_the_whole_range() -> None:
 
 
 def test_importance_weights() -> None:
-    """Guards (N * P) ** -beta, divided by the largest of the batch."""
+    """Guards (N * P) ** -beta, whose unit does not depend on what else is in the sample."""
     replay = new_replay(priority_exponent=1.0, importance_sampling_exponent=0.6)
     fill(replay, [1.0, 2.0, 5.0])
     sample = replay.sample(50)
     probabilities = np.array([1, 2, 5])[sample.keys] / 8
     expected = (3 * probabilities) ** -0.6
-    np.testing.assert_allclose(sample.importance_weights, expected / expected.max(), rtol=1e-6)
+    np.testing.assert_allclose(sample.importance_weights, expected, rtol=1e-6)
     assert sample.importance_weights.dtype == np.float32
     assert len(set(sample.keys)) == 3
 

@@ -1,0 +1,102 @@
+"""The V-trace agent as the learner sees it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.vtrace.learner import VTrace
+from seed_rl.agents.vtrace.networks import AgentOutput
+from seed_rl.common import finite_unrolls, variables
+from seed_rl.common.algorithm import Step, Unroll
+from seed_rl.common.inference_store import StoredUnrolls
+from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.common.training import TrainingStep
+from seed_rl.common.types import EnvOutput
+
+SHAPE = (4, 5)
+
+
+class TableAgent(tf.Module):
+    """A 'network' whose outputs are its weights."""
+
+    def __init__(self):
+        super().__init__()
+        rng = np.random.default_rng(0)
+        self.policy_logits = tf.Variable(rng.normal(size=(*SHAPE, 3)).astype(np.float32))
+        self.baseline = tf.Variable(rng.normal(size=SHAPE).astype(np.float32))
+
+    def __call__(self, prev_actions, env_outputs, agent_state, unroll, is_training):
+        return AgentOutput(None, self.policy_logits + 0, self.baseline + 0), agent_state
+
+
+def batch():
+    rng = np.random.default_rng(1)
+    false = np.zeros(SHAPE, np.bool_)
+    reward = rng.normal(size=SHAPE).astype(np.float32)
+    env_outputs = EnvOutput(reward, false, np.zeros(SHAPE), false, np.zeros(SHAPE, np.int32))
+    actions = rng.integers(0, 3, SHAPE).astype(np.int32)
+    behaviour = AgentOutput(actions, rng.normal(size=(*SHAPE, 3)).astype(np.float32), reward)
+    unroll = Unroll((), actions, env_outputs, behaviour)
+    return tf.nest.map_structure(tf.constant, unroll)
+
+
+def test_an_adjusted_entropy_cost_does_not_clip_the_network():
+    """Guards the network's step size: a large cost has a gradient thousands of times larger."""
+    config = VTraceConfig(entropy_cost=0.1, target_entropy=0.2, entropy_cost_adjustment_speed=1e4)
+    distribution = categorical_distribution(3, tf.int32)
+    algorithm = VTrace(config, TableAgent, distribution, num_envs=5)
+    network = variables.trainable_variables(algorithm.agent)
+    (multiplier,) = algorithm.clipped_apart()
+    with tf.GradientTape() as tape:
+        loss = algorithm.loss(batch()).loss
+    gradients = tape.gradient(loss, [*network, multiplier])
+    norm = float(tf.linalg.global_norm(gradients[:-1]))
+    assert abs(float(gradients[-1])) > 100 * norm
+    expected = [w.numpy() - 0.1 * g.numpy() for w, g in zip(network, gradients[:-1], strict=True)]
+    before = float(multiplier)
+
+    optimizer = tf.keras.optimizers.SGD(0.1)
+    step = TrainingStep(algorithm, optimizer, tf.distribute.get_strategy(), clip_norm=2 * norm)
+    one = iter(tf.data.Dataset.from_tensors(0).map(lambda _: batch()))
+    metrics, _ = step(one)
+    assert float(metrics["gradient_norm"]) == pytest.approx(norm, rel=1e-5)
+    for weight, value in zip(network, expected, strict=True):
+        np.testing.assert_allclose(weight, value, rtol=1e-5, atol=1e-7)
+    # The cost is trained too, by a gradient within the same bound: the entropy is above its target.
+    assert float(multiplier) == pytest.approx(before - 0.1 * 2 * norm, rel=1e-4)
+
+
+def test_an_unroll_that_is_not_finite_has_no_part_in_the_loss():
+    """Guards a batch from one environment's NaN: it teaches what the others alone teach."""
+    distribution = categorical_distribution(3, tf.int32)
+    algorithm = VTrace(VTraceConfig(kl_cost=0.1), TableAgent, distribution, num_envs=5)
+    network = variables.trainable_variables(algorithm.agent)
+    whole, good = batch(), np.array([True, True, False, True, True])
+    spoiled = whole.env_outputs.reward.numpy()
+    spoiled[1, ~good] = np.nan
+    env_outputs = whole.env_outputs._replace(reward=tf.constant(spoiled))
+    stored = StoredUnrolls(
+        tf.range(5), (), Step(whole.prev_actions, env_outputs, whole.agent_outputs)
+    )
+    mended = finite_unrolls.leave_out(stored, finite_unrolls.NonFiniteUnrolls())
+    with tf.GradientTape() as tape:
+        result = algorithm.loss(Unroll(mended.agent_state, *mended.steps))
+    gradients = [g.numpy() for g in tape.gradient(result.loss, network)]
+
+    others = tf.nest.map_structure(lambda t: tf.boolean_mask(t, good, axis=1), whole)
+    for weight in network:
+        weight_of_others = tf.boolean_mask(weight, good, axis=1)
+        setattr(algorithm.agent, weight_name(algorithm.agent, weight), weight_of_others)
+    with tf.GradientTape() as tape:
+        tape.watch([algorithm.agent.policy_logits, algorithm.agent.baseline])
+        alone = algorithm.loss(others)
+    expected = tape.gradient(alone.loss, [algorithm.agent.baseline, algorithm.agent.policy_logits])
+    assert float(result.loss) == pytest.approx(float(alone.loss), rel=1e-5)
+    for gradient, other in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(gradient[:, good], other, rtol=1e-5, atol=1e-7)
+        assert not gradient[:, ~good].any()
+
+
+def weight_name(agent, weight):
+    return "baseline" if weight is agent.baseline else "policy_logits"

@@ -1,0 +1,127 @@
+"""Gradients of distributions at their edges: forbidden actions, saturation."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.common import parametric_distribution as pd
+
+FORBIDDEN = -math.inf
+# Each row forbids something else; the last one all but one choice.
+LOGITS = np.array(
+    [
+        [0.3, -1.2, FORBIDDEN, 0.9],
+        [FORBIDDEN, 2.0, 0.1, 0.4],
+        [FORBIDDEN, FORBIDDEN, 1.0, FORBIDDEN],
+    ]
+)
+
+
+def allowed_softmax(logits):
+    e = np.where(np.isfinite(logits), np.exp(logits), 0.0)
+    return e / e.sum(-1, keepdims=True)
+
+
+def numpy_entropy(logits):
+    p = allowed_softmax(logits)
+    return -(p * np.log(np.where(p > 0, p, 1.0))).sum()
+
+
+def numpy_kl(logits, other):
+    p, q = allowed_softmax(logits), allowed_softmax(other)
+    return (p * np.log(np.where(p > 0, p, 1.0) / np.where(p > 0, q, 1.0))).sum()
+
+
+def finite_differences(function, x, step=1e-6):
+    """The gradient of a scalar function; 0 where x is infinite, which no step changes."""
+    gradient = np.zeros_like(x)
+    for index in np.ndindex(x.shape):
+        if np.isfinite(x[index]):
+            up, down = x.copy(), x.copy()
+            up[index] += step
+            down[index] -= step
+            gradient[index] = (function(up) - function(down)) / (2 * step)
+    return gradient
+
+
+def gradient_of(function, *values):
+    """(value, gradient for each of the arguments)."""
+    variables = [tf.Variable(np.asarray(value, np.float32)) for value in values]
+    with tf.GradientTape() as tape:
+        value = function(*variables)
+    return value.numpy(), [g.numpy() for g in tape.gradient(value, variables)]
+
+
+def test_entropy_of_masked_choices_has_gradients():
+    """Guards action masking: the gradient was NaN, and every training step skipped."""
+    dist = pd.categorical_distribution(4, tf.int32)
+    value, (gradient,) = gradient_of(lambda x: tf.reduce_sum(dist.entropy(x)), LOGITS)
+    assert value == pytest.approx(numpy_entropy(LOGITS), rel=1e-5)
+    np.testing.assert_allclose(gradient, finite_differences(numpy_entropy, LOGITS), atol=1e-5)
+
+
+def test_divergence_of_masked_choices_has_gradients():
+    """Guards --kl_cost with masks that both policies share, for both of its arguments."""
+    dist = pd.categorical_distribution(4, tf.int32)
+    other = np.where(np.isfinite(LOGITS), 0.7 * LOGITS[:, ::-1].clip(-2, 2), FORBIDDEN)
+    value, (mine, theirs) = gradient_of(
+        lambda x, y: tf.reduce_sum(dist.kl_divergence(x, y)), LOGITS, other
+    )
+    assert value == pytest.approx(numpy_kl(LOGITS, other), rel=1e-4)
+    expected = finite_differences(lambda x: numpy_kl(x, other), LOGITS)
+    np.testing.assert_allclose(mine, expected, atol=1e-5)
+    expected = finite_differences(lambda y: numpy_kl(LOGITS, y), other)
+    np.testing.assert_allclose(theirs, expected, atol=1e-5)
+
+
+def test_a_divergence_from_what_the_other_forbids_is_infinite():
+    """Guards that the mend above does not hide a policy that may do what the other never does."""
+    dist = pd.categorical_distribution(2, tf.int32)
+    assert dist.kl_divergence([[0.0, 0.0]], [[0.0, FORBIDDEN]]).numpy() == [math.inf]
+    assert dist.kl_divergence([[0.0, FORBIDDEN]], [[0.0, 0.0]]).numpy() == pytest.approx(
+        math.log(2)
+    )
+
+
+def test_log_probability_of_allowed_choices_has_gradients():
+    dist = pd.categorical_distribution(4, tf.int32)
+    actions = np.array([3, 1, 2])
+    value, (gradient,) = gradient_of(lambda x: tf.reduce_sum(dist.log_prob(x, actions)), LOGITS)
+    one_hot = np.eye(4)[actions]
+    assert value == pytest.approx(np.log(allowed_softmax(LOGITS)[one_hot > 0]).sum(), rel=1e-5)
+    np.testing.assert_allclose(gradient, one_hot - allowed_softmax(LOGITS), atol=1e-6)
+
+
+@pytest.mark.parametrize("joint", [False, True], ids=["alike", "of_two_sizes"])
+def test_masks_in_several_choices_at_once(joint):
+    """Guards `MultiDiscrete` spaces, whose parts are summed before gradients are taken."""
+    if joint:
+        parts = [pd.categorical_distribution(n, tf.int32) for n in (2, 3)]
+        dist = pd.joint_distribution(parts, dtype_override=tf.int32)
+        logits = np.array([[0.5, FORBIDDEN, 0.2, FORBIDDEN, 1.0]])
+        widths, actions = (2, 3), [[0, 2]]
+    else:
+        dist = pd.multi_categorical_distribution(2, 3, tf.int32)
+        logits = np.array([[0.5, FORBIDDEN, -0.2, 0.2, FORBIDDEN, 1.0]])
+        widths, actions = (3, 3), [[2, 0]]
+    halves = [slice(0, widths[0]), slice(widths[0], None)]
+
+    def both(function):
+        return lambda x: sum(function(x[:, half]) for half in halves)
+
+    value, (gradient,) = gradient_of(lambda x: tf.reduce_sum(dist.entropy(x)), logits)
+    assert value == pytest.approx(both(numpy_entropy)(logits), rel=1e-5)
+    expected = finite_differences(both(numpy_entropy), logits)
+    np.testing.assert_allclose(gradient, expected, atol=1e-5)
+    other = logits * 0.5
+    value, (gradient,) = gradient_of(
+        lambda x: tf.reduce_sum(dist.kl_divergence(x, tf.constant(other, tf.float32))), logits
+    )
+    expected = finite_differences(
+        lambda x: sum(numpy_kl(x[:, half], other[:, half]) for half in halves), logits
+    )
+    np.testing.assert_allclose(gradient, expected, atol=1e-5)
+    value, (gradient,) = gradient_of(lambda x: tf.reduce_sum(dist.log_prob(x, actions)), logits)
+    assert np.isfinite(value) and np.isfinite(gradient).all()

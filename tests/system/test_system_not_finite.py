@@ -1,0 +1,78 @@
+"""Environments that report NaN or None, with a real learner and real actors."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+
+import pytest
+
+from seed_rl.common import checkpoints
+from seed_rl.launch import panel
+from tests.system.system_helpers import FAULTY, site, until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def place(tmp_path, socket_address):
+    options = ("--num_envs=4", "--env_batch_size=2", "--unroll_length=5", "--batch_size=4")
+    with site(tmp_path, socket_address, FAULTY, *options) as place:
+        yield place
+
+
+def fault(name, at=1):
+    return "--env_kwargs=" + json.dumps({"fault": name, "at": at})
+
+
+def test_one_actor_of_two(place):
+    """Guards a run from a part of its environments, which the panel names."""
+    learner = place.learner(fault(""))
+    place.actor(0, fault(""))
+    place.actor(1, fault("nan_observation", 100))
+    until(lambda: (p := place.progress(learner)) and p.warning, running=learner)
+    warning = place.progress(learner).warning
+    assert "NaN or infinity" in warning and "environments 2, 3: " in warning
+    shown = panel.describe(panel.Status(place.progress(learner), 2, 2))
+    assert ("warning", warning) in shown
+    # Where some of a batch are good, training learns from these.
+    place.trains_on(learner, 2000)
+    assert "NaN or infinity in observations, rewards or recurrent states" in learner.text()
+    learner.send(signal.SIGTERM)
+    assert learner.wait() == 0, learner.text()
+
+
+@pytest.mark.parametrize("name", ["nan_observation", "nan_reward"])
+def test_all_of_them(place, name):
+    """Guards against a run that learns nothing to its end, and keeps the last good checkpoint."""
+    learner = place.learner(fault(""))
+    actors = [place.actor(task, fault("")) for task in range(2)]
+    place.trains_on(learner)
+    for program in (learner, *actors):
+        program.send(signal.SIGTERM)
+        assert program.wait() == 0, program.text()
+    good = checkpoints.list_checkpoints(place.logdir / "checkpoints")
+
+    learner = place.learner(fault(name), "--save_checkpoint_secs=1")
+    for task in range(2):
+        place.actor(task, fault(name))
+    assert learner.wait() == 2, learner.text()
+    (error,) = learner.errors()
+    assert "100 training steps in a row were skipped" in error
+    # How many of them have come by then depends on when the actors started.
+    assert re.search(r"NaN or infinity in .* of environments [0-3](, [1-3])*: \d+ unrolls", error)
+    assert "The last 10 training steps were skipped" in learner.text()
+    assert "Traceback" not in learner.text()
+    assert place.progress().phase == "failed"
+    assert checkpoints.list_checkpoints(place.logdir / "checkpoints") == good
+
+
+def test_a_reward_that_is_no_number(place):
+    """Guards the actor's end, and its message: None would become NaN on the way."""
+    learner = place.learner(fault(""))
+    actor = place.actor(1, fault("no_reward", 5))
+    assert actor.wait() == 2, actor.text()
+    (error,) = actor.errors()
+    assert "Environment 2: its reward is None" in error and "Traceback" not in actor.text()
+    assert learner.code is None, learner.text()

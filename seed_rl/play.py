@@ -18,7 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from seed_rl.common import run_record
+from seed_rl.common import run_record, saved_run
 from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest, map_structure
@@ -78,13 +78,11 @@ def find(path: Path) -> Trained:
     Raises:
       UserError: there is none.
     """
-    from seed_rl.common import checkpoints
-
     if (path / "saved_model.pb").exists():
         return Trained(run_record.read(path.resolve().parent), None, path)
-    if (path / "metadata.json").exists():
+    if (path / saved_run.METADATA).exists():
         return Trained(run_record.read(path), path, None)
-    entries = checkpoints.list_checkpoints(path / "checkpoints")
+    entries = saved_run.list_checkpoints(path / "checkpoints")
     if entries:
         return Trained(run_record.read(entries[-1].path), path, None)
     if (path / "saved_model" / "saved_model.pb").exists():

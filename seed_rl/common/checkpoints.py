@@ -18,7 +18,6 @@ what befalls them costs nothing but them.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
@@ -34,16 +33,10 @@ import tensorflow as tf
 from seed_rl import __version__
 from seed_rl.common import files, manifest, run_record
 from seed_rl.common.errors import UserError
+from seed_rl.common.saved_run import CHECKPOINT_NAME, MEND, METADATA, list_checkpoints
 
-_NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
 _TEMPORARY = re.compile(r"\.saving-(\d+)-.*")
 _VARIABLES = "variables"
-_METADATA = "metadata.json"
-
-_MEND = (
-    "Start over with --restart=fresh (the old run is moved aside, not deleted) or choose another "
-    "--logdir."
-)
 
 
 class ExtraFiles(Protocol):
@@ -54,20 +47,6 @@ class ExtraFiles(Protocol):
 
     def restore(self, directory: Path) -> None:
         """Reads what `save` wrote, and checks it; `directory` is missing if that failed."""
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class _Entry:
-    serial: int
-    step: int
-    path: Path
-
-    def saved(self) -> float:
-        """Unix time of saving; 0 if it cannot be told."""
-        try:
-            return float(json.loads((self.path / _METADATA).read_text("utf-8"))["saved"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return 0.0
 
 
 class CheckpointManager:
@@ -193,7 +172,7 @@ class CheckpointManager:
                     logging.warning("Cannot rename %s: %s", path, error)
             return step
         if damaged:
-            raise UserError(f"No checkpoint in {self._directory} is whole. {_MEND}")
+            raise UserError(f"No checkpoint in {self._directory} is whole. {MEND}")
         return None
 
     def restore(self, path: str | os.PathLike[str]) -> int:
@@ -205,13 +184,13 @@ class CheckpointManager:
         """
         path = Path(path)
         manifest.verify(path)
-        record = json.loads((path / _METADATA).read_text("utf-8"))
+        record = json.loads((path / METADATA).read_text("utf-8"))
         try:
             self._checkpoint.read(str(path / _VARIABLES)).assert_consumed()
         except (ValueError, AssertionError, OSError, tf.errors.OpError) as error:
             raise UserError(
                 f"The checkpoint {path} does not fit this run: it was written by another agent or "
-                f"with other options ({_first_line(error)}). {_MEND}"
+                f"with other options ({_first_line(error)}). {MEND}"
             ) from error
         for name, extra in self._extra.items():
             extra.restore(path / name)
@@ -232,7 +211,7 @@ class CheckpointManager:
         try:
             temporary.mkdir()
             self._checkpoint.write(str(temporary / _VARIABLES))
-            (temporary / _METADATA).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+            (temporary / METADATA).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
             run_record.write(temporary, self._config)
             manifest.seal(temporary)
             temporary.rename(target)
@@ -286,25 +265,6 @@ class CheckpointManager:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -> list[_Entry]:
-    """The checkpoints in `directory`, oldest first.
-
-    Args:
-      directory: may be missing.
-      damaged: whether to list those renamed to `*.damaged` too.
-    """
-    entries = []
-    try:
-        paths = list(Path(directory).iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    for path in paths:
-        name = path.name.removesuffix(".damaged") if damaged else path.name
-        if match := _NAME.fullmatch(name):
-            entries.append(_Entry(int(match[1]), int(match[2]), path))
-    return sorted(entries)
-
-
 def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") -> None:
     """Loads an agent's weights, and nothing else, from a checkpoint (`--init_checkpoint`).
 
@@ -331,7 +291,7 @@ def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") 
 def _variables_prefix(path: Path) -> str:
     if path.with_name(path.name + ".index").exists():
         return str(path)
-    if _NAME.fullmatch(path.name):
+    if CHECKPOINT_NAME.fullmatch(path.name):
         candidates = [path]
     else:
         entries = list_checkpoints(path) or list_checkpoints(path / "checkpoints")

@@ -18,6 +18,7 @@ No TensorFlow is imported: actors read their options through this module too.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import os
 import signal
@@ -34,6 +35,7 @@ from seed_rl.common.errors import UserError
 T = TypeVar("T")
 
 _LIBRARIES = ("absl", "tensorflow")  # They define flags too.
+_NAMES_OF_ENVIRONMENTS = ("game", "env_name")  # Flags of existing programs.
 
 
 def option(
@@ -45,6 +47,7 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     shared: bool = False,
+    neutral: bool = False,
 ) -> Any:
     """A dataclass field that is also a command-line flag.
 
@@ -57,6 +60,8 @@ def option(
       maximum: largest number allowed.
       shared: whether another class has this option too and both mean the same flag. The default
         and help of the class named last to `define_flags` win.
+      neutral: for options of environments: whether an agent meets the same environment with any
+        value (how it is shown, say), so that a saved run may be continued with another.
     """
     metadata = {
         "help": help,
@@ -65,6 +70,7 @@ def option(
         "minimum": minimum,
         "maximum": maximum,
         "shared": shared,
+        "neutral": neutral,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -161,6 +167,21 @@ def environment_options(config: Any) -> Any:
     return flags.FLAGS if config is None and flags.FLAGS.is_parsed() else config
 
 
+def environment_identity(config: Any) -> dict[str, Any]:
+    """The options that make an environment what it is: a run saved with others is another one.
+
+    Args:
+      config: a dataclass of options. Of anything else (FLAGS, in existing programs) only the
+        options that commonly name the environment are known.
+    """
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        fields = dataclasses.fields(config)
+        names = [field.name for field in fields if not field.metadata.get("neutral")]
+    else:
+        names = [name for name in _NAMES_OF_ENVIRONMENTS if hasattr(config, name)]
+    return {name: getattr(config, name) for name in names}
+
+
 def _picked(cls: type[T], values: Mapping[str, Any]) -> T:
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     picked = {name: values[name] for name in names if name in values}
@@ -184,12 +205,18 @@ def flag_values(*configs: Any) -> dict[str, Any]:
     return {k: v for config in configs for k, v in dataclasses.asdict(config).items()}
 
 
-def run_main(main: Callable[[], int | None]) -> typing.NoReturn:
+def run_main(
+    main: Callable[[], int | None], prepare: Callable[[], None] | None = None
+) -> typing.NoReturn:
     """Parses flags, runs `main` and exits.
 
     A wrong flag and a `UserError` become one line and exit code 2; `--help` shows the options by
     the class that has them. SIGTERM ends the program with exit code 0, at once unless `main`
     handles it (see `StopSignal`): before that there is nothing to save.
+
+    Args:
+      main: returns the exit code, or None for 0.
+      prepare: called before `main`, with the flags parsed; with --only_check_args instead of it.
     """
 
     def guarded(argv: Sequence[str]) -> int:
@@ -209,20 +236,25 @@ def run_main(main: Callable[[], int | None]) -> typing.NoReturn:
             # At exit, Python would look for garbage in all of TensorFlow's modules for seconds.
             gc.freeze()
 
-    app.run(guarded, flags_parser=_parse)
+    app.run(guarded, flags_parser=functools.partial(_parse, prepare))
     raise AssertionError("app.run returned")
 
 
-def _parse(argv: Sequence[str]) -> list[str]:
+def _parse(prepare: Callable[[], None] | None, argv: Sequence[str]) -> list[str]:
     if {"--help", "-help", "-h", "-?"} & set(argv[1:]):
         print(help_text(argv[0]))
         sys.exit(0)
     try:
-        return flags.FLAGS(list(argv))
+        remaining = flags.FLAGS(list(argv))
+        if prepare is not None:
+            prepare()
+        return remaining
     except flags.Error as error:
         message = " ".join(str(error).split())
         print(f"error: {message} (--help lists the options)", file=sys.stderr)
-        sys.exit(2)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+    sys.exit(2)
 
 
 def help_text(program: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from seed_rl.common import logdirs
 from seed_rl.common.config import option
 from seed_rl.common.errors import UserError
 
@@ -22,8 +23,9 @@ class RunConfig:
         choices=RUN_MODES,
     )
     logdir: str = option(
-        "/tmp/seed_rl",
-        "Directory of checkpoints, TensorBoard files and progress.json.",
+        logdirs.default(),
+        "Directory of checkpoints, TensorBoard files and progress.json. Not given: one under "
+        "runs/, named after the program and its environment.",
         aliases=("job-dir",),
     )
     server_address: str = option(

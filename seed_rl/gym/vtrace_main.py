@@ -10,7 +10,7 @@ from seed_rl.common.config import from_flags
 from seed_rl.common.game import Game
 from seed_rl.gym import env
 
-GAME = Game(env.GymConfig, env.create_environment)
+GAME = Game(env.GymConfig, env.create_environment, environment="env_name")
 
 
 def create_agent(

@@ -24,8 +24,9 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
   ENVS_PER_ACTOR  environments that each actor steps together (default: 1)
 
 Flags of the run:
-  --logdir=DIR             checkpoints, TensorBoard files, logs (default: runs/GAME-AGENT);
-                           a run that is already there goes on where it was
+  --logdir=DIR             checkpoints, TensorBoard files, logs; a run that is already there
+                           continues (default: runs/GAME-AGENT-ENVIRONMENT, for instance
+                           runs/atari-vtrace-Pong)
   --restart=fresh          start over; what is in DIR is moved aside, never deleted
   --server_address=A       where the learner listens: host:port or unix:/path (default: a private
                            unix socket)
@@ -56,7 +57,7 @@ class RunOptions:
       module: the main program of the game and agent.
       actors: number of actor processes.
       envs_per_actor: environments in each.
-      logdir: directory of the run.
+      logdir: directory of the run; None: named by the program.
       server_address: None: a private unix socket.
       fresh: whether to move an earlier run in `logdir` aside.
       tensorboard: whether to start TensorBoard.
@@ -69,7 +70,7 @@ class RunOptions:
     module: str
     actors: int
     envs_per_actor: int
-    logdir: pathlib.Path
+    logdir: pathlib.Path | None = None
     server_address: str | None = None
     fresh: bool = False
     tensorboard: bool = True
@@ -110,7 +111,7 @@ def parse(arguments: Sequence[str]) -> RunOptions:
         module=module,
         actors=_count(positional[2], "ACTORS"),
         envs_per_actor=_count(positional[3], "ENVS_PER_ACTOR") if positional[3:] else 1,
-        logdir=_logdir(own.get("logdir", f"runs/{game}-{agent}")),
+        logdir=_logdir(own["logdir"]) if "logdir" in own else None,
         server_address=own.get("server_address"),
         fresh=_choice("restart", own.get("restart", "resume"), ("resume", "fresh")) == "fresh",
         tensorboard=_choice("tensorboard", own.get("tensorboard", "true"), _TRUE + _FALSE) in _TRUE,

@@ -25,7 +25,7 @@ def test_defaults():
     parsed = options.parse(["atari", "r2d2", "4"])
     assert parsed.module == "seed_rl.atari.r2d2_main"
     assert (parsed.actors, parsed.envs_per_actor) == (4, 1)
-    assert parsed.logdir == pathlib.Path.cwd() / "runs" / "atari-r2d2"
+    assert parsed.logdir is None
     assert parsed.server_address is None
     assert parsed.tensorboard and not parsed.fresh
     assert parsed.flags == ()

@@ -31,7 +31,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from seed_rl import __version__
-from seed_rl.common import files, manifest, run_record
+from seed_rl.common import files, manifest, misfits, run_record, saved_run
 from seed_rl.common.errors import UserError
 from seed_rl.common.saved_run import CHECKPOINT_NAME, MEND, METADATA, list_checkpoints
 
@@ -136,7 +136,7 @@ class CheckpointManager:
                 logging.warning(
                     "Saving a checkpoint to %s failed (%s)%s",
                     self._directory,
-                    _first_line(error),
+                    misfits.first_line(error),
                     "; trying again." if left else ". The run goes on; older ones are intact.",
                 )
             else:
@@ -186,16 +186,28 @@ class CheckpointManager:
         manifest.verify(path)
         record = json.loads((path / METADATA).read_text("utf-8"))
         try:
-            self._checkpoint.read(str(path / _VARIABLES)).assert_consumed()
-        except (ValueError, AssertionError, OSError, tf.errors.OpError) as error:
-            raise UserError(
-                f"The checkpoint {path} does not fit this run: it was written by another agent or "
-                f"with other options ({_first_line(error)}). {MEND}"
-            ) from error
+            misfits.read(str(path / _VARIABLES), self._checkpoint)
+        except misfits.MisfitError as misfit:
+            raise UserError(self._explain(path, misfit)) from misfit
         for name, extra in self._extra.items():
             extra.restore(path / name)
         self._metadata = record["metadata"]
         return int(record["step"])
+
+    def _explain(self, path: Path, misfit: misfits.MisfitError) -> str:
+        try:
+            changes = saved_run.suspects(run_record.read(path), self._config)
+        except UserError:
+            changes = []
+        if changes:
+            return (
+                f"The checkpoint {path} does not fit: {'; '.join(changes)} ({misfit}). To continue, "
+                f"set it back. {MEND}"
+            )
+        return (
+            f"The checkpoint {path} does not fit ({misfit}). No option explains it, so the code of "
+            f"the network or the optimizer has changed. {MEND}"
+        )
 
     def _write(self, step: int, metadata: Mapping[str, Any]) -> Path:
         entries = list_checkpoints(self._directory, damaged=True)
@@ -235,7 +247,7 @@ class CheckpointManager:
                 "The checkpoint %s is saved, but without its %s (%s). The run goes on.",
                 checkpoint,
                 name,
-                _first_line(error),
+                misfits.first_line(error),
             )
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -279,13 +291,12 @@ def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") 
     """
     prefix = _variables_prefix(Path(path))
     try:
-        status = tf.train.Checkpoint(**{name: agent}).read(prefix)
-        status.assert_existing_objects_matched().expect_partial()
-    except (ValueError, AssertionError, tf.errors.OpError) as error:
+        misfits.read(prefix, tf.train.Checkpoint(**{name: agent}), partly=True)
+    except misfits.MisfitError as misfit:
         raise UserError(
-            f"The weights in {path} do not fit this agent ({_first_line(error)}). Give an "
-            "--init_checkpoint of the same agent, network and environment."
-        ) from error
+            f"The weights in {path} do not fit this agent ({misfit}). Give an --init_checkpoint of "
+            "the same agent, network and environment."
+        ) from misfit
 
 
 def _variables_prefix(path: Path) -> str:
@@ -320,10 +331,3 @@ def _alive_elsewhere(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _first_line(error: BaseException) -> str:
-    """A message of one line; TensorFlow's name long paths first and the reason last."""
-    lines = str(error).strip().splitlines() or [""]
-    line = f"{type(error).__name__}: {lines[0]}"
-    return line if len(line) <= 300 else f"{line[:80]} ... {line[-200:]}"

@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from seed_rl.common import run_record
+from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
+from seed_rl.common.learner_config import LearnerConfig
+from seed_rl.common.replay.config import ReplayConfig
+from seed_rl.common.run_config import RunConfig
 
 MEND = (
     "Start over with --restart=fresh (the old run is moved aside, not deleted) or choose another "
@@ -24,6 +28,13 @@ METADATA = "metadata.json"
 CHECKPOINT_NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
 
 _PROGRAM = "the program"
+# Options that no variable of a network or an optimizer depends on.
+_SIZE_NOTHING = frozenset(
+    name
+    for cls in (RunConfig, LearnerConfig, DeviceConfig, ReplayConfig)
+    for field in dataclasses.fields(cls)
+    for name in (field.name, *field.metadata["aliases"])
+)
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -96,11 +107,10 @@ def refusal(logdir: str | os.PathLike[str], environment: Mapping[str, Any]) -> s
     changes = differences(saved, {**environment, run_record.PROGRAM: run_record.program()})
     if not changes:
         return None
-    return (
-        f"{logdir} holds a run of something else: {'; '.join(changes)}. Choose another --logdir, "
-        "or start over with --restart=fresh (the old run is moved aside, not deleted). To begin "
-        f"with its weights: another --logdir and --init_checkpoint={logdir}."
-    )
+    message = f"{logdir} holds a run of something else: {'; '.join(changes)}. {MEND}"
+    if not changes[0].startswith(_PROGRAM):
+        message += f" To begin with its weights: another --logdir and --init_checkpoint={logdir}."
+    return message
 
 
 def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -118,6 +128,18 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         if now[name] != saved[name]:
             changes.append(_change(f"--{name}", saved[name], now[name]))
     return changes
+
+
+def suspects(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The differences that may be why a checkpoint does not fit a network or an optimizer.
+
+    Args:
+      saved: from a config.json.
+      now: all options of the run, by name.
+    """
+    now = {name: value for name, value in now.items() if name not in _SIZE_NOTHING}
+    exact = {name: value for name, value in now.items() if not isinstance(value, float)}
+    return differences(saved, exact) or differences(saved, now)
 
 
 def _change(name: str, old: Any, new: Any) -> str:

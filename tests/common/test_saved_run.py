@@ -28,7 +28,7 @@ def test_another_environment_is_refused_with_both_values_and_the_ways_out(tmp_pa
     assert "--game was Pong, is now Breakout" in message
     assert "--levels was 1,2, is now 3" in message
     assert "--kwargs was not given, is now {}" in message
-    for way_out in ("another --logdir", "--restart=fresh", f"--init_checkpoint={tmp_path}"):
+    for way_out in ("choose another --logdir", "--restart=fresh", f"--init_checkpoint={tmp_path}"):
         assert way_out in message
 
 

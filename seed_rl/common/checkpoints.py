@@ -201,8 +201,8 @@ class CheckpointManager:
             changes = []
         if changes:
             return (
-                f"The checkpoint {path} does not fit: {'; '.join(changes)} ({misfit}). To continue, "
-                f"set it back. {MEND}"
+                f"The checkpoint {path} does not fit: {'; '.join(changes)} ({misfit}). Set it back "
+                f"to continue. {MEND}"
             )
         return (
             f"The checkpoint {path} does not fit ({misfit}). No option explains it, so the code of "

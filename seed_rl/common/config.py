@@ -56,7 +56,7 @@ def option(
       help: one or two sentences, with units.
       choices: for strings, the values allowed.
       aliases: other flag names that mean the same.
-      minimum: smallest number allowed.
+      minimum: smallest number allowed, also in a tuple.
       maximum: largest number allowed.
       shared: whether another class has this option too and both mean the same flag. The default
         and help of the class named last to `define_flags` win.
@@ -200,6 +200,22 @@ def flag_dictionary() -> dict[str, Any]:
     }
 
 
+def refuse_unused(names: Sequence[str], why: str) -> None:
+    """Refuses flags that were set, but that nothing would read.
+
+    Args:
+      names: of flags; those that the program has not are left out.
+      why: what stands in place of what they are for.
+
+    Raises:
+      UserError: one of them has not its default.
+    """
+    known = [flags.FLAGS[name] for name in names if name in flags.FLAGS]
+    changed = [f"--{flag.name}" for flag in known if flag.value != flag.default]
+    if changed and flags.FLAGS.is_parsed():
+        raise UserError(f"{' and '.join(changed)} would have no effect: {why}. Leave it out.")
+
+
 def flag_values(*configs: Any) -> dict[str, Any]:
     """The options of `configs` as one flat dictionary, for logs and checkpoints."""
     return {k: v for config in configs for k, v in dataclasses.asdict(config).items()}
@@ -306,9 +322,9 @@ def _define(
         element = typing.get_args(kind)[0]
         parser: Any = flags.ArgumentParser()
         if element is int:
-            parser = flags.IntegerParser()
+            parser = flags.IntegerParser(metadata["minimum"], metadata["maximum"])
         elif element is float:
-            parser = flags.FloatParser()
+            parser = flags.FloatParser(metadata["minimum"], metadata["maximum"])
         flags.DEFINE(
             flags.ListParser() if element is str else _NumbersParser(parser),
             field.name,

@@ -19,7 +19,9 @@ def create_agent(
     """The network that the flags ask for: convolutions for images, dense layers otherwise."""
     del action_space
     from seed_rl.agents.vtrace import network_factory  # TensorFlow: in the learner only.
+    from seed_rl.common import space_encoder
 
+    space_encoder.refuse_unused_flags(env_observation_space)
     return network_factory.create_network(
         env_observation_space,
         parametric_action_distribution,

@@ -18,9 +18,11 @@ No TensorFlow is imported: actors read their options through this module too.
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import functools
 import gc
 import os
+import re
 import signal
 import sys
 import types
@@ -30,11 +32,15 @@ from typing import Any, TypeVar
 
 from absl import app, flags
 
+from seed_rl.common import terminal
 from seed_rl.common.errors import UserError
 
 T = TypeVar("T")
 
+# Whole powers of up to a thousand digits: a larger one would only keep the machine busy.
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?[eE]\+?\d{1,3}")
 _LIBRARIES = ("absl", "tensorflow")  # They define flags too.
+_ALIASES: set[str] = set()  # Other names of flags.
 _NAMES_OF_ENVIRONMENTS = ("game", "env_name")  # Flags of existing programs.
 
 
@@ -134,6 +140,7 @@ def _define_aliases(field: dataclasses.Field[Any], heading: str) -> None:
     for alias in field.metadata["aliases"]:
         if alias not in flags.FLAGS:
             flags.DEFINE_alias(alias, field.name, module_name=heading)
+            _ALIASES.add(alias)
 
 
 def from_flags(cls: type[T]) -> T:
@@ -189,14 +196,16 @@ def _picked(cls: type[T], values: Mapping[str, Any]) -> T:
 
 
 def flag_dictionary() -> dict[str, Any]:
-    """The values of the program's flags, libraries' left out; empty before they are parsed."""
+    """The values of the program's flags by name, without aliases and the flags of libraries; empty
+    before they are parsed.
+    """
     if not flags.FLAGS.is_parsed():
         return {}
     return {
         flag.name: flag.value
         for heading, defined in flags.FLAGS.flags_by_module_dict().items()
         for flag in defined
-        if heading.partition(".")[0] not in _LIBRARIES
+        if flag.name not in _ALIASES and heading.partition(".")[0] not in _LIBRARIES
     }
 
 
@@ -227,8 +236,8 @@ def run_main(
     """Parses flags, runs `main` and exits.
 
     A wrong flag and a `UserError` become one line and exit code 2; `--help` shows the options by
-    the class that has them. SIGTERM ends the program with exit code 0, at once unless `main`
-    handles it (see `StopSignal`): before that there is nothing to save.
+    the class that has them. SIGTERM ends the program with exit code 0 and SIGINT with 130, at once
+    unless `main` handles them (see `StopSignal`): before that there is nothing to save.
 
     Args:
       main: returns the exit code, or None for 0.
@@ -238,6 +247,7 @@ def run_main(
     def guarded(argv: Sequence[str]) -> int:
         # Not the default action, which the first process of a container does not have.
         previous = signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        interrupt: Any = terminal.interrupt_ends()
         try:
             if len(argv) > 1:
                 raise UserError(f"Unknown argument '{argv[1]}'; options look like --name=value.")
@@ -249,6 +259,7 @@ def run_main(
             return 130
         finally:
             signal.signal(signal.SIGTERM, previous)
+            signal.signal(signal.SIGINT, interrupt)
             # At exit, Python would look for garbage in all of TensorFlow's modules for seconds.
             gc.freeze()
 
@@ -258,6 +269,7 @@ def run_main(
 
 def _parse(prepare: Callable[[], None] | None, argv: Sequence[str]) -> list[str]:
     if {"--help", "-help", "-h", "-?"} & set(argv[1:]):
+        terminal.end_without_reader()
         print(help_text(argv[0]))
         sys.exit(0)
     try:
@@ -306,9 +318,17 @@ def _define(
         flags.DEFINE_enum(field.name, default, metadata["choices"], metadata["help"], **common)
     elif kind is bool:
         flags.DEFINE_bool(field.name, default, metadata["help"], **common)
-    elif kind in (int, float):
-        define = flags.DEFINE_integer if kind is int else flags.DEFINE_float
-        define(
+    elif kind is int:
+        flags.DEFINE(
+            _WholeNumberParser(metadata["minimum"], metadata["maximum"]),
+            field.name,
+            default,
+            metadata["help"],
+            serializer=flags.ArgumentSerializer(),
+            **common,
+        )
+    elif kind is float:
+        flags.DEFINE_float(
             field.name,
             default,
             metadata["help"],
@@ -322,7 +342,7 @@ def _define(
         element = typing.get_args(kind)[0]
         parser: Any = flags.ArgumentParser()
         if element is int:
-            parser = flags.IntegerParser(metadata["minimum"], metadata["maximum"])
+            parser = _WholeNumberParser(metadata["minimum"], metadata["maximum"])
         elif element is float:
             parser = flags.FloatParser(metadata["minimum"], metadata["maximum"])
         flags.DEFINE(
@@ -335,6 +355,19 @@ def _define(
         )
     else:
         raise TypeError(f"{field.name}: no flag can hold {hint} (optional: {optional})")
+
+
+class _WholeNumberParser(flags.IntegerParser):
+    """Also takes 1e6 and 1_000_000."""
+
+    def convert(self, argument: Any) -> int:
+        try:
+            return super().convert(argument)
+        except ValueError:
+            number = decimal.Decimal(argument) if _NUMBER.fullmatch(argument) else None
+            if number is None or number != number.to_integral_value():
+                raise ValueError("a whole number is needed, such as 1000000 or 1e6") from None
+            return int(number)
 
 
 class _NumbersParser(flags.ArgumentParser):

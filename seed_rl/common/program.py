@@ -69,6 +69,7 @@ def _prepare(game: Game) -> None:
     if game.environment and not known.present and known.default == RunConfig().logdir:
         known.value = logdirs.default(str(flags.FLAGS[game.environment].value))
     if flags.FLAGS.only_check_args:
+        config.from_flags(RunConfig)
         logdir = flags.FLAGS.logdir
         identity = config.environment_identity(config.from_flags(game.config))
         print(json.dumps({"logdir": logdir, "refusal": saved_run.refusal(logdir, identity)}))

@@ -71,6 +71,9 @@ class RunConfig:
     )
     tls_key: str | None = option(None, "Learner: PEM file with the key of tls_certificate.")
 
+    def __post_init__(self) -> None:
+        check_address(self.server_address)
+
     def auth_token(self) -> str | None:
         """The secret in `auth_token_file`, without surrounding white space.
 
@@ -87,3 +90,21 @@ class RunConfig:
         if not token:
             raise UserError(f"--auth_token_file={self.auth_token_file} is empty.")
         return token
+
+
+def check_address(address: str) -> None:
+    """Checks the form of a --server_address.
+
+    Raises:
+      UserError: it is neither host:port nor unix:/path.
+    """
+    if address.startswith(("unix:", "unix-abstract:")):
+        ok = not address.endswith(":")
+    else:
+        _, colon, port = address.rpartition(":")
+        ok = bool(colon) and port.isdecimal() and int(port) < 2**16
+    if not ok:
+        raise UserError(
+            f"--server_address={address} is no address: write host:port with a port below 65536, "
+            "such as localhost:8686, or unix:/path/of/a/socket."
+        )

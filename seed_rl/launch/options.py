@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 import sys
 from collections.abc import Sequence
 
+from seed_rl.common import terminal
 from seed_rl.common.errors import UserError
 from seed_rl.launch import games
 
@@ -94,8 +96,7 @@ def parse(arguments: Sequence[str]) -> RunOptions:
     Raises:
       UserError: it makes no sense; the message says what to change.
     """
-    positional = [argument for argument in arguments if not argument.startswith("--")]
-    flags = [argument for argument in arguments if argument.startswith("--")]
+    positional, flags = _divide(arguments)
     if not 3 <= len(positional) <= 4:
         raise UserError(
             f"GAME AGENT ACTORS [ENVS_PER_ACTOR] are needed, but there are {len(positional)} "
@@ -115,9 +116,29 @@ def parse(arguments: Sequence[str]) -> RunOptions:
         server_address=own.get("server_address"),
         fresh=_choice("restart", own.get("restart", "resume"), ("resume", "fresh")) == "fresh",
         tensorboard=_choice("tensorboard", own.get("tensorboard", "true"), _TRUE + _FALSE) in _TRUE,
-        tensorboard_port=_count(port, "--tensorboard_port") if port else None,
+        tensorboard_port=_port(port) if port else None,
         flags=passed_on,
     )
+
+
+def _divide(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Positional arguments, and flags; a value always belongs to its flag by `=`."""
+    positional, flags = [], []
+    previous = ""
+    for argument in arguments:
+        if argument.startswith("--"):
+            flags.append(argument)
+        elif re.match("-[A-Za-z]", argument):
+            raise UserError(f"{argument}: flags begin with two dashes; write -{argument}.")
+        elif previous.startswith("--") and "=" not in previous:
+            raise UserError(
+                f"{previous} {argument}: write {previous}={argument}. (GAME AGENT ACTORS "
+                "ENVS_PER_ACTOR come before the flags.)"
+            )
+        else:
+            positional.append(argument)
+        previous = argument
+    return positional, flags
 
 
 def _split_flags(flags: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -145,6 +166,13 @@ def _count(text: str, name: str) -> int:
     return int(text)
 
 
+def _port(text: str) -> int:
+    port = _count(text, "--tensorboard_port")
+    if port > 65535:
+        raise UserError(f"--tensorboard_port={port}: there are ports from 1 to 65535 only.")
+    return port
+
+
 def _choice(name: str, value: str, choices: Sequence[str]) -> str:
     if value not in choices:
         raise UserError(f"--{name} must be one of {', '.join(choices)}, not '{value}'.")
@@ -159,6 +187,7 @@ def _logdir(text: str) -> pathlib.Path:
 
 def main(arguments: Sequence[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
+        terminal.end_without_reader()
         print(usage(), end="")
         return 0
     try:

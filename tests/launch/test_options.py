@@ -58,6 +58,10 @@ def test_everything_given():
         ("atari vtrace 4 --restart=maybe", "--restart must be one of resume, fresh"),
         ("atari vtrace 4 --tensorboard=perhaps", "--tensorboard must be one of"),
         ("atari vtrace 4 --tensorboard_port=x", "--tensorboard_port must be"),
+        ("atari vtrace 4 --tensorboard_port=99999", "ports from 1 to 65535 only"),
+        ("atari vtrace 4 --batch_size 3", "write --batch_size=3"),
+        ("atari vtrace 4 4 --game Pong", "write --game=Pong"),
+        ("atari vtrace 4 -batch_size=3", "two dashes; write --batch_size=3"),
         ("atari vtrace 4 --logdir", "--logdir needs a value"),
         ("atari vtrace 4 --num_envs=7", "--num_envs cannot be set here: it is ACTORS x ENVS"),
         ("atari vtrace 4 --logdir=gs://bucket/x", "a directory of this machine"),
@@ -88,6 +92,14 @@ def test_commands(tmp_path):
     assert set(actor[3:]) == shared | {"--run_mode=actor", "--task=2"}
 
 
+def test_flags_may_stand_anywhere():
+    parsed = options.parse(
+        "--game=Pong atari --nosave_model=true vtrace 3 --batch_size=3 2".split()
+    )
+    assert (parsed.actors, parsed.envs_per_actor) == (3, 2)
+    assert parsed.flags == ("--game=Pong", "--nosave_model=true", "--batch_size=3")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"), [([], 2), (["nothing", "vtrace", "1"], 2), (["--help"], 0)]
 )
@@ -101,6 +113,14 @@ def test_the_script(repository, arguments, code):
     assert "Traceback" not in result.stderr
     assert result.stderr.count("error: ") == (1 if code else 0)
     assert len(result.stderr.splitlines()) <= 2
+
+
+def test_help_of_stopping(repository):
+    result = subprocess.run(
+        [repository / "stop_local.sh", "--help"], capture_output=True, text=True, timeout=30
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("usage: ./stop_local.sh [LOGDIR]")
 
 
 def test_only_the_standard_library(repository):

@@ -127,7 +127,7 @@ def _fetch(url: str, deadline: float) -> str:
             time.sleep(0.5)
 
 
-@pytest.mark.parametrize("wrong", ["--gane=Pong", "--batch_size=many"])
+@pytest.mark.parametrize("wrong", ["--gane=Pong", "--batch_size=many", "--server_address=foo"])
 def test_wrong_flags_are_told_before_anything_is_done(repository, tmp_path, wrong):
     """With the usage; and the earlier run is still where it was."""
     logdir = tmp_path / "run"

@@ -86,7 +86,7 @@ def test_the_identity_of_an_environment():
 def ask(directory, module, *flags):
     """What a program says to --only_check_args in `directory`."""
     return subprocess.run(
-        [sys.executable, "-m", module, *flags, "--only_check_args"],
+        [sys.executable, "-m", module, "--run_mode=learner", *flags, "--only_check_args"],
         cwd=directory,
         capture_output=True,
         text=True,

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from seed_rl.common import run_record
 from seed_rl.common.errors import UserError
 from seed_rl.launch import games, local, options
 
@@ -70,6 +71,23 @@ def test_everything_given():
 def test_mistakes(arguments, message):
     with pytest.raises(UserError, match=message):
         options.parse(arguments.split())
+
+
+def test_the_program_is_asked_first(tmp_path):
+    """It names the directory, and refuses what another environment has left there, unless that is
+    to be moved aside.
+    """
+    task = ["gym", "vtrace", "1", "--env_name=MountainCar-v0"]
+    named = local.ask_program(options.parse(task))
+    assert named.logdir == pathlib.Path.cwd() / "runs" / "gym-vtrace-MountainCar-v0"
+    checkpoint = tmp_path / "run" / "checkpoints" / "ckpt-000001-step-000000000800"
+    checkpoint.mkdir(parents=True)
+    run_record.write(checkpoint, {"env_name": "CartPole-v1"})
+    task.append(f"--logdir={tmp_path / 'run'}")
+    with pytest.raises(UserError, match="--env_name was CartPole-v1, is now MountainCar-v0"):
+        local.ask_program(options.parse(task))
+    fresh = local.ask_program(options.parse([*task, "--restart=fresh"]))
+    assert fresh.logdir == tmp_path / "run"
 
 
 def test_commands(tmp_path):

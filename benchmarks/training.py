@@ -152,7 +152,9 @@ def measure_whole(args: argparse.Namespace) -> dict[str, float]:
 
 def _start(agent: str, flags: dict[str, Any], **more: Any) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", f"seed_rl.atari.{agent}_main"]
-    command += [f"--{name}={value}" for name, value in {**flags, **more}.items()]
+    for name, value in {**flags, **more}.items():
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else value
+        command.append(f"--{name}={text}")
     log = open(Path(flags["logdir"]) / f"{more['run_mode']}-{more.get('task', 0)}.log", "w")
     with log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=_environment())

@@ -37,8 +37,8 @@ class Workload:
     samples: float = 1.0
 
 
-_NATURE = {"torso": "nature", "lstm_size": 0, "stack_size": 4}
-_DEEP = {"torso": "impala_deep", "lstm_size": 256, "stack_size": 4}
+_NATURE = {"torso": "nature", "stack_size": 4}
+_DEEP = {"torso": "impala_deep", "lstm_sizes": (256,), "stack_size": 4}
 _R2D2 = {"torso": "nature", "lstm_size": 512, "stack_size": 4}
 # The smallest replay that never empties: how many unrolls it holds costs next to nothing. Neither
 # acting nor training may run ahead, or the measured time would have less of one than of the other.

@@ -18,7 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from seed_rl.common import run_record
+from seed_rl.common import display, run_record, saved_run, terminal
 from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest, map_structure
@@ -78,13 +78,11 @@ def find(path: Path) -> Trained:
     Raises:
       UserError: there is none.
     """
-    from seed_rl.common import checkpoints
-
     if (path / "saved_model.pb").exists():
         return Trained(run_record.read(path.resolve().parent), None, path)
-    if (path / "metadata.json").exists():
+    if (path / saved_run.METADATA).exists():
         return Trained(run_record.read(path), path, None)
-    entries = checkpoints.list_checkpoints(path / "checkpoints")
+    entries = saved_run.list_checkpoints(path / "checkpoints")
     if entries:
         return Trained(run_record.read(entries[-1].path), path, None)
     if (path / "saved_model" / "saved_model.pb").exists():
@@ -101,6 +99,8 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     Raises:
       UserError: no agent, no way to make its environment, or no pictures of it.
     """
+    if arguments.render:
+        display.check()
     trained = find(arguments.logdir)
     if trained.model is not None and arguments.sampled:
         raise UserError(f"The model in {trained.model} only acts greedily; leave out --sampled.")
@@ -210,22 +210,26 @@ def _show(episodes: Iterator[Episode], arguments: argparse.Namespace) -> None:
     console = Console()
     finished: list[Episode] = []
     try:
-        for episode in episodes:
-            finished.append(episode)
-            print(
-                f"episode {len(finished)}/{arguments.episodes}: return {episode.reward:g}, "
-                f"{episode.steps} steps",
-                file=sys.stderr,
-            )
-            if len(finished) == arguments.episodes:
-                break
+        with terminal.interrupt_raises():
+            for episode in episodes:
+                finished.append(episode)
+                print(
+                    f"episode {len(finished)}/{arguments.episodes}: return {episode.reward:g}, "
+                    f"{episode.steps} steps",
+                    file=sys.stderr,
+                )
+                if len(finished) == arguments.episodes:
+                    break
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     finally:
         episodes.close()  # type: ignore[attr-defined]
-    console.print(table(finished, "sampled" if arguments.sampled else "greedy"))
-    if arguments.video:
-        console.print(f"video: {arguments.video}", highlight=False)
+    try:
+        console.print(table(finished, "sampled" if arguments.sampled else "greedy"))
+        if arguments.video:
+            console.print(f"video: {arguments.video}", highlight=False)
+    except BrokenPipeError:
+        terminal.drop_output()
 
 
 def table(episodes: Sequence[Episode], how: str) -> Table:
@@ -265,14 +269,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text}")
+    return int(text)
 
 
 def main() -> int:
     """Runs the program; returns its exit code."""
+    if {"--help", "-h"} & set(sys.argv):
+        terminal.end_without_reader()
     arguments, overrides = _parser().parse_known_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:

@@ -89,6 +89,13 @@ def test_cartpole_from_training_to_video(tmp_path, socket_address):
     shutil.rmtree(logdir / "checkpoints")
     assert table_rows(run_play(logdir, "--episodes=3", "--seed=5")) == rows
 
+    # Ctrl-C shows what was played until then.
+    endless = start("seed_rl.play", str(logdir), "--episodes=1000000")
+    assert endless.stdout is not None
+    assert any(line.startswith("episode 2/") for line in endless.stdout)
+    endless.send_signal(signal.SIGINT)
+    assert len(table_rows(finish(endless))) >= 2
+
 
 @pytest.mark.slow
 def test_atari_without_training(tmp_path, socket_address):

@@ -48,11 +48,13 @@ class AtariConfig:
         True,
         "Whether an actor's environments are stepped by ALE's native vector environment or by "
         "one Python object each (slower, the same experience).",
+        neutral=True,
     )
     render_mode: str | None = option(
         None,
         "Single environments: human shows the game in a window, rgb_array draws pictures.",
         choices=("human", "rgb_array"),
+        neutral=True,
     )
 
 

@@ -10,7 +10,9 @@ from seed_rl.agents.r2d2.program import create_agent, create_optimizer
 from seed_rl.atari import env
 from seed_rl.common.game import Game
 
-GAME = Game(env.AtariConfig, env.create_environment, env.create_vector_environment)
+GAME = Game(
+    env.AtariConfig, env.create_environment, env.create_vector_environment, environment="game"
+)
 
 
 def main() -> None:

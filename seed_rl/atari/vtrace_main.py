@@ -10,7 +10,9 @@ from seed_rl.atari import env
 from seed_rl.common.config import from_flags
 from seed_rl.common.game import Game
 
-GAME = Game(env.AtariConfig, env.create_environment, env.create_vector_environment)
+GAME = Game(
+    env.AtariConfig, env.create_environment, env.create_vector_environment, environment="game"
+)
 
 
 def create_agent(

@@ -11,7 +11,12 @@ import tensorflow as tf
 
 from seed_rl.common import devices, env_specs, learner_config
 from seed_rl.common.algorithm import Algorithm, Specs
-from seed_rl.common.config import environment_options, flag_values, from_flags
+from seed_rl.common.config import (
+    environment_identity,
+    environment_options,
+    flag_values,
+    from_flags,
+)
 from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.learner import CreateOptimizer, Trained, train
 from seed_rl.common.learner_config import LearnerConfig
@@ -85,13 +90,15 @@ def learn(
         algorithm = create_algorithm(setting)
         steps = config.final_train_step(run) * algorithm.passes_over_experience
         keras_optimizer, learning_rate_fn = make_optimizer(max(1, round(steps)))
+    identity = environment_identity(env_config)
     trained = Trained(
         algorithm,
         keras_optimizer,
         learning_rate_fn,
         optimizer.clip_norm,
-        flag_values(run, config, optimizer, *agent_options),
+        {**identity, **flag_values(run, config, optimizer, *agent_options)},
         setting.action_space,
         lambda: create_env_fn(0, env_config),
+        identity,
     )
     train(run, config, placement, trained, setting.specs)

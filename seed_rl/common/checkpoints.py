@@ -18,7 +18,6 @@ what befalls them costs nothing but them.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
@@ -32,18 +31,12 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from seed_rl import __version__
-from seed_rl.common import files, manifest, run_record
+from seed_rl.common import files, manifest, misfits, run_record, saved_run
 from seed_rl.common.errors import UserError
+from seed_rl.common.saved_run import CHECKPOINT_NAME, MEND, METADATA, list_checkpoints
 
-_NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
 _TEMPORARY = re.compile(r"\.saving-(\d+)-.*")
 _VARIABLES = "variables"
-_METADATA = "metadata.json"
-
-_MEND = (
-    "Start over with --restart=fresh (the old run is moved aside, not deleted) or choose another "
-    "--logdir."
-)
 
 
 class ExtraFiles(Protocol):
@@ -54,20 +47,6 @@ class ExtraFiles(Protocol):
 
     def restore(self, directory: Path) -> None:
         """Reads what `save` wrote, and checks it; `directory` is missing if that failed."""
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class _Entry:
-    serial: int
-    step: int
-    path: Path
-
-    def saved(self) -> float:
-        """Unix time of saving; 0 if it cannot be told."""
-        try:
-            return float(json.loads((self.path / _METADATA).read_text("utf-8"))["saved"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return 0.0
 
 
 class CheckpointManager:
@@ -157,7 +136,7 @@ class CheckpointManager:
                 logging.warning(
                     "Saving a checkpoint to %s failed (%s)%s",
                     self._directory,
-                    _first_line(error),
+                    misfits.first_line(error),
                     "; trying again." if left else ". The run goes on; older ones are intact.",
                 )
             else:
@@ -193,7 +172,7 @@ class CheckpointManager:
                     logging.warning("Cannot rename %s: %s", path, error)
             return step
         if damaged:
-            raise UserError(f"No checkpoint in {self._directory} is whole. {_MEND}")
+            raise UserError(f"No checkpoint in {self._directory} is whole. {MEND}")
         return None
 
     def restore(self, path: str | os.PathLike[str]) -> int:
@@ -205,18 +184,30 @@ class CheckpointManager:
         """
         path = Path(path)
         manifest.verify(path)
-        record = json.loads((path / _METADATA).read_text("utf-8"))
+        record = json.loads((path / METADATA).read_text("utf-8"))
         try:
-            self._checkpoint.read(str(path / _VARIABLES)).assert_consumed()
-        except (ValueError, AssertionError, OSError, tf.errors.OpError) as error:
-            raise UserError(
-                f"The checkpoint {path} does not fit this run: it was written by another agent or "
-                f"with other options ({_first_line(error)}). {_MEND}"
-            ) from error
+            misfits.read(str(path / _VARIABLES), self._checkpoint)
+        except misfits.MisfitError as misfit:
+            raise UserError(self._explain(path, misfit)) from misfit
         for name, extra in self._extra.items():
             extra.restore(path / name)
         self._metadata = record["metadata"]
         return int(record["step"])
+
+    def _explain(self, path: Path, misfit: misfits.MisfitError) -> str:
+        try:
+            changes = saved_run.suspects(run_record.read(path), self._config)
+        except UserError:
+            changes = []
+        if changes:
+            return (
+                f"The checkpoint {path} does not fit: {'; '.join(changes)} ({misfit}). Set it back "
+                f"to continue. {MEND}"
+            )
+        return (
+            f"The checkpoint {path} does not fit ({misfit}). No option explains it, so the code of "
+            f"the network or the optimizer has changed. {MEND}"
+        )
 
     def _write(self, step: int, metadata: Mapping[str, Any]) -> Path:
         entries = list_checkpoints(self._directory, damaged=True)
@@ -232,7 +223,7 @@ class CheckpointManager:
         try:
             temporary.mkdir()
             self._checkpoint.write(str(temporary / _VARIABLES))
-            (temporary / _METADATA).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+            (temporary / METADATA).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
             run_record.write(temporary, self._config)
             manifest.seal(temporary)
             temporary.rename(target)
@@ -256,7 +247,7 @@ class CheckpointManager:
                 "The checkpoint %s is saved, but without its %s (%s). The run goes on.",
                 checkpoint,
                 name,
-                _first_line(error),
+                misfits.first_line(error),
             )
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -286,25 +277,6 @@ class CheckpointManager:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -> list[_Entry]:
-    """The checkpoints in `directory`, oldest first.
-
-    Args:
-      directory: may be missing.
-      damaged: whether to list those renamed to `*.damaged` too.
-    """
-    entries = []
-    try:
-        paths = list(Path(directory).iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    for path in paths:
-        name = path.name.removesuffix(".damaged") if damaged else path.name
-        if match := _NAME.fullmatch(name):
-            entries.append(_Entry(int(match[1]), int(match[2]), path))
-    return sorted(entries)
-
-
 def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") -> None:
     """Loads an agent's weights, and nothing else, from a checkpoint (`--init_checkpoint`).
 
@@ -319,19 +291,18 @@ def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") 
     """
     prefix = _variables_prefix(Path(path))
     try:
-        status = tf.train.Checkpoint(**{name: agent}).read(prefix)
-        status.assert_existing_objects_matched().expect_partial()
-    except (ValueError, AssertionError, tf.errors.OpError) as error:
+        misfits.read(prefix, tf.train.Checkpoint(**{name: agent}), partly=True)
+    except misfits.MisfitError as misfit:
         raise UserError(
-            f"The weights in {path} do not fit this agent ({_first_line(error)}). Give an "
-            "--init_checkpoint of the same agent, network and environment."
-        ) from error
+            f"The weights in {path} do not fit this agent ({misfit}). Give an --init_checkpoint of "
+            "the same agent, network and environment."
+        ) from misfit
 
 
 def _variables_prefix(path: Path) -> str:
     if path.with_name(path.name + ".index").exists():
         return str(path)
-    if _NAME.fullmatch(path.name):
+    if CHECKPOINT_NAME.fullmatch(path.name):
         candidates = [path]
     else:
         entries = list_checkpoints(path) or list_checkpoints(path / "checkpoints")
@@ -360,10 +331,3 @@ def _alive_elsewhere(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _first_line(error: BaseException) -> str:
-    """A message of one line; TensorFlow's name long paths first and the reason last."""
-    lines = str(error).strip().splitlines() or [""]
-    line = f"{type(error).__name__}: {lines[0]}"
-    return line if len(line) <= 300 else f"{line[:80]} ... {line[-200:]}"

@@ -18,8 +18,11 @@ No TensorFlow is imported: actors read their options through this module too.
 from __future__ import annotations
 
 import dataclasses
+import decimal
+import functools
 import gc
 import os
+import re
 import signal
 import sys
 import types
@@ -29,11 +32,16 @@ from typing import Any, TypeVar
 
 from absl import app, flags
 
+from seed_rl.common import terminal
 from seed_rl.common.errors import UserError
 
 T = TypeVar("T")
 
+# Whole powers of up to a thousand digits: a larger one would only keep the machine busy.
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?[eE]\+?\d{1,3}")
 _LIBRARIES = ("absl", "tensorflow")  # They define flags too.
+_ALIASES: set[str] = set()  # Other names of flags.
+_NAMES_OF_ENVIRONMENTS = ("game", "env_name")  # Flags of existing programs.
 
 
 def option(
@@ -45,6 +53,7 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     shared: bool = False,
+    neutral: bool = False,
 ) -> Any:
     """A dataclass field that is also a command-line flag.
 
@@ -53,10 +62,12 @@ def option(
       help: one or two sentences, with units.
       choices: for strings, the values allowed.
       aliases: other flag names that mean the same.
-      minimum: smallest number allowed.
+      minimum: smallest number allowed, also in a tuple.
       maximum: largest number allowed.
       shared: whether another class has this option too and both mean the same flag. The default
         and help of the class named last to `define_flags` win.
+      neutral: for options of environments: whether an agent meets the same environment with any
+        value (how it is shown, say), so that a saved run may be continued with another.
     """
     metadata = {
         "help": help,
@@ -65,6 +76,7 @@ def option(
         "minimum": minimum,
         "maximum": maximum,
         "shared": shared,
+        "neutral": neutral,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -128,6 +140,7 @@ def _define_aliases(field: dataclasses.Field[Any], heading: str) -> None:
     for alias in field.metadata["aliases"]:
         if alias not in flags.FLAGS:
             flags.DEFINE_alias(alias, field.name, module_name=heading)
+            _ALIASES.add(alias)
 
 
 def from_flags(cls: type[T]) -> T:
@@ -161,6 +174,21 @@ def environment_options(config: Any) -> Any:
     return flags.FLAGS if config is None and flags.FLAGS.is_parsed() else config
 
 
+def environment_identity(config: Any) -> dict[str, Any]:
+    """The options that make an environment what it is: a run saved with others is another one.
+
+    Args:
+      config: a dataclass of options. Of anything else (FLAGS, in existing programs) only the
+        options that commonly name the environment are known.
+    """
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        fields = dataclasses.fields(config)
+        names = [field.name for field in fields if not field.metadata.get("neutral")]
+    else:
+        names = [name for name in _NAMES_OF_ENVIRONMENTS if hasattr(config, name)]
+    return {name: getattr(config, name) for name in names}
+
+
 def _picked(cls: type[T], values: Mapping[str, Any]) -> T:
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     picked = {name: values[name] for name in names if name in values}
@@ -168,15 +196,33 @@ def _picked(cls: type[T], values: Mapping[str, Any]) -> T:
 
 
 def flag_dictionary() -> dict[str, Any]:
-    """The values of the program's flags, libraries' left out; empty before they are parsed."""
+    """The values of the program's flags by name, without aliases and the flags of libraries; empty
+    before they are parsed.
+    """
     if not flags.FLAGS.is_parsed():
         return {}
     return {
         flag.name: flag.value
         for heading, defined in flags.FLAGS.flags_by_module_dict().items()
         for flag in defined
-        if heading.partition(".")[0] not in _LIBRARIES
+        if flag.name not in _ALIASES and heading.partition(".")[0] not in _LIBRARIES
     }
+
+
+def refuse_unused(names: Sequence[str], why: str) -> None:
+    """Refuses flags that were set, but that nothing would read.
+
+    Args:
+      names: of flags; those that the program has not are left out.
+      why: what stands in place of what they are for.
+
+    Raises:
+      UserError: one of them has not its default.
+    """
+    known = [flags.FLAGS[name] for name in names if name in flags.FLAGS]
+    changed = [f"--{flag.name}" for flag in known if flag.value != flag.default]
+    if changed and flags.FLAGS.is_parsed():
+        raise UserError(f"{' and '.join(changed)} would have no effect: {why}. Leave it out.")
 
 
 def flag_values(*configs: Any) -> dict[str, Any]:
@@ -184,17 +230,24 @@ def flag_values(*configs: Any) -> dict[str, Any]:
     return {k: v for config in configs for k, v in dataclasses.asdict(config).items()}
 
 
-def run_main(main: Callable[[], int | None]) -> typing.NoReturn:
+def run_main(
+    main: Callable[[], int | None], prepare: Callable[[], None] | None = None
+) -> typing.NoReturn:
     """Parses flags, runs `main` and exits.
 
     A wrong flag and a `UserError` become one line and exit code 2; `--help` shows the options by
-    the class that has them. SIGTERM ends the program with exit code 0, at once unless `main`
-    handles it (see `StopSignal`): before that there is nothing to save.
+    the class that has them. SIGTERM ends the program with exit code 0 and SIGINT with 130, at once
+    unless `main` handles them (see `StopSignal`): before that there is nothing to save.
+
+    Args:
+      main: returns the exit code, or None for 0.
+      prepare: called before `main`, with the flags parsed; with --only_check_args instead of it.
     """
 
     def guarded(argv: Sequence[str]) -> int:
         # Not the default action, which the first process of a container does not have.
         previous = signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        interrupt: Any = terminal.interrupt_ends()
         try:
             if len(argv) > 1:
                 raise UserError(f"Unknown argument '{argv[1]}'; options look like --name=value.")
@@ -206,23 +259,30 @@ def run_main(main: Callable[[], int | None]) -> typing.NoReturn:
             return 130
         finally:
             signal.signal(signal.SIGTERM, previous)
+            signal.signal(signal.SIGINT, interrupt)
             # At exit, Python would look for garbage in all of TensorFlow's modules for seconds.
             gc.freeze()
 
-    app.run(guarded, flags_parser=_parse)
+    app.run(guarded, flags_parser=functools.partial(_parse, prepare))
     raise AssertionError("app.run returned")
 
 
-def _parse(argv: Sequence[str]) -> list[str]:
+def _parse(prepare: Callable[[], None] | None, argv: Sequence[str]) -> list[str]:
     if {"--help", "-help", "-h", "-?"} & set(argv[1:]):
+        terminal.end_without_reader()
         print(help_text(argv[0]))
         sys.exit(0)
     try:
-        return flags.FLAGS(list(argv))
+        remaining = flags.FLAGS(list(argv))
+        if prepare is not None:
+            prepare()
+        return remaining
     except flags.Error as error:
         message = " ".join(str(error).split())
         print(f"error: {message} (--help lists the options)", file=sys.stderr)
-        sys.exit(2)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+    sys.exit(2)
 
 
 def help_text(program: str) -> str:
@@ -258,9 +318,17 @@ def _define(
         flags.DEFINE_enum(field.name, default, metadata["choices"], metadata["help"], **common)
     elif kind is bool:
         flags.DEFINE_bool(field.name, default, metadata["help"], **common)
-    elif kind in (int, float):
-        define = flags.DEFINE_integer if kind is int else flags.DEFINE_float
-        define(
+    elif kind is int:
+        flags.DEFINE(
+            _WholeNumberParser(metadata["minimum"], metadata["maximum"]),
+            field.name,
+            default,
+            metadata["help"],
+            serializer=flags.ArgumentSerializer(),
+            **common,
+        )
+    elif kind is float:
+        flags.DEFINE_float(
             field.name,
             default,
             metadata["help"],
@@ -274,9 +342,9 @@ def _define(
         element = typing.get_args(kind)[0]
         parser: Any = flags.ArgumentParser()
         if element is int:
-            parser = flags.IntegerParser()
+            parser = _WholeNumberParser(metadata["minimum"], metadata["maximum"])
         elif element is float:
-            parser = flags.FloatParser()
+            parser = flags.FloatParser(metadata["minimum"], metadata["maximum"])
         flags.DEFINE(
             flags.ListParser() if element is str else _NumbersParser(parser),
             field.name,
@@ -287,6 +355,19 @@ def _define(
         )
     else:
         raise TypeError(f"{field.name}: no flag can hold {hint} (optional: {optional})")
+
+
+class _WholeNumberParser(flags.IntegerParser):
+    """Also takes 1e6 and 1_000_000."""
+
+    def convert(self, argument: Any) -> int:
+        try:
+            return super().convert(argument)
+        except ValueError:
+            number = decimal.Decimal(argument) if _NUMBER.fullmatch(argument) else None
+            if number is None or number != number.to_integral_value():
+                raise ValueError("a whole number is needed, such as 1000000 or 1e6") from None
+            return int(number)
 
 
 class _NumbersParser(flags.ArgumentParser):

@@ -23,7 +23,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl import grpc
-from seed_rl.common import checkpoints, devices, run_record, spaces
+from seed_rl.common import checkpoints, devices, run_record, saved_run, spaces
 from seed_rl.common.algorithm import Algorithm, Specs
 from seed_rl.common.errors import UserError
 from seed_rl.common.file_lock import LearnerLock
@@ -55,6 +55,7 @@ class Trained:
       config: all options, written beside checkpoints.
       action_space: of one environment; None if actors are not to compare it with theirs.
       create_env: makes one more environment like the actors'; None if a run is never played.
+      environment: the options among them that a saved run must have too, to be continued.
     """
 
     algorithm: Algorithm
@@ -64,6 +65,7 @@ class Trained:
     config: dict[str, Any]
     action_space: Any = None
     create_env: Callable[[], Any] | None = None
+    environment: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 Train = Callable[[RunConfig, LearnerConfig, devices.Devices, Trained, Specs], None]
@@ -99,6 +101,7 @@ def train(
     if _instead is not None:
         _instead(run, config, placement, trained, specs)
         return
+    saved_run.check(run.logdir, trained.environment)
     trained = dataclasses.replace(trained, config=run_record.describe(trained.config))
     learner = Learner(run, config, placement, trained, specs)
     try:

@@ -5,10 +5,13 @@ No TensorFlow is imported here: actors must be small and quick to start.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seed_rl.common import actor, config
+from absl import flags
+
+from seed_rl.common import actor, config, logdirs, saved_run
 from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.game import Game
 from seed_rl.common.learner_config import LearnerConfig
@@ -54,4 +57,19 @@ def main(
             create_vector_env_fn=game.create_batch,
         )
 
-    config.run_main(run)
+    config.run_main(run, lambda: _prepare(game))
+
+
+def _prepare(game: Game) -> None:
+    """Names the directory of the run after the environment, unless a name was given.
+
+    With --only_check_args, prints what `./run_local.sh` wants to know before it starts the program.
+    """
+    known: Any = flags.FLAGS["logdir"]
+    if game.environment and not known.present and known.default == RunConfig().logdir:
+        known.value = logdirs.default(str(flags.FLAGS[game.environment].value))
+    if flags.FLAGS.only_check_args:
+        config.from_flags(RunConfig)
+        logdir = flags.FLAGS.logdir
+        identity = config.environment_identity(config.from_flags(game.config))
+        print(json.dumps({"logdir": logdir, "refusal": saved_run.refusal(logdir, identity)}))

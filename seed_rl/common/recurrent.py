@@ -218,11 +218,12 @@ class StackedLSTM(tf.Module):
         """Makes layers without variables.
 
         Args:
-          sizes: of each layer, from the input on.
+          sizes: of each layer, from the input on; 0 is no layer.
           compute_dtype: of the matrix products.
           name: of the module.
         """
         super().__init__(name=name)
+        sizes = [size for size in sizes if size]
         self._layers = [LSTM(size, compute_dtype, f"lstm_{i}") for i, size in enumerate(sizes)]
 
     def initial_state(self, batch_size: int | tf.Tensor) -> tuple[LSTMState, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from seed_rl.common import logdirs
 from seed_rl.common.config import option
 from seed_rl.common.errors import UserError
 
@@ -26,8 +27,9 @@ class RunConfig:
         choices=RUN_MODES,
     )
     logdir: str = option(
-        "/tmp/seed_rl",
-        "Directory of checkpoints, TensorBoard files and progress.json.",
+        logdirs.default(),
+        "Directory of checkpoints, TensorBoard files and progress.json. Not given: one under "
+        "runs/, named after the program and its environment.",
         aliases=("job-dir",),
     )
     server_address: str = option(
@@ -73,6 +75,9 @@ class RunConfig:
     )
     tls_key: str | None = option(None, "Learner: PEM file with the key of tls_certificate.")
 
+    def __post_init__(self) -> None:
+        check_address(self.server_address)
+
     def required_mode(self) -> str:
         """The run mode, for programs that are one process of a run.
 
@@ -99,3 +104,21 @@ class RunConfig:
         if not token:
             raise UserError(f"--auth_token_file={self.auth_token_file} is empty.")
         return token
+
+
+def check_address(address: str) -> None:
+    """Checks the form of a --server_address.
+
+    Raises:
+      UserError: it is neither host:port nor unix:/path.
+    """
+    if address.startswith(("unix:", "unix-abstract:")):
+        ok = not address.endswith(":")
+    else:
+        _, colon, port = address.rpartition(":")
+        ok = bool(colon) and port.isdecimal() and int(port) < 2**16
+    if not ok:
+        raise UserError(
+            f"--server_address={address} is no address: write host:port with a port below 65536, "
+            "such as localhost:8686, or unix:/path/of/a/socket."
+        )

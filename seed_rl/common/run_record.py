@@ -33,12 +33,25 @@ def describe(options: Mapping[str, Any]) -> dict[str, Any]:
       the path of a script, and `arguments`, its flags as on a command line.
     """
     record = {**config.flag_dictionary(), **options}
-    main = sys.modules["__main__"]
-    spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    if flags.FLAGS.is_parsed() and (spec or path):
-        record[PROGRAM] = spec.name if spec else os.path.abspath(str(path))
+    name = program()
+    if flags.FLAGS.is_parsed() and name:
+        record[PROGRAM] = name
         record[ARGUMENTS] = _arguments()
     return record
+
+
+def program() -> str | None:
+    """What runs: a module, or the path of a script; None if it is neither."""
+    main = sys.modules["__main__"]
+    spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    return os.path.abspath(str(path)) if path else None
+
+
+def stem(name: str) -> str:
+    """The last part of what `program` returned: `my_main` for a module or script of that name."""
+    return os.path.basename(name)[:-3] if name.endswith(".py") else name.rpartition(".")[2]
 
 
 def write(directory: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
@@ -78,20 +91,20 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
     """
     if PROGRAM not in record:
         raise UserError("The run was not started by a program with flags: nobody knows how again.")
-    program = str(record[PROGRAM])
-    if program.endswith(".py") and not os.path.exists(program):
-        raise UserError(f"Cannot start {program}, which trained this run: it is gone.")
-    arguments, sys.argv = sys.argv, [program, *record[ARGUMENTS], *overrides]
+    name = str(record[PROGRAM])
+    if name.endswith(".py") and not os.path.exists(name):
+        raise UserError(f"Cannot start {name}, which trained this run: it is gone.")
+    arguments, sys.argv = sys.argv, [name, *record[ARGUMENTS], *overrides]
     try:
-        if program.endswith(".py"):
-            sys.path.insert(0, os.path.dirname(program))
-            runpy.run_path(program, run_name="__main__")
+        if name.endswith(".py"):
+            sys.path.insert(0, os.path.dirname(name))
+            runpy.run_path(name, run_name="__main__")
         else:
             sys.path.insert(0, os.getcwd())
-            runpy.run_module(program, run_name="__main__", alter_sys=True)
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
     except ImportError as error:
         raise UserError(
-            f"Cannot start {program}, which trained this run ({error}). Run this where it can be "
+            f"Cannot start {name}, which trained this run ({error}). Run this where it can be "
             "imported, for instance in the same directory."
         ) from error
     except SystemExit as end:

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 from gymnasium import spaces
 
+from seed_rl.common.config import refuse_unused
 from seed_rl.common.encoders import ImageEncoder
 from seed_rl.common.layers import Dense, variance_scaling
 from seed_rl.common.nest import Nest
@@ -83,6 +84,26 @@ class SpaceEncoder(tf.Module):
             features.append(vector)
         features = [tf.cast(feature, features[0].dtype) for feature in features]
         return tf.concat(features, axis=-1), tuple(new_state)
+
+
+def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
+    """Refuses flags of the layers that observations of this space do not pass through.
+
+    Raises:
+      UserError: one of them was set.
+    """
+    images = [is_image(leaf) for leaf in tf.nest.flatten(_leaf_spaces(observation_space))]
+    if all(images):
+        refuse_unused(
+            ["mlp_sizes"],
+            f"observations are images ({observation_space}), for the convolutions of --torso",
+        )
+    if not any(images):
+        refuse_unused(
+            ["torso", "stack_size"],
+            f"observations are no images ({observation_space}), but for the dense layers of "
+            "--mlp_sizes",
+        )
 
 
 def is_image(space: spaces.Space[Any]) -> bool:

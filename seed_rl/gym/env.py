@@ -35,7 +35,9 @@ class GymConfig:
         False, "Leave observations as they are, instead of one-hot and float32."
     )
     render_mode: str | None = option(
-        None, "human shows the environment in a window, rgb_array draws pictures. Not given: none."
+        None,
+        "human shows the environment in a window, rgb_array draws pictures. Not given: none.",
+        neutral=True,
     )
 
 

@@ -6,7 +6,7 @@ from seed_rl.agents.r2d2 import program
 from seed_rl.common.game import Game
 from seed_rl.gym import env
 
-GAME = Game(env.GymConfig, env.create_environment)
+GAME = Game(env.GymConfig, env.create_environment, environment="env_name")
 
 
 def main() -> None:

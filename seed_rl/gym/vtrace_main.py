@@ -10,7 +10,7 @@ from seed_rl.common.config import from_flags
 from seed_rl.common.game import Game
 from seed_rl.gym import env
 
-GAME = Game(env.GymConfig, env.create_environment)
+GAME = Game(env.GymConfig, env.create_environment, environment="env_name")
 
 
 def create_agent(
@@ -19,7 +19,9 @@ def create_agent(
     """The network that the flags ask for: convolutions for images, dense layers otherwise."""
     del action_space
     from seed_rl.agents.vtrace import network_factory  # TensorFlow: in the learner only.
+    from seed_rl.common import space_encoder
 
+    space_encoder.refuse_unused_flags(env_observation_space)
     return network_factory.create_network(
         env_observation_space,
         parametric_action_distribution,

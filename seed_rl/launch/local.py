@@ -5,6 +5,8 @@ python -m seed_rl.launch.local GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value 
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import pathlib
 import socket
 import subprocess
@@ -19,7 +21,8 @@ from seed_rl.launch.supervisor import Supervisor, SupervisorConfig
 
 
 def create_supervisor(options: RunOptions) -> Supervisor:
-    """The supervisor of the run that `options` ask for."""
+    """The supervisor of the run that `options` ask for; they name its directory."""
+    assert options.logdir is not None
     num_envs = options.actors * options.envs_per_actor
     title = f"{options.agent} on {options.game}: {options.actors} actors, {num_envs} environments"
     facts = {"logdir": str(options.logdir)}
@@ -50,17 +53,30 @@ def create_supervisor(options: RunOptions) -> Supervisor:
     )
 
 
-def check_flags(options: RunOptions) -> None:
+def ask_program(options: RunOptions) -> RunOptions:
     """Has the program look at its flags, which costs half a second, before anything is done.
 
+    Returns:
+      The options with the directory that the program names, where none was given.
+
     Raises:
-      UserError: it does not know one of them, or not such a value.
+      UserError: it does not know a flag or its value, or must not continue the run that is saved in
+        the directory.
     """
-    command = [sys.executable, "-m", options.module, *options.flags, "--only_check_args"]
-    checked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if checked.returncode:
-        lines = checked.stderr.splitlines() or [f"{options.module} does not start"]
+    command = [sys.executable, "-m", options.module, "--run_mode=learner", "--only_check_args"]
+    command += options.flags
+    if options.logdir:
+        command.append(f"--logdir={options.logdir}")
+    if options.server_address:
+        command.append(f"--server_address={options.server_address}")
+    asked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if asked.returncode:
+        lines = asked.stderr.splitlines() or [f"{options.module} does not start"]
         raise UserError(lines[-1].removeprefix("error: "))
+    answer = json.loads(asked.stdout.splitlines()[-1])
+    if answer["refusal"] and not options.fresh:
+        raise UserError(answer["refusal"])
+    return dataclasses.replace(options, logdir=pathlib.Path(answer["logdir"]).absolute())
 
 
 def free_port() -> int:
@@ -72,8 +88,7 @@ def free_port() -> int:
 
 def main(arguments: Sequence[str]) -> int:
     try:
-        options = options_lib.parse(arguments)
-        check_flags(options)
+        options = ask_program(options_lib.parse(arguments))
     except UserError as error:
         print(f"error: {error}\n{options_lib.usage_line()}", file=sys.stderr)
         return 2

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 import sys
 from collections.abc import Sequence
 
+from seed_rl.common import terminal
 from seed_rl.common.errors import UserError
 from seed_rl.launch import games
 
@@ -24,8 +26,9 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
   ENVS_PER_ACTOR  environments that each actor steps together (default: 1)
 
 Flags of the run:
-  --logdir=DIR             checkpoints, TensorBoard files, logs (default: runs/GAME-AGENT);
-                           a run that is already there goes on where it was
+  --logdir=DIR             checkpoints, TensorBoard files, logs; a run that is already there
+                           continues (default: runs/GAME-AGENT-ENVIRONMENT, for instance
+                           runs/atari-vtrace-Pong)
   --restart=fresh          start over; what is in DIR is moved aside, never deleted
   --server_address=A       where the learner listens: host:port or unix:/path (default: a private
                            unix socket)
@@ -56,7 +59,7 @@ class RunOptions:
       module: the main program of the game and agent.
       actors: number of actor processes.
       envs_per_actor: environments in each.
-      logdir: directory of the run.
+      logdir: directory of the run; None: named by the program.
       server_address: None: a private unix socket.
       fresh: whether to move an earlier run in `logdir` aside.
       tensorboard: whether to start TensorBoard.
@@ -69,7 +72,7 @@ class RunOptions:
     module: str
     actors: int
     envs_per_actor: int
-    logdir: pathlib.Path
+    logdir: pathlib.Path | None = None
     server_address: str | None = None
     fresh: bool = False
     tensorboard: bool = True
@@ -93,8 +96,7 @@ def parse(arguments: Sequence[str]) -> RunOptions:
     Raises:
       UserError: it makes no sense; the message says what to change.
     """
-    positional = [argument for argument in arguments if not argument.startswith("--")]
-    flags = [argument for argument in arguments if argument.startswith("--")]
+    positional, flags = _divide(arguments)
     if not 3 <= len(positional) <= 4:
         raise UserError(
             f"GAME AGENT ACTORS [ENVS_PER_ACTOR] are needed, but there are {len(positional)} "
@@ -110,13 +112,33 @@ def parse(arguments: Sequence[str]) -> RunOptions:
         module=module,
         actors=_count(positional[2], "ACTORS"),
         envs_per_actor=_count(positional[3], "ENVS_PER_ACTOR") if positional[3:] else 1,
-        logdir=_logdir(own.get("logdir", f"runs/{game}-{agent}")),
+        logdir=_logdir(own["logdir"]) if "logdir" in own else None,
         server_address=own.get("server_address"),
         fresh=_choice("restart", own.get("restart", "resume"), ("resume", "fresh")) == "fresh",
         tensorboard=_choice("tensorboard", own.get("tensorboard", "true"), _TRUE + _FALSE) in _TRUE,
-        tensorboard_port=_count(port, "--tensorboard_port") if port else None,
+        tensorboard_port=_port(port) if port else None,
         flags=passed_on,
     )
+
+
+def _divide(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Positional arguments, and flags; a value always belongs to its flag by `=`."""
+    positional, flags = [], []
+    previous = ""
+    for argument in arguments:
+        if argument.startswith("--"):
+            flags.append(argument)
+        elif re.match("-[A-Za-z]", argument):
+            raise UserError(f"{argument}: flags begin with two dashes; write -{argument}.")
+        elif previous.startswith("--") and "=" not in previous:
+            raise UserError(
+                f"{previous} {argument}: write {previous}={argument}. (GAME AGENT ACTORS "
+                "ENVS_PER_ACTOR come before the flags.)"
+            )
+        else:
+            positional.append(argument)
+        previous = argument
+    return positional, flags
 
 
 def _split_flags(flags: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -144,6 +166,13 @@ def _count(text: str, name: str) -> int:
     return int(text)
 
 
+def _port(text: str) -> int:
+    port = _count(text, "--tensorboard_port")
+    if port > 65535:
+        raise UserError(f"--tensorboard_port={port}: there are ports from 1 to 65535 only.")
+    return port
+
+
 def _choice(name: str, value: str, choices: Sequence[str]) -> str:
     if value not in choices:
         raise UserError(f"--{name} must be one of {', '.join(choices)}, not '{value}'.")
@@ -158,6 +187,7 @@ def _logdir(text: str) -> pathlib.Path:
 
 def main(arguments: Sequence[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
+        terminal.end_without_reader()
         print(usage(), end="")
         return 0
     try:

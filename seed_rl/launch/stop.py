@@ -12,10 +12,18 @@ import sys
 import time
 from collections.abc import Sequence
 
+from seed_rl.common import terminal
 from seed_rl.common.errors import UserError
 from seed_rl.launch import run_lock
 
 USAGE = "usage: ./stop_local.sh [LOGDIR]"
+_HELP = f"""\
+{USAGE}
+
+Stops a run that ./run_local.sh started elsewhere, in good order: a checkpoint is saved first.
+
+  LOGDIR  directory of the run (default: the only run that is going on under runs/)
+"""
 _PATIENCE_S = 330.0  # More than the supervisor gives the learner.
 
 
@@ -64,6 +72,10 @@ def stop(logdir: pathlib.Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
+    if "--help" in arguments or "-h" in arguments:
+        terminal.end_without_reader()
+        print(_HELP, end="")
+        return 0
     try:
         logdir = find(arguments, pathlib.Path("runs").absolute())
         print(f"stopping the run in {logdir} ...", flush=True)

@@ -29,7 +29,7 @@ PROGRAM = textwrap.dedent(
     @dataclasses.dataclass(frozen=True)
     class Other:
         """Other"""
-        depth: int = option(3, "How deep.")
+        depth: int = option(3, "How deep.", minimum=1)
 
     def main():
         shape = config.from_flags(Shape)
@@ -74,6 +74,45 @@ def test_wrong_arguments_are_one_line_and_exit_code_2(argument, message):
     assert result.returncode == 2
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "number"),
+    [
+        ("--depth=1e6", 1_000_000),
+        ("--depth=1_000", 1000),
+        ("--depth=2.5E3", 2500),
+        ("--depth=7", 7),
+    ],
+)
+def test_whole_numbers_as_people_write_them(given, number):
+    result = run(given)
+    assert result.stdout.strip().endswith(f"Other(depth={number})"), result.stderr
+
+
+@pytest.mark.parametrize("given", ["1.5", "1e-2", "2.55e1", "many", "1e9999", "e6", ""])
+def test_what_is_no_whole_number_is_refused(given):
+    result = run(f"--depth={given}")
+    assert result.returncode == 2
+    assert "a whole number is needed, such as 1000000 or 1e6" in result.stderr
+
+
+def test_whole_numbers_in_lists_and_their_bounds():
+    assert "sizes=(1000, 20)" in run("--sizes=1e3,20").stdout
+    assert run("--depth=0").returncode == 2
+
+
+def test_a_flag_under_two_names_is_recorded_once():
+    """Guards records of runs from an alias that takes the place of what was given."""
+    code = "; print(sorted(config.flag_dictionary()))"
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("Other))", f"Other)){code}"), "--label-name=x"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    names = ["depth", "kind", "name", "round", "sizes", "width"]
+    assert result.stdout.splitlines()[-1] == str(names), result.stderr
 
 
 def test_help_groups_options_by_class():

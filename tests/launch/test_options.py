@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from seed_rl.common import run_record
 from seed_rl.common.errors import UserError
 from seed_rl.launch import games, local, options
 
@@ -25,7 +26,7 @@ def test_defaults():
     parsed = options.parse(["atari", "r2d2", "4"])
     assert parsed.module == "seed_rl.atari.r2d2_main"
     assert (parsed.actors, parsed.envs_per_actor) == (4, 1)
-    assert parsed.logdir == pathlib.Path.cwd() / "runs" / "atari-r2d2"
+    assert parsed.logdir is None
     assert parsed.server_address is None
     assert parsed.tensorboard and not parsed.fresh
     assert parsed.flags == ()
@@ -58,6 +59,10 @@ def test_everything_given():
         ("atari vtrace 4 --restart=maybe", "--restart must be one of resume, fresh"),
         ("atari vtrace 4 --tensorboard=perhaps", "--tensorboard must be one of"),
         ("atari vtrace 4 --tensorboard_port=x", "--tensorboard_port must be"),
+        ("atari vtrace 4 --tensorboard_port=99999", "ports from 1 to 65535 only"),
+        ("atari vtrace 4 --batch_size 3", "write --batch_size=3"),
+        ("atari vtrace 4 4 --game Pong", "write --game=Pong"),
+        ("atari vtrace 4 -batch_size=3", "two dashes; write --batch_size=3"),
         ("atari vtrace 4 --logdir", "--logdir needs a value"),
         ("atari vtrace 4 --num_envs=7", "--num_envs cannot be set here: it is ACTORS x ENVS"),
         ("atari vtrace 4 --logdir=gs://bucket/x", "a directory of this machine"),
@@ -66,6 +71,23 @@ def test_everything_given():
 def test_mistakes(arguments, message):
     with pytest.raises(UserError, match=message):
         options.parse(arguments.split())
+
+
+def test_the_program_is_asked_first(tmp_path):
+    """It names the directory, and refuses what another environment has left there, unless that is
+    to be moved aside.
+    """
+    task = ["gym", "vtrace", "1", "--env_name=MountainCar-v0"]
+    named = local.ask_program(options.parse(task))
+    assert named.logdir == pathlib.Path.cwd() / "runs" / "gym-vtrace-MountainCar-v0"
+    checkpoint = tmp_path / "run" / "checkpoints" / "ckpt-000001-step-000000000800"
+    checkpoint.mkdir(parents=True)
+    run_record.write(checkpoint, {"env_name": "CartPole-v1"})
+    task.append(f"--logdir={tmp_path / 'run'}")
+    with pytest.raises(UserError, match="--env_name was CartPole-v1, is now MountainCar-v0"):
+        local.ask_program(options.parse(task))
+    fresh = local.ask_program(options.parse([*task, "--restart=fresh"]))
+    assert fresh.logdir == tmp_path / "run"
 
 
 def test_commands(tmp_path):
@@ -88,6 +110,14 @@ def test_commands(tmp_path):
     assert set(actor[3:]) == shared | {"--run_mode=actor", "--task=2"}
 
 
+def test_flags_may_stand_anywhere():
+    parsed = options.parse(
+        "--game=Pong atari --nosave_model=true vtrace 3 --batch_size=3 2".split()
+    )
+    assert (parsed.actors, parsed.envs_per_actor) == (3, 2)
+    assert parsed.flags == ("--game=Pong", "--nosave_model=true", "--batch_size=3")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"), [([], 2), (["nothing", "vtrace", "1"], 2), (["--help"], 0)]
 )
@@ -101,6 +131,14 @@ def test_the_script(repository, arguments, code):
     assert "Traceback" not in result.stderr
     assert result.stderr.count("error: ") == (1 if code else 0)
     assert len(result.stderr.splitlines()) <= 2
+
+
+def test_help_of_stopping(repository):
+    result = subprocess.run(
+        [repository / "stop_local.sh", "--help"], capture_output=True, text=True, timeout=30
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("usage: ./stop_local.sh [LOGDIR]")
 
 
 def test_only_the_standard_library(repository):

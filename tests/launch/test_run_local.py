@@ -22,6 +22,11 @@ def command(repository: pathlib.Path, logdir: pathlib.Path, *flags: str) -> list
     return [str(repository / "run_local.sh"), *TASK, f"--logdir={logdir}", *flags]
 
 
+def clean_environment() -> dict[str, str]:
+    """Without what could help a program to find the package."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def progress(logdir: pathlib.Path) -> dict:
     return json.loads((logdir / "progress.json").read_text())
 
@@ -40,14 +45,23 @@ def processes_of(logdir: pathlib.Path) -> list[str]:
 
 
 def test_training_to_its_end_and_on(repository, tmp_path):
-    """A run ends at its number of frames; a second with a larger number goes on from there."""
-    logdir = tmp_path / "run"
+    """A run ends at its number of frames; a second with a larger number continues it.
+
+    Started elsewhere, where a folder bears the package's name and a module of the user's has the
+    environment; the directory is that of the environment, below the working directory.
+    """
+    logdir = tmp_path / "runs" / "gym-vtrace-my_env_make"
+    (tmp_path / "seed_rl").mkdir()
+    (tmp_path / "my_env.py").write_text(
+        "import gymnasium\ndef make():\n    return gymnasium.make('CartPole-v1')\n"
+    )
+    task = [str(repository / "run_local.sh"), *TASK[:4], "--env_name=my_env:make"]
     frames = 0
     for total in (2000, 4000):
         result = subprocess.run(
-            command(
-                repository, logdir, f"--total_environment_frames={total}", "--tensorboard=false"
-            ),
+            [*task, f"--total_environment_frames={total}", "--tensorboard=false"],
+            cwd=tmp_path,
+            env=clean_environment(),
             capture_output=True,
             text=True,
             timeout=240,
@@ -64,6 +78,19 @@ def test_training_to_its_end_and_on(repository, tmp_path):
     assert list((logdir / "checkpoints").iterdir())
     for name in ("learner", "actor-0", "actor-1"):
         assert (logdir / "logs" / f"{name}.log").stat().st_size > 0
+
+    before = sorted(tmp_path.rglob("*"))
+    result = subprocess.run(
+        command(repository, logdir, "--tensorboard=false"),
+        cwd=tmp_path,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert "--env_name was my_env:make, is now CartPole-v1" in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_ctrl_c(repository, tmp_path):
@@ -100,7 +127,7 @@ def _fetch(url: str, deadline: float) -> str:
             time.sleep(0.5)
 
 
-@pytest.mark.parametrize("wrong", ["--gane=Pong", "--batch_size=many"])
+@pytest.mark.parametrize("wrong", ["--gane=Pong", "--batch_size=many", "--server_address=foo"])
 def test_wrong_flags_are_told_before_anything_is_done(repository, tmp_path, wrong):
     """With the usage; and the earlier run is still where it was."""
     logdir = tmp_path / "run"

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -74,3 +75,28 @@ def test_every_package_has_an_init(repository):
     folders = {path.parent for path in (repository / "seed_rl").rglob("*.py")}
     missing = [folder for folder in folders if not (folder / "__init__.py").exists()]
     assert not missing
+
+
+def test_an_editable_installation_works_beside_a_folder_of_its_name(tree, tmp_path_factory):
+    """A clone may be called seed_rl and used from the folder around it, where Python sees a
+    package of that name without content.
+    """
+    home = tmp_path_factory.mktemp("home")
+    clone = tree.rename(home / "seed_rl")
+    code = "from setuptools import build_meta; print(build_meta.build_editable('..'))"
+    built = subprocess.run(
+        [sys.executable, "-c", code], cwd=clone, capture_output=True, text=True, timeout=200
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    with zipfile.ZipFile(home / built.stdout.splitlines()[-1]) as wheel:
+        wheel.extractall(home / "site-packages")
+    code = "import site, sys; site.addsitedir(sys.argv[1]); import seed_rl; print(seed_rl.__file__)"
+    used = subprocess.run(
+        [sys.executable, "-S", "-c", code, home / "site-packages"],
+        cwd=home,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert used.stdout.strip() == str(clone / "seed_rl" / "__init__.py"), used.stderr

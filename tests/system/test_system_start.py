@@ -10,6 +10,7 @@ import tempfile
 
 import pytest
 
+from seed_rl.common import run_record
 from tests.system.system_helpers import LIFE_STEP, site, until
 
 pytestmark = pytest.mark.slow
@@ -53,6 +54,19 @@ def test_places_that_cannot_be_used(place, tmp_path):
             assert len(learner.errors()) == 1, learner.text()
             assert expected[option] in learner.errors()[0]
             assert "Traceback" not in learner.text()
+
+
+def test_a_directory_with_a_run_of_another_environment(place):
+    """Refused before anything in it is touched."""
+    checkpoint = place.logdir / "checkpoints" / "ckpt-000001-step-000000000800"
+    checkpoint.mkdir(parents=True)
+    run_record.write(checkpoint, {"env_name": "CartPole-v1"})
+    before = sorted(place.logdir.rglob("*"))
+    learner = place.learner()
+    assert learner.wait() == 2, learner.text()
+    assert len(learner.errors()) == 1, learner.text()
+    assert "--env_name was CartPole-v1, is now seed_rl.testing" in learner.errors()[0]
+    assert sorted(place.logdir.rglob("*")) == before
 
 
 def test_ending_before_any_actor_came(place):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.agents.vtrace.network_config import ConvNetworkConfig
+from seed_rl.agents.vtrace.network_config import TorsoConfig
 from seed_rl.common.config import option
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner_config import LearnerConfig
@@ -54,7 +54,7 @@ class R2D2Config:
 
 
 @dataclasses.dataclass(frozen=True)
-class QNetworkConfig(ConvNetworkConfig):
+class QNetworkConfig(TorsoConfig):
     """Network: convolutions for images or an MLP for vectors, LSTM, dueling heads."""
 
     lstm_size: int = option(
@@ -64,7 +64,7 @@ class QNetworkConfig(ConvNetworkConfig):
         512, "Units of the hidden layer of the value and of the advantage head.", minimum=1
     )
     mlp_sizes: tuple[int, ...] = option(
-        (256,), "Units of the dense layers for observations that are not images."
+        (256,), "Units of the dense layers for observations that are not images.", minimum=1
     )
 
 

@@ -70,7 +70,7 @@ class DuelingLSTM(tf.Module):
         super().__init__(name=name)
         self._num_actions = num_actions
         self.encoder = encoder
-        self._core = StackedLSTM((lstm_size,) if lstm_size else (), compute_dtype, name="core")
+        self._core = StackedLSTM((lstm_size,), compute_dtype, name="core")
         self._value = _head(head_size, 1, compute_dtype, "value")
         self._advantage = _head(head_size, num_actions, compute_dtype, "advantage")
 
@@ -133,7 +133,7 @@ def create_network(
       config: options.
     """
     config = config or QNetworkConfig()
-    space = _space(env_output_specs.observation)
+    space = space_of(env_output_specs.observation)
     options = (config.torso, config.stack_size)
     encoder: Any
     if is_image(space):
@@ -161,12 +161,12 @@ def _apply(head: tuple[Dense, Dense], features: tf.Tensor) -> tf.Tensor:
     return head[1](head[0](features))
 
 
-def _space(specs: Nest) -> Any:
+def space_of(specs: Nest) -> Any:
     """The space of observations with these specs, as far as encoders look at it."""
     if isinstance(specs, Mapping):
-        return spaces.Dict({key: _space(part) for key, part in specs.items()})
+        return spaces.Dict({key: space_of(part) for key, part in specs.items()})
     if isinstance(specs, (tuple, list)):
-        return spaces.Tuple([_space(part) for part in specs])
+        return spaces.Tuple([space_of(part) for part in specs])
     dtype = specs.dtype.as_numpy_dtype
     if np.issubdtype(dtype, np.floating):
         return spaces.Box(-np.inf, np.inf, tuple(specs.shape), dtype)

@@ -34,7 +34,9 @@ WORKSTATION: dict[str, Any] = dict(
 def create_agent(env_output_specs: Any, num_actions: int) -> Any:
     """The network that the flags of `QNetworkConfig` ask for."""
     from seed_rl.agents.r2d2 import networks  # TensorFlow: in the learner only.
+    from seed_rl.common import space_encoder
 
+    space_encoder.refuse_unused_flags(networks.space_of(env_output_specs.observation))
     options = config.from_flags(QNetworkConfig)
     return networks.create_network(env_output_specs, num_actions, options)
 

@@ -11,18 +11,13 @@ COMPUTE_DTYPES = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
-class ConvNetworkConfig:
-    """Network for images."""
+class TorsoConfig:
+    """Network for images: convolutions."""
 
     torso: str = option(
         "nature",
         "Convolutions: of the Nature DQN (32-64-64-512), or the shallow or deep ones of IMPALA.",
         choices=TORSOS,
-    )
-    lstm_size: int = option(
-        0,
-        "Units of the LSTM after the torso, which also sees the last action and reward; 0: none.",
-        minimum=0,
     )
     stack_size: int = option(
         4, "Frames that the learner stacks for the network; 1: only the newest.", minimum=1
@@ -35,9 +30,31 @@ class ConvNetworkConfig:
     )
 
 
+def _lstm_sizes() -> tuple[int, ...]:
+    """The option of every V-trace network."""
+    sizes: tuple[int, ...] = option(
+        (),
+        "Units of the LSTM, or of several on top of each other (256,128), after all other layers; "
+        "it also sees the last action and reward. 0 or not given: none.",
+        aliases=("lstm_size",),
+        minimum=0,
+        shared=True,
+    )
+    return sizes
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvNetworkConfig(TorsoConfig):
+    """Network for images."""
+
+    lstm_sizes: tuple[int, ...] = _lstm_sizes()
+
+
 @dataclasses.dataclass(frozen=True)
 class MLPNetworkConfig:
     """Network for vectors."""
 
-    mlp_sizes: tuple[int, ...] = option((64, 64), "Units of the dense layers.")
-    lstm_sizes: tuple[int, ...] = option((), "Units of the LSTM layers after them; none if empty.")
+    mlp_sizes: tuple[int, ...] = option(
+        (64, 64), "Units of the dense layers for observations that are not images.", minimum=1
+    )
+    lstm_sizes: tuple[int, ...] = _lstm_sizes()

@@ -32,7 +32,7 @@ def create_network(
             distribution,
             observation_space.shape,
             torso=conv.torso,
-            lstm_size=conv.lstm_size,
+            lstm_size=conv.lstm_sizes,
             stack_size=conv.stack_size,
             compute_dtype=conv.compute_dtype,
             observation_dtype=tf.as_dtype(observation_space.dtype),

@@ -139,7 +139,7 @@ class ConvAgent(ActorCritic):
         parametric_action_distribution: ParametricDistribution,
         observation_shape: Sequence[int],
         torso: str = "nature",
-        lstm_size: int = 0,
+        lstm_size: int | Sequence[int] = 0,
         stack_size: int = 1,
         compute_dtype: tf.DType | str = tf.float32,
         observation_dtype: tf.DType = tf.uint8,
@@ -150,17 +150,18 @@ class ConvAgent(ActorCritic):
           parametric_action_distribution: that the policy head parametrizes.
           observation_shape: [height, width, channels] of one frame.
           torso: "nature", "impala_shallow" or "impala_deep".
-          lstm_size: units of the LSTM; 0 for none. With an LSTM, the previous action and reward
-            are inputs too, as in IMPALA.
+          lstm_size: units of the LSTM, or of each of several; 0 for none. With an LSTM, the
+            previous action and reward are inputs too, as in IMPALA.
           stack_size: how many frames the network sees at once.
           compute_dtype: "float32" or "bfloat16", of the matrix products and convolutions.
           observation_dtype: of frames.
         """
+        lstm_sizes = (lstm_size,) if isinstance(lstm_size, int) else tuple(lstm_size)
         super().__init__(
             parametric_action_distribution,
             ImageEncoder(observation_shape, torso, stack_size, observation_dtype, compute_dtype),
-            lstm_sizes=(lstm_size,) if lstm_size else (),
-            prev_action_and_reward=lstm_size > 0,
+            lstm_sizes=lstm_sizes,
+            prev_action_and_reward=any(lstm_sizes),
             compute_dtype=compute_dtype,
             name="conv_agent",
         )
@@ -194,7 +195,7 @@ class SpaceAgent(ActorCritic):
             parametric_action_distribution,
             SpaceEncoder(observation_space, mlp_sizes, torso, stack_size, compute_dtype),
             lstm_sizes=lstm_sizes,
-            prev_action_and_reward=bool(lstm_sizes),
+            prev_action_and_reward=any(lstm_sizes),
             compute_dtype=compute_dtype,
             name="space_agent",
         )

@@ -136,7 +136,12 @@ def check_what_is_left(place):
     events = EventAccumulator(str(place.logdir))
     events.Reload()
     tags = {tag for kind in ("scalars", "tensors") for tag in events.Tags()[kind]}
-    assert {"train/learning_rate", "speed/frames_per_s", "actors/lives"} <= tags
+    assert {
+        "charts/return",
+        "charts/loss",
+        "charts/frames_per_s",
+        "system/environment_starts",
+    } <= tags
     for tag in tags & set(events.Tags()["tensors"]):
         steps = [event.step for event in events.Tensors(tag)]
         assert all(0 <= step <= TOTAL + 1000 for step in steps)

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run besides its curves: the command line and all options.
+"""What TensorBoard shows of a run besides its curves: the program and its options.
 
 They are in the tab Text, and in the tab HParams, where runs are compared by their options.
 """
@@ -37,15 +37,11 @@ def hyperparameters(record: Mapping[str, Any]) -> dict[str, bool | float | str]:
 
 
 def _markdown(record: Mapping[str, Any]) -> str:
-    parts = []
-    if run_record.PROGRAM in record:
-        arguments = " ".join(record.get(run_record.ARGUMENTS, []))
-        parts.append(f"    {record[run_record.PROGRAM]} {arguments}\n")
-    parts.append("| option | value |\n| --- | --- |")
-    for name in sorted(set(record) - {run_record.PROGRAM, run_record.ARGUMENTS}):
-        value = str(_scalar(record[name])).replace("|", "\\|")
-        parts.append(f"| {name} | {value} |")
-    return "\n".join(parts)
+    lines = ["| option | value |", "| --- | --- |"]
+    for name, value in sorted(hyperparameters(record).items()):
+        lines.append(f"| {name} | {_cell(value)} |")
+    program = record.get(run_record.PROGRAM)
+    return "\n".join([f"    {program}\n", *lines] if program else lines)
 
 
 def _scalar(value: Any) -> bool | float | str:
@@ -54,3 +50,7 @@ def _scalar(value: Any) -> bool | float | str:
     if isinstance(value, (list, tuple)):
         return ",".join(str(element) for element in value)
     return "" if value is None else json.dumps(value, default=str)
+
+
+def _cell(value: bool | float | str) -> str:
+    return str(value).replace("|", "\\|")

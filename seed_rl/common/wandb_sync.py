@@ -47,6 +47,10 @@ class WandbSync:
             ) from error
         logdir = Path(logdir).absolute()
         self._logdir = logdir
+        self._unpatch = wandb.tensorboard.unpatch
+        # The values, not the files: those are large, and links to them would be further runs in
+        # TensorBoard.
+        wandb.tensorboard.patch(save=False, root_logdir=str(logdir))
         try:
             self._run = wandb.init(
                 project=project,
@@ -55,11 +59,11 @@ class WandbSync:
                 resume="allow",
                 dir=str(logdir),
                 config=dict(options),
-                sync_tensorboard=True,
                 # Learner and supervisor own the console and its log.
                 settings=wandb.Settings(console="off", finish_timeout=_FINISH_TIMEOUT_S),
             )
         except (wandb.errors.Error, OSError) as error:
+            wandb.tensorboard.unpatch()
             reason = str(error).strip().split("\n", 1)[0]
             raise UserError(
                 f"Cannot begin a run of --wandb_project={project}: {reason} "
@@ -76,10 +80,7 @@ class WandbSync:
                 error,
                 self._logdir / "wandb" / "latest-run",
             )
-        with contextlib.suppress(ValueError):
-            import wandb
-
-            wandb.tensorboard.unpatch()
+        self._unpatch()
 
 
 def _run_id(logdir: Path) -> str:

@@ -40,6 +40,7 @@ class WandbSync:
     def __init__(self, project: str, logdir: str | os.PathLike[str], options: Mapping[str, Any]):
         try:
             import wandb
+            from wandb.integration import tensorboard as patches
         except ImportError as error:
             raise UserError(
                 f"--wandb_project needs Weights & Biases, which is not installed ({error}). "
@@ -47,10 +48,10 @@ class WandbSync:
             ) from error
         logdir = Path(logdir).absolute()
         self._logdir = logdir
-        self._unpatch = wandb.tensorboard.unpatch
+        self._unpatch = patches.unpatch
         # The values, not the files: those are large, and links to them would be further runs in
         # TensorBoard.
-        wandb.tensorboard.patch(save=False, root_logdir=str(logdir))
+        patches.patch(save=False, root_logdir=str(logdir))
         try:
             self._run = wandb.init(
                 project=project,
@@ -63,7 +64,7 @@ class WandbSync:
                 settings=wandb.Settings(console="off", finish_timeout=_FINISH_TIMEOUT_S),
             )
         except (wandb.errors.Error, OSError) as error:
-            wandb.tensorboard.unpatch()
+            patches.unpatch()
             reason = str(error).strip().split("\n", 1)[0]
             raise UserError(
                 f"Cannot begin a run of --wandb_project={project}: {reason} "

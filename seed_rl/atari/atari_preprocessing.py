@@ -26,17 +26,20 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         screen_size: int = 84,
         max_random_noops: int = 0,
         max_episode_frames: int | None = None,
+        episodic_life: bool = False,
     ):
         """Wraps a game.
 
         Args:
           environment: `ale_py.AtariEnv` with frameskip=1, or wrappers around one.
           frame_skip: frames per action, at least 1.
-          terminal_on_life_loss: whether losing a life ends the episode.
+          terminal_on_life_loss: whether losing a life ends the episode; the next one is a new game.
           screen_size: height and width of an observation in pixels.
           max_random_noops: an episode begins with 0 to this many frames without action.
           max_episode_frames: frames, no-ops not counted, after which an episode is truncated, at
             the end of an action.
+          episodic_life: whether losing a life, but not the last one, ends the learner's episode
+            while the game continues; `info["learning_episode_over"]` is true then.
 
         Raises:
           ValueError: if frame_skip or screen_size is not positive.
@@ -49,6 +52,7 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         self.screen_size = screen_size
         self.max_random_noops = max_random_noops
         self.max_episode_frames = max_episode_frames
+        self.episodic_life = episodic_life
         self.game_over = False
         self.lives = 0
         self._ale = environment.unwrapped.ale
@@ -106,20 +110,23 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         total = 0.0
         terminated = truncated = False
         info: dict[str, Any] = {}
+        lives_before = self.lives
         for left in reversed(range(self.frame_skip)):
             _, reward, terminated, truncated, info = self.environment.step(action)
             total += float(reward)
             self._frames += 1
             if self.terminal_on_life_loss:
-                lives = self._ale.lives()
-                terminated = terminated or lives < self.lives
-                self.lives = lives
+                terminated = terminated or self._ale.lives() < lives_before
             if left < 2:
                 self._grab(left)
             if terminated or truncated:
                 break
         if self.max_episode_frames is not None and self._frames >= self.max_episode_frames:
             truncated = not terminated
+        self.lives = self._ale.lives()
+        if self.episodic_life and not terminated:
+            # Some games show none left for a few frames before they are over.
+            info["learning_episode_over"] = 0 < self.lives < lives_before
         self.game_over = terminated
         return self._observation(), total, terminated, truncated, info
 

@@ -4,7 +4,8 @@ Both forms give the environment of the papers: every action lasts `num_action_re
 observation is the pixelwise maximum of the last two frames, grey and scaled to 84 x 84, each
 episode begins with a random number of no-ops and ends after 108,000 frames. One frame
 <uint8>[84, 84, 1] leaves the actor per step; the learner stacks them. Rewards are the changes of
-the game's score, unclipped, and a lost life does not end the episode.
+the game's score, unclipped. A lost life ends the learner's episode if `episodic_life` says so, but
+never the game.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class AtariConfig:
     )
     max_episode_frames: int = option(
         108_000, "Frames after which an episode is cut off (truncated).", minimum=1
+    )
+    episodic_life: bool = option(
+        False,
+        "Whether losing a life ends the learner's episode, as in IMPALA. The game continues: "
+        "returns and lengths are of whole games, and so is evaluation.",
     )
     num_action_repeats: int = option(4, "Frames per action.", minimum=1, shared=True)
     vectorized: bool = option(
@@ -96,6 +102,7 @@ def create_environment(task: int, config: Any = None) -> Any:
         screen_size=SCREEN_SIZE,
         max_random_noops=config.max_random_noops,
         max_episode_frames=config.max_episode_frames,
+        episodic_life=config.episodic_life,
     )
 
 
@@ -124,6 +131,7 @@ def create_vector_environment(env_ids: Any, config: AtariConfig | None = None) -
         screen_size=SCREEN_SIZE,
         max_random_noops=config.max_random_noops,
         max_episode_frames=config.max_episode_frames,
+        episodic_life=config.episodic_life,
         repeat_action_probability=_repeat_probability(config),
         full_action_space=config.full_action_space,
     )

@@ -19,7 +19,9 @@ class AtariVectorEnvironment:
     Games that end are reset in the same step by a second call, a partial reset. The native
     environment cannot leave a truncated game out of the next step, so that game plays one more
     action unseen before it is reset. Its own frame limit is not used: it would show a truncated
-    game's last frame mixed with older ones, and that is what learners bootstrap from.
+    game's last frame mixed with older ones, and that is what learners bootstrap from. Nor are its
+    `episodic_life`, which resets the game, and `life_loss_info`, which does not tell a lost life
+    from the end of the game.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class AtariVectorEnvironment:
         max_episode_frames: int = 108_000,
         repeat_action_probability: float = 0.0,
         full_action_space: bool = True,
+        episodic_life: bool = False,
     ):
         """Starts the games; see `seed_rl.atari.env.AtariConfig` for the options."""
         self._env_ids = np.asarray(env_ids, np.int32)
@@ -69,6 +72,8 @@ class AtariVectorEnvironment:
         self._full_strength = [1.0] * size
         self._truncated = np.zeros(size, np.bool_)
         self._episode_step = np.zeros(size, np.int32)
+        self._episodic_life = episodic_life
+        self._lives = np.zeros(size, np.int32)
 
     @property
     def env_ids(self) -> np.ndarray:
@@ -103,11 +108,15 @@ class AtariVectorEnvironment:
         actions = self._split_actions(action_batch)
         try:
             self._ale.send(actions, self._full_strength)
-            frames, rewards, terminated, _, _ = self._ale.recv()
+            frames, rewards, terminated, _, info = self._ale.recv()
         except Exception as error:
             raise EnvironmentFailure(f"ALE raised in a step of {self._env_ids}.") from error
         abandoned = self._truncated
         done = terminated | abandoned
+        lives = info["lives"]
+        # Some games show none left for a few frames before they are over.
+        life_lost = ~done & (0 < lives) & (lives < self._lives)
+        self._lives[:] = lives
         self._episode_step += 1
         self._truncated = ~done & (self._episode_step >= self._max_episode_steps)
         reward = rewards.astype(np.float32)
@@ -116,6 +125,8 @@ class AtariVectorEnvironment:
             reward[abandoned] = 0.0
             rows = np.flatnonzero(done).tolist()
             frames = self._reset_rows(rows, [-1] * len(rows))
+        if self._episodic_life:
+            done |= life_lost
         return BatchStep(
             frames.reshape(self._shape), reward, done, abandoned, self._episode_step, reward
         )
@@ -126,7 +137,8 @@ class AtariVectorEnvironment:
 
     def _reset_rows(self, rows: list[int], seeds: list[int]) -> np.ndarray:
         try:
-            frames, _ = self._ale.reset(rows, seeds)
+            frames, info = self._ale.reset(rows, seeds)
         except Exception as error:
             raise EnvironmentFailure(f"ALE raised in a reset of {self._env_ids}.") from error
+        self._lives[:] = info["lives"]
         return frames.reshape(self._shape)

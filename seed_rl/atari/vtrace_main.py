@@ -1,4 +1,7 @@
-"""V-trace on Atari: the learner (--run_mode=learner) or an actor (--run_mode=actor)."""
+"""V-trace on Atari: the learner (--run_mode=learner) or an actor (--run_mode=actor).
+
+The settings of the IMPALA paper: --flagfile=seed_rl/atari/impala_paper.flags
+"""
 
 from __future__ import annotations
 

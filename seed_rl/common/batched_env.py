@@ -9,6 +9,9 @@ action:
   from. Its last observation is reported as an ordinary, not-done step, whose action is ignored;
   the next step reports the first observation of the next episode with `done`, `abandoned` and no
   reward. The other environments of the batch step as usual meanwhile.
+* An environment may end the *learner's* episode without ending its own: a game of several lives
+  after each of them, say. `done` then comes with the observation that the game continues with, and
+  with an `episode_step` above 0. Central inference counts returns and lengths over the whole game.
 """
 
 from __future__ import annotations
@@ -30,9 +33,10 @@ class BatchStep(NamedTuple):
     Attributes:
       observation: nest of [k, ...].
       reward: <float32>[k] of the previous action; 0 where `abandoned`.
-      done: <bool>[k] the previous action ended the episode; `observation` is of the next one.
+      done: <bool>[k] the previous action ended the episode; `observation` is of the next one, or
+        of the same game if `episode_step` is not 0.
       abandoned: <bool>[k] the episode that ended was truncated; implies `done`.
-      episode_step: <int32>[k] steps since the episode of `observation` began.
+      episode_step: <int32>[k] steps since the environment was last reset.
       raw_reward: <float32>[k] the unshaped score (`info["score_reward"]`), else the reward.
     """
 
@@ -229,6 +233,7 @@ class BatchedEnvironment:
             self._done[row] = True
             self._reset(row)
             return
+        self._done[row] = bool(info.get("learning_episode_over", False))
         self._truncated[row] = bool(truncated)
         self._observations.write(row, observation, self._owners[row])
 

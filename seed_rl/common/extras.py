@@ -13,6 +13,7 @@ PACKAGES = {
     "atari": ("ale-py", "opencv-python-headless"),
     "plot": ("matplotlib",),
     "video": ("imageio", "imageio-ffmpeg"),
+    "wandb": ("wandb",),
 }
 
 

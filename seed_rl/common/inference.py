@@ -68,12 +68,14 @@ class CentralInference:
         self._algorithm = algorithm
         self._specs = specs
         self._max_batch = sizes.max_batch or sizes.num_envs
+        self._num_eval_envs = sizes.num_eval_envs
+        self._num_training_envs = sizes.num_envs - sizes.num_eval_envs
         for device, agent in placements:
             with tf.device(device):
                 recorded = initialize(algorithm, agent, specs)
         self.store = InferenceStore(
             num_envs=sizes.num_envs,
-            num_training_envs=sizes.num_envs - sizes.num_eval_envs,
+            num_training_envs=self._num_training_envs,
             unroll_length=sizes.unroll_length,
             num_overlapping_steps=algorithm.num_overlapping_steps,
             queue_capacity=sizes.queue_capacity,
@@ -103,6 +105,7 @@ class CentralInference:
         def inference(
             env_ids: tf.Tensor, run_ids: tf.Tensor, env_outputs: EnvOutput, raw_rewards: tf.Tensor
         ) -> Nest:
+            env_outputs = self._evaluated_on_whole_games(env_ids, env_outputs)
             _draw_apart(number)
             prev_actions, state = self.store.begin(env_ids, run_ids, env_outputs, raw_rewards)
             acted = self._act(device, agent, (env_ids, prev_actions, env_outputs, state))
@@ -111,6 +114,13 @@ class CentralInference:
             return acted.action
 
         return inference
+
+    def _evaluated_on_whole_games(self, env_ids: tf.Tensor, env_outputs: EnvOutput) -> EnvOutput:
+        """Takes ends of learning episodes (lost lives, say) out of evaluation environments."""
+        if not self._num_eval_envs:
+            return env_outputs
+        kept = (env_ids < self._num_training_envs) | tf.equal(env_outputs.episode_step, 0)
+        return env_outputs._replace(done=env_outputs.done & (kept | env_outputs.abandoned))
 
     def _act(self, device: str, agent: tf.Module, inputs: tuple[Nest, ...]) -> Acted:
         """Acts on a device, for as many environments as there are inputs."""

@@ -36,6 +36,9 @@ class StoredUnrolls(NamedTuple):
 class EpisodeStats(NamedTuple):
     """Episodes that ended since they were last asked for, as NumPy arrays.
 
+    An episode reaches from one reset of its environment to the next. Where only the learner's
+    episode ends (`done` with an `episode_step` above 0) it continues.
+
     Attributes:
       env_ids: <int32>[episodes].
       num_steps: <int64>[episodes] in agent steps.
@@ -171,6 +174,7 @@ class InferenceStore:
                 env_outputs.reward,
                 env_outputs.done,
                 env_outputs.abandoned,
+                env_outputs.episode_step,
                 raw_rewards,
                 action_dtypes=_dtypes(tf.nest.flatten(self._action_specs)),
                 state_dtypes=_dtypes(tf.nest.flatten(self._state_specs)),

@@ -188,6 +188,8 @@ class Learner:
             total_frames=config.total_environment_frames,
             start_frames=self.frames,
             log_period_s=config.log_period_secs,
+            record=trained.config,
+            wandb_project=config.wandb_project,
         )
 
     @property

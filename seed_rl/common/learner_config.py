@@ -46,6 +46,11 @@ class LearnerConfig:
         None, "Checkpoint whose network weights a new run starts from."
     )
     log_period_secs: float = option(10.0, "Seconds between points in TensorBoard.", minimum=0.1)
+    wandb_project: str | None = option(
+        None,
+        "Project of Weights & Biases that gets all that TensorBoard gets, if wandb is installed. "
+        "Not given: none.",
+    )
     save_model: bool = option(True, "Export the policy as a SavedModel when the run ends.")
 
     def queue_capacity(self) -> int:

@@ -11,13 +11,17 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.common import run_summary
 from seed_rl.common.returns_log import EpisodeRow, ReturnsLog
+
+MAIN = "charts"
+"""Group of the few curves to look at first; TensorBoard shows groups in alphabetical order."""
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -86,7 +90,7 @@ class SummaryWriter:
 
     def __init__(self, logdir: str | os.PathLike[str]):
         self._writer = tf.summary.create_file_writer(os.fspath(logdir))
-        self._queue: queue.Queue[tuple[int, Arrays] | None] = queue.Queue(maxsize=100)
+        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=100)
         self._warned = False
         self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
         self._thread.start()
@@ -94,19 +98,26 @@ class SummaryWriter:
     def write(self, frames: int, values: Mapping[str, Any]) -> None:
         """Writes values by name at `frames` on the axis: scalars, and of arrays their histogram."""
         arrays = {name: np.asarray(value, np.float64) for name, value in values.items()}
-        try:
-            self._queue.put_nowait((frames, arrays))
-        except queue.Full:
-            self._warn("the disk is too slow")
+        self._later(lambda: self._write(frames, arrays))
+
+    def describe(self, frames: int, record: Mapping[str, Any]) -> None:
+        """Writes all options of the run as text and as hyperparameters; see `run_summary`."""
+        self._later(lambda: self._write_protos(frames, run_summary.summaries(record)))
 
     def close(self) -> None:
         """Writes what is queued and ends the thread."""
         self._queue.put(None)
         self._thread.join()
 
+    def _later(self, action: Callable[[], None]) -> None:
+        try:
+            self._queue.put_nowait(action)
+        except queue.Full:
+            self._warn("the disk is too slow")
+
     def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
-            self._guarded(lambda item=item: self._write(*item))
+        while (action := self._queue.get()) is not None:
+            self._guarded(action)
         self._guarded(self._writer.close)
 
     def _write(self, frames: int, arrays: Arrays) -> None:
@@ -114,6 +125,12 @@ class SummaryWriter:
             for name, value in arrays.items():
                 write = tf.summary.histogram if value.ndim else tf.summary.scalar
                 write(name, value)
+        self._writer.flush()
+
+    def _write_protos(self, frames: int, protos: Sequence[bytes]) -> None:
+        with self._writer.as_default():
+            for proto in protos:
+                tf.summary.experimental.write_raw_pb(proto, step=frames)
         self._writer.flush()
 
     def _guarded(self, action: Any) -> None:
@@ -150,6 +167,7 @@ class EpisodeStatistics:
         self._new = {False: list[EpisodeRow](), True: list[EpisodeRow]()}
         self._recent = {flag: collections.deque[float](maxlen=window) for flag in (False, True)}
         self._counts = {False: 0, True: 0}
+        self._shaped = False  # Whether any score has differed from its return.
 
     @property
     def count(self) -> int:
@@ -191,18 +209,24 @@ class EpisodeStatistics:
             self._new[row.evaluation].append(row)
             self._recent[row.evaluation].append(row.episode_return)
             self._counts[row.evaluation] += 1
+            self._shaped |= row.raw_return != row.episode_return
         if self._log is not None:
             self._log.add(rows)
 
     def harvest(self) -> dict[str, float]:
-        """Scalars for TensorBoard: means over the episodes since the last harvest."""
+        """Scalars for TensorBoard: means over the episodes since the last harvest.
+
+        Scores (unshaped returns) are among them only if the environment gives any that differ.
+        """
         scalars: dict[str, float] = {}
         for evaluation, prefix in ((False, "episodes"), (True, "evaluation")):
             rows, self._new[evaluation] = self._new[evaluation], []
             if not rows:
                 continue
-            scalars[f"{prefix}/return"] = float(np.mean([r.episode_return for r in rows]))
-            scalars[f"{prefix}/raw_return"] = float(np.mean([r.raw_return for r in rows]))
+            of = "evaluation_" if evaluation else ""
+            scalars[f"{MAIN}/{of}return"] = float(np.mean([r.episode_return for r in rows]))
+            if self._shaped:
+                scalars[f"{MAIN}/{of}score"] = float(np.mean([r.raw_return for r in rows]))
             scalars[f"{prefix}/frames"] = float(np.mean([r.episode_frames for r in rows]))
             scalars[f"{prefix}/recent_return"] = float(np.mean(self._recent[evaluation]))
             scalars[f"{prefix}/count"] = float(self._counts[evaluation])

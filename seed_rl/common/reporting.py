@@ -8,12 +8,22 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from seed_rl.common import run_summary
 from seed_rl.common.inference_store import InferenceStore
-from seed_rl.common.metrics import EpisodeInfo, EpisodeStatistics, MeanMetrics, SummaryWriter
+from seed_rl.common.metrics import (
+    MAIN,
+    EpisodeInfo,
+    EpisodeStatistics,
+    MeanMetrics,
+    SummaryWriter,
+)
 from seed_rl.common.progress import ProgressWriter
 from seed_rl.common.skipped_steps import WARN_AFTER, SkippedSteps
+from seed_rl.common.wandb_sync import WandbSync
 
 _LONG_PAUSE_S = 10.0
+# Means over a logging interval, by what training steps call them. Others are under train/.
+_TAGS = {"loss": f"{MAIN}/loss", "skipped_steps": "train/skipped_fraction"}
 
 
 class _Served:
@@ -50,6 +60,8 @@ class Reporter:
         total_frames: int,
         start_frames: int,
         log_period_s: float,
+        record: Mapping[str, Any] | None = None,
+        wandb_project: str | None = None,
     ):
         """Opens the files.
 
@@ -61,7 +73,17 @@ class Reporter:
           total_frames: environment frames at which the run ends.
           start_frames: where it goes on.
           log_period_s: seconds between points in TensorBoard and lines on the console.
+          record: all options of the run, from `run_record.describe`, for TensorBoard.
+          wandb_project: project of Weights & Biases that gets what TensorBoard gets; None: none.
+
+        Raises:
+          UserError: Weights & Biases is asked for, but missing or refusing.
         """
+        self._wandb: WandbSync | None = None
+        if wandb_project:
+            self._wandb = WandbSync(
+                wandb_project, logdir, run_summary.hyperparameters(record or {})
+            )
         self._store = store
         self._num_action_repeats = num_action_repeats
         self._log_period_s = log_period_s
@@ -74,6 +96,8 @@ class Reporter:
         self._served_lately, self._served_since_log = _Served(), _Served()
         self._trained: float | None = None
         self._summaries = SummaryWriter(logdir)
+        if record:
+            self._summaries.describe(start_frames, record)
 
     def phase(self, name: str, frames: int) -> None:
         """Tells of a new phase, one of `progress.PHASES`, at once."""
@@ -101,7 +125,9 @@ class Reporter:
         Raises:
           UserError: training stands still, because no gradient is finite.
         """
-        self._metrics.add({f"train/{name}": value for name, value in metrics.items()})
+        self._metrics.add(
+            {_TAGS.get(name, f"train/{name}"): value for name, value in metrics.items()}
+        )
         if metrics:
             self._skipped.add(metrics["skipped_steps"])
             self._tell_of_pauses(train_steps)
@@ -130,14 +156,14 @@ class Reporter:
             {
                 **self._metrics.harvest(),
                 **self._episodes.harvest(),
-                "speed/frames_per_s": progress.frames_per_s,
+                f"{MAIN}/frames_per_s": progress.frames_per_s,
                 "speed/mean_inference_batch": inference["mean_batch"],
                 "speed/inference_queue_wait_us": inference["queue_wait_us"],
                 "speed/inference_run_us": inference["run_us"],
                 "speed/inference_waits_for_training": counters.blocked,
                 "speed/unrolls_waiting": counters.queue_size,
-                "actors/lives": counters.lives,
-                "actors/refused_batches": counters.refused,
+                "system/environment_starts": counters.lives,
+                "system/refused_batches": counters.refused,
                 "train/steps": train_steps,
                 **extra(),
             },
@@ -165,7 +191,8 @@ class Reporter:
         if then is not None and now - then > _LONG_PAUSE_S:
             logging.warning(
                 "%.0f s lay between training steps %d and %d. speed/inference_run_us, "
-                "_queue_wait_us and actors/lives in TensorBoard say what happened meanwhile.",
+                "_queue_wait_us and system/environment_starts in TensorBoard say what happened "
+                "meanwhile.",
                 now - then,
                 train_steps - 1,
                 train_steps,
@@ -176,6 +203,8 @@ class Reporter:
         self._take_episodes(frames)
         self._episodes.close()
         self._summaries.close()
+        if self._wandb is not None:
+            self._wandb.close()
 
     def _take_episodes(self, frames: int) -> None:
         episodes = self._store.episodes()

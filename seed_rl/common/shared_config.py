@@ -24,11 +24,11 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.run_config import RunConfig
 
-# What each process has for itself.
-_OWN = frozenset(
+OWN_OPTIONS = frozenset(
     ("run_mode", "task", "server_address", "logdir", "job-dir", "auth_token_file")
     + ("tls_ca", "tls_certificate", "tls_key", "program", "arguments")
 )
+"""What each process has for itself."""
 
 
 def config_from_flags() -> dict[str, Any]:
@@ -123,6 +123,6 @@ def _parse(message: Any) -> dict[str, Any]:
     text = text.item() if hasattr(text, "item") else text
     try:
         sent = json.loads(text)
-        return {str(name): value for name, value in sent.items() if name not in _OWN}
+        return {str(name): value for name, value in sent.items() if name not in OWN_OPTIONS}
     except (TypeError, ValueError, AttributeError) as error:
         raise UserError(f"The learner's get_config did not answer with options: {error}") from None

@@ -15,11 +15,12 @@ class EnvOutput(NamedTuple):
       reward: <float32>[...] result of the previous action; 0 at the first step of a life and
         where `abandoned`.
       done: <bool>[...] whether the previous action ended the episode; `observation` is then
-        already the first of the next one.
+        already the first of the next one. Where `episode_step` is not 0, only the learner's
+        episode ended (a life was lost, say): the game continues with `observation`.
       observation: nest of [..., *shape].
       abandoned: <bool>[...] whether the episode that ended was cut off (truncated), so that the
         last step's value is to be bootstrapped and not taken as zero. Implies `done`.
-      episode_step: <int32>[...] agent steps since the episode began.
+      episode_step: <int32>[...] agent steps since the environment was last reset.
     """
 
     reward: Any

@@ -59,14 +59,14 @@ SPECS = Specs(
 )
 
 
-def make(algorithm, num_envs=3, unroll_length=2):
+def make(algorithm, num_envs=3, unroll_length=2, num_eval_envs=0):
     placements = [("/cpu:0", algorithm.agent)]
     return CentralInference(
-        algorithm, SPECS, InferenceSizes(num_envs, 0, unroll_length, 100), placements
+        algorithm, SPECS, InferenceSizes(num_envs, num_eval_envs, unroll_length, 100), placements
     )
 
 
-def call(inference, env_ids, done=False, seen=0, run_id=1):
+def call(inference, env_ids, done=False, seen=0, run_id=1, episode_step=0):
     n = len(env_ids)
     return (
         inference.functions[0](
@@ -77,7 +77,7 @@ def call(inference, env_ids, done=False, seen=0, run_id=1):
                 tf.fill([n], done),
                 {"seen": tf.fill([n, 2], tf.constant(seen, tf.uint8))},
                 tf.fill([n], False),
-                tf.zeros([n], tf.int32),
+                tf.fill([n], episode_step),
             ),
             tf.zeros([n]),
         )
@@ -94,6 +94,15 @@ def test_state_is_kept_per_environment():
     assert call(inference, [2, 1, 0]) == [0, 2, 1]
     assert call(inference, [1], done=True) == [0]
     assert call(inference, [0], run_id=2) == [0]
+
+
+def test_evaluation_is_of_whole_games():
+    """Guards that a lost life resets what training environments remember, and no others'."""
+    inference = make(Counting(), num_eval_envs=1)
+    call(inference, [0, 1, 2])
+    assert call(inference, [0, 1, 2], episode_step=1) == [1, 1, 1]
+    assert call(inference, [0, 1, 2], done=True, episode_step=2) == [0, 0, 2]
+    assert call(inference, [0, 1, 2], done=True, episode_step=0) == [0, 0, 0]
 
 
 def test_batches_of_one_size(monkeypatch):

@@ -37,13 +37,13 @@ def make_store(
     )
 
 
-def env_outputs(n, reward=0.0, done=False, abandoned=False):
+def env_outputs(n, reward=0.0, done=False, abandoned=False, episode_step=0):
     return EnvOutput(
         reward=tf.fill([n], tf.constant(reward, tf.float32)),
         done=tf.fill([n], done),
         observation=tf.zeros([n, 3], tf.uint8),
         abandoned=tf.fill([n], abandoned),
-        episode_step=tf.zeros([n], tf.int32),
+        episode_step=tf.fill([n], episode_step),
     )
 
 
@@ -193,6 +193,21 @@ def test_episode_statistics():
     np.testing.assert_array_equal(episodes.returns, [3.0, 4.0, 16.0])
     np.testing.assert_array_equal(episodes.raw_returns, [3.0, 4.0, 16.0])
     assert store.episodes().env_ids.size == 0
+
+
+def test_episodes_continue_where_only_the_learners_ends():
+    """Guards returns and lengths of whole games in which lost lives end the learner's episode."""
+    store = make_store(num_envs=1)
+    step(store, [0], [1])
+    step(store, [0], [1], reward=1.0, done=True, episode_step=1)
+    step(store, [0], [1], reward=2.0, episode_step=2)
+    assert store.episodes().env_ids.size == 0
+    step(store, [0], [1], reward=4.0, done=True, episode_step=0)
+    step(store, [0], [1], reward=8.0, done=True, episode_step=1)  # Also the last before a limit.
+    step(store, [0], [1], done=True, abandoned=True, episode_step=0)
+    episodes = store.episodes()
+    np.testing.assert_array_equal(episodes.num_steps, [3, 1])
+    np.testing.assert_array_equal(episodes.returns, [7.0, 8.0])
 
 
 def test_full_queue_makes_inference_wait_and_loses_nothing():

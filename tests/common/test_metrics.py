@@ -98,13 +98,13 @@ def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
     assert statistics.recent_return == 2
     assert statistics.recent_evaluation_return == 7
     assert statistics.harvest() == {
-        "episodes/return": 2,
-        "episodes/raw_return": 20,
+        "charts/return": 2,
+        "charts/score": 20,
         "episodes/frames": 150,
         "episodes/recent_return": 2,
         "episodes/count": 2,
-        "evaluation/return": 7,
-        "evaluation/raw_return": 70,
+        "charts/evaluation_return": 7,
+        "charts/evaluation_score": 70,
         "evaluation/frames": 50,
         "evaluation/recent_return": 7,
         "evaluation/count": 1,
@@ -117,6 +117,17 @@ def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
         (500, 3, 2, False),
         (500, 7, 3, True),
     ]
+
+
+def test_scores_are_shown_only_where_they_differ_from_returns():
+    """Guards against a curve that repeats another, and one that comes and goes."""
+    statistics = EpisodeStatistics(num_training_envs=1)
+    statistics.add(episodes((1, 2, 2, 0)), frames=1)
+    assert "charts/score" not in statistics.harvest()
+    statistics.add(episodes((1, 2, 3, 0)), frames=2)
+    assert statistics.harvest()["charts/score"] == 3
+    statistics.add(episodes((1, 4, 4, 0)), frames=3)
+    assert statistics.harvest()["charts/score"] == 4
 
 
 def test_recent_means_forget_old_episodes():

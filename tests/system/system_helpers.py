@@ -36,11 +36,11 @@ def until(condition: Callable[[], Any], *, running: Program | None = None) -> An
 class Program:
     """A Python module as a process of its own session, whose output is kept."""
 
-    def __init__(self, module: str, *arguments: str):
+    def __init__(self, module: str, *arguments: str, environment: dict[str, str] | None = None):
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=REPOSITORY,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,  # Not a file: some programs are not allowed to write any.
             stderr=subprocess.STDOUT,

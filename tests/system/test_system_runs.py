@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from seed_rl.common import checkpoints, returns_log
-from tests.system.system_helpers import site, until
+from tests.system.system_helpers import REPOSITORY, site, until
 
 pytestmark = pytest.mark.slow
 
@@ -136,7 +136,15 @@ def check_what_is_left(place):
     events = EventAccumulator(str(place.logdir))
     events.Reload()
     tags = {tag for kind in ("scalars", "tensors") for tag in events.Tags()[kind]}
-    assert {"train/learning_rate", "speed/frames_per_s", "actors/lives"} <= tags
+    assert {
+        "charts/return",
+        "charts/loss",
+        "charts/frames_per_s",
+        "system/environment_starts",
+    } <= tags
+    documented = (REPOSITORY / "docs" / "monitoring.md").read_text()
+    curves = {tag for tag in tags - {"options"} if not tag.startswith("_hparams_")}
+    assert not [tag for tag in curves if f"`{tag}`" not in documented]
     for tag in tags & set(events.Tags()["tensors"]):
         steps = [event.step for event in events.Tensors(tag)]
         assert all(0 <= step <= TOTAL + 1000 for step in steps)

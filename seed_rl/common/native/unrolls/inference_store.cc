@@ -86,8 +86,8 @@ void InferenceStore::StartLife(Environment* env, int64_t run_id) {
 
 StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
                                  const float* rewards, const bool* done, const bool* abandoned,
-                                 const float* raw_rewards, const MutableRows& prev_actions,
-                                 const MutableRows& states) {
+                                 const int32_t* episode_steps, const float* raw_rewards,
+                                 const MutableRows& prev_actions, const MutableRows& states) {
   std::lock_guard<std::mutex> lock(mu_);
   StoreError error = Check(batch, env_ids, run_ids);
   if (!error.ok()) {
@@ -106,7 +106,9 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
       // An abandoned episode's last step was reported before, as an ordinary
       // one.
       if (!abandoned[i]) ++episode.num_steps;
-      if (done[i]) {
+      // Where `done` comes in the midst of a game, only the learner's episode ended (a life was
+      // lost, say). Statistics are of the whole game.
+      if (done[i] && (abandoned[i] || episode_steps[i] == 0)) {
         episodes_.push_back(episode);
         if (episodes_.size() > kMaxEpisodes) episodes_.pop_front();
         episode = {episode.env_id, 0, 0, 0};

@@ -60,6 +60,7 @@ struct StoreError {
   bool ok() const { return code == kOk; }
 };
 
+// From one reset of an environment to the next.
 struct EpisodeStats {
   int32_t env_id = 0;
   int64_t num_steps = 0;  // Agent steps, without the extra report of a truncated episode.
@@ -92,8 +93,8 @@ class InferenceStore {
   // again, and count once.
   StoreError Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
                    const float* rewards, const bool* done, const bool* abandoned,
-                   const float* raw_rewards, const MutableRows& prev_actions,
-                   const MutableRows& states);
+                   const int32_t* episode_steps, const float* raw_rewards,
+                   const MutableRows& prev_actions, const MutableRows& states);
 
   // Records the steps begun before. Rows of a life that has been replaced
   // meanwhile are dropped.

@@ -70,20 +70,20 @@ class BeginOp : public tf::OpKernel {
     OP_REQUIRES(ctx, env_ids.dims() == 1,
                 absl::InvalidArgumentError("env_ids should be a vector."));
     const int64_t batch = env_ids.dim_size(0);
-    static constexpr const char* kNames[] = {"run_ids", "reward", "done", "abandoned",
-                                             "raw_reward"};
-    for (int i = 0; i < 5; ++i) {
+    static constexpr const char* kNames[] = {"run_ids",   "reward",       "done",
+                                             "abandoned", "episode_step", "raw_reward"};
+    for (int i = 0; i < 6; ++i) {
       OP_REQUIRES_OK(ctx, CheckVector(ctx->input(2 + i), kNames[i], batch));
     }
     InferenceStore::MutableRows actions, states;
     OP_REQUIRES_OK(ctx, Allocate(ctx, "prev_actions", resource->actions, batch, &actions));
     OP_REQUIRES_OK(ctx, Allocate(ctx, "agent_state", resource->states, batch, &states));
-    OP_REQUIRES_OK(ctx,
-                   ToStatus(resource->store.Begin(
-                       static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
-                       ctx->input(2).flat<int64_t>().data(), ctx->input(3).flat<float>().data(),
-                       ctx->input(4).flat<bool>().data(), ctx->input(5).flat<bool>().data(),
-                       ctx->input(6).flat<float>().data(), actions, states)));
+    OP_REQUIRES_OK(ctx, ToStatus(resource->store.Begin(
+                            static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
+                            ctx->input(2).flat<int64_t>().data(),
+                            ctx->input(3).flat<float>().data(), ctx->input(4).flat<bool>().data(),
+                            ctx->input(5).flat<bool>().data(), ctx->input(6).flat<int32_t>().data(),
+                            ctx->input(7).flat<float>().data(), actions, states)));
   }
 
  private:

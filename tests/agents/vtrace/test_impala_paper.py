@@ -1,0 +1,219 @@
+"""`impala_paper.flags`: the settings of the paper, and updates as its summed losses make them."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.vtrace import losses
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.vtrace.networks import AgentOutput
+from seed_rl.common.algorithm import Algorithm, StepResult
+from seed_rl.common.config import configured
+from seed_rl.common.optimizer import OptimizerConfig, create_optimizer
+from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.common.training import TrainingStep
+from seed_rl.common.types import EnvOutput
+from tests.system.system_helpers import Program
+
+FLAGS = pathlib.Path(__file__).parents[3] / "seed_rl" / "atari" / "impala_paper.flags"
+
+TIME, BATCH, ACTIONS = 20, 32, 4
+# Espeholt et al. 2018, table G.1, and eq. (8) of Mnih et al. 2016 for RMSProp, whose decay is 0.99.
+LEARNING_RATE, EPSILON, CLIP, DECAY = 6e-4, 0.01, 40.0, 0.99
+DISCOUNT, BASELINE_COST, ENTROPY_COST = 0.99, 0.5, 0.01
+
+pytest.importorskip("ale_py")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """config.json and progress.json of a run with the file, which trains on one batch."""
+    folder = tmp_path_factory.mktemp("impala")
+    options = [
+        f"--flagfile={FLAGS}",
+        f"--server_address=unix:{folder}/socket",
+        "--num_envs=16",
+        "--env_batch_size=16",
+        "--game=Breakout",
+    ]
+    actor = Program("seed_rl.atari.vtrace_main", "--run_mode=actor", *options)
+    learner = Program(
+        "seed_rl.atari.vtrace_main",
+        "--run_mode=learner",
+        *options,
+        f"--logdir={folder}/run",
+        "--total_environment_frames=2560",  # After the file, as later flags win.
+        "--nosave_model",
+    )
+    try:
+        assert learner.wait() == 0, learner.text()
+        return {
+            name: json.loads((folder / "run" / name).read_text())
+            for name in ("config.json", "progress.json")
+        }
+    finally:
+        learner.kill()
+        actor.kill()
+
+
+@pytest.mark.slow
+def test_a_run_with_the_file_starts_and_trains(trained):
+    """Guards the flags' names and values against the programs that read them."""
+    assert trained["progress.json"]["frames"] == TIME * BATCH * 4
+    assert trained["progress.json"]["train_steps"] == 1
+
+
+@pytest.mark.slow
+def test_the_file_has_the_settings_of_the_paper(trained):
+    """Guards them as the learner understood them, one by one."""
+    expected = {
+        # Table G.1.
+        "num_action_repeats": 4,
+        "stack_size": 4,
+        "max_abs_reward": 1.0,
+        "unroll_length": TIME,
+        "batch_size": BATCH,
+        "discounting": DISCOUNT,
+        "baseline_cost": BASELINE_COST,
+        "entropy_cost": ENTROPY_COST,
+        "optimizer": "rmsprop",
+        "rmsprop_momentum": 0.0,
+        "learning_rate": LEARNING_RATE,
+        "learning_rate_decay": True,
+        "optimizer_epsilon": EPSILON / (TIME * BATCH) ** 2,
+        "clip_norm": CLIP / (TIME * BATCH),
+        # The text: feed-forward network, rho-bar = c-bar = 1, no auxiliary losses.
+        "torso": "impala_deep",
+        "lstm_size": 0,
+        "max_importance_weight": 1.0,
+        "lambda_": 1.0,
+        "target_entropy": None,
+        "kl_cost": 0.0,
+        "reward_scaling": 1.0,
+        "max_random_noops": 30,
+        "rmsprop_decay": DECAY,
+    }
+    config = trained["config.json"]
+    assert {name: config[name] for name in expected} == expected
+    given = config["arguments"]
+    assert {"--episodic_life", "--nofull_action_space", "--nosticky_actions"} <= set(given)
+    lines = FLAGS.read_text().splitlines()
+    assert "--total_environment_frames=200000000" in lines
+
+
+class Tables(Algorithm):
+    """Logits and values of every step are the weights, so that gradients can be written down."""
+
+    def __init__(self, config, logits, values):
+        self.config, self.agent = config, tf.Module()
+        self.agent.logits, self.agent.values = tf.Variable(logits), tf.Variable(values)
+
+    def make_agent(self):
+        return self.agent
+
+    def act(self, *args):
+        raise AssertionError
+
+    evaluate = act
+
+    def loss(self, batch):
+        env_outputs, behaviour = EnvOutput(*batch[0]), AgentOutput(*batch[1])
+
+        def network(prev_actions, env_outputs, agent_state, unroll, is_training):
+            return AgentOutput(None, self.agent.logits + 0, self.agent.values + 0), ()
+
+        return StepResult(
+            *losses.compute_loss(
+                self.config,
+                categorical_distribution(ACTIONS, tf.int32),
+                network,
+                (),
+                behaviour.action,
+                env_outputs,
+                behaviour,
+                losses.EntropyCost(self.config),
+            )
+        )
+
+
+def summed_gradients(logits, values, env_outputs, behaviour):
+    """Of the paper's three losses (section 4.2), summed over time and batch, in NumPy."""
+    log_pi = logits[:-1] - np.log(np.exp(logits[:-1]).sum(-1, keepdims=True))
+    log_mu = behaviour.policy_logits[:-1]
+    log_mu = log_mu - np.log(np.exp(log_mu).sum(-1, keepdims=True))
+    chosen = np.eye(ACTIONS)[behaviour.action[:-1]]
+    rho = np.minimum(1.0, np.exp(((log_pi - log_mu) * chosen).sum(-1)))
+    reward = np.clip(env_outputs.reward[1:], -1, 1)
+    discount = DISCOUNT * (1.0 - env_outputs.done[1:])
+    target = np.copy(values)  # v_s
+    for t in reversed(range(TIME)):
+        delta = rho[t] * (reward[t] + discount[t] * values[t + 1] - values[t])
+        target[t] = values[t] + delta + discount[t] * rho[t] * (target[t + 1] - values[t + 1])
+    advantage = rho * (reward + discount * target[1:] - values[:-1])
+    pi = np.exp(log_pi)
+    entropy = -(pi * log_pi).sum(-1, keepdims=True)
+    of_logits, of_values = np.zeros_like(logits), np.zeros_like(values)
+    of_logits[:-1] = advantage[..., None] * (pi - chosen)
+    of_logits[:-1] += ENTROPY_COST * pi * (log_pi + entropy)
+    of_values[:-1] = BASELINE_COST * (values - target)[:-1]
+    return of_logits, of_values
+
+
+def random_batches(rng, count):
+    shape = (count, TIME + 1, BATCH)
+    reward = (3 * rng.normal(size=shape)).astype(np.float32)
+    done, false = rng.random(shape) < 0.1, np.zeros(shape, np.bool_)
+    env_outputs = EnvOutput(reward, done, false, false, np.zeros(shape, np.int32))
+    behaviour = AgentOutput(
+        rng.integers(0, ACTIONS, shape).astype(np.int32),
+        rng.normal(size=(*shape, ACTIONS)).astype(np.float32),
+        np.zeros(shape, np.float32),
+    )
+    return env_outputs, behaviour
+
+
+def test_updates_are_those_of_the_papers_summed_losses():
+    """Guards epsilon and clipping of the file, which ours divides as its losses are means."""
+    rng = np.random.default_rng(0)
+    count = 6
+    logits = rng.normal(size=(TIME + 1, BATCH, ACTIONS)).astype(np.float32)
+    # Large values make gradients whose norm is clipped at first.
+    values = (4 * rng.normal(size=(TIME + 1, BATCH))).astype(np.float32)
+    batches = random_batches(rng, count)
+
+    lines = [line.removeprefix("--").partition("=") for line in FLAGS.read_text().splitlines()]
+    given = {name: value for name, _, value in lines if not name.startswith("#")}
+    numbers = {name: float(value) for name, value in given.items() if value[:1].isdigit()}
+    config = configured(VTraceConfig, numbers)
+    options = configured(OptimizerConfig, {**numbers, "optimizer": given["optimizer"]})
+    optimizer, _ = create_optimizer(options, final_iteration=count)
+    ours = Tables(config, logits, values)
+    step = TrainingStep(ours, optimizer, tf.distribute.get_strategy(), options.clip_norm)
+    iterator = iter(tf.data.Dataset.from_tensor_slices((tuple(batches[0]), tuple(batches[1]))))
+
+    weights = [logits.astype(np.float64), values.astype(np.float64)]
+    squares = [np.zeros_like(weight) for weight in weights]
+    norms = []
+    for i in range(count):
+        step(iterator)
+        gradients = summed_gradients(
+            *weights, *(type(part)(*(leaf[i] for leaf in part)) for part in batches)
+        )
+        norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients))
+        norms.append(norm)
+        for weight, square, gradient in zip(weights, squares, gradients, strict=True):
+            gradient = gradient * min(1.0, CLIP / norm)
+            square *= DECAY
+            square += (1 - DECAY) * gradient**2
+            rate = LEARNING_RATE * (1 - i / count)
+            weight -= rate * gradient / np.sqrt(square + EPSILON)
+        for actual, expected, start in zip(
+            (ours.agent.logits, ours.agent.values), weights, (logits, values), strict=True
+        ):
+            moved = np.abs(expected - start).max()
+            assert moved > 1e-3
+            np.testing.assert_allclose(actual.numpy(), expected, rtol=0, atol=2e-3 * moved)
+    assert max(norms) > CLIP  # Or the clipping was not tested.

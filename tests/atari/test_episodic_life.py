@@ -1,0 +1,175 @@
+"""`--episodic_life`: a lost life ends the learner's episode, and the game continues."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+pytest.importorskip("ale_py")
+
+import ale_py  # noqa: E402
+
+from seed_rl.atari import env  # noqa: E402
+from seed_rl.atari.env import AtariConfig  # noqa: E402
+from seed_rl.common.batched_env import BatchedEnv, BatchedEnvironment  # noqa: E402
+from seed_rl.common.inference_store import InferenceStore  # noqa: E402
+from seed_rl.common.types import EnvOutput  # noqa: E402
+
+NUM_STEPS = 420
+FIRE = 1
+
+
+def make(native: bool, size: int = 2, **options: Any) -> BatchedEnv:
+    options = {"game": "Breakout", "max_random_noops": 0, "full_action_space": False, **options}
+    config = AtariConfig(episodic_life=True, **options)
+    if native:
+        return env.create_vector_environment(np.arange(size), config)
+    return BatchedEnvironment(env.create_environment, size, 0, config)
+
+
+def actions(size: int) -> np.ndarray:
+    """<int64>[time, size]: serves now and then, so that balls and with them lives are lost."""
+    chosen = np.random.default_rng(3).integers(4, size=(NUM_STEPS, size))
+    chosen[::10] = FIRE
+    return chosen
+
+
+class Reports(NamedTuple):
+    """Of one environment, [time]: results of each action, and what is seen after it."""
+
+    reward: list[float]
+    done: list[bool]
+    abandoned: list[bool]
+    episode_step: list[int]
+    observation: list[np.ndarray]
+
+
+def reference(chosen: np.ndarray, max_episode_frames: int) -> tuple[Reports, list[tuple]]:
+    """One game played with ALE itself, and (return, steps) of each whole game of it."""
+    import cv2
+
+    ale = ale_py.ALEInterface()
+    ale.setInt("random_seed", 1)
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(env._rom_path("Breakout"))
+    legal = ale.getMinimalActionSet()
+
+    def screen() -> np.ndarray:
+        return ale.getScreenGrayscale()
+
+    def small(image: np.ndarray) -> np.ndarray:
+        return cv2.resize(image, (84, 84), interpolation=cv2.INTER_AREA)[:, :, np.newaxis]
+
+    reports = Reports([], [], [], [], [])
+    games, score, steps = [], 0.0, 0
+    cut_off = False
+    for action in chosen:
+        reward, done, abandoned = 0.0, False, False
+        if cut_off:
+            done = abandoned = True
+        else:
+            lives, frames = ale.lives(), []
+            for _ in range(4):
+                reward += ale.act(legal[action])
+                frames.append(screen())
+                if ale.game_over():
+                    break
+            steps += 1
+            score += reward
+            image = small(np.maximum(frames[-1], frames[-2]) if len(frames) > 1 else frames[-1])
+            done = ale.game_over() or ale.lives() < lives
+        cut_off = not abandoned and not ale.game_over() and 4 * steps >= max_episode_frames
+        if ale.game_over() or abandoned:
+            games.append((score, steps))
+            ale.reset_game()
+            score, steps = 0.0, 0
+            image = small(screen())
+        for column, value in zip(reports, (reward, done, abandoned, steps, image), strict=True):
+            column.append(value)
+    return reports, games
+
+
+def play(game: BatchedEnv, chosen: np.ndarray) -> list[Reports]:
+    game.reset(seed=1)
+    reports = [Reports([], [], [], [], []) for _ in game.env_ids]
+    for row in chosen:
+        step = game.step(row)
+        for i, report in enumerate(reports):
+            report.reward.append(float(step.reward[i]))
+            report.done.append(bool(step.done[i]))
+            report.abandoned.append(bool(step.abandoned[i]))
+            report.episode_step.append(int(step.episode_step[i]))
+            report.observation.append(step.observation[i].copy())
+    return reports
+
+
+@pytest.mark.parametrize("max_episode_frames", [108_000, 404])
+@pytest.mark.parametrize("native", [True, False])
+def test_a_lost_life_is_done_and_the_game_continues(native: bool, max_episode_frames: int) -> None:
+    """Guards both environments against a game played with ALE itself, also over a time limit."""
+    chosen = actions(2)
+    game = make(native, max_episode_frames=max_episode_frames)
+    played = play(game, chosen)
+    game.close()
+    for i, actual in enumerate(played):
+        expected, games = reference(chosen[:, i], max_episode_frames)
+        assert actual[:-1] == expected[:-1]
+        np.testing.assert_array_equal(actual.observation, expected.observation)
+        lost = [t for t, step in enumerate(actual.episode_step) if actual.done[t] and step]
+        ended = [t for t, step in enumerate(actual.episode_step) if actual.done[t] and not step]
+        assert len(lost) >= 3 and len(ended) == len(games) >= 1
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_learning_episodes_are_lives_and_returns_are_of_games(native: bool) -> None:
+    """Guards unrolls with `done` at lost lives, and episode statistics of whole games."""
+    chosen = actions(2)
+    game = make(native)
+    store = InferenceStore(
+        num_envs=2,
+        num_training_envs=2,
+        unroll_length=NUM_STEPS,
+        num_overlapping_steps=0,
+        queue_capacity=2,
+        action_specs=tf.TensorSpec([], tf.int64),
+        initial_state=(),
+        step_specs=(tf.TensorSpec([], tf.bool), tf.TensorSpec([], tf.float32)),
+    )
+    run_ids = tf.ones([2], tf.int64)
+    zeros, false = np.zeros(2, np.float32), np.zeros(2, np.bool_)
+    report = (game.reset(seed=1), zeros, false, false, np.zeros(2, np.int32), zeros)
+    for row in [*chosen, None]:
+        _, reward, done, abandoned, episode_step, raw = map(np.copy, report)
+        outputs = EnvOutput(reward, done, (), abandoned, episode_step)
+        store.begin(tf.constant(game.env_ids), run_ids, outputs, raw)
+        store.end(tf.constant(game.env_ids), run_ids, np.zeros(2, np.int64), (), (done, reward))
+        if row is not None:
+            report = game.step(row)
+    game.close()
+    unrolls, episodes = store.dequeue(2), store.episodes()
+    for i in range(2):
+        expected, games = reference(chosen[:, i], 108_000)
+        done, reward = (field[1:, i].numpy().tolist() for field in unrolls.steps)
+        assert done == expected.done and sum(done) >= 5 * len(games)
+        assert reward == expected.reward
+        mine = episodes.env_ids == i
+        counted = zip(episodes.returns[mine], episodes.num_steps[mine], strict=True)
+        assert list(counted) == games
+        assert sum(score for score, _ in games) > 0
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_without_the_flag_only_games_end(native: bool) -> None:
+    """Guards the default: a lost life is nothing to the learner."""
+    chosen = actions(1)
+    config = AtariConfig(game="Breakout", max_random_noops=0, full_action_space=False)
+    game: BatchedEnv = BatchedEnvironment(env.create_environment, 1, 0, config)
+    if native:
+        game = env.create_vector_environment(np.arange(1), config)
+    (actual,) = play(game, chosen)
+    game.close()
+    _, games = reference(chosen[:, 0], 108_000)
+    assert sum(actual.done) == len(games)

@@ -166,9 +166,8 @@ class Builder:
         target = self._object(source)
         if self._key(source) == read_text(target.with_suffix(".key")):
             return
-        # In one piece: print() writes the end of the line apart, and other threads in between.
-        sys.stdout.write(f"compiling {source.relative_to(ROOT)}\n")
-        sys.stdout.flush()
+        # In one piece: several threads compile.
+        print(f"compiling {source.relative_to(ROOT)}\n", end="", flush=True)
         command = [compiler(), *self._compile_flags, "-MMD", "-c", str(source), "-o", str(target)]
         run(command)
         target.with_suffix(".key").write_text(self._key(source))

@@ -68,7 +68,7 @@ class BatchedEnv(Protocol):
 
 
 class EnvironmentFailure(Exception):
-    """An environment raised; the cause is its own exception."""
+    """An environment raised, or wanted to end the program; the cause is its own exception."""
 
 
 def env_seeds(seed: int | None, env_ids: np.ndarray) -> list[int | None]:
@@ -201,8 +201,8 @@ class BatchedEnvironment:
             observation, _ = self._envs[row].reset(seed=seed)
         except UserError:
             raise
-        except Exception as error:
-            raise self._failure(row, "reset") from error
+        except (Exception, SystemExit) as error:
+            raise self._failure(row, "reset", error) from error
         self._truncated[row] = False
         self._episode_step[row] = 0
         self._observations.write(row, observation, self._owners[row])
@@ -212,8 +212,8 @@ class BatchedEnvironment:
             observation, reward, terminated, truncated, info = self._envs[row].step(action)
         except UserError:
             raise
-        except Exception as error:
-            raise self._failure(row, "step") from error
+        except (Exception, SystemExit) as error:
+            raise self._failure(row, "step", error) from error
         self._reward[row] = reward
         self._raw_reward[row] = info["score_reward"] if "score_reward" in info else reward
         if terminated:
@@ -223,5 +223,6 @@ class BatchedEnvironment:
         self._truncated[row] = bool(truncated)
         self._observations.write(row, observation, self._owners[row])
 
-    def _failure(self, row: int, what: str) -> EnvironmentFailure:
-        return EnvironmentFailure(f"Environment {self._env_ids[row]} raised in {what}().")
+    def _failure(self, row: int, what: str, error: BaseException) -> EnvironmentFailure:
+        did = "called sys.exit()" if isinstance(error, SystemExit) else "raised"
+        return EnvironmentFailure(f"Environment {self._env_ids[row]} {did} in {what}().")

@@ -18,7 +18,6 @@ what befalls them costs nothing but them.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
@@ -32,13 +31,14 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from seed_rl import __version__
-from seed_rl.common import files, manifest, run_record
+from seed_rl.common import checkpoint_list, files, manifest, run_record
+from seed_rl.common.checkpoint_list import list_checkpoints as list_checkpoints
 from seed_rl.common.errors import UserError
 
-_NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
 _TEMPORARY = re.compile(r"\.saving-(\d+)-.*")
 _VARIABLES = "variables"
-_METADATA = "metadata.json"
+
+_PROBE_BYTES = 1 << 16  # Without room for that, nothing trained could be saved.
 
 _MEND = (
     "Start over with --restart=fresh (the old run is moved aside, not deleted) or choose another "
@@ -54,20 +54,6 @@ class ExtraFiles(Protocol):
 
     def restore(self, directory: Path) -> None:
         """Reads what `save` wrote, and checks it; `directory` is missing if that failed."""
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class _Entry:
-    serial: int
-    step: int
-    path: Path
-
-    def saved(self) -> float:
-        """Unix time of saving; 0 if it cannot be told."""
-        try:
-            return float(json.loads((self.path / _METADATA).read_text("utf-8"))["saved"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return 0.0
 
 
 class CheckpointManager:
@@ -115,11 +101,14 @@ class CheckpointManager:
         self._extra = dict(extra or {})
         self._clock = clock
         self._metadata: dict[str, Any] = {}
+        self._problem: str | None = None
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             probe = self._directory / f".saving-{os.getpid()}-probe"
-            probe.touch()
-            probe.unlink()
+            try:
+                probe.write_bytes(bytes(_PROBE_BYTES))
+            finally:
+                probe.unlink()
         except OSError as error:
             raise UserError(
                 f"Cannot write checkpoints to {self._directory}: {error.strerror or error}. "
@@ -136,6 +125,11 @@ class CheckpointManager:
     def restored_metadata(self) -> dict[str, Any]:
         """What the caller of `save` gave for the checkpoint that was restored; else empty."""
         return self._metadata
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last save failed, in a few words; None if it did not."""
+        return self._problem
 
     def save(self, step: int, metadata: Mapping[str, Any] | None = None) -> Path | None:
         """Saves everything; older checkpoints beyond `keep` go only after that.
@@ -154,6 +148,8 @@ class CheckpointManager:
             try:
                 path = self._write(step, metadata or {})
             except (OSError, tf.errors.OpError) as error:
+                no_room = files.is_no_room(error)
+                self._problem = files.no_room(self._directory) if no_room else _first_line(error)
                 logging.warning(
                     "Saving a checkpoint to %s failed (%s)%s",
                     self._directory,
@@ -164,6 +160,7 @@ class CheckpointManager:
                 for name, extra in self._extra.items():
                     self._add(path, name, extra)
                 self._prune()
+                self._problem = None
                 return path
         return None
 
@@ -205,7 +202,7 @@ class CheckpointManager:
         """
         path = Path(path)
         manifest.verify(path)
-        record = json.loads((path / _METADATA).read_text("utf-8"))
+        record = json.loads((path / checkpoint_list.METADATA).read_text("utf-8"))
         try:
             self._checkpoint.read(str(path / _VARIABLES)).assert_consumed()
         except (ValueError, AssertionError, OSError, tf.errors.OpError) as error:
@@ -232,7 +229,9 @@ class CheckpointManager:
         try:
             temporary.mkdir()
             self._checkpoint.write(str(temporary / _VARIABLES))
-            (temporary / _METADATA).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+            (temporary / checkpoint_list.METADATA).write_text(
+                json.dumps(record, indent=1) + "\n", "utf-8"
+            )
             run_record.write(temporary, self._config)
             manifest.seal(temporary)
             temporary.rename(target)
@@ -286,25 +285,6 @@ class CheckpointManager:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -> list[_Entry]:
-    """The checkpoints in `directory`, oldest first.
-
-    Args:
-      directory: may be missing.
-      damaged: whether to list those renamed to `*.damaged` too.
-    """
-    entries = []
-    try:
-        paths = list(Path(directory).iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    for path in paths:
-        name = path.name.removesuffix(".damaged") if damaged else path.name
-        if match := _NAME.fullmatch(name):
-            entries.append(_Entry(int(match[1]), int(match[2]), path))
-    return sorted(entries)
-
-
 def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") -> None:
     """Loads an agent's weights, and nothing else, from a checkpoint (`--init_checkpoint`).
 
@@ -331,10 +311,10 @@ def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") 
 def _variables_prefix(path: Path) -> str:
     if path.with_name(path.name + ".index").exists():
         return str(path)
-    if _NAME.fullmatch(path.name):
+    if checkpoint_list.NAME.fullmatch(path.name):
         candidates = [path]
     else:
-        entries = list_checkpoints(path) or list_checkpoints(path / "checkpoints")
+        entries = list_checkpoints(path) or list_checkpoints(path / checkpoint_list.DIRECTORY)
         candidates = [entry.path for entry in reversed(entries)]
     for candidate in candidates:
         try:

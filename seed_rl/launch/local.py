@@ -6,7 +6,6 @@ python -m seed_rl.launch.local GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value 
 from __future__ import annotations
 
 import pathlib
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.launch import options as options_lib
 from seed_rl.launch import panel
 from seed_rl.launch.options import RunOptions
+from seed_rl.launch.ports import free_port
 from seed_rl.launch.supervisor import Supervisor, SupervisorConfig
 
 
@@ -42,7 +42,9 @@ def create_supervisor(options: RunOptions) -> Supervisor:
         ]
 
     return Supervisor(
-        SupervisorConfig(options.logdir, options.actors, options.fresh),
+        SupervisorConfig(
+            options.logdir, options.actors, options.envs_per_actor, fresh=options.fresh
+        ),
         learner_command=lambda scratch: command("learner", scratch),
         actor_command=lambda task, scratch: [*command("actor", scratch), f"--task={task}"],
         tensorboard_command=tensorboard,
@@ -61,13 +63,6 @@ def check_flags(options: RunOptions) -> None:
     if checked.returncode:
         lines = checked.stderr.splitlines() or [f"{options.module} does not start"]
         raise UserError(lines[-1].removeprefix("error: "))
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        return int(listener.getsockname()[1])
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import time
 from typing import Any
 
@@ -64,15 +65,25 @@ class LifeStepEnv(gymnasium.Env[np.ndarray, Any]):
 class FaultyEnv(LifeStepEnv):
     """A `LifeStepEnv` in which something goes wrong."""
 
-    FAULTS = ("raise", "raise_in_reset", "hang", "exit", "shape", "dtype", "slow_start", "")
+    FAULTS = (
+        "raise",
+        "raise_in_reset",
+        "hang",
+        "exit",
+        "sys_exit",
+        "shape",
+        "dtype",
+        "slow_start",
+        "",
+    )
 
     def __init__(self, fault: str, at: int = 5, seconds: float = 3600.0, episode_length: int = 10):
         """Makes the fault happen.
 
         Args:
-          fault: "raise" in step; "raise_in_reset"; "hang" for `seconds` in step, which it
-            prints; "exit" of the
-            process; another "shape" or "dtype" of observation; "slow_start": `seconds` to create.
+          fault: "raise" in step; "raise_in_reset"; "hang" for `seconds` in step, which it prints;
+            "exit" of the process; "sys_exit" with code 0; another "shape" or "dtype" of
+            observation; "slow_start": `seconds` to create.
           at: number of the step (of all episodes together) or of the reset, from 1.
           seconds: see fault.
           episode_length: steps until an episode terminates.
@@ -107,6 +118,8 @@ class FaultyEnv(LifeStepEnv):
                 time.sleep(self._seconds)
             if self._fault == "exit":
                 os._exit(77)
+            if self._fault == "sys_exit":
+                sys.exit(0)
             if self._fault == "shape":
                 observation = observation[:-1]
             if self._fault == "dtype":

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from seed_rl.common import progress as progress_lib
@@ -34,11 +34,17 @@ def until(condition: Callable[[], Any], *, running: Program | None = None) -> An
 
 
 class Program:
-    """A Python module as a process of its own session, whose output is kept."""
+    """A Python module as a process of its own session, whose output is kept.
 
-    def __init__(self, module: str, *arguments: str):
+    Args:
+      module: to run with `python -m`.
+      *arguments: its own.
+      within: a command that runs the one that follows it in its own place (`full_disk.command`).
+    """
+
+    def __init__(self, module: str, *arguments: str, within: Sequence[str] = ()):
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [*within, sys.executable, "-m", module, *arguments],
             cwd=REPOSITORY,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,
@@ -106,8 +112,8 @@ class Site:
         self._options = options
         self._programs: list[Program] = []
 
-    def start(self, module: str, *arguments: str) -> Program:
-        self._programs.append(Program(module, *arguments))
+    def start(self, module: str, *arguments: str, within: Sequence[str] = ()) -> Program:
+        self._programs.append(Program(module, *arguments, within=within))
         return self._programs[-1]
 
     def learner(self, *arguments: str) -> Program:

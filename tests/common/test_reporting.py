@@ -1,5 +1,8 @@
 """What the learner makes of the server's statistics."""
 
+import logging
+
+import numpy as np
 import pytest
 
 from seed_rl.common import reporting
@@ -29,3 +32,23 @@ def test_figures_are_those_of_the_time_since_the_last():
     assert second["run_us"] == pytest.approx(2e5)
     nothing = served.update(stats(1_000_010, 8_000_040, 1_000_010, queue_s=101, run_s=3002))
     assert set(nothing.values()) == {0}
+
+
+def test_silent_environments(caplog):
+    """Guards that actors which stand still are told of, once, and no others."""
+    caplog.set_level(logging.WARNING)
+    seconds = np.array([0.1, 40, 40, 1, 40, np.nan], np.float32)
+    silent = reporting.SilentEnvironments(lambda: seconds.copy())
+    # Once is not enough: after a stall of the learner the last have not had their turn.
+    assert silent.update() == ()
+    assert silent.update() == ((1, 40), (2, 40), (4, 40))
+    assert "environments 1 to 2, 4 for 40 s" in caplog.text
+    silent._began -= 100  # Environment 5 has not come for so long: no news, but told.
+    silent.update()
+    seconds[4] = 0
+    assert silent.update() == ((1, 40), (2, 40), (5, pytest.approx(100, abs=10)))
+    assert len(caplog.records) == 1
+    seconds[4] = 16
+    silent.update()
+    assert silent.update()[2] == (4, 16)
+    assert "environments 4 for 16 s" in caplog.records[1].getMessage()

@@ -20,7 +20,7 @@ _PROBE_BYTES = 16384  # More than what files of a few bytes may find in the last
 
 
 class RunState:
-    """A run in `logdir` since this was made."""
+    """A run in `logdir`, where nothing of an earlier one's progress is left."""
 
     def __init__(self, logdir: pathlib.Path):
         self._logdir = logdir
@@ -46,9 +46,7 @@ class RunState:
 
     def progress(self) -> Progress | None:
         """What the learner last told; None before that."""
-        progress = progress_lib.read(self._logdir)
-        if progress is not None and progress.time >= self._started:  # Not an earlier run's.
-            self._progress = progress
+        self._progress = progress_lib.read(self._logdir) or self._progress
         return self._progress
 
     def problem(self) -> str | None:

@@ -11,9 +11,9 @@ import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 
+from seed_rl.common import progress
 from seed_rl.common.backoff import backoff_s
 from seed_rl.common.errors import NotSavedError, UserError
-from seed_rl.common.progress import SILENCE_S, Progress
 from seed_rl.common.stop_signal import Requests
 from seed_rl.launch.actor_record import Actor
 from seed_rl.launch.guardian import Guardian
@@ -57,7 +57,7 @@ class SupervisorConfig:
     max_backoff_s: float = 30.0
     healthy_s: float = 30.0
     max_failures: int = 6
-    silence_s: float = SILENCE_S
+    silence_s: float = progress.SILENCE_S
     poll_s: float = 0.1
 
 
@@ -138,6 +138,8 @@ class Supervisor:
             self._panel.say(f"the earlier run is now in {aside}")
         try:
             (logdir / "logs").mkdir(exist_ok=True)
+            # Of an earlier run: "done" is not true any more.
+            (logdir / progress.FILE_NAME).unlink(missing_ok=True)
         except OSError as error:
             raise UserError(f"Cannot write to {logdir}: {error.strerror}.") from error
         return lock
@@ -251,25 +253,18 @@ class Supervisor:
             self._tensorboard = None
 
     def _show(self, doing: str | None = None) -> None:
-        progress = self._state.progress()
+        told = self._state.progress()
         alive = sum(actor.process.running for actor in self._actors)
-        self._panel.show(
-            Status(
-                progress,
-                alive,
-                len(self._actors),
-                doing,
-                self._state.resumes_from,
-                tuple(self._warnings(progress)),
-            )
-        )
+        warnings = tuple(self._warnings(told))
+        resumes_from = self._state.resumes_from
+        self._panel.show(Status(told, alive, len(self._actors), doing, resumes_from, warnings))
 
-    def _warnings(self, progress: Progress | None) -> Iterator[str]:
+    def _warnings(self, told: progress.Progress | None) -> Iterator[str]:
         if problem := self._state.problem():
             yield problem
-        if progress is None or self._told_to_stop:
+        if told is None or self._told_to_stop:
             return
-        silent_envs = dict(progress.silent_envs)
+        silent_envs = dict(told.silent_envs)
         for actor in self._actors:
             silence_s = actor.silence_s(silent_envs)
             if silence_s > self._config.silence_s:

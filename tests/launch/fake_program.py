@@ -1,7 +1,7 @@
 """Stands in for a main program in the supervisor's tests: a real process that behaves as told.
 
 fake_program.py learner LOGDIR [train | end | fail=CODE | deaf | quit_slowly=SECONDS | unsaved |
-                                slow_start | silent=ENVIRONMENT | chatty]
+                                importing | slow_start | silent=ENVIRONMENT | chatty]
 fake_program.py actor LOGDIR TASK [run | crash | user_error | crash_once | family | exit_0]
 
 An actor's behaviour ending in @N is that of actor N alone; the others run.
@@ -31,12 +31,12 @@ def learner(logdir: pathlib.Path, behaviour: str) -> int:
     name, _, value = behaviour.partition("=")
     stops = []
     signal.signal(signal.SIGTERM, lambda *_: stops.append(1))
+    if name == "importing":
+        return wait_for(stops)
     frames = checkpoint_list.saved_frames(logdir) or 0
     writer = progress.ProgressWriter(logdir, total_frames=1000, frames=frames, period_s=0.05)
     if name == "slow_start":
-        while not stops:
-            time.sleep(0.02)
-        return 0
+        return wait_for(stops)
     (logdir / "learner.pid").write_text(str(os.getpid()))
     print("learner of", logdir, flush=True)
     if name == "fail":
@@ -67,6 +67,12 @@ def learner(logdir: pathlib.Path, behaviour: str) -> int:
         parents=True, exist_ok=True
     )
     writer.update("stopped" if stops else "done", frames=frames)
+    return 0
+
+
+def wait_for(stops: list[int]) -> int:
+    while not stops:
+        time.sleep(0.02)
     return 0
 
 

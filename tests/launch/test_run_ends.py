@@ -29,6 +29,14 @@ def test_finished_and_stopped_differ(start):
     assert run.wait() == 0
     assert progress.read(run.logdir).phase == "done"
     assert "training has ended" in run.text()
+    # Once more, with more frames perhaps: what was done is not done any more.
+    before = run.text()
+    run = start("importing", "run", "1")
+    until(lambda: "phase starting" in run.text()[len(before) :])
+    run.signal(signal.SIGTERM)
+    assert run.wait() == 0
+    assert progress.read(run.logdir) is None
+    assert run.text().rstrip().endswith("the same command goes on from here (30 frames)")
 
 
 def test_a_learner_stopped_by_others_has_not_finished(start):

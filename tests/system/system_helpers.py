@@ -135,8 +135,9 @@ class Site:
         return progress.frames if progress else 0
 
     def trains_on(self, learner: Program, frames: int = 1) -> None:
-        """Waits until `learner` has trained on `frames` more than now."""
-        goal = self.frames(learner) + frames
+        """Waits until `learner` has trained on `frames` more than now, or than it began with."""
+        # A resumed run has frames from the start.
+        goal = until(lambda: self.progress(learner), running=learner).frames + frames
         until(lambda: self.frames(learner) >= goal, running=learner)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from seed_rl.common import display, run_record, saved_run, terminal
+from seed_rl.common import chatter, checkpoint_list, display, run_record, terminal
 from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest, map_structure
@@ -80,9 +80,9 @@ def find(path: Path) -> Trained:
     """
     if (path / "saved_model.pb").exists():
         return Trained(run_record.read(path.resolve().parent), None, path)
-    if (path / saved_run.METADATA).exists():
+    if (path / checkpoint_list.METADATA).exists():
         return Trained(run_record.read(path), path, None)
-    entries = saved_run.list_checkpoints(path / "checkpoints")
+    entries = checkpoint_list.list_checkpoints(path / checkpoint_list.DIRECTORY)
     if entries:
         return Trained(run_record.read(entries[-1].path), path, None)
     if (path / "saved_model" / "saved_model.pb").exists():
@@ -116,6 +116,11 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
         film = Film(job.create_env(), video)
         episodes = _episodes(film, act, initial_state, specs, arguments.seed)
         _show(episodes, arguments)
+
+    with chatter.left_out():
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()  # Looks for GPUs, now rather than later.
 
     from seed_rl.common import learner
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import pathlib
-import socket
 import tempfile
 from collections.abc import Iterator
 
 import pytest
+
+from seed_rl.launch import ports
 
 # Before anything imports TensorFlow; child processes inherit it.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -24,10 +25,8 @@ def socket_address() -> Iterator[str]:
 
 @pytest.fixture
 def free_port() -> int:
-    """A TCP port of this machine on which nobody listens."""
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        return int(listener.getsockname()[1])
+    """A TCP port on which nobody listens, at any address of "localhost"."""
+    return ports.free_port()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from seed_rl import play
 from seed_rl.common import video
+from seed_rl.common.chatter import is_chatter
 from seed_rl.common.errors import UserError
 
 imageio = pytest.importorskip("imageio.v2")
@@ -39,7 +40,9 @@ def finish(process, timeout=200):
 
 
 def run_play(*arguments):
-    return finish(start("seed_rl.play", *map(str, arguments)))
+    output = finish(start("seed_rl.play", *map(str, arguments)))
+    assert [line for line in output.splitlines() if is_chatter(line)] == []
+    return output
 
 
 def table_rows(output):

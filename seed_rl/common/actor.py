@@ -153,7 +153,7 @@ def _create(
         return BatchedEnvironment(create_env_fn, size, first, env_config)
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise EnvironmentFailure(
             f"Environments {first} to {first + size - 1} could not be created."
         ) from error

@@ -74,7 +74,7 @@ class BatchedEnv(Protocol):
 
 
 class EnvironmentFailure(Exception):
-    """An environment raised; the cause is its own exception."""
+    """An environment raised, or wanted to end the program; the cause is its own exception."""
 
 
 def env_seeds(seed: int | None, env_ids: np.ndarray) -> list[int | None]:
@@ -210,8 +210,8 @@ class BatchedEnvironment:
             raise
         except DependencyNotInstalled as error:
             raise missing_dependency(error) from error
-        except Exception as error:
-            raise self._failure(row, "reset") from error
+        except (Exception, SystemExit) as error:
+            raise self._failure(row, "reset", error) from error
         self._truncated[row] = False
         self._episode_step[row] = 0
         self._observations.write(row, observation, self._owners[row])
@@ -223,8 +223,8 @@ class BatchedEnvironment:
             raise
         except DependencyNotInstalled as error:
             raise missing_dependency(error) from error
-        except Exception as error:
-            raise self._failure(row, "step") from error
+        except (Exception, SystemExit) as error:
+            raise self._failure(row, "step", error) from error
         self._reward[row] = self._raw_reward[row] = rewards.number(reward, self._env_ids[row])
         if "score_reward" in info:
             score = rewards.number(info["score_reward"], self._env_ids[row], "score_reward")
@@ -237,5 +237,6 @@ class BatchedEnvironment:
         self._truncated[row] = bool(truncated)
         self._observations.write(row, observation, self._owners[row])
 
-    def _failure(self, row: int, what: str) -> EnvironmentFailure:
-        return EnvironmentFailure(f"Environment {self._env_ids[row]} raised in {what}().")
+    def _failure(self, row: int, what: str, error: BaseException) -> EnvironmentFailure:
+        did = "called sys.exit()" if isinstance(error, SystemExit) else "raised"
+        return EnvironmentFailure(f"Environment {self._env_ids[row]} {did} in {what}().")

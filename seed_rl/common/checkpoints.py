@@ -31,12 +31,15 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from seed_rl import __version__
-from seed_rl.common import files, manifest, misfits, run_record, saved_run
+from seed_rl.common import checkpoint_list, files, manifest, misfits, run_record, saved_run
+from seed_rl.common.checkpoint_list import list_checkpoints as list_checkpoints
 from seed_rl.common.errors import UserError
-from seed_rl.common.saved_run import CHECKPOINT_NAME, MEND, METADATA, list_checkpoints
+from seed_rl.common.saved_run import MEND
 
 _TEMPORARY = re.compile(r"\.saving-(\d+)-.*")
 _VARIABLES = "variables"
+
+_PROBE_BYTES = 1 << 16  # Without room for that, nothing trained could be saved.
 
 
 class ExtraFiles(Protocol):
@@ -94,11 +97,14 @@ class CheckpointManager:
         self._extra = dict(extra or {})
         self._clock = clock
         self._metadata: dict[str, Any] = {}
+        self._problem: str | None = None
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             probe = self._directory / f".saving-{os.getpid()}-probe"
-            probe.touch()
-            probe.unlink()
+            try:
+                probe.write_bytes(bytes(_PROBE_BYTES))
+            finally:
+                probe.unlink()
         except OSError as error:
             raise UserError(
                 f"Cannot write checkpoints to {self._directory}: {error.strerror or error}. "
@@ -115,6 +121,11 @@ class CheckpointManager:
     def restored_metadata(self) -> dict[str, Any]:
         """What the caller of `save` gave for the checkpoint that was restored; else empty."""
         return self._metadata
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last save failed, in a few words; None if it did not."""
+        return self._problem
 
     def save(self, step: int, metadata: Mapping[str, Any] | None = None) -> Path | None:
         """Saves everything; older checkpoints beyond `keep` go only after that.
@@ -133,6 +144,10 @@ class CheckpointManager:
             try:
                 path = self._write(step, metadata or {})
             except (OSError, tf.errors.OpError) as error:
+                no_room = files.is_no_room(error)
+                self._problem = (
+                    files.no_room(self._directory) if no_room else misfits.first_line(error)
+                )
                 logging.warning(
                     "Saving a checkpoint to %s failed (%s)%s",
                     self._directory,
@@ -143,6 +158,7 @@ class CheckpointManager:
                 for name, extra in self._extra.items():
                     self._add(path, name, extra)
                 self._prune()
+                self._problem = None
                 return path
         return None
 
@@ -184,7 +200,7 @@ class CheckpointManager:
         """
         path = Path(path)
         manifest.verify(path)
-        record = json.loads((path / METADATA).read_text("utf-8"))
+        record = json.loads((path / checkpoint_list.METADATA).read_text("utf-8"))
         try:
             misfits.read(str(path / _VARIABLES), self._checkpoint)
         except misfits.MisfitError as misfit:
@@ -223,7 +239,9 @@ class CheckpointManager:
         try:
             temporary.mkdir()
             self._checkpoint.write(str(temporary / _VARIABLES))
-            (temporary / METADATA).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+            (temporary / checkpoint_list.METADATA).write_text(
+                json.dumps(record, indent=1) + "\n", "utf-8"
+            )
             run_record.write(temporary, self._config)
             manifest.seal(temporary)
             temporary.rename(target)
@@ -302,10 +320,10 @@ def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") 
 def _variables_prefix(path: Path) -> str:
     if path.with_name(path.name + ".index").exists():
         return str(path)
-    if CHECKPOINT_NAME.fullmatch(path.name):
+    if checkpoint_list.NAME.fullmatch(path.name):
         candidates = [path]
     else:
-        entries = list_checkpoints(path) or list_checkpoints(path / "checkpoints")
+        entries = list_checkpoints(path) or list_checkpoints(path / checkpoint_list.DIRECTORY)
         candidates = [entry.path for entry in reversed(entries)]
     for candidate in candidates:
         try:

@@ -17,6 +17,7 @@ No TensorFlow is imported: actors read their options through this module too.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import decimal
 import functools
@@ -235,9 +236,10 @@ def run_main(
 ) -> typing.NoReturn:
     """Parses flags, runs `main` and exits.
 
-    A wrong flag and a `UserError` become one line and exit code 2; `--help` shows the options by
-    the class that has them. SIGTERM ends the program with exit code 0 and SIGINT with 130, at once
-    unless `main` handles them (see `StopSignal`): before that there is nothing to save.
+    A wrong flag and a `UserError` become one line and exit code 2, or the error's own; `--help`
+    shows the options by the class that has them. SIGTERM ends the program with exit code 0 and
+    SIGINT with 130, at once unless `main` handles them (see `StopSignal`): before that there is
+    nothing to save.
 
     Args:
       main: returns the exit code, or None for 0.
@@ -246,19 +248,21 @@ def run_main(
 
     def guarded(argv: Sequence[str]) -> int:
         # Not the default action, which the first process of a container does not have.
-        previous = signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         interrupt: Any = terminal.interrupt_ends()
         try:
             if len(argv) > 1:
                 raise UserError(f"Unknown argument '{argv[1]}'; options look like --name=value.")
             return main() or 0
         except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
+            with contextlib.suppress(OSError):  # A log on a full disk: the exit code remains.
+                print(f"error: {error}", file=sys.stderr, flush=True)
+            return error.exit_code
         except KeyboardInterrupt:
             return 130
         finally:
-            signal.signal(signal.SIGTERM, previous)
+            # The exit code is settled: a SIGTERM sent again while Python ends must not change it.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             signal.signal(signal.SIGINT, interrupt)
             # At exit, Python would look for garbage in all of TensorFlow's modules for seconds.
             gc.freeze()

@@ -7,6 +7,8 @@ import errno
 import os
 from pathlib import Path
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
 
 def write_atomically(path: str | os.PathLike[str], text: str, durable: bool = False) -> None:
     """Replaces the file at `path` with `text`, in one step for whoever reads it.
@@ -34,6 +36,18 @@ def write_atomically(path: str | os.PathLike[str], text: str, durable: bool = Fa
         raise
     if durable:
         flush_directory(path.parent)
+
+
+def is_no_room(error: BaseException) -> bool:
+    """Whether an error, TensorFlow's too, says that a disk or a user's share of it is full."""
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return True
+    return any(os.strerror(number) in str(error) for number in _NO_ROOM)
+
+
+def no_room(directory: str | os.PathLike[str]) -> str:
+    """What to tell people then."""
+    return f"no space left in {directory}"
 
 
 def flush_file(path: str | os.PathLike[str]) -> None:

@@ -245,6 +245,13 @@ class InferenceStore:
         """Totals for logs and tests."""
         return Counters(*(int(v) for v in _ops().seed_inference_counters(self._handle).numpy()))
 
+    def silence(self) -> np.ndarray:
+        """Seconds since each environment's last call, <float32>[num_envs]; NaN before its first.
+
+        Time in which calls wait for the network or for training does not count.
+        """
+        return _ops().seed_inference_silence(self._handle).numpy()
+
     def queue_size(self) -> tf.Tensor:
         """Number of complete unrolls that wait, <int32>[]; also inside a `tf.function`."""
         with tf.device("/cpu:0"):

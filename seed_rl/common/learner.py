@@ -23,9 +23,16 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl import grpc
-from seed_rl.common import checkpoints, devices, run_record, saved_run, spaces
+from seed_rl.common import (
+    checkpoint_list,
+    checkpoints,
+    devices,
+    run_record,
+    saved_run,
+    spaces,
+)
 from seed_rl.common.algorithm import Algorithm, Specs
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.file_lock import LearnerLock
 from seed_rl.common.inference import CentralInference, InferenceSizes, initialize
 from seed_rl.common.learner_config import LearnerConfig
@@ -150,7 +157,7 @@ class Learner:
             self._batch_form.decode,
         )
         self._checkpoints = checkpoints.CheckpointManager(
-            self._logdir / "checkpoints",
+            self._logdir / checkpoint_list.DIRECTORY,
             dict(
                 agent=self._algorithm.agent,
                 optimizer=trained.optimizer,
@@ -205,29 +212,38 @@ class Learner:
     def train(self) -> None:
         """Serves and trains until the frames are used up, or SIGTERM or SIGINT.
 
-        A checkpoint is saved at the end.
+        A checkpoint is saved at the end, in both cases.
 
         Raises:
           UserError: the server's address is in use or not allowed, or training stands still.
+          NotSavedError: that last checkpoint could not be written.
         """
-        store = self._inference.store
         with contextlib.ExitStack() as stack:
             stack.callback(self._lock.release)
-            stop = stack.enter_context(StopSignal(on_stop=store.close))
+            stop = stack.enter_context(StopSignal(on_stop=self._inference.store.close))
+            try:
+                self._serve_and_train(stop)
+            except BaseException:
+                self._reporter.phase("failed", self.frames)
+                raise
+            finished = self.frames >= self._config.total_environment_frames
+            self._reporter.phase("done" if finished else "stopped", self.frames)
+        logging.info("Ended after %d environment frames.", self.frames)
+
+    def _serve_and_train(self, stop: StopSignal) -> None:
+        store = self._inference.store
+        with contextlib.ExitStack() as stack:
             stack.callback(lambda: self._reporter.close(self.frames))
             stack.callback(self._algorithm.close)
             server = stack.enter_context(self._serving())
             stack.callback(store.close)  # First of all, so that no call waits for training.
+            stack.enter_context(self._reporter.watching())
             batches = self._batches()
-            try:
-                self._loop(stop, server, batches)
-                self._report(server, {}, last=True)
-            except BaseException:
-                self._reporter.phase("failed", self.frames)
-                raise
+            self._loop(stop, server, batches)
+            self._report(server, {}, last=True)
             store.close()
             server.shutdown()  # Actors would go on, and what they do be lost.
-            self._save()
+            self._save_last()
             if self._config.save_model:
                 save_model(
                     self._logdir / "saved_model",
@@ -235,8 +251,6 @@ class Learner:
                     self._specs,
                     self._algorithm.evaluate,
                 )
-        self._reporter.phase("done", self.frames)
-        logging.info("Ended after %d environment frames.", self.frames)
 
     def _loop(self, stop: StopSignal, server: grpc.Server, batches: Iterator[Any]) -> None:
         self._await_experience(stop, server)
@@ -332,6 +346,7 @@ class Learner:
         return {"train/learning_rate": learning_rate, **self._algorithm.logs()}
 
     def _save(self) -> None:
+        """Saves a checkpoint; if that fails, people are warned and training goes on."""
         began = time.monotonic()
         self._reporter.phase("saving", self.frames)
         self._saved_steps.assign(self._train_steps)
@@ -339,7 +354,20 @@ class Learner:
         path = self._checkpoints.save(self.frames)
         if path is not None:
             logging.info("Saved %s in %.1f s.", path, time.monotonic() - began)
+        problem = self._checkpoints.problem
+        self._reporter.warn("checkpoint", problem and f"cannot save checkpoints: {problem}")
         self._reporter.phase("training", self.frames)
+
+    def _save_last(self) -> None:
+        self._save()
+        if self._checkpoints.problem is None:
+            return
+        newest = checkpoint_list.saved_frames(self._logdir)
+        raise NotSavedError(
+            f"The last checkpoint, after {self.frames:,} frames, could NOT be saved "
+            f"({'newest: none' if newest is None else f'newest: {newest:,} frames'}): "
+            f"{self._checkpoints.problem}."
+        )
 
     def _restore(self) -> tuple[int, int]:
         """Continues a run, or starts one; returns the training steps and the frames done."""

@@ -89,7 +89,8 @@ class SummaryWriter:
     """
 
     def __init__(self, logdir: str | os.PathLike[str]):
-        self._writer = tf.summary.create_file_writer(os.fspath(logdir))
+        self._logdir = os.fspath(logdir)
+        self._writer: Any = None  # Made by the first write for which there is room.
         self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=100)
         self._warned = False
         self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
@@ -118,9 +119,12 @@ class SummaryWriter:
     def _run(self) -> None:
         while (action := self._queue.get()) is not None:
             self._guarded(action)
-        self._guarded(self._writer.close)
+        if self._writer is not None:
+            self._guarded(self._writer.close)
 
     def _write(self, frames: int, arrays: Arrays) -> None:
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(self._logdir)
         with self._writer.as_default(step=frames):
             for name, value in arrays.items():
                 write = tf.summary.histogram if value.ndim else tf.summary.scalar

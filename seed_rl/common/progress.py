@@ -20,7 +20,10 @@ from typing import Any
 from seed_rl.common import files
 
 FILE_NAME = "progress.json"
-PHASES = ("starting", "training", "saving", "done", "failed")
+PHASES = ("starting", "training", "saving", "done", "stopped", "failed")
+"""The last three are final: all frames were used, the run was told to end before, or an error."""
+SILENCE_S = 15.0
+"""Whoever is not heard of for so long is reported."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +49,9 @@ class Progress:
     started: float
     """Unix time at which this learner started."""
     warning: str | None = None
-    """What people should look after, if anything."""
+    """What people should know of or mend, while it lasts."""
+    silent_envs: tuple[tuple[int, float], ...] = ()
+    """(environment id, seconds since its last call) of those silent for longer than `SILENCE_S`."""
 
     def line(self) -> str:
         """One line for the console."""
@@ -64,6 +69,7 @@ def read(logdir: str | os.PathLike[str]) -> Progress | None:
     """The progress last written in `logdir`; None if there is none that can be read."""
     try:
         values = json.loads((Path(logdir) / FILE_NAME).read_text(encoding="utf-8"))
+        values["silent_envs"] = tuple((int(i), float(s)) for i, s in values["silent_envs"])
         names = [field.name for field in dataclasses.fields(Progress)]
         return Progress(**{name: values[name] for name in names})
     except (OSError, ValueError, TypeError, KeyError):
@@ -113,6 +119,7 @@ class ProgressWriter:
     Args:
       logdir: an existing directory.
       total_frames: environment frames at which the run ends.
+      frames: environment frames from which it continues.
       period_s: time between writes; a new phase is written at once.
       clock: Unix time, replaceable in tests.
     """
@@ -121,6 +128,7 @@ class ProgressWriter:
         self,
         logdir: str | os.PathLike[str],
         total_frames: int,
+        frames: int = 0,
         period_s: float = 1.0,
         clock: Callable[[], float] = time.time,
     ):
@@ -134,7 +142,7 @@ class ProgressWriter:
             time=now,
             pid=os.getpid(),
             phase="starting",
-            frames=0,
+            frames=frames,
             total_frames=total_frames,
             frames_per_s=0.0,
             train_steps=0,
@@ -151,10 +159,13 @@ class ProgressWriter:
         """What was written last."""
         return self._last
 
-    def due(self) -> bool:
-        """Whether the next `update` writes: gather costly values only then."""
+    def due(self, periods: float = 1) -> bool:
+        """Whether the last write was so many periods ago.
+
+        After one, the next `update` writes: gather costly values only then.
+        """
         elapsed = self._clock() - self._last.time
-        return elapsed >= self._period_s or elapsed < 0  # The clock may be set back.
+        return elapsed >= periods * self._period_s or elapsed < 0  # The clock may be set back.
 
     def update(self, phase: str | None = None, **values: Any) -> Progress:
         """Writes what changed, if it is time or the phase is new.
@@ -162,7 +173,8 @@ class ProgressWriter:
         Args:
           phase: one of `PHASES`; None keeps the last.
           **values: any of frames, train_steps, episode_return_mean, episodes,
-            mean_inference_batch, total_frames, warning. What is not named stays as it was.
+            mean_inference_batch, total_frames, warning, silent_envs. What is not named stays as
+            it was.
 
         Returns:
           The progress as of the last write.

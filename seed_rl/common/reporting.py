@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from seed_rl.common import run_summary
 from seed_rl.common.inference_store import InferenceStore
@@ -17,11 +21,13 @@ from seed_rl.common.metrics import (
     MeanMetrics,
     SummaryWriter,
 )
-from seed_rl.common.progress import ProgressWriter
+from seed_rl.common.progress import SILENCE_S, ProgressWriter
 from seed_rl.common.skipped_steps import WARN_AFTER, SkippedSteps
 from seed_rl.common.wandb_sync import WandbSync
 
 _LONG_PAUSE_S = 10.0
+_BEAT_S = 1.0
+_PERIODS_OF_WAITING = 2.5  # So long the training loop has not reported: it waits.
 # Means over a logging interval, by what training steps call them. Others are under train/.
 _TAGS = {"loss": f"{MAIN}/loss", "skipped_steps": "train/skipped_fraction"}
 
@@ -45,6 +51,51 @@ class _Served:
             "queue_wait_us": 1e6 * new["queue_s"] / calls,
             "run_us": 1e6 * new["run_s"] / batches,
         }
+
+
+class SilentEnvironments:
+    """Notices environments whose actors are stopped, hang, or never came.
+
+    Args:
+      silence: gives the seconds since each environment's last call, NaN before its first
+        (`InferenceStore.silence`).
+    """
+
+    def __init__(self, silence: Callable[[], np.ndarray]):
+        self._silence = silence
+        self._began = time.monotonic()
+        self._before: set[int] = set()
+        self._warned: set[int] = set()
+
+    def update(self) -> tuple[tuple[int, float], ...]:
+        """Those silent now and at the last update, as in `Progress.silent_envs`.
+
+        Twice, because after a stall of the learner some have not had their turn yet.
+        """
+        seconds = self._silence()
+        never = np.isnan(seconds)
+        seconds = np.where(never, time.monotonic() - self._began, seconds)
+        silent = set(np.flatnonzero(seconds > SILENCE_S).tolist())
+        told, self._before = sorted(silent & self._before), silent
+        self._warned &= silent
+        # Ids that no actor has are no news: `num_envs` may be larger than what runs.
+        lost = [i for i in told if not never[i] and i not in self._warned]
+        if lost:
+            self._warned.update(lost)
+            logging.warning(
+                "Nothing was heard of environments %s for %.0f s: their actors are stopped or "
+                "gone, or the environments hang.",
+                _ranges(lost),
+                max(seconds[i] for i in lost),
+            )
+        return tuple((i, round(float(seconds[i]), 1)) for i in told)
+
+
+def _ranges(ids: list[int]) -> str:
+    """Sorted ids in words: "0 to 3, 7"."""
+    cuts = [k for k in range(1, len(ids)) if ids[k] != ids[k - 1] + 1]
+    parts = [ids[a:b] for a, b in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
+    return ", ".join(f"{p[0]} to {p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)
 
 
 class Reporter:
@@ -88,8 +139,10 @@ class Reporter:
         self._num_action_repeats = num_action_repeats
         self._log_period_s = log_period_s
         self._logged = time.monotonic()
-        self._progress = ProgressWriter(logdir, total_frames)
-        self._progress.update(phase="starting", frames=start_frames)
+        self._lock = threading.Lock()  # Guards the next three against `_watch`.
+        self._progress = ProgressWriter(logdir, total_frames, start_frames)
+        self._warnings: dict[str, str] = {}
+        self._silent = SilentEnvironments(store.silence)
         self._episodes = EpisodeStatistics(num_training_envs, logdir, start_frames)
         self._metrics = MeanMetrics()
         self._skipped = SkippedSteps(store.not_finite.warning)
@@ -101,7 +154,47 @@ class Reporter:
 
     def phase(self, name: str, frames: int) -> None:
         """Tells of a new phase, one of `progress.PHASES`, at once."""
-        self._progress.update(phase=name, frames=frames)
+        with self._lock:
+            self._progress.update(phase=name, frames=frames, warning=self._warning())
+
+    def warn(self, source: str, text: str | None) -> None:
+        """Shows a warning from now on, in place of the last of this source; None ends it."""
+        with self._lock:
+            self._warnings.pop(source, None)
+            if text is not None:
+                self._warnings[source] = text
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Keeps the progress file fresh while the training loop waits, for actors perhaps."""
+        end = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(end,), name="reporter", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join()
+
+    def _watch(self, end: threading.Event) -> None:
+        while not end.wait(_BEAT_S):
+            with self._lock:
+                if self._progress.due(_PERIODS_OF_WAITING):
+                    self._progress.update(warning=self._warning(), silent_envs=self._silent_envs())
+
+    def _warning(self) -> str | None:
+        warnings = list(self._warnings.values())
+        if (skipped := self._skipped.in_a_row) >= WARN_AFTER:
+            warnings.append(f"the last {skipped} training steps were skipped")
+        if not_finite := self._store.not_finite.warning():
+            warnings.append(not_finite)
+        waited = 0.0 if self._trained is None else time.monotonic() - self._trained
+        if waited > SILENCE_S and self._progress.last.phase == "training":
+            warnings.append(f"no training step for {waited:.0f} s")
+        return "; ".join(warnings) or None
+
+    def _silent_envs(self) -> tuple[tuple[int, float], ...]:
+        return () if self._store.closed else self._silent.update()
 
     def step(
         self,
@@ -136,15 +229,17 @@ class Reporter:
         self._skipped.check()
         self._take_episodes(frames)
         stats = served()
-        progress = self._progress.update(
-            phase="training",
-            frames=frames,
-            train_steps=train_steps,
-            episode_return_mean=self._episodes.recent_return,
-            episodes=self._episodes.count,
-            mean_inference_batch=self._served_lately.update(stats)["mean_batch"],
-            warning=self._warning(),
-        )
+        with self._lock:
+            progress = self._progress.update(
+                phase="training",
+                frames=frames,
+                train_steps=train_steps,
+                episode_return_mean=self._episodes.recent_return,
+                episodes=self._episodes.count,
+                mean_inference_batch=self._served_lately.update(stats)["mean_batch"],
+                warning=self._warning(),
+                silent_envs=self._silent_envs(),
+            )
         now = time.monotonic()
         if not last and now - self._logged < self._log_period_s:
             return
@@ -177,13 +272,6 @@ class Reporter:
           UserError: see `step`.
         """
         return self._skipped.check() > 0
-
-    def _warning(self) -> str | None:
-        skipped = self._skipped.in_a_row
-        warnings = [f"the last {skipped} training steps were skipped"] * (skipped >= WARN_AFTER)
-        if not_finite := self._store.not_finite.warning():
-            warnings.append(not_finite)
-        return "; ".join(warnings) or None
 
     def _tell_of_pauses(self, train_steps: int) -> None:
         now = time.monotonic()

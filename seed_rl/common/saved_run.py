@@ -8,12 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seed_rl.common import run_record
+from seed_rl.common import checkpoint_list, run_record
 from seed_rl.common.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner_config import LearnerConfig
@@ -24,8 +23,6 @@ MEND = (
     "Start over with --restart=fresh (the old run is moved aside, not deleted) or choose another "
     "--logdir."
 )
-METADATA = "metadata.json"
-CHECKPOINT_NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
 
 _PROGRAM = "the program"
 # Options that no variable of a network or an optimizer depends on.
@@ -35,47 +32,6 @@ _SIZE_NOTHING = frozenset(
     for field in dataclasses.fields(cls)
     for name in (field.name, *field.metadata["aliases"])
 )
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class Entry:
-    """A checkpoint.
-
-    Attributes:
-      serial: its number, from 1.
-      step: environment frames when it was saved.
-      path: its directory.
-    """
-
-    serial: int
-    step: int
-    path: Path
-
-    def saved(self) -> float:
-        """Unix time of saving; 0 if it cannot be told."""
-        try:
-            return float(json.loads((self.path / METADATA).read_text("utf-8"))["saved"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return 0.0
-
-
-def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -> list[Entry]:
-    """The checkpoints in `directory`, oldest first.
-
-    Args:
-      directory: may be missing.
-      damaged: whether to list those renamed to `*.damaged` too.
-    """
-    entries = []
-    try:
-        paths = list(Path(directory).iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    for path in paths:
-        name = path.name.removesuffix(".damaged") if damaged else path.name
-        if match := CHECKPOINT_NAME.fullmatch(name):
-            entries.append(Entry(int(match[1]), int(match[2]), path))
-    return sorted(entries)
 
 
 def check(logdir: str | os.PathLike[str], environment: Mapping[str, Any]) -> None:
@@ -97,7 +53,7 @@ def refusal(logdir: str | os.PathLike[str], environment: Mapping[str, Any]) -> s
       logdir: of the new run; may be missing.
       environment: the options that make the environment what it is, by name.
     """
-    entries = list_checkpoints(Path(logdir) / "checkpoints")
+    entries = checkpoint_list.list_checkpoints(Path(logdir) / checkpoint_list.DIRECTORY)
     if not entries:
         return None
     try:

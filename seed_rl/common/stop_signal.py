@@ -8,18 +8,45 @@ import os
 import signal
 import socket
 import threading
+import time
 import types
 from collections.abc import Callable
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SAVE_TIME_S = 60.0
+"""For so long after the first signal, further SIGTERMs belong to the same request."""
+
+
+class Requests:
+    """Tells repeated signals of one request to stop from the demand to end at once.
+
+    Job managers signal every process of a job, some of them several times, and a supervisor among
+    those processes passes the signal on. So SIGTERM insists only after the learner has had time to
+    save. Ctrl-C comes from a person, who presses it again to insist.
+
+    Args:
+      save_time_s: seconds from the first signal in which SIGTERM does not insist.
+    """
+
+    def __init__(self, save_time_s: float = SAVE_TIME_S):
+        self._save_time_s = save_time_s
+        self._first: float | None = None
+        self._interrupted = False
+
+    def insists(self, number: int) -> bool:
+        """Takes in a signal; returns whether its sender wants the end at once."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now
+        if number == signal.SIGINT:
+            again, self._interrupted = self._interrupted, True
+            return again
+        return number == signal.SIGTERM and now - self._first > self._save_time_s
 
 
 class StopSignal:
-    """A request to stop: the first SIGINT or SIGTERM asks, a second of the same kind kills.
-
-    The same kind, because Ctrl-C reaches every process of the terminal while a supervisor that
-    was hit too sends SIGTERM after it: that is one request, not two.
+    """A request to stop by SIGINT or SIGTERM; a repeated one may end the process (`Requests`).
 
     Python runs signal handlers only between instructions of the main thread, which may be inside
     a TensorFlow call for ever (waiting for unrolls of actors that are gone). So a thread of ours
@@ -30,13 +57,14 @@ class StopSignal:
 
     Args:
       on_stop: called once, in another thread, at the first request.
+      save_time_s: see `Requests`.
     """
 
-    def __init__(self, on_stop: Callable[[], None] | None = None):
+    def __init__(self, on_stop: Callable[[], None] | None = None, save_time_s: float = SAVE_TIME_S):
         self._on_stop = on_stop
         self._event = threading.Event()
         self._lock = threading.Lock()
-        self._seen: set[int] = set()
+        self._requests = Requests(save_time_s)
         self._previous: dict[int, Any] = {}
         self._previous_fd = -1
         self._pipe: tuple[socket.socket, socket.socket] | None = None
@@ -98,13 +126,12 @@ class StopSignal:
 
     def _handle(self, number: int) -> None:
         name = signal.Signals(number).name
-        if number in self._seen:
+        if self._requests.insists(number):
             logging.error("%s again: ending at once; what was not saved is lost.", name)
             with contextlib.suppress(Exception):
                 logging.shutdown()
             os._exit(128 + number)
-        self._seen.add(number)
-        # In a thread of its own, so that a slow `on_stop` does not keep the second signal out.
+        # In a thread of its own, so that a slow `on_stop` does not keep later signals out.
         threading.Thread(target=self.request, args=(name,), name="on-stop", daemon=True).start()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.launch import options as options_lib
 from seed_rl.launch import panel
 from seed_rl.launch.options import RunOptions
+from seed_rl.launch.ports import free_port
 from seed_rl.launch.supervisor import Supervisor, SupervisorConfig
 
 
@@ -45,7 +45,9 @@ def create_supervisor(options: RunOptions) -> Supervisor:
         ]
 
     return Supervisor(
-        SupervisorConfig(options.logdir, options.actors, options.fresh),
+        SupervisorConfig(
+            options.logdir, options.actors, options.envs_per_actor, fresh=options.fresh
+        ),
         learner_command=lambda scratch: command("learner", scratch),
         actor_command=lambda task, scratch: [*command("actor", scratch), f"--task={task}"],
         tensorboard_command=tensorboard,
@@ -77,13 +79,6 @@ def ask_program(options: RunOptions) -> RunOptions:
     if answer["refusal"] and not options.fresh:
         raise UserError(answer["refusal"])
     return dataclasses.replace(options, logdir=pathlib.Path(answer["logdir"]).absolute())
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        return int(listener.getsockname()[1])
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -38,7 +38,9 @@ Flags of the run:
 All other flags go to learner and actors. To list them:
   .venv/bin/python -m seed_rl.GAME.AGENT_main --helpfull
 
-Ctrl-C saves a checkpoint and stops everything; the same command goes on from there.
+Ctrl-C saves a checkpoint and stops everything; the same command goes on from there. A second Ctrl-C
+ends at once. Exit code 0: finished or stopped, as "phase" in DIR/progress.json says; 2: mend what
+the message says; 5: the last checkpoint could not be saved; otherwise an error.
 """
 
 _SET_BY_SUPERVISOR = {

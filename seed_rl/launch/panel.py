@@ -22,11 +22,7 @@ import rich.progress_bar
 import rich.table
 import rich.text
 
-from seed_rl.common.progress import Progress
-
-_SILENCE_S = (
-    15.0  # The learner writes every second; a checkpoint or a swapped-out machine delays it.
-)
+from seed_rl.common.progress import SILENCE_S, Progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,12 +34,16 @@ class Status:
       alive: actors that run.
       actors: actors there should be.
       doing: what the supervisor is doing, if that is not the learner's phase.
+      resumes_from: environment frames of the checkpoint that there was at the start, if any.
+      warnings: what the supervisor has noticed.
     """
 
     progress: Progress | None
     alive: int
     actors: int
     doing: str | None = None
+    resumes_from: int | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def phase(self) -> str:
@@ -216,13 +216,17 @@ class LivePanel:
 def describe(status: Status) -> list[tuple[str, str]]:
     """Names and values of all that is shown."""
     actors = f"{status.alive}/{status.actors}"
-    if status.progress is None:
-        return [("phase", status.phase), ("actors", actors)]
+    warnings = [("warning", text) for text in status.warnings]
     progress = status.progress
+    if progress is None:
+        resumed = [("frames", _resuming(status.resumes_from))] if status.resumes_from else []
+        return [("phase", status.phase), *resumed, ("actors", actors), *warnings]
     share = progress.frames / progress.total_frames if progress.total_frames else 0.0
+    starting = progress.phase == "starting" and progress.frames > 0
+    frames = _resuming(progress.frames) if starting else f"{progress.frames:,}"
     rows = [
         ("phase", status.phase),
-        ("frames", f"{progress.frames:,} ({share:.1%} of {progress.total_frames:,})"),
+        ("frames", f"{frames} ({share:.1%} of {progress.total_frames:,})"),
         ("frames/s", f"{progress.frames_per_s:,.0f}"),
     ]
     if progress.episode_return_mean is None:
@@ -240,6 +244,11 @@ def describe(status: Status) -> list[tuple[str, str]]:
         rows.append(("ETA", str(datetime.timedelta(seconds=round(progress.eta_s)))))
     if progress.warning:
         rows.append(("warning", progress.warning))
-    if (silence := time.time() - progress.time) > _SILENCE_S:
+    silence = time.time() - progress.time
+    if silence > SILENCE_S and not warnings:
         rows.append(("warning", f"the learner has been silent for {silence:.0f} s"))
-    return rows
+    return rows + warnings
+
+
+def _resuming(frames: int) -> str:
+    return f"resuming from {frames:,}"

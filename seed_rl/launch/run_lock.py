@@ -58,9 +58,15 @@ class RunLock:
                 say(f"waiting for the end of the run that was killed in {logdir} ...")
                 told = True
             time.sleep(0.1)
-        self._file.truncate(0)
-        self._file.write(f"{os.getpid()}\n")
-        self._file.flush()
+        try:
+            self._file.truncate(0)
+            os.write(self._file.fileno(), f"{os.getpid()}\n".encode())
+        except OSError as error:
+            self._file.close()
+            raise UserError(
+                f"Cannot write to {logdir}: {error.strerror}. Make room, or choose another "
+                "directory with --logdir=DIR."
+            ) from error
 
     def fileno(self) -> int:
         return self._file.fileno()

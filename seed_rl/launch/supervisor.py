@@ -9,18 +9,20 @@ import signal
 import tempfile
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from seed_rl.common import progress as progress_lib
+from seed_rl.common import progress
 from seed_rl.common.backoff import backoff_s
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import NotSavedError, UserError
+from seed_rl.common.stop_signal import Requests
+from seed_rl.launch.actor_record import Actor
 from seed_rl.launch.guardian import Guardian
+from seed_rl.launch.log_text import last_words, tail
 from seed_rl.launch.panel import Panel, Status
 from seed_rl.launch.process import Process, describe_exit
 from seed_rl.launch.run_lock import RunLock
+from seed_rl.launch.run_state import RunState
 
-USER_ERROR = 2  # What our programs exit with after an error that is the user's to mend.
-_MAX_USER_ERRORS = 2  # Once may be bad luck, such as a learner that just left.
 _LIBRARY_THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 _QUIET = {"PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 
@@ -32,6 +34,7 @@ class SupervisorConfig:
     Attributes:
       logdir: directory of the run.
       actors: number of actors.
+      envs_per_actor: environments in each.
       fresh: whether to move an earlier run aside.
       stop_timeout_s: how long the learner may take to save its checkpoint and exit.
       kill_timeout_s: how long the others may take to exit.
@@ -40,11 +43,13 @@ class SupervisorConfig:
       healthy_s: an actor that ran this long before it crashed starts again with a clean record.
       max_failures: an actor that crashed this often in a row, or twice with an error that is the
         user's to mend, is given up; the run ends when no other actor is left.
+      silence_s: an actor that the learner has not heard of for longer is named in the panel.
       poll_s: time between looks at the processes.
     """
 
     logdir: pathlib.Path
     actors: int
+    envs_per_actor: int = 1
     fresh: bool = False
     stop_timeout_s: float = 300.0
     kill_timeout_s: float = 5.0
@@ -52,6 +57,7 @@ class SupervisorConfig:
     max_backoff_s: float = 30.0
     healthy_s: float = 30.0
     max_failures: int = 6
+    silence_s: float = progress.SILENCE_S
     poll_s: float = 0.1
 
 
@@ -61,33 +67,6 @@ class Failure(Exception):
     def __init__(self, message: str, code: int = 1):
         super().__init__(message)
         self.code = code
-
-
-class _Actor:
-    """An actor process and its record of crashes."""
-
-    def __init__(self, process: Process, config: SupervisorConfig):
-        self.process = process
-        self.failures = 0  # In a row, without a healthy life between them.
-        self.restart_at: float | None = None
-        self._config = config
-        self._user_errors = 0  # In a row.
-
-    def crashed(self, code: int) -> None:
-        if self._healthy:
-            self.failures = self._user_errors = 0
-        self.failures += 1
-        self._user_errors = self._user_errors + 1 if code == USER_ERROR else 0
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether its last lives were too many and too short to expect better of the next."""
-        failed = self.failures >= self._config.max_failures or self._user_errors >= _MAX_USER_ERRORS
-        return failed and not (self.process.running and self._healthy)
-
-    @property
-    def _healthy(self) -> bool:
-        return self.process.lifetime_s >= self._config.healthy_s
 
 
 class Supervisor:
@@ -115,17 +94,18 @@ class Supervisor:
         self._actor_command = actor_command
         self._tensorboard_command = tensorboard_command
         self._panel = panel
-        self._stops: list[int] = []  # Signals received.
-        self._heeded = 0  # So many of them had come when stopping began.
-        self._started = 0.0
-        self._phase = ""
+        self._requests = Requests()
+        self._told_to_stop = False
+        self._impatient = False  # Somebody wants the end at once.
+        self._state: RunState
 
     def run(self) -> int:
         """Runs until the end of training, a failure, or SIGINT, SIGTERM or SIGHUP.
 
         Returns:
           The exit code: 0 after the end of training or an orderly stop, 2 for an error that is
-          the user's to mend, 130 after a second Ctrl-C, otherwise 1.
+          the user's to mend, 5 if the last checkpoint could not be saved, 130 if what was not
+          saved was given up (a second Ctrl-C, say), otherwise 1.
 
         Raises:
           UserError: the directory cannot be used; nothing was started.
@@ -158,6 +138,8 @@ class Supervisor:
             self._panel.say(f"the earlier run is now in {aside}")
         try:
             (logdir / "logs").mkdir(exist_ok=True)
+            # Of an earlier run: "done" is not true any more.
+            (logdir / progress.FILE_NAME).unlink(missing_ok=True)
         except OSError as error:
             raise UserError(f"Cannot write to {logdir}: {error.strerror}.") from error
         return lock
@@ -172,15 +154,18 @@ class Supervisor:
             _QUIET,
             death_signal=signal.SIGTERM,
         )
+        envs = self._config.envs_per_actor
         self._actors = [
-            _Actor(
+            Actor(
                 Process(
                     f"actor {task}",
                     self._actor_command(task, scratch),
                     logs / f"actor-{task}.log",
                     {**_QUIET, **_LIBRARY_THREADS},
                 ),
-                self._config,
+                range(task * envs, (task + 1) * envs),
+                self._config.healthy_s,
+                self._config.max_failures,
             )
             for task in range(self._config.actors)
         ]
@@ -192,11 +177,11 @@ class Supervisor:
 
     def _supervise(self) -> int:
         try:
-            self._started = time.time()
+            self._state = RunState(self._config.logdir)
             self._start(self._learner, patient=True)
             for actor in self._actors:
                 self._start(actor.process)
-            while not self._stops:
+            while not self._told_to_stop:
                 self._show()
                 if (code := self._learner.poll()) is not None:
                     return self._learner_ended(code)
@@ -222,7 +207,7 @@ class Supervisor:
             raise Failure(f"{process.name} cannot be started: {error}") from error
         self._guardian.watch(process.pid, patient)
 
-    def _look_after(self, actor: _Actor) -> None:
+    def _look_after(self, actor: Actor) -> None:
         """Notices a crash, and restarts after the pause."""
         process = actor.process
         if actor.restart_at is not None:
@@ -238,26 +223,28 @@ class Supervisor:
         self._check_hope(actor, code)
         pause = backoff_s(actor.failures, self._config.first_backoff_s, self._config.max_backoff_s)
         actor.restart_at = time.monotonic() + pause
-        last = process.tail(1)
+        why = "".join(f": {line}" for line in tail(process, 1) if code > 0)
+        if code == 0:
+            why = ", which nobody asked of it (does its environment end the program?)"
         self._panel.say(
-            f"{process.name} {describe_exit(code)}{': ' + last[0] if last and code > 0 else ''}; "
-            f"restarting it in {pause:g} s ({process.log})"
+            f"{process.name} {describe_exit(code)}{why}; restarting it in {pause:g} s "
+            f"({process.log})"
         )
 
-    def _check_hope(self, actor: _Actor, code: int) -> None:
+    def _check_hope(self, actor: Actor, code: int) -> None:
         """Ends the run when restarting actors has no point: as long as one works, it goes on."""
         if not all(other.hopeless for other in self._actors):
             return
-        if code == USER_ERROR:
-            raise Failure(_last_words(actor.process, code), USER_ERROR)
-        raise Failure(f"every actor keeps crashing. {_last_words(actor.process, code)}")
+        if code == UserError.exit_code:
+            raise Failure(last_words(actor.process, code), UserError.exit_code)
+        raise Failure(f"every actor keeps crashing. {last_words(actor.process, code)}")
 
     def _look_after_tensorboard(self) -> None:
         """Starts it when training has begun: until then the learner needs the processor."""
         if self._tensorboard is None:
             return
         if not self._tensorboard.started:
-            if self._phase == "training":
+            if self._state.phase == "training":
                 self._start(self._tensorboard)
         elif (code := self._tensorboard.poll()) is not None:
             self._guardian.forget(self._tensorboard.pid)
@@ -266,45 +253,60 @@ class Supervisor:
             self._tensorboard = None
 
     def _show(self, doing: str | None = None) -> None:
-        progress = progress_lib.read(self._config.logdir)
-        if progress is not None and progress.time < self._started:
-            progress = None  # An earlier run's.
-        self._phase = progress.phase if progress else "starting"
+        told = self._state.progress()
         alive = sum(actor.process.running for actor in self._actors)
-        self._panel.show(Status(progress, alive, len(self._actors), doing))
+        warnings = tuple(self._warnings(told))
+        resumes_from = self._state.resumes_from
+        self._panel.show(Status(told, alive, len(self._actors), doing, resumes_from, warnings))
+
+    def _warnings(self, told: progress.Progress | None) -> Iterator[str]:
+        if problem := self._state.problem():
+            yield problem
+        if told is None or self._told_to_stop:
+            return
+        silent_envs = dict(told.silent_envs)
+        for actor in self._actors:
+            silence_s = actor.silence_s(silent_envs)
+            if silence_s > self._config.silence_s:
+                yield f"{actor.process.name} silent for {silence_s:.0f} s"
 
     # Ending.
 
     def _on_signal(self, number: int, frame: types.FrameType | None) -> None:
         del frame
-        self._stops.append(number)
-
-    @property
-    def _impatient(self) -> bool:
-        """Whether somebody has asked again. (Closing the terminal after a Ctrl-C does not.)"""
-        return any(self._stops.count(number) > 1 for number in self._stops[self._heeded :])
+        self._told_to_stop = True
+        self._impatient |= self._requests.insists(number)
 
     def _learner_ended(self, code: int) -> int:
         self._guardian.forget(self._learner.pid)
         self._show()
         self._stop_others()
-        if code == 0:
+        if code == 0 and self._state.phase == "done":
             self._panel.finish("training has ended")
             return 0
-        self._panel.say(f"error: {_last_words(self._learner, code)}")
-        return USER_ERROR if code == USER_ERROR else 1
+        return self._stopped(code)
 
     def _stop(self) -> int:
         """Ends all in good order: the learner first, as it saves what was learned."""
-        self._panel.say("stopping: the learner saves a checkpoint (again to end at once)")
+        self._panel.say("stopping: the learner saves a checkpoint (Ctrl-C again: end at once)")
         code = self._stop_learner()
         if code is None:
             return 130
-        if code == 0 or code == -signal.SIGTERM and self._phase == "starting":
-            self._panel.finish("stopped; the same command goes on from here")
+        return self._stopped(code)
+
+    def _stopped(self, code: int) -> int:
+        """Says how the learner ended before the end of training; returns our exit code."""
+        unborn = code == -signal.SIGTERM and self._state.phase == "starting"
+        if code == 0 or unborn:
+            self._panel.finish(f"stopped; {self._state.outlook()}")
             return 0
-        self._panel.say(f"error: while stopping: {_last_words(self._learner, code)}")
-        return 1
+        if code == NotSavedError.exit_code:
+            self._panel.say(f"error: {self._state.loss()}")
+            return code
+        reason = self._state.cannot_write()  # Then the log has no room for it, either.
+        words = last_words(self._learner, code)
+        self._panel.say(f"error: {reason}; {words}" if reason else f"error: {words}")
+        return code if code == UserError.exit_code else 1
 
     def _stop_learner(self, failed: bool = False) -> int | None:
         """Ends the learner, then the rest.
@@ -312,12 +314,12 @@ class Supervisor:
         Returns:
           The learner's exit code; None if the user did not want to wait for it.
         """
-        self._heeded = len(self._stops)
+        self._impatient = False  # Nobody can insist on what had not begun.
         self._learner.terminate()
         deadline = time.monotonic() + self._config.stop_timeout_s
         while (code := self._learner.poll()) is None and time.monotonic() < deadline:
             if self._impatient:
-                self._panel.say("ending at once; what was not saved is lost")
+                self._panel.say(f"ending at once, unsaved; {self._state.outlook()}")
                 return None
             self._show("stopping" if not failed else "ending")
             time.sleep(self._config.poll_s)
@@ -351,12 +353,3 @@ class Supervisor:
         for process in processes:
             if process.started:
                 self._guardian.forget(process.pid)
-
-
-def _last_words(process: Process, code: int) -> str:
-    """How it ended, with the end of its log: all of it, or just the user's error message."""
-    lines = process.tail(30)
-    if code == USER_ERROR and (message := [line for line in lines if line.startswith("error: ")]):
-        return f"{process.name}: {message[-1].removeprefix('error: ')}"
-    text = "".join(f"\n  | {line}" for line in lines)
-    return f"the {process.name} {describe_exit(code)} ({process.log}):{text}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import time
 from typing import Any
 
@@ -65,7 +66,7 @@ class FaultyEnv(LifeStepEnv):
     """A `LifeStepEnv` in which something goes wrong."""
 
     FAULTS = (
-        *("raise", "raise_in_reset", "hang", "exit", "shape", "dtype", "slow_start"),
+        *("raise", "raise_in_reset", "hang", "exit", "sys_exit", "shape", "dtype", "slow_start"),
         *("nan_observation", "nan_reward", "no_reward", ""),
     )
 
@@ -74,8 +75,8 @@ class FaultyEnv(LifeStepEnv):
 
         Args:
           fault: "raise" in step; "raise_in_reset"; "hang" for `seconds` in step, which it
-            prints; "exit" of the process; another "shape" or "dtype" of observation;
-            "nan_observation" or "nan_reward" from then on; "no_reward": None for one;
+            prints; "exit" of the process; "sys_exit" with code 0; another "shape" or "dtype" of
+            observation; "nan_observation" or "nan_reward" from then on; "no_reward": None for one;
             "slow_start": `seconds` to create.
           at: number of the step (of all episodes together) or of the reset, from 1.
           seconds: see fault.
@@ -111,6 +112,8 @@ class FaultyEnv(LifeStepEnv):
                 time.sleep(self._seconds)
             if self._fault == "exit":
                 os._exit(77)
+            if self._fault == "sys_exit":
+                sys.exit(0)
             if self._fault == "shape":
                 observation = observation[:-1]
             if self._fault == "dtype":

@@ -1,6 +1,7 @@
 """The native store against a plain Python one, and its waits."""
 
 import threading
+import time
 
 import hypothesis
 import numpy as np
@@ -310,3 +311,44 @@ def test_a_step_begun_twice_counts_once():
     episodes = store.episodes()
     np.testing.assert_array_equal(episodes.returns, [2.0, 1.0])
     np.testing.assert_array_equal(episodes.num_steps, [1, 1])
+
+
+def test_silence_is_the_time_since_the_last_call():
+    """Guards that stopped actors are named, and only those."""
+    store = make_store(queue_capacity=1, unroll_length=1)
+    assert np.isnan(store.silence()).all()
+    step(store, [0, 1], [1, 1])
+    time.sleep(0.3)
+    step(store, [1], [1])
+    silence = store.silence()
+    assert silence[0] >= 0.3 and silence[0] - silence[1] >= 0.3
+    assert np.isnan(silence[2:]).all()
+    time.sleep(0.1)
+    assert store.silence()[1] - silence[1] >= 0.1  # Nobody calls: it grows.
+
+
+def test_waiting_for_the_learner_is_no_silence():
+    """Guards actors whose calls wait for the network, or for room in the queue."""
+    store = make_store(queue_capacity=1, unroll_length=1)
+    ids, runs, outputs = tf.constant([0]), tf.constant([1], tf.int64), env_outputs(1)
+    store.begin(ids, runs, outputs, outputs.reward)
+    time.sleep(0.2)
+    assert store.silence()[0] == 0
+    store.end(
+        ids,
+        runs,
+        tf.constant([9]),
+        (tf.fill([1, 2], 9.0),),
+        {"observation": tf.zeros([1, 3], tf.uint8), "reward": outputs.reward},
+    )
+    assert store.silence()[0] >= 0.2
+
+    step(store, [0], [1])  # Fills the queue.
+    waiting = threading.Thread(target=step, args=(store, [0], [1]))
+    waiting.start()
+    wait_until(lambda: store.counters().blocked == 1)
+    before = store.silence()[0]
+    time.sleep(0.2)
+    assert store.silence()[0] == before == 0
+    store.close()
+    waiting.join()

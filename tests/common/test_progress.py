@@ -22,8 +22,9 @@ class Clock:
 
 def test_the_file_follows_the_contract(tmp_path):
     clock = Clock()
-    writer = ProgressWriter(tmp_path, total_frames=10_000, clock=clock)
-    assert progress.read(tmp_path).phase == "starting"
+    writer = ProgressWriter(tmp_path, total_frames=10_000, frames=500, clock=clock)
+    first = progress.read(tmp_path)
+    assert (first.phase, first.frames) == ("starting", 500)
     writer.update("training", frames=1000)
     clock.now += 10
     writer.update(
@@ -33,6 +34,7 @@ def test_the_file_follows_the_contract(tmp_path):
         episodes=3,
         mean_inference_batch=7.5,
         warning="mice",
+        silent_envs=((3, 40.5),),
     )
     content = json.loads((tmp_path / "progress.json").read_text())
     assert content == {
@@ -49,7 +51,9 @@ def test_the_file_follows_the_contract(tmp_path):
         "eta_s": pytest.approx(80),
         "started": 1000.0,
         "warning": "mice",
+        "silent_envs": [[3, 40.5]],
     }
+    assert progress.read(tmp_path).silent_envs == ((3, 40.5),)
     line = progress.read(tmp_path).line()
     assert "2,000/10,000 frames (20.0%)" in line
     assert "ETA 0:01:20" in line

@@ -1,5 +1,7 @@
 """What the learner makes of the server's statistics, and what it warns of."""
 
+import logging
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -101,3 +103,23 @@ def test_no_checkpoint_while_training_stands_still(reporter):
     assert not reporter.training_stands_still()
     with pytest.raises(UserError, match="100 training steps in a row"):
         report(reporter, 1, 100)
+
+
+def test_silent_environments(caplog):
+    """Guards that actors which stand still are told of, once, and no others."""
+    caplog.set_level(logging.WARNING)
+    seconds = np.array([0.1, 40, 40, 1, 40, np.nan], np.float32)
+    silent = reporting.SilentEnvironments(lambda: seconds.copy())
+    # Once is not enough: after a stall of the learner the last have not had their turn.
+    assert silent.update() == ()
+    assert silent.update() == ((1, 40), (2, 40), (4, 40))
+    assert "environments 1 to 2, 4 for 40 s" in caplog.text
+    silent._began -= 100  # Environment 5 has not come for so long: no news, but told.
+    silent.update()
+    seconds[4] = 0
+    assert silent.update() == ((1, 40), (2, 40), (5, pytest.approx(100, abs=10)))
+    assert len(caplog.records) == 1
+    seconds[4] = 16
+    silent.update()
+    assert silent.update()[2] == (4, 16)
+    assert "environments 4 for 16 s" in caplog.records[1].getMessage()

@@ -54,7 +54,8 @@ reader, writer = os.pipe()
 lock = threading.Lock()
 lock.acquire()
 hang = sys.argv[1] == "hang"
-with StopSignal(on_stop=None if hang else lambda: os.write(writer, b"x")) as stop:
+times = {"save_time_s": float(sys.argv[2])} if sys.argv[2:] else {}
+with StopSignal(None if hang else lambda: os.write(writer, b"x"), **times) as stop:
     print("ready", flush=True)
     # Stands for a TensorFlow call: a read that is begun again after a signal, so that no Python
     # handler ends it.
@@ -73,17 +74,43 @@ def test_on_stop_frees_a_main_thread_that_waits(number):
     assert process.wait(30) == 0
 
 
-def test_a_second_signal_of_the_kind_ends_a_process_that_hangs():
+def start_program(*arguments):
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "hang"],
+        [sys.executable, "-c", PROGRAM, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGTERM)
+    return process
+
+
+def test_a_second_ctrl_c_ends_a_process_that_hangs():
+    process = start_program("hang")
+    process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 128 + signal.SIGINT
+    assert "what was not saved is lost" in process.stderr.read()
+
+
+def test_terms_in_quick_succession_are_one_request():
+    """Guards the checkpoint when a job manager and a supervisor both signal the learner."""
+    process = start_program("hang")
+    for number in [signal.SIGTERM] * 3 + [signal.SIGINT] + [signal.SIGTERM] * 3:
+        process.send_signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+    process.kill()
+    process.wait()
+
+
+def test_a_term_after_the_time_to_save_ends_a_process_that_hangs():
+    process = start_program("hang", "1")
+    process.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.5)
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 128 + signal.SIGTERM
     assert "what was not saved is lost" in process.stderr.read()

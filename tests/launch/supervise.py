@@ -24,6 +24,7 @@ def main() -> int:
         first_backoff_s=0.05,
         healthy_s=1,
         max_failures=3,
+        silence_s=1,
         poll_s=0.02,
     )
     supervisor = Supervisor(

@@ -4,101 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import pty
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from seed_rl.launch import run_lock
-
-FOLDER = pathlib.Path(__file__).parent
-
-
-class Run:
-    """A supervisor process over fake programs."""
-
-    def __init__(self, logdir: pathlib.Path, *arguments: str, **options: Any):
-        self.logdir = logdir
-        self.output = logdir.parent / f"{logdir.name}.output"
-        with open(self.output, "ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, str(FOLDER / "supervise.py"), str(logdir), *arguments],
-                **{"stdout": output, "stderr": subprocess.STDOUT, **options},
-            )
-
-    def text(self) -> str:
-        return self.output.read_text()
-
-    def wait(self) -> int:
-        return self.process.wait(timeout=30)
-
-    def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-
-    def lives(self, task: int) -> list[int]:
-        """Process ids of an actor's lives."""
-        file = self.logdir / f"lives-{task}"
-        return [int(pid) for pid in file.read_text().split()] if file.exists() else []
-
-    def learner(self) -> int:
-        return int((self.logdir / "learner.pid").read_text())
-
-    def training(self) -> bool:
-        progress = self.logdir / "progress.json"
-        return progress.exists() and '"training"' in progress.read_text()
-
-
-@pytest.fixture
-def start(tmp_path: pathlib.Path) -> Iterator[Callable[..., Run]]:
-    runs: list[Run] = []
-
-    def start(*arguments: str, name: str = "run", **options: Any) -> Run:
-        runs.append(Run(tmp_path / name, *arguments, **options))
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
-    until(lambda: not any(is_locked(run) for run in runs))
-
-
-def is_locked(run: Run) -> bool:
-    return run_lock.running_pid(run.logdir) is not None
-
-
-def until(condition: Callable[[], Any], timeout_s: float = 20) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def going(
-    start: Callable[..., Run], actors: int, learner: str = "train", actor: str = "run"
-) -> Run:
-    """A run whose learner trains and whose actors have all started."""
-    run = start(learner, actor, str(actors))
-    until(lambda: run.training() and all(run.lives(task) for task in range(actors)))
-    return run
-
-
-def pids(run: Run, actors: int) -> list[int]:
-    return [run.learner(), *(run.lives(task)[-1] for task in range(actors))]
+from seed_rl.common import checkpoint_list
+from tests.launch.run_helpers import FOLDER, going, is_alive, is_locked, pids, until
 
 
 def test_end_of_training_ends_all(start):
@@ -115,7 +31,7 @@ def test_a_signal_saves_and_exits_0(start, number):
     run = going(start, 2)
     run.signal(number)
     assert run.wait() == 0
-    assert int((run.logdir / "checkpoint").read_text()) > 0
+    assert run.saved() > 0
     assert not any(is_alive(pid) for pid in pids(run, 2))
 
 
@@ -124,19 +40,19 @@ def test_a_second_start_goes_on_and_fresh_moves_aside(start, tmp_path):
     run = going(start, 1)
     run.signal(signal.SIGINT)
     assert run.wait() == 0
-    saved = int((run.logdir / "checkpoint").read_text())
+    saved = run.saved()
 
     run = going(start, 1)
     run.signal(signal.SIGINT)
     assert run.wait() == 0
-    assert int((run.logdir / "checkpoint").read_text()) > saved
+    assert run.saved() > saved
 
-    saved = int((run.logdir / "checkpoint").read_text())
+    saved = run.saved()
     run = start("end", "run", "1", "fresh")
     assert run.wait() == 0
-    assert int((run.logdir / "checkpoint").read_text()) == 30
+    assert run.saved() == 30
     (aside,) = tmp_path.glob("run.2*-*")
-    assert int((aside / "checkpoint").read_text()) == saved
+    assert checkpoint_list.saved_frames(aside) == saved
 
 
 def test_killed_actors_are_restarted(start):
@@ -169,7 +85,7 @@ def test_actors_that_all_keep_crashing_end_the_run(start):
     assert "every actor keeps crashing" in run.text()
     assert "RuntimeError: the environment broke" in run.text()
     assert len(run.lives(0)) >= 3
-    assert (run.logdir / "checkpoint").exists()
+    assert run.saved()
 
 
 def test_a_user_error_of_all_actors_ends_the_run_clearly(start):
@@ -213,7 +129,7 @@ def test_output_that_nobody_reads_any_more(start, end):
     os.close(read_end)
     run.signal(end)
     assert run.wait() == 0
-    assert (run.logdir / "checkpoint").exists()
+    assert run.saved()
 
 
 def test_a_terminal_that_hangs_up(start):
@@ -226,7 +142,7 @@ def test_a_terminal_that_hangs_up(start):
     assert run.process.poll() is None
     run.signal(signal.SIGHUP)
     assert run.wait() == 0
-    assert (run.logdir / "checkpoint").exists()
+    assert run.saved()
 
 
 def test_output_to_a_full_disk(start):
@@ -235,7 +151,7 @@ def test_output_to_a_full_disk(start):
     until(run.training)
     run.signal(signal.SIGTERM)
     assert run.wait() == 0
-    assert (run.logdir / "checkpoint").exists()
+    assert run.saved()
 
 
 @pytest.mark.parametrize(("code", "expected"), [(1, 1), (2, 2), (7, 1)])
@@ -269,7 +185,7 @@ def test_closing_the_terminal_after_ctrl_c_is_not_asking_twice(start):
     until(lambda: "saves a checkpoint" in run.text())
     run.signal(signal.SIGHUP)
     assert run.wait() == 0
-    assert (run.logdir / "checkpoint").exists()
+    assert run.saved()
 
 
 def test_a_learner_that_does_not_stop_is_killed(start):
@@ -290,7 +206,7 @@ def test_kill_9_of_the_supervisor_leaves_nothing(start):
     run.signal(signal.SIGKILL)
     run.wait()
     until(lambda: not any(is_alive(pid) for pid in all_pids))
-    assert (run.logdir / "checkpoint").exists()
+    assert run.saved()
     until(lambda: not is_locked(run))
 
 
@@ -346,7 +262,7 @@ def test_stop_local_stops_the_run_named(start, repository):
     )
     assert result.returncode == 0, result.stderr
     assert run.wait() == 0
-    assert (run.logdir / "checkpoint").exists()
+    assert run.saved()
     result = subprocess.run([script, run.logdir], capture_output=True, text=True, timeout=30)
     assert result.returncode == 2
     assert f"No run is going on in {run.logdir}" in result.stderr
@@ -387,4 +303,4 @@ def test_the_panel_on_a_terminal(start, tmp_path):
     os.close(master)
     assert run.wait() == 0
     assert b"a test" in drawn and b"of 1,000)" in drawn
-    assert b"stopped; the same command goes on from here" in drawn
+    assert b"stopped; the same command goes on from here (" in drawn

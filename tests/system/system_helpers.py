@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from seed_rl.common import progress as progress_lib
@@ -34,11 +34,24 @@ def until(condition: Callable[[], Any], *, running: Program | None = None) -> An
 
 
 class Program:
-    """A Python module as a process of its own session, whose output is kept."""
+    """A Python module as a process of its own session, whose output is kept.
 
-    def __init__(self, module: str, *arguments: str, environment: dict[str, str] | None = None):
+    Args:
+      module: to run with `python -m`.
+      *arguments: its own.
+      within: a command that runs the one that follows it in its own place (`full_disk.command`).
+      environment: variables besides those of this process.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        within: Sequence[str] = (),
+        environment: dict[str, str] | None = None,
+    ):
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [*within, sys.executable, "-m", module, *arguments],
             cwd=REPOSITORY,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
             stdin=subprocess.DEVNULL,
@@ -106,8 +119,8 @@ class Site:
         self._options = options
         self._programs: list[Program] = []
 
-    def start(self, module: str, *arguments: str) -> Program:
-        self._programs.append(Program(module, *arguments))
+    def start(self, module: str, *arguments: str, within: Sequence[str] = ()) -> Program:
+        self._programs.append(Program(module, *arguments, within=within))
         return self._programs[-1]
 
     def learner(self, *arguments: str) -> Program:
@@ -129,8 +142,9 @@ class Site:
         return progress.frames if progress else 0
 
     def trains_on(self, learner: Program, frames: int = 1) -> None:
-        """Waits until `learner` has trained on `frames` more than now."""
-        goal = self.frames(learner) + frames
+        """Waits until `learner` has trained on `frames` more than now, or than it began with."""
+        # A resumed run has frames from the start.
+        goal = until(lambda: self.progress(learner), running=learner).frames + frames
         until(lambda: self.frames(learner) >= goal, running=learner)
 
     def close(self) -> None:

@@ -191,7 +191,7 @@ def test_kill_9_of_the_learner(place, learner, actors):
     ended = re.search(r"Ended after (\d+) environment frames", learner.text())
     assert ended is not None and int(ended[1]) == last.step > whole.step
     manifest.verify(last.path)
-    assert place.progress().phase == "done"
+    assert place.progress().phase == "stopped"
     assert pathlib.Path(place.logdir / "saved_model" / "saved_model.pb").is_file()
     for actor in actors:
         actor.send(signal.SIGTERM)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 import signal
 import socket
 
@@ -12,6 +11,13 @@ import numpy as np
 import pytest
 
 from seed_rl.common import checkpoints, returns_log
+from tests.system.local_runs import (
+    frames_saved,
+    nothing_runs,
+    processes_of,
+    start,
+    trains_on,
+)
 from tests.system.system_helpers import REPOSITORY, site, until
 
 pytestmark = pytest.mark.slow
@@ -23,53 +29,6 @@ TOTAL = 60_000
 def place(tmp_path):
     with site(tmp_path, "") as place:
         yield place
-
-
-def start(place, *flags):
-    return place.start(
-        "seed_rl.launch.local",
-        *("gym", "vtrace", "2", "2", "--env_name=CartPole-v1", "--seed=1", "--tensorboard=false"),
-        "--reward_scaling=0.05",
-        f"--logdir={place.logdir}",
-        *flags,
-    )
-
-
-def processes_of(place, run_mode=""):
-    """Process ids by task (-1: the learner) of the run's programs."""
-    found = {}
-    for entry in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            arguments = (entry / "cmdline").read_bytes().decode().split("\0")
-        except OSError:
-            continue
-        if f"--logdir={place.logdir}" in arguments and f"--run_mode={run_mode}" in arguments:
-            task = [a.removeprefix("--task=") for a in arguments if a.startswith("--task=")]
-            found[int(task[0]) if task else -1] = int(entry.name)
-    return found
-
-
-def nothing_runs(place):
-    return not processes_of(place, "learner") and not processes_of(place, "actor")
-
-
-def progress_of(place, supervisor):
-    """The progress of the run that `supervisor` watches; None until its learner has told some."""
-    progress = place.progress()
-    learner = processes_of(place, "learner").get(-1)
-    return progress if progress is not None and progress.pid == learner else None
-
-
-def trains_on(place, supervisor, frames=1000):
-    begin = until(lambda: progress_of(place, supervisor), running=supervisor).frames
-    until(
-        lambda: (p := progress_of(place, supervisor)) and p.frames >= begin + frames,
-        running=supervisor,
-    )
-
-
-def frames_saved(place):
-    return checkpoints.list_checkpoints(place.logdir / "checkpoints")[-1].step
 
 
 def test_a_run_is_killed_interrupted_resumed_ended_and_begun_anew(place):

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace seed_rl {
@@ -88,14 +89,17 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
                                  const float* rewards, const bool* done, const bool* abandoned,
                                  const int32_t* episode_steps, const float* raw_rewards,
                                  const MutableRows& prev_actions, const MutableRows& states) {
+  const Clock::time_point now = Clock::now();
   std::lock_guard<std::mutex> lock(mu_);
   StoreError error = Check(batch, env_ids, run_ids);
   if (!error.ok()) {
     ++counters_.refused;
     return error;
   }
+  newest_call_ = std::max(newest_call_, now);
   for (int32_t i = 0; i < batch; ++i) {
     Environment& env = envs_[env_ids[i]];
+    env.last_call = now;
     if (!env.alive || env.run_id != run_ids[i]) {
       // The first report of a life is a reset observation: no step led to it.
       StartLife(&env, run_ids[i]);
@@ -296,6 +300,22 @@ InferenceStore::Counters InferenceStore::counters() const {
   Counters counters = counters_;
   counters.queue_size = static_cast<int64_t>(queue_.size());
   return counters;
+}
+
+std::vector<float> InferenceStore::Silence() const {
+  const Clock::time_point now = Clock::now();
+  std::vector<float> silence(envs_.size(), std::numeric_limits<float>::quiet_NaN());
+  std::lock_guard<std::mutex> lock(mu_);
+  const bool waiting = !capacity_waiters_.empty() ||
+                       std::any_of(envs_.begin(), envs_.end(), [this](const Environment& env) {
+                         return env.begun && env.last_call == newest_call_;
+                       });
+  const Clock::time_point end = waiting ? newest_call_ : std::max(now, newest_call_);
+  for (size_t i = 0; i < envs_.size(); ++i) {
+    if (!envs_[i].alive) continue;
+    silence[i] = std::chrono::duration<float>(end - envs_[i].last_call).count();
+  }
+  return silence;
 }
 
 }  // namespace seed_rl

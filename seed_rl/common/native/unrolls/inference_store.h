@@ -28,6 +28,7 @@
 #ifndef SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
 #define SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -132,11 +133,17 @@ class InferenceStore {
   };
   Counters counters() const;
 
+  // Seconds since each environment's last call; NaN before its first. Time in which calls wait for
+  // the network or for training does not count: then nobody can tell who would have called.
+  std::vector<float> Silence() const;
+
  private:
+  using Clock = std::chrono::steady_clock;
   struct Environment {
     bool alive = false;
     bool begun = false;  // And not ended: if it begins again, the network failed in between.
     int64_t run_id = 0;
+    Clock::time_point last_call;
     std::deque<int64_t> replaced_run_ids;
     EpisodeStats episode;
     std::vector<std::vector<uint8_t>> prev_action;
@@ -173,6 +180,7 @@ class InferenceStore {
   std::vector<std::function<void()>> capacity_waiters_;  // Guarded by mu_.
   std::deque<EpisodeStats> episodes_;                    // Guarded by mu_.
   Counters counters_;                                    // Guarded by mu_.
+  Clock::time_point newest_call_;                        // Guarded by mu_.
   int64_t next_token_ = 0;                               // Guarded by mu_.
   bool closed_ = false;                                  // Guarded by mu_.
 };

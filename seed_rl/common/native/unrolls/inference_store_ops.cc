@@ -1,4 +1,5 @@
 // The kernels of the ops over InferenceStore (see inference_store.h for what they promise).
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -314,6 +315,19 @@ class CountersOp : public tf::OpKernel {
   }
 };
 
+class SilenceOp : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tf::OpKernelContext* ctx) override {
+    tf::core::RefCountPtr<StoreResource> resource;
+    OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
+    const std::vector<float> silence = resource->store.Silence();
+    tf::Tensor* output;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {static_cast<int64_t>(silence.size())}, &output));
+    std::copy(silence.begin(), silence.end(), output->vec<float>().data());
+  }
+};
+
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceStore").Device(tf::DEVICE_CPU), CreateOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceBegin").Device(tf::DEVICE_CPU), BeginOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceEnd").Device(tf::DEVICE_CPU), EndOp);
@@ -321,6 +335,7 @@ REGISTER_KERNEL_BUILDER(Name("SeedInferenceDequeue").Device(tf::DEVICE_CPU), Deq
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceClose").Device(tf::DEVICE_CPU), CloseOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceEpisodes").Device(tf::DEVICE_CPU), EpisodesOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceCounters").Device(tf::DEVICE_CPU), CountersOp);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceSilence").Device(tf::DEVICE_CPU), SilenceOp);
 
 }  // namespace
 }  // namespace seed_rl

@@ -85,5 +85,11 @@ REGISTER_OP("SeedInferenceCounters")
     .SetIsStateful()
     .SetShapeFn(tf::shape_inference::UnknownShape);
 
+REGISTER_OP("SeedInferenceSilence")
+    .Input("handle: resource")
+    .Output("silence: float")
+    .SetIsStateful()
+    .SetShapeFn(tf::shape_inference::UnknownShape);
+
 }  // namespace
 }  // namespace seed_rl

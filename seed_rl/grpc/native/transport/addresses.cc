@@ -1,17 +1,23 @@
 #include "seed_rl/grpc/native/transport/addresses.h"
 
-#include <sys/socket.h>
+#include <netinet/in.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 
 namespace seed_rl::transport {
 namespace {
 
 constexpr char kUnixPrefix[] = "unix:";
+constexpr unsigned long kLargestPort = 65535;
+// How often to look for a port that is free at every address.
+constexpr int kPortAttempts = 100;
 
 // The path of a Unix socket that is a file; empty for others.
 std::string SocketPath(const std::string& address) {
@@ -32,6 +38,45 @@ bool SomebodyListens(const std::string& path) {
   const bool listens = result == 0 || errno == EAGAIN;
   close(fd);
   return listens;
+}
+
+// Splits "host:port" or "[host]:port". False for addresses of other kinds: unix:..., dns:...
+bool SplitHostPort(const std::string& address, std::string* host, std::string* port) {
+  const size_t colon = address.rfind(':');
+  if (IsUnix(address) || colon == std::string::npos || colon == 0) return false;
+  *host = address.substr(0, colon);
+  *port = address.substr(colon + 1);
+  if (host->front() == '[' && host->back() == ']') {
+    *host = host->substr(1, host->size() - 2);
+  } else if (host->find(':') != std::string::npos) {
+    return false;
+  }
+  return !host->empty() && !port->empty();
+}
+
+bool IsPort(const std::string& port) {
+  const bool number = port.find_first_not_of("0123456789") == std::string::npos;
+  return !number || (port.size() <= 5 && std::strtoul(port.c_str(), nullptr, 10) <= kLargestPort);
+}
+
+in_port_t* Port(SocketAddress* place) {
+  if (place->storage.ss_family == AF_INET6) {
+    return &reinterpret_cast<sockaddr_in6*>(&place->storage)->sin6_port;
+  }
+  return &reinterpret_cast<sockaddr_in*>(&place->storage)->sin_port;
+}
+
+// "127.0.0.1" or "[::1]".
+std::string HostName(const SocketAddress& place) {
+  char host[NI_MAXHOST] = "?";
+  getnameinfo(reinterpret_cast<const sockaddr*>(&place.storage), place.size, host, sizeof(host),
+              nullptr, 0, NI_NUMERICHOST);
+  return place.storage.ss_family == AF_INET6 ? "[" + std::string(host) + "]" : host;
+}
+
+// Whether a bind failed because the machine has no such address.
+bool IsElsewhere(int error) {
+  return error == EADDRNOTAVAIL || error == EAFNOSUPPORT || error == EPROTONOSUPPORT;
 }
 
 }  // namespace
@@ -56,6 +101,91 @@ Status CheckFree(const std::string& address) {
             "Another server is listening on " + address + "; stop it or choose another address"};
   }
   return {};
+}
+
+Status ResolveWithSystem(const std::string& host, const std::string& port,
+                         std::vector<SocketAddress>* addresses) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* list = nullptr;
+  const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &list);
+  if (error != 0) return {Code::kUnavailable, gai_strerror(error)};
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
+  for (; list != nullptr; list = list->ai_next) {
+    SocketAddress place;
+    std::memcpy(&place.storage, list->ai_addr, list->ai_addrlen);
+    place.size = list->ai_addrlen;
+    const bool known = std::any_of(addresses->begin(), addresses->end(), [&](const auto& other) {
+      return other.size == place.size && !std::memcmp(&other.storage, &place.storage, place.size);
+    });
+    if (!known) addresses->push_back(place);
+  }
+  return {};
+}
+
+PortClaim::Socket::~Socket() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int PortClaim::Bind(std::vector<SocketAddress> places, std::string* failed) {
+  sockets_.clear();
+  addresses_.clear();
+  in_port_t port = *Port(&places.front());
+  int elsewhere = 0;
+  for (SocketAddress& place : places) {
+    *failed = HostName(place);
+    *Port(&place) = port;
+    auto* const raw = reinterpret_cast<sockaddr*>(&place.storage);
+    Socket bound(socket(place.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = 1, off = 0;
+    // As gRPC does: a dead server's connections do not hold the port, and [::] is IPv4's 0.0.0.0
+    // too. Options that a family does not know have no effect.
+    setsockopt(bound.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(bound.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bound.fd() < 0 || bind(bound.fd(), raw, place.size) != 0) {
+      if (!IsElsewhere(errno)) return errno;
+      elsewhere = errno;
+      continue;
+    }
+    getsockname(bound.fd(), raw, &place.size);
+    port = *Port(&place);
+    addresses_.push_back(HostName(place) + ":" + std::to_string(ntohs(port)));
+    sockets_.push_back(std::move(bound));
+  }
+  return sockets_.empty() ? elsewhere : 0;
+}
+
+Status PortClaim::Take(const std::string& address, const Resolve& resolve) {
+  std::string host, port;
+  if (!SplitHostPort(address, &host, &port)) {
+    addresses_ = {address};
+    return {};
+  }
+  const std::string problem = "Cannot listen on " + address + ": ";
+  if (!IsPort(port)) return {Code::kInvalidArgument, problem + "there is no port " + port};
+  std::vector<SocketAddress> places;
+  const Status status = resolve(host, port, &places);
+  if (!status.ok()) return {status.code, problem + status.message};
+  if (places.empty()) return {Code::kUnavailable, problem + "the name has no address"};
+
+  const bool any_port = *Port(&places.front()) == 0;
+  std::string failed;
+  int error = Bind(places, &failed);
+  // The free port at the first address may be in use at another.
+  for (int i = 1; any_port && error == EADDRINUSE && i < kPortAttempts; ++i) {
+    error = Bind(places, &failed);
+  }
+  if (error == 0) return {};
+  sockets_.clear();
+  addresses_.clear();
+  if (error == EADDRINUSE) {
+    return {Code::kUnavailable, problem + "the port is in use at " + failed};
+  }
+  if (IsElsewhere(error)) {
+    return {Code::kUnavailable, problem + "the address is not this machine's"};
+  }
+  return {Code::kUnavailable, problem + std::strerror(error) + " at " + failed};
 }
 
 }  // namespace seed_rl::transport

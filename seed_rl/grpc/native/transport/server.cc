@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -136,27 +137,36 @@ Status ServerImpl::Listen(grpc::ServerBuilder* builder, std::vector<int>* ports)
     options.pem_key_cert_pairs.push_back({config_.tls_key, config_.tls_certificate});
     credentials = grpc::SslServerCredentials(options);
   }
-  ports->assign(config_.addresses.size(), -1);
+  std::vector<PortClaim> claims(config_.addresses.size());
+  std::deque<int> bound;  // Where gRPC writes ports; its elements never move.
+  ports->assign(config_.addresses.size(), 0);
   for (size_t i = 0; i < config_.addresses.size(); ++i) {
     const std::string& address = config_.addresses[i];
     Status status = CheckFree(address);
+    if (status.ok()) status = claims[i].Take(address);
     if (!status.ok()) return status;
-    builder->AddListeningPort(
-        address, IsUnix(address) ? grpc::InsecureServerCredentials() : credentials, &(*ports)[i]);
-  }
-  server_ = builder->BuildAndStart();
-  if (server_ != nullptr) return {};
-  std::string failed;
-  for (size_t i = 0; i < ports->size(); ++i) {
-    if ((*ports)[i] <= 0) {
-      failed = config_.addresses[i];
-      break;
+    for (const std::string& place : claims[i].addresses()) {
+      builder->AddListeningPort(place,
+                                IsUnix(address) ? grpc::InsecureServerCredentials() : credentials,
+                                &bound.emplace_back(-1));
     }
   }
-  return {Code::kUnavailable,
-          "Cannot listen on " + failed +
-              ": the port is in use or the address is not this machine's" +
-              (config_.tls_certificate.empty() ? "" : ", or the TLS certificate or key is bad")};
+  server_ = builder->BuildAndStart();
+  auto port = bound.begin();
+  for (size_t i = 0; i < claims.size(); ++i) {
+    for (const std::string& place : claims[i].addresses()) {
+      if (*port <= 0) {
+        return {
+            Code::kUnavailable,
+            "Cannot listen on " + config_.addresses[i] + " (" + place +
+                "): the port is in use or the address is not this machine's" +
+                (config_.tls_certificate.empty() ? "" : ", or the TLS certificate or key is bad")};
+      }
+      (*ports)[i] = *port++;
+    }
+  }
+  if (server_ == nullptr) return {Code::kUnavailable, "gRPC could not start the server"};
+  return {};
 }
 
 Status ServerImpl::Start(const std::string& description, std::vector<int>* ports) {

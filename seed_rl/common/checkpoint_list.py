@@ -1,0 +1,54 @@
+"""Which checkpoints there are, by their names alone (no TensorFlow here)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from pathlib import Path
+
+DIRECTORY = "checkpoints"  # Of a run's logdir.
+METADATA = "metadata.json"
+NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Entry:
+    """A checkpoint: its number in the order of saving, its environment frames, its directory."""
+
+    serial: int
+    step: int
+    path: Path
+
+    def saved(self) -> float:
+        """Unix time of saving; 0 if it cannot be told."""
+        try:
+            return float(json.loads((self.path / METADATA).read_text("utf-8"))["saved"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0.0
+
+
+def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -> list[Entry]:
+    """The checkpoints in `directory`, oldest first.
+
+    Args:
+      directory: may be missing.
+      damaged: whether to list those renamed to `*.damaged` too.
+    """
+    entries = []
+    try:
+        paths = list(Path(directory).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    for path in paths:
+        name = path.name.removesuffix(".damaged") if damaged else path.name
+        if match := NAME.fullmatch(name):
+            entries.append(Entry(int(match[1]), int(match[2]), path))
+    return sorted(entries)
+
+
+def saved_frames(logdir: str | os.PathLike[str]) -> int | None:
+    """Environment frames of the newest checkpoint of a run; None if it has none."""
+    entries = list_checkpoints(Path(logdir) / DIRECTORY)
+    return entries[-1].step if entries else None

@@ -1,0 +1,44 @@
+"""A directory on a file system of its own that is full, for the programs of a test.
+
+It is a small tmpfs in a private mount namespace: nobody else sees it, and it ends with the program.
+Needs root, or a kernel that lets users make namespaces (containers: `--cap-add SYS_ADMIN`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_SCRIPT = """
+set -e
+mount -t tmpfs -o size="$2" none "$1"
+if [ "$3" = full ]; then dd if=/dev/zero of="$1/filling" bs=4k 2> /dev/null || true; fi
+shift 3
+exec "$@"
+"""
+
+
+def command(
+    directory: str | Path, *program: str | Path, size: str = "256k", full: bool = True
+) -> list[str]:
+    """The command that runs `program` where `directory` (which exists) has no room.
+
+    Args:
+      directory: hidden by the small file system.
+      *program: and its arguments.
+      size: of the file system, as mount takes it.
+      full: whether it is full from the start, and not only small.
+    """
+    namespace = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
+    filling = "full" if full else "empty"
+    return [
+        *namespace,
+        "sh",
+        "-c",
+        _SCRIPT,
+        "sh",
+        str(directory),
+        size,
+        filling,
+        *map(str, program),
+    ]

@@ -1,0 +1,132 @@
+// All addresses of a name or none: PortClaim with names whose addresses the test chooses, since
+// what "localhost" is depends on the machine.
+
+#include "seed_rl/grpc/native/transport/addresses.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace seed_rl::transport {
+namespace {
+
+#define CHECK(condition)                                                   \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
+      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      std::exit(1);                                                        \
+    }                                                                      \
+  } while (false)
+
+// A name that has these addresses, in this order.
+Resolve NameOf(std::vector<std::string> hosts) {
+  return [hosts](const std::string&, const std::string& port,
+                 std::vector<SocketAddress>* addresses) -> Status {
+    for (const std::string& host : hosts) {
+      const Status status = ResolveWithSystem(host, port, addresses);
+      if (!status.ok()) return status;
+    }
+    return {};
+  };
+}
+
+int PortOf(const std::string& address) {
+  return std::atoi(address.substr(address.rfind(':') + 1).c_str());
+}
+
+// Somebody else who listens on a port of one address.
+class Stranger {
+ public:
+  explicit Stranger(const char* host, int port = 0) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    inet_pton(AF_INET, host, &address.sin_addr);
+    const int on = 1;
+    setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    socklen_t size = sizeof(address);
+    auto* const raw = reinterpret_cast<sockaddr*>(&address);
+    listens_ = bind(fd_, raw, size) == 0 && listen(fd_, 1) == 0;
+    getsockname(fd_, raw, &size);
+    port_ = ntohs(address.sin_port);
+  }
+  ~Stranger() { close(fd_); }
+  bool listens() const { return listens_; }
+  std::string port() const { return std::to_string(port_); }
+
+ private:
+  int fd_;
+  bool listens_;
+  int port_;
+};
+
+void TestAPortInUseAtAnyAddress() {
+  for (const char* host : {"127.0.0.1", "127.0.0.2"}) {
+    Stranger stranger(host);
+    CHECK(stranger.listens());
+    PortClaim claim;
+    const Status status = claim.Take("name:" + stranger.port(), NameOf({"127.0.0.1", "127.0.0.2"}));
+    CHECK(status.code == Code::kUnavailable);
+    CHECK(status.message ==
+          "Cannot listen on name:" + stranger.port() + ": the port is in use at " + host);
+    CHECK(claim.addresses().empty());
+  }
+}
+
+void TestAFreePortIsOneForAllAddresses() {
+  PortClaim claim;
+  CHECK(claim.Take("name:0", NameOf({"127.0.0.1", "127.0.0.2"})).ok());
+  CHECK(claim.addresses().size() == 2);
+  const int port = PortOf(claim.addresses()[0]);
+  CHECK(port > 0);
+  CHECK(claim.addresses()[0] == "127.0.0.1:" + std::to_string(port));
+  CHECK(claim.addresses()[1] == "127.0.0.2:" + std::to_string(port));
+  // gRPC can listen beside the claim, with the options that it sets.
+  CHECK(Stranger("127.0.0.1", port).listens());
+}
+
+void TestAddressesOfOtherMachinesAreLeftOut() {
+  // 192.0.2.1 and 2001:db8::1 are for documentation and nobody's: as ::1 is without IPv6.
+  PortClaim claim;
+  CHECK(claim.Take("name:0", NameOf({"2001:db8::1", "192.0.2.1", "127.0.0.1"})).ok());
+  CHECK(claim.addresses().size() == 1);
+  CHECK(claim.addresses()[0].rfind("127.0.0.1:", 0) == 0);
+  CHECK(PortOf(claim.addresses()[0]) > 0);
+
+  PortClaim none;
+  const Status status = none.Take("name:0", NameOf({"2001:db8::1", "192.0.2.1"}));
+  CHECK(status.code == Code::kUnavailable);
+  CHECK(status.message == "Cannot listen on name:0: the address is not this machine's");
+}
+
+void TestAddressesOfOtherKindsAreLeftToGrpc() {
+  for (const char* address :
+       {"unix:/tmp/x", "unix-abstract:x", "dns:///name:80", "localhost", ""}) {
+    PortClaim claim;
+    CHECK(claim.Take(address, NameOf({})).ok());
+    CHECK(claim.addresses() == std::vector<std::string>{address});
+  }
+}
+
+void TestWhatIsNoPortOrNoName() {
+  PortClaim claim;
+  for (const char* address : {"127.0.0.1:65536", "127.0.0.1:99999999999999999999"}) {
+    CHECK(claim.Take(address).code == Code::kInvalidArgument);
+  }
+  CHECK(claim.Take("no.such.name.invalid:80").code == Code::kUnavailable);
+  CHECK(claim.Take("name:80", NameOf({})).code == Code::kUnavailable);
+}
+
+}  // namespace
+}  // namespace seed_rl::transport
+
+int main() {
+  seed_rl::transport::TestAPortInUseAtAnyAddress();
+  seed_rl::transport::TestAFreePortIsOneForAllAddresses();
+  seed_rl::transport::TestAddressesOfOtherMachinesAreLeftOut();
+  seed_rl::transport::TestAddressesOfOtherKindsAreLeftToGrpc();
+  seed_rl::transport::TestWhatIsNoPortOrNoName();
+}

@@ -1,0 +1,22 @@
+"""Ports that are free at every address of a name."""
+
+import contextlib
+import errno
+import socket
+
+from seed_rl.launch import ports
+
+
+def test_a_free_port_can_be_bound_at_every_address():
+    """Every one that the machine has: ::1 may be a name's address without IPv6."""
+    port, bound = ports.free_port(), 0
+    places = socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)
+    with contextlib.ExitStack() as stack:
+        for family, kind, protocol, _, place in places:
+            try:
+                listener = stack.enter_context(socket.socket(family, kind, protocol))
+                listener.bind(place)
+                bound += 1
+            except OSError as error:
+                assert error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+    assert bound

@@ -1,0 +1,191 @@
+"""What people and job scripts are told when a run ends, or does not go well."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from seed_rl.common import progress
+from seed_rl.common.errors import NotSavedError
+from seed_rl.launch import panel
+from seed_rl.launch.actor_record import Actor
+from seed_rl.launch.process import Process
+from seed_rl.launch.run_state import RunState
+from tests import full_disk
+from tests.launch.run_helpers import FOLDER, going, until
+
+
+def test_finished_and_stopped_differ(start):
+    """Guards job scripts that start a run again until it has finished."""
+    run = going(start, 1)
+    run.signal(signal.SIGTERM)
+    assert run.wait() == 0
+    assert progress.read(run.logdir).phase == "stopped"
+    assert f"stopped; the same command goes on from here ({run.saved():,} frames)" in run.text()
+    run = start("end", "run", "1")
+    assert run.wait() == 0
+    assert progress.read(run.logdir).phase == "done"
+    assert "training has ended" in run.text()
+    # Once more, with more frames perhaps: what was done is not done any more.
+    before = run.text()
+    run = start("importing", "run", "1")
+    until(lambda: "phase starting" in run.text()[len(before) :])
+    run.signal(signal.SIGTERM)
+    assert run.wait() == 0
+    assert progress.read(run.logdir) is None
+    assert run.text().rstrip().endswith("the same command goes on from here (30 frames)")
+
+
+def test_a_learner_stopped_by_others_has_not_finished(start):
+    """Guards what is said when a job manager signals the learner before the supervisor."""
+    run = going(start, 1)
+    subprocess.run(["kill", "-TERM", str(run.learner())], check=True)
+    assert run.wait() == 0
+    assert "training has ended" not in run.text()
+    assert "stopped; the same command goes on from here" in run.text()
+
+
+def test_nothing_is_promised_that_is_not_saved(start):
+    """Guards Ctrl-C before there is a checkpoint, and a last checkpoint that fails."""
+    run = start("slow_start", "run", "1")
+    until(lambda: (run.logdir / "progress.json").exists())
+    run.signal(signal.SIGINT)
+    assert run.wait() == 0
+    assert "stopped; nothing is saved, so the same command begins anew" in run.text()
+
+    run = going(start, 1, learner="unsaved")
+    run.signal(signal.SIGINT)
+    assert run.wait() == NotSavedError.exit_code
+    assert "error: the last checkpoint could NOT be saved (newest: none)" in run.text()
+
+    saved = going(start, 1)
+    saved.signal(signal.SIGINT)
+    assert saved.wait() == 0
+    run = going(start, 1, learner="unsaved")
+    run.signal(signal.SIGINT)
+    assert run.wait() == NotSavedError.exit_code
+    newest = f"newest: {saved.saved():,} frames"
+    assert f"error: the last checkpoint could NOT be saved ({newest})" in run.text()
+
+
+def test_term_again_does_not_hurry_the_learner(start):
+    """Guards the checkpoint of a run whose every process is signalled, some of them twice."""
+    run = going(start, 1, learner="quit_slowly=1")
+    for _ in range(5):
+        run.signal(signal.SIGTERM)
+        time.sleep(0.1)
+    assert run.wait() == 0
+    assert run.saved()
+    assert "stopped; the same command goes on" in run.text()
+
+
+def test_a_resumed_run_says_where_it_resumes(start):
+    """Guards against "frames 0" while the learner of an old run starts."""
+    run = going(start, 1)
+    run.signal(signal.SIGINT)
+    assert run.wait() == 0
+    expected = f"frames resuming from {run.saved():,}"
+    again = start("slow_start", "run", "1")
+    until(lambda: f"{expected} (" in again.text())
+    again.signal(signal.SIGINT)
+    assert again.wait() == 0
+    # Before the learner has written anything, from the checkpoint alone.
+    status = panel.Status(None, 0, 1, resumes_from=run.saved())
+    assert ("frames", expected.removeprefix("frames ")) in panel.describe(status)
+
+
+def test_a_silent_actor_is_named(start):
+    """Guards a stopped actor, or a hung environment, among actors that all run."""
+    run = start("silent=1", "run", "3")
+    until(lambda: "warning actor 1 silent for" in run.text())
+    # The learner says 40 s, but this actor has not lived that long.
+    assert "silent for 40 s" not in run.text()
+    assert "actor 0 silent" not in run.text() and "actors 3/3" in run.text()
+    run.signal(signal.SIGINT)
+    assert run.wait() == 0
+
+
+def test_an_actor_is_silent_when_all_its_environments_are(tmp_path):
+    process = Process("actor 1", ["sleep", "100"], tmp_path / "log")
+    process.start()
+    try:
+        actor = Actor(process, range(2, 4), healthy_s=30, max_failures=6)
+        assert actor.silence_s({0: 40.0, 2: 40.0}) == 0
+        assert 0 < actor.silence_s({2: 40.0, 3: 50.0}) < 40
+    finally:
+        process.kill()
+        until(lambda: not process.running)
+    assert actor.silence_s({2: 40.0, 3: 50.0}) == 0, "it is counted among the dead"
+
+
+def test_an_actor_that_exits_with_0_has_failed(start):
+    """Guards environments that end the program: told, with back-off, and given up."""
+    run = start("train", "exit_0", "2")
+    assert run.wait() == 1
+    text = run.text()
+    assert "actor 0 exited with code 0, which nobody asked of it" in text
+    assert "restarting it in 0.05 s" in text and "restarting it in 0.1 s" in text
+    assert "every actor keeps crashing" in text
+
+
+def test_a_failing_learner_is_shown_without_chatter(start):
+    run = start("chatty", "run", "1")
+    assert run.wait() == 1
+    text = run.text()
+    assert "RuntimeError: the loss is a string" in text
+    assert "Serving inference." in text, "our own lines stay"
+    log = (run.logdir / "logs" / "learner.log").read_text()
+    for chatter in ("oneDNN", "cuInit", "InitializeLog", "cudart_stub", "AVX2"):
+        assert chatter not in text and chatter in log
+
+
+FULL_PROGRAM = """
+import pathlib, sys, time
+from seed_rl.launch.run_state import RunState
+state = RunState(pathlib.Path(sys.argv[1]))
+print(state.problem())
+time.sleep(3.2)
+print(state.problem())
+print(state.loss())
+"""
+
+
+def test_a_directory_without_room_is_noticed(tmp_path):
+    """Guards a learner that cannot tell of itself: its files have no room."""
+    (tmp_path / "run").mkdir()
+    program = tmp_path / "program.py"
+    program.write_text(FULL_PROGRAM)
+    logdir = str(tmp_path / "run")
+    result = subprocess.run(
+        full_disk.command(logdir, sys.executable, program, logdir),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        "None",
+        f"no space left in {logdir}",
+        f"the last checkpoint could NOT be saved (newest: none): no space left in {logdir}",
+    ]
+
+
+def test_a_full_disk_at_the_start_is_told_in_one_line(tmp_path):
+    logdir = str(tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    program = [sys.executable, FOLDER / "supervise.py", logdir, "train", "run", "1"]
+    result = subprocess.run(
+        full_disk.command(logdir, *program), capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 2, result.stderr
+    assert f"Cannot write to {logdir}: No space left on device" in result.stdout
+    assert "Traceback" not in result.stdout + result.stderr
+
+
+def test_a_directory_with_room_has_no_problem(tmp_path: pathlib.Path) -> None:
+    state = RunState(tmp_path)
+    assert state.cannot_write() is None
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,133 @@
+"""Whole runs that are signalled all over, have no room, or whose actors stand still."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import tempfile
+
+import pytest
+
+from seed_rl.common import progress as progress_lib
+from seed_rl.common.errors import NotSavedError
+from tests import full_disk
+from tests.system.local_runs import frames_saved, nothing_runs, processes_of, start, trains_on
+from tests.system.system_helpers import FAULTY, LIFE_STEP, site, until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def place(tmp_path):
+    with site(tmp_path, "") as place:
+        yield place
+
+
+def family_of(pid):
+    """The process and all its descendants."""
+    parents = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(entry.name)] = int(fields[1])
+    family = [pid]
+    for member in family:
+        family += [child for child, parent in parents.items() if parent == member]
+    return family
+
+
+def test_term_to_every_process_saves(place):
+    """Guards jobs that a manager ends by signalling all of their processes, more than once."""
+    run = start(place)
+    trains_on(place, run)
+    family = family_of(run.pid)
+    assert len(family) >= 5  # Supervisor, guardian, learner and two actors.
+    groups = {os.getpgid(pid) for pid in family}
+    assert len(groups) >= 5
+    for _ in range(3):
+        for group in groups:
+            try:
+                os.killpg(group, signal.SIGTERM)
+            except ProcessLookupError:
+                pass  # An actor that has ended.
+    assert run.wait() == 0, run.text()
+    assert nothing_runs(place)
+    assert frames_saved(place) == place.progress().frames > 0
+    assert place.progress().phase == "stopped"
+    assert f"stopped; the same command goes on from here ({frames_saved(place):,}" in run.text()
+
+
+def test_a_learner_termed_again_and_again_saves(tmp_path):
+    with (
+        tempfile.TemporaryDirectory(prefix="seed_rl_") as folder,
+        site(tmp_path, f"unix:{folder}/socket", LIFE_STEP) as place,
+    ):
+        learner = place.learner("--batch_size=4", "--unroll_length=5", "--num_envs=4")
+        place.actor(0, "--num_envs=4", "--env_batch_size=4")
+        place.trains_on(learner, 100)
+        for _ in range(3):
+            learner.send(signal.SIGTERM)
+        until(lambda: learner.send(signal.SIGTERM) or learner.code is not None)
+        assert learner.wait() == 0, learner.text()
+        assert frames_saved(place) == place.progress().frames > 0
+        assert place.progress().phase == "stopped"
+
+
+def test_a_disk_that_fills_up(place):
+    """Guards what is said of a run whose last checkpoint, and everything else, finds no room."""
+    place.logdir.mkdir()
+    within = full_disk.command(place.logdir, size="2m", full=False)
+    run = start(place, "--save_checkpoint_secs=1000", within=within)
+    inside = pathlib.Path(f"/proc/{run.pid}/root{place.logdir}")  # As the run itself sees it.
+
+    def frames():
+        progress = progress_lib.read(inside)
+        return progress.frames if progress else 0
+
+    until(lambda: frames() > 1000, running=run)
+    with open(inside / "filling", "wb", buffering=0) as file, pytest.raises(OSError, match="space"):
+        while True:
+            file.write(bytes(4096))
+    until(lambda: f"warning no space left in {place.logdir}" in run.text(), running=run)
+    run.send(signal.SIGINT)
+    assert run.wait() == NotSavedError.exit_code, run.text()
+    assert (
+        "error: the last checkpoint could NOT be saved (newest: none): no space left" in run.text()
+    )
+    assert "goes on from here" not in run.text()
+    assert "Traceback" not in run.text()
+
+
+def test_stopped_actors_are_named(place):
+    """Guards against "actors 2/2" alone, and against blaming the learner that waits for them."""
+    run = start(place)
+    trains_on(place, run)
+    actors = until(lambda: len(found := processes_of(place, "actor")) == 2 and found, running=run)
+    os.kill(actors[1], signal.SIGSTOP)
+    until(lambda: "warning actor 1 silent for" in run.text(), running=run)
+    assert "actor 0 silent" not in run.text()
+    trains_on(place, run)
+    os.kill(actors[0], signal.SIGSTOP)
+    until(lambda: "actor 0 silent" in run.text(), running=run)
+    assert "the learner has been silent" not in run.text()
+    for pid in actors.values():
+        os.kill(pid, signal.SIGCONT)
+    trains_on(place, run)
+    run.send(signal.SIGINT)
+    assert run.wait() == 0, run.text()
+
+
+def test_an_environment_that_ends_its_program_is_told(tmp_path):
+    """Guards sys.exit(0) in an environment, which looks like an actor that was told to stop."""
+    with (
+        tempfile.TemporaryDirectory(prefix="seed_rl_") as folder,
+        site(tmp_path, f"unix:{folder}/socket", FAULTY) as place,
+    ):
+        place.learner("--batch_size=1", "--unroll_length=5", '--env_kwargs={"fault": ""}')
+        actor = place.actor(0, '--env_kwargs={"fault": "sys_exit", "at": 30}')
+        assert actor.wait() == 1, actor.text()
+        (error,) = actor.errors()
+        assert "Environment 0 called sys.exit() in step(). SystemExit(0)" in error

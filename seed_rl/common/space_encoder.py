@@ -19,6 +19,10 @@ _SMALLEST_IMAGE = 36
 are grids or matrices, for dense layers."""
 
 
+ACTIVATIONS = {"relu": (tf.nn.relu, variance_scaling(2.0)), "tanh": (tf.tanh, variance_scaling())}
+"""By name: the function, and an initializer that keeps the size of signals under it."""
+
+
 class SpaceEncoder(tf.Module):
     """Features of an observation of any structure.
 
@@ -33,6 +37,7 @@ class SpaceEncoder(tf.Module):
         torso: str = "nature",
         stack_size: int = 1,
         compute_dtype: tf.DType | str = tf.float32,
+        mlp_activation: str = "relu",
     ):
         """Makes layers without variables.
 
@@ -42,6 +47,7 @@ class SpaceEncoder(tf.Module):
           torso: for images.
           stack_size: how many images the torsos see at once.
           compute_dtype: of the arithmetic.
+          mlp_activation: a key of `ACTIVATIONS`, of the dense layers.
         """
         super().__init__(name="space_encoder")
         leaves = tf.nest.flatten(_leaf_spaces(observation_space))
@@ -52,8 +58,9 @@ class SpaceEncoder(tf.Module):
             for leaf in leaves
         ]
         self._to_vector = [None if is_image(leaf) else _vectorizer(leaf) for leaf in leaves]
+        activation, initializer = ACTIVATIONS[mlp_activation]
         self._mlp = [
-            Dense(size, tf.nn.relu, variance_scaling(2.0), compute_dtype, f"dense_{i}")
+            Dense(size, activation, initializer, compute_dtype, f"dense_{i}")
             for i, size in enumerate(mlp_sizes)
         ]
 
@@ -95,7 +102,7 @@ def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
     images = [is_image(leaf) for leaf in tf.nest.flatten(_leaf_spaces(observation_space))]
     if all(images):
         refuse_unused(
-            ["mlp_sizes"],
+            ["mlp_sizes", "mlp_activation"],
             f"observations are images ({observation_space}), for the convolutions of --torso",
         )
     if not any(images):

@@ -10,6 +10,20 @@ from seed_rl.common.config import from_flags
 from seed_rl.common.game import Game
 from seed_rl.gym import env
 
+DEFAULTS: dict[str, Any] = dict(
+    stack_size=1,
+    batch_size=8,
+    optimizer="adam",
+    learning_rate=1e-3,
+    # A policy that has become good yields tiny gradients, which Adam turns into full steps. The
+    # divergence bounds them: without it, CartPole collapses again and again.
+    kl_cost=10.0,
+    # Values are learned at whatever size rewards have; their gradient must not drown the policy's.
+    baseline_cost=0.1,
+    mlp_activation="tanh",
+)
+"""Tuned on CartPole-v1, see docs/agents/vtrace.md."""
+
 GAME = Game(env.GymConfig, env.create_environment, environment="env_name")
 
 
@@ -36,10 +50,7 @@ def main() -> None:
         GAME,
         create_agent,
         agent_configs=(MLPNetworkConfig, ConvNetworkConfig),
-        stack_size=1,
-        batch_size=8,
-        optimizer="adam",
-        learning_rate=1e-3,
+        **DEFAULTS,
     )
 
 

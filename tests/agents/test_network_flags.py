@@ -73,6 +73,7 @@ def test_one_flag_makes_the_lstm_of_any_network(space, flags, layers):
     ("module", "space", "flags", "message"),
     [
         (VTRACE, IMAGE, ["--mlp_sizes=32"], "--mlp_sizes would have no effect: observations are"),
+        (VTRACE, IMAGE, ["--mlp_activation=relu"], "--mlp_activation would have no effect"),
         (VTRACE, VECTOR, ["--torso=impala_deep"], "--torso would have no effect"),
         (R2D2, IMAGE, ["--mlp_sizes=32"], "--mlp_sizes would have no effect"),
         (R2D2, VECTOR, ["--stack_size=4", "--torso=impala_deep"], "--torso and --stack_size would"),

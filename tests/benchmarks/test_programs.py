@@ -23,6 +23,11 @@ pytestmark = pytest.mark.slow
             ["--actors=1", "--seconds=2", "--warmup=0"],
             ["efficiency", "frames_per_s", "ideal_frames_per_s"],
         ),
+        (
+            "learning",
+            ["--seeds=1", "--goal=15", "--after=2000", "--limit=60000"],
+            ["slowest_s", "lowest_after"],
+        ),
     ],
 )
 def test_results_have_the_promised_keys(repository, tmp_path, program, options, keys):

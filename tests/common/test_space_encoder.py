@@ -65,3 +65,20 @@ def test_each_image_has_its_own_torso_and_frames():
     assert not np.array_equal(new_state[0], new_state[1])
     swapped, _ = encoder((other, np.array([1]), one), state, done)
     assert not np.allclose(features[:, :256], swapped[:, 256:512])
+
+
+@pytest.mark.parametrize(
+    "activation, function", [("relu", lambda x: np.maximum(x, 0)), ("tanh", np.tanh)]
+)
+def test_activation_of_the_dense_layers(activation, function):
+    """Guards --mlp_activation: every layer has it, and signals keep their size through eight."""
+    tf.random.set_seed(0)
+    space = spaces.Box(-9, 9, (64,), np.float32)
+    encoder = SpaceEncoder(space, mlp_sizes=[64] * 8, mlp_activation=activation)
+    x = np.random.default_rng(0).normal(size=(100, 64)).astype(np.float32)
+    features, _ = encoder(x, (), np.zeros(100, np.bool_))
+    expected = x
+    for layer in encoder._mlp:
+        expected = function(expected @ layer.kernel.numpy() + layer.bias.numpy())
+    np.testing.assert_allclose(features, expected, rtol=1e-4, atol=1e-5)
+    assert 0.1 < np.std(features) < 3

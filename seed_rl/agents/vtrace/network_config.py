@@ -8,6 +8,7 @@ from seed_rl.common.config import option
 
 TORSOS = ("nature", "impala_shallow", "impala_deep")
 COMPUTE_DTYPES = ("float32", "bfloat16")
+ACTIVATIONS = ("relu", "tanh")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,4 +58,5 @@ class MLPNetworkConfig:
     mlp_sizes: tuple[int, ...] = option(
         (64, 64), "Units of the dense layers for observations that are not images.", minimum=1
     )
+    mlp_activation: str = option("relu", "Activation of these layers.", choices=ACTIVATIONS)
     lstm_sizes: tuple[int, ...] = _lstm_sizes()

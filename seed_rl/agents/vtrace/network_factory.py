@@ -46,4 +46,5 @@ def create_network(
         torso=conv.torso,
         stack_size=conv.stack_size,
         compute_dtype=conv.compute_dtype,
+        mlp_activation=mlp.mlp_activation,
     )

@@ -179,6 +179,7 @@ class SpaceAgent(ActorCritic):
         torso: str = "nature",
         stack_size: int = 1,
         compute_dtype: tf.DType | str = tf.float32,
+        mlp_activation: str = "relu",
     ):
         """Makes layers; variables come with the first call.
 
@@ -190,10 +191,13 @@ class SpaceAgent(ActorCritic):
           torso: for images.
           stack_size: how many images the torsos see at once.
           compute_dtype: of the arithmetic.
+          mlp_activation: "relu" or "tanh", of the dense layers.
         """
         super().__init__(
             parametric_action_distribution,
-            SpaceEncoder(observation_space, mlp_sizes, torso, stack_size, compute_dtype),
+            SpaceEncoder(
+                observation_space, mlp_sizes, torso, stack_size, compute_dtype, mlp_activation
+            ),
             lstm_sizes=lstm_sizes,
             prev_action_and_reward=any(lstm_sizes),
             compute_dtype=compute_dtype,

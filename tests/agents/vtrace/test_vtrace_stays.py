@@ -1,0 +1,125 @@
+"""What V-trace has learned, it keeps."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.vtrace import losses, network_factory
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.vtrace.network_config import MLPNetworkConfig
+from seed_rl.common.learner_config import LearnerConfig
+from seed_rl.common.optimizer import OptimizerConfig, create_optimizer
+from seed_rl.common.parametric_distribution import get_parametric_distribution_for_action_space
+from seed_rl.common.types import EnvOutput
+from seed_rl.gym import vtrace_main
+
+NUM_ENVS = 16
+TIME_LIMIT = 500
+
+
+class CartPoles:
+    """CartPole-v1 in arrays, with our way of reporting time limits."""
+
+    def __init__(self, rng):
+        self._rng = rng
+        self._state = self._beginnings(NUM_ENVS)
+        self._steps = np.zeros(NUM_ENVS, np.int32)
+        self._over = np.zeros(NUM_ENVS, np.bool_)
+        self.lengths = []
+        zeros, false = np.zeros(NUM_ENVS, np.float32), np.zeros(NUM_ENVS, np.bool_)
+        self.env_output = EnvOutput(zeros, false, self._state, false, self._steps)
+
+    def _beginnings(self, n):
+        return self._rng.uniform(-0.05, 0.05, (n, 4)).astype(np.float32)
+
+    def step(self, actions):
+        x, v, angle, spin = self._state.T
+        cos, sin = np.cos(angle), np.sin(angle)
+        push = (np.where(actions == 1, 10.0, -10.0) + 0.05 * spin**2 * sin) / 1.1
+        spin_rate = (9.8 * sin - cos * push) / (0.5 * (4 / 3 - 0.1 * cos**2 / 1.1))
+        moved = [
+            x + 0.02 * v,
+            v + 0.02 * (push - 0.05 * spin_rate * cos / 1.1),
+            angle + 0.02 * spin,
+            spin + 0.02 * spin_rate,
+        ]
+        abandoned = self._over
+        self._steps = self._steps + ~abandoned
+        state = np.stack(moved, axis=-1).astype(np.float32)
+        fell = (np.abs(state[:, 0]) > 2.4) | (np.abs(state[:, 2]) > np.deg2rad(12))
+        done = abandoned | fell
+        self._over = (self._steps >= TIME_LIMIT) & ~done
+        self.lengths += self._steps[done].tolist()
+        state[done] = self._beginnings(done.sum())
+        self._state, self._steps = state, np.where(done, 0, self._steps).astype(np.int32)
+        reward = (~abandoned).astype(np.float32)
+        self.env_output = EnvOutput(reward, done, state, abandoned, self._steps)
+
+
+def made(cls, **options):
+    """The options of `gym vtrace`."""
+    names = {field.name for field in dataclasses.fields(cls)}
+    return cls(**{k: v for k, v in {**vtrace_main.DEFAULTS, **options}.items() if k in names})
+
+
+@pytest.mark.slow
+def test_cartpole_stays_learned_with_the_defaults_of_gym_vtrace():
+    """With ReLUs, more weight on the values and no cost of divergence it falls to 360 here.
+
+    Two groups of environments fill batches in turn, each trained on one batch late, as when a
+    learner trains while actors play on.
+    """
+    tf.keras.utils.set_random_seed(1)
+    config, learner = made(VTraceConfig, reward_scaling=0.05), made(LearnerConfig)
+    distribution = get_parametric_distribution_for_action_space(spaces.Discrete(2))
+    agent = network_factory.create_network(
+        spaces.Box(-9, 9, (4,), np.float32), distribution, mlp=made(MLPNetworkConfig)
+    )
+    options = made(OptimizerConfig)
+    optimizer, _ = create_optimizer(options, 10**9)
+    entropy_cost = losses.EntropyCost(config)
+
+    @tf.function(autograph=False)
+    def act(observation):
+        done = tf.zeros([NUM_ENVS], tf.bool)
+        env_output = EnvOutput(tf.zeros([NUM_ENVS]), done, observation, done, tf.zeros([NUM_ENVS]))
+        output, _ = agent(None, env_output, agent.initial_state(NUM_ENVS))
+        return output
+
+    @tf.function(autograph=False)
+    def train(env_outputs, behaviour):
+        with tf.GradientTape() as tape:
+            state = agent.initial_state(learner.batch_size)
+            loss, _ = losses.compute_loss(
+                config, distribution, agent, state, None, env_outputs, behaviour, entropy_cost
+            )
+        gradients = tape.gradient(loss, agent.trainable_variables)
+        gradients, _ = tf.clip_by_global_norm(gradients, options.clip_norm)
+        optimizer.apply(gradients, agent.trainable_variables)
+
+    games = CartPoles(np.random.default_rng(1))
+    act(games.env_output.observation)
+    optimizer.build(agent.trainable_variables)
+    length, size = learner.unroll_length, learner.batch_size
+    steps, late = [], None
+    for step in range(800_000 // NUM_ENVS):
+        output = act(games.env_output.observation)
+        steps.append((games.env_output, tf.nest.map_structure(lambda t: t.numpy(), output)))
+        if step >= 2 * length and step % (length // 2) == 0:
+            group = slice(0, size) if step % length else slice(size, None)
+            unroll = tf.nest.map_structure(
+                lambda *rows, group=group: np.stack([row[group] for row in rows]),
+                *steps[-length - 1 :],
+            )
+            if late is not None:
+                train(*late)
+            late, steps = unroll, steps[-length - 1 :]
+        games.step(output.action.numpy())
+
+    means = np.convolve(games.lengths, np.full(100, 0.01), "valid")
+    learned = np.flatnonzero(means >= 475)
+    assert len(learned), f"it was never learned: {means.max()}"
+    assert means[learned[0] :].min() >= 450

@@ -5,6 +5,8 @@ Our learners use the native `InferenceStore` directly, which is behind this one 
 
 from __future__ import annotations
 
+import uuid
+
 import tensorflow as tf
 
 from seed_rl.common.inference_store import InferenceStore
@@ -58,7 +60,8 @@ class UnrollStore(tf.Module):
             self._lives = tf.Variable(tf.ones([num_envs], tf.int64), trainable=False, name="lives")
             everywhere = tf.fill([num_envs], True)
             self._lacks_overlap = tf.Variable(everywhere, trainable=False, name="lacks_overlap")
-            self._section = tf.CriticalSection(name="append")
+            # Of its own: sections of the same name are one, in all stores of the process.
+            self._section = tf.CriticalSection(name="append", shared_name=uuid.uuid4().hex)
 
     @property
     def unroll_specs(self) -> Nest:
@@ -107,7 +110,8 @@ class UnrollStore(tf.Module):
         known = tf.clip_by_value(env_ids, 0, self._store.num_envs - 1)
         lives = tf.gather(self._lives, known)
         # It refuses wrong ids, so it comes before anything is changed.
-        self._store.begin(env_ids, lives, EnvOutput(zeros, false, (), false, ()), zeros)
+        steps = tf.zeros(tf.shape(env_ids), tf.int32)
+        self._store.begin(env_ids, lives, EnvOutput(zeros, false, (), false, steps), zeros)
         if self._num_overlapping_steps:
             lacking = tf.gather(self._lacks_overlap, known)
             tf.cond(

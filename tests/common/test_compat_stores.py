@@ -58,6 +58,15 @@ def test_unroll_store_tells_its_specs_and_refuses_duplicates():
             append(tf.constant([3]), step([0]))
 
 
+def test_an_error_in_one_unroll_store_holds_up_no_other():
+    """Guards that stores share no lock: an error that is kept keeps the lock of its call."""
+    stores = [utils.UnrollStore(3, 4, STEP) for _ in range(2)]
+    with pytest.raises(tf.errors.InvalidArgumentError) as kept:
+        stores[0].append(tf.constant([1, 1]), step([0, 0]))
+    ids, _ = stores[1].append(tf.constant([1, 2]), step([0, 0]))
+    assert kept.value is not None and not len(ids)
+
+
 def test_prioritized_replay():
     """Guards probabilities, importance weights, eviction and new priorities, in a graph too."""
     specs = {"x": tf.TensorSpec([2, 3], tf.uint8), "n": tf.TensorSpec([], tf.int32)}

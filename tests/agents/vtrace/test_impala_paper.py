@@ -87,7 +87,7 @@ def test_the_file_has_the_settings_of_the_paper(trained):
         "clip_norm": CLIP / (TIME * BATCH),
         # The text: feed-forward network, rho-bar = c-bar = 1, no auxiliary losses.
         "torso": "impala_deep",
-        "lstm_sizes": [],
+        "lstm_sizes": [0],
         "max_importance_weight": 1.0,
         "lambda_": 1.0,
         "target_entropy": None,

@@ -197,13 +197,15 @@ def _episodes(
             tensors = tf.nest.map_structure(lambda a: tf.constant(np.array(a)), env_output)
             action, state = act(action, tensors, state)
             step = batched.step(map_structure(lambda t: t.numpy(), action))
+            # As in evaluation, whole games: not what ends only the learner's episodes.
+            done = step.done & (step.abandoned | (step.episode_step == 0))
             env_output = EnvOutput(
-                step.reward, step.done, step.observation, step.abandoned, step.episode_step
+                step.reward, done, step.observation, step.abandoned, step.episode_step
             )
             reward += float(step.reward[0])
             score += float(step.raw_reward[0])
             steps += not step.abandoned[0]
-            if step.done[0]:
+            if done[0]:
                 yield Episode(steps, reward, score)
                 steps, reward, score = 0, 0.0, 0.0
     finally:

@@ -11,12 +11,15 @@ import time
 import gymnasium
 import numpy as np
 import pytest
+import tensorflow as tf
 from rich.console import Console
 
 from seed_rl import play
 from seed_rl.common import video
+from seed_rl.common.algorithm import Specs
 from seed_rl.common.chatter import is_chatter
 from seed_rl.common.errors import UserError
+from seed_rl.common.types import EnvOutput
 
 imageio = pytest.importorskip("imageio.v2")
 
@@ -168,6 +171,39 @@ def test_table_of_returns():
     assert "2.50 ± 1.50" in text and "15.00 ± 5.00" in text and "score" not in text
     assert "7.50 ± 2.50" in shown([play.Episode(1, 0, 5.0), play.Episode(1, 0, 10.0)])
     assert "0 episodes" in shown([])
+
+
+class Lives(gymnasium.Env):
+    """Games of six steps, of two lives each: the learner's episode also ends with the third."""
+
+    observation_space = gymnasium.spaces.Box(0, 6, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self._steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self._steps += 1
+        over = self._steps == 6
+        info = {"learning_episode_over": self._steps == 3}
+        return np.full(1, self._steps, np.float32), 1.0, over, False, info
+
+
+def test_whole_games_are_played():
+    """Guards returns, lengths and recurrent states from ends of the learner's episodes alone."""
+    seen = []
+
+    def act(prev_actions, env_outputs, state):
+        seen.append((float(env_outputs.observation[0, 0]), bool(env_outputs.done[0])))
+        return prev_actions, state
+
+    specs = Specs(tf.TensorSpec([], tf.int64), EnvOutput(*(None,) * 5))
+    episodes = play._episodes(Lives(), act, lambda: (), specs, None)
+    played = [next(episodes), next(episodes)]
+    episodes.close()
+    assert played == [play.Episode(6, 6.0, 6.0)] * 2
+    assert [step for step, done in seen if done] == [0.0]  # At the second game's start.
 
 
 class Blind(gymnasium.Env):

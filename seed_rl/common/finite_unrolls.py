@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.common.nest import Nest
-
 if TYPE_CHECKING:
+    from seed_rl.common.algorithm import Step
     from seed_rl.common.inference_store import StoredUnrolls
 
 _WARN_EVERY_S = 60.0
@@ -86,23 +85,17 @@ def finite(unrolls: StoredUnrolls) -> tf.Tensor:
 def without_effect(unrolls: StoredUnrolls, good: tf.Tensor) -> StoredUnrolls:
     """The batch, in which unrolls that are not `good` <bool>[batch] hold no transition.
 
-    All their steps are `abandoned`, so that no loss counts them, and their numbers are 0, because
-    a gradient would be NaN even where it is multiplied by 0.
+    All their steps are `abandoned`, so that no loss counts them. Everything else in them is that of
+    the first good one: gradients would be NaN even where they are multiplied by 0, and zeros might
+    be no observation (one that allows no action at all, or by whose size a network divides).
     """
-
-    def zeroed(tensor: tf.Tensor, batch_axis: int) -> tf.Tensor:
-        if not tensor.dtype.is_floating:
-            return tensor
-        ones = [1] * (tensor.shape.rank - batch_axis - 1)
-        return tf.where(tf.reshape(good, [-1, *ones]), tensor, tf.zeros_like(tensor))
-
-    steps: Nest = tf.nest.map_structure(lambda t: zeroed(t, 1), unrolls.steps)
+    stand_in = tf.argmax(good, output_type=tf.int32)
+    rows = tf.where(good, tf.range(tf.size(good)), stand_in)
+    state = tf.nest.map_structure(lambda t: tf.gather(t, rows), unrolls.agent_state)
+    steps: Step = tf.nest.map_structure(lambda t: tf.gather(t, rows, axis=1), unrolls.steps)
     reported = steps.env_outputs
     reported = reported._replace(done=reported.done | ~good, abandoned=reported.abandoned | ~good)
-    return unrolls._replace(
-        agent_state=tf.nest.map_structure(lambda t: zeroed(t, 0), unrolls.agent_state),
-        steps=steps._replace(env_outputs=reported),
-    )
+    return unrolls._replace(agent_state=state, steps=steps._replace(env_outputs=reported))
 
 
 def leave_out(unrolls: StoredUnrolls, log: NonFiniteUnrolls) -> StoredUnrolls:

@@ -98,5 +98,51 @@ def test_an_unroll_that_is_not_finite_has_no_part_in_the_loss():
         assert not gradient[:, ~good].any()
 
 
+class MaskedAgent(tf.Module):
+    """A network that forbids actions as the observation says."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = tf.Variable(np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32))
+
+    def __call__(self, prev_actions, env_outputs, agent_state, unroll, is_training):
+        observation = env_outputs.observation
+        outputs = tf.einsum("tbi,io->tbo", observation["body"], self.weights)
+        logits = tf.where(observation["allowed"] > 0, outputs[..., :3], -np.inf)
+        return AgentOutput(None, logits, outputs[..., 3]), agent_state
+
+
+def test_an_unroll_that_is_not_finite_leaves_an_observation_that_allows_actions():
+    """Guards such networks from NaN gradients of observations of zeros, which forbid everything."""
+    distribution = categorical_distribution(3, tf.int32)
+    algorithm = VTrace(VTraceConfig(kl_cost=0.1), MaskedAgent, distribution, num_envs=5)
+    body = np.random.default_rng(2).normal(size=(*SHAPE, 2)).astype(np.float32)
+    allowed = np.ones((*SHAPE, 3), np.float32)
+    whole = batch()
+    # Environment 2 has other actions to choose from than the others have.
+    forbidden = np.where(np.arange(SHAPE[1]) == 2, 0, 1)
+    np.put_along_axis(allowed, np.broadcast_to(forbidden, SHAPE)[..., None], 0.0, axis=-1)
+    actions = np.full(SHAPE, 2, np.int32)
+    logits = np.where(allowed > 0, whole.agent_outputs.policy_logits, -np.inf)
+    body[1, 2] = np.nan
+    env_outputs = whole.env_outputs._replace(observation={"body": body, "allowed": allowed})
+    outputs = whole.agent_outputs._replace(action=actions, policy_logits=logits)
+    stored = tf.nest.map_structure(
+        tf.constant, StoredUnrolls(np.arange(5), (), Step(actions, env_outputs, outputs))
+    )
+
+    def learned(unrolls):
+        with tf.GradientTape() as tape:
+            loss = algorithm.loss(Unroll(unrolls.agent_state, *unrolls.steps)).loss
+        return loss, tape.gradient(loss, algorithm.agent.weights)
+
+    mended = finite_unrolls.leave_out(stored, finite_unrolls.NonFiniteUnrolls())
+    others = tf.nest.map_structure(
+        lambda t: tf.gather(t, [0, 1, 3, 4], axis=1) if t.shape.rank > 1 else t, stored
+    )
+    for got, wanted in zip(learned(mended), learned(others), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-7)
+
+
 def weight_name(agent, weight):
     return "baseline" if weight is agent.baseline else "policy_logits"

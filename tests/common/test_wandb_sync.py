@@ -122,6 +122,6 @@ def test_a_missing_package_names_the_command(tmp_path: Any, monkeypatch: Any) ->
         return real_import(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without_wandb)
-    with pytest.raises(UserError, match="--wandb_project needs .*: pip install wandb"):
+    with pytest.raises(UserError, match="--wandb_project needs .* -m pip install wandb"):
         WandbSync("mazes", tmp_path, {})
     assert not os.listdir(tmp_path)

@@ -15,6 +15,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.metrics import SummaryWriter
 from seed_rl.common.wandb_sync import WandbSync
 from tests.system.system_helpers import Program
+from tests.waiting import wait_until
 
 _HEADER, _BLOCK = 7, 32768
 
@@ -89,14 +90,19 @@ def test_a_run_and_its_resumption_are_one_run_of_wandb(tmp_path: Any, monkeypatc
 def check(folder: pathlib.Path, curves: set[str]) -> str:
     """Looks at what W&B keeps of one life; returns the id of the run."""
     (path,) = folder.glob("*.wandb")
+    # W&B writes in a process of its own, which lives as long as the one that began the run.
+    wait_until(lambda: curves <= names(records(path)))
     kept = records(path)
     (run,) = {(r.run.project, r.run.display_name, r.run.run_id) for r in kept if r.run.run_id}
     assert run[:2] == ("mazes", "maze")
     options = {item.key: item.value_json for r in kept for item in r.run.config.update}
     assert options["env_name"] == '"CartPole-v1"' and "logdir" not in options
-    names = {item.key or "/".join(item.nested_key) for r in kept for item in r.history.item}
-    assert curves <= names
     return str(run[2])
+
+
+def names(kept: list[Any]) -> set[str]:
+    """Of the curves that have a point."""
+    return {item.key or "/".join(item.nested_key) for r in kept for item in r.history.item}
 
 
 @pytest.mark.slow

@@ -59,10 +59,14 @@ class SpaceEncoder(tf.Module):
         ]
         self._to_vector = [None if is_image(leaf) else _vectorizer(leaf) for leaf in leaves]
         activation, initializer = ACTIVATIONS[mlp_activation]
-        self._mlp = [
+        # A part of the names in checkpoints: weights of the same shapes, but of another activation,
+        # must not be taken for these.
+        self._mlp_name = "_mlp" if mlp_activation == "relu" else f"_mlp_{mlp_activation}"
+        layers = [
             Dense(size, activation, initializer, compute_dtype, f"dense_{i}")
             for i, size in enumerate(mlp_sizes)
         ]
+        setattr(self, self._mlp_name, layers)
 
     def initial_state(self, batch_size: int | tf.Tensor) -> tuple[Any, ...]:
         """One state per image."""
@@ -86,7 +90,7 @@ class SpaceEncoder(tf.Module):
                 vectors.append(to_vector(leaf, leading))
         if vectors:
             vector = tf.concat(vectors, axis=-1)
-            for layer in self._mlp:
+            for layer in getattr(self, self._mlp_name):
                 vector = layer(vector)
             features.append(vector)
         features = [tf.cast(feature, features[0].dtype) for feature in features]

@@ -5,6 +5,8 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
+from seed_rl.common.checkpoints import load_weights
+from seed_rl.common.errors import UserError
 from seed_rl.common.space_encoder import SpaceEncoder, is_image
 
 
@@ -78,7 +80,23 @@ def test_activation_of_the_dense_layers(activation, function):
     x = np.random.default_rng(0).normal(size=(100, 64)).astype(np.float32)
     features, _ = encoder(x, (), np.zeros(100, np.bool_))
     expected = x
-    for layer in encoder._mlp:
+    for layer in encoder.submodules:
         expected = function(expected @ layer.kernel.numpy() + layer.bias.numpy())
     np.testing.assert_allclose(features, expected, rtol=1e-4, atol=1e-5)
     assert 0.1 < np.std(features) < 3
+
+
+def test_weights_of_another_activation_are_refused(tmp_path):
+    """Guards a resumed run from a changed --mlp_activation, which no shape would show."""
+
+    def agent(activation):
+        encoder = SpaceEncoder(spaces.Box(-9, 9, (4,), np.float32), (3,), mlp_activation=activation)
+        encoder(np.zeros([1, 4], np.float32), (), np.zeros(1, np.bool_))
+        return encoder
+
+    saved, same, other = agent("relu"), agent("relu"), agent("tanh")
+    prefix = tf.train.Checkpoint(agent=saved).write(str(tmp_path / "weights"))
+    load_weights(prefix, same)
+    np.testing.assert_array_equal(same.variables[0], saved.variables[0])
+    with pytest.raises(UserError, match="do not fit this agent .*_mlp"):
+        load_weights(prefix, other)

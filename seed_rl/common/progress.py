@@ -206,7 +206,7 @@ class ProgressWriter:
             self._rate.update(progress.frames, now)
         rate = self._rate.rate
         left = max(0, progress.total_frames - progress.frames)
-        # Towards infinity when nothing is trained: more than people, or `timedelta`, can make use of.
+        # Towards infinity when nothing is trained, which neither JSON nor `timedelta` can express.
         eta_s = left / rate if rate > left / _LONGEST_ETA_S else None
         mean = progress.episode_return_mean
         self._last = dataclasses.replace(

@@ -124,9 +124,11 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
 
     from seed_rl.common import learner
 
-    kept = trained.record.get(run_record.ARGUMENTS, [])
-    kept = [argument for argument in kept if _flag_name(argument) not in _FORGOTTEN]
-    record = {**trained.record, run_record.ARGUMENTS: kept}
+    record = dict(trained.record)
+    kept = record.get(run_record.ARGUMENTS)
+    if isinstance(kept, list):  # Else there is nobody to start, which `start_again` says.
+        kept = [argument for argument in kept if _flag_name(str(argument)) not in _FORGOTTEN]
+        record[run_record.ARGUMENTS] = kept
     own = [*_OVERRIDES, f"--logdir={arguments.logdir}"]
     if arguments.seed is not None:
         own.append(f"--seed={arguments.seed}")

@@ -8,9 +8,15 @@ import os
 import re
 from pathlib import Path
 
+from seed_rl.common.errors import UserError
+
 DIRECTORY = "checkpoints"  # Of a run's logdir.
 METADATA = "metadata.json"
 NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
+
+
+class UnreadableError(UserError, OSError):
+    """Nobody can tell which checkpoints there are."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -35,12 +41,19 @@ def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -
     Args:
       directory: may be missing.
       damaged: whether to list those renamed to `*.damaged` too.
+
+    Raises:
+      UnreadableError: there is a directory, or may be one, but it cannot be read.
     """
     entries = []
     try:
         paths = list(Path(directory).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise UnreadableError(
+            f"Cannot read {directory}: {error.strerror}. Mend that, or choose another --logdir."
+        ) from error
     for path in paths:
         name = path.name.removesuffix(".damaged") if damaged else path.name
         if match := NAME.fullmatch(name):
@@ -49,6 +62,9 @@ def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -
 
 
 def saved_frames(logdir: str | os.PathLike[str]) -> int | None:
-    """Environment frames of the newest checkpoint of a run; None if it has none."""
-    entries = list_checkpoints(Path(logdir) / DIRECTORY)
+    """Environment frames of the newest checkpoint of a run; None if it has none to be seen."""
+    try:
+        entries = list_checkpoints(Path(logdir) / DIRECTORY)
+    except UnreadableError:  # For messages about worse: they must not be lost for this.
+        return None
     return entries[-1].step if entries else None

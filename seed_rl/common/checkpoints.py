@@ -273,7 +273,12 @@ class CheckpointManager:
     def _prune(self) -> None:
         """Removes what `keep` and `keep_every_hours` do not hold."""
         last_kept: float | None = None
-        for entry in list_checkpoints(self._directory)[: -self._keep]:
+        try:
+            entries = list_checkpoints(self._directory)
+        except checkpoint_list.UnreadableError as error:  # The new one is safe all the same.
+            logging.warning("Cannot remove old checkpoints: %s", error)
+            return
+        for entry in entries[: -self._keep]:
             if self._keep_every_s is not None:
                 saved = entry.saved()
                 if last_kept is None or saved - last_kept >= self._keep_every_s:

@@ -28,7 +28,7 @@ def verify(path: Path) -> None:
             name: (int(info["bytes"]), str(info["sha256"]))
             for name, info in manifest["files"].items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedCheckpointError(f"{path} has no readable manifest: {error}") from None
     for name, (size, digest) in expected.items():
         try:

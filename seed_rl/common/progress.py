@@ -24,6 +24,8 @@ PHASES = ("starting", "training", "saving", "done", "stopped", "failed")
 """The last three are final: all frames were used, the run was told to end before, or an error."""
 SILENCE_S = 15.0
 """Whoever is not heard of for so long is reported."""
+_LONGEST_ETA_S = 100 * 365 * 86400.0
+_TYPES = {"float": (int, float), "int": (int,), "str": (str,), "None": (type(None),)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Progress:
     episodes: int
     mean_inference_batch: float
     eta_s: float | None
-    """Seconds until `total_frames` at the present rate; None while that is not known."""
+    """Seconds until `total_frames` at the present rate; None while that is not known, for instance
+    because training stands still."""
     started: float
     """Unix time at which this learner started."""
     warning: str | None = None
@@ -71,9 +74,22 @@ def read(logdir: str | os.PathLike[str]) -> Progress | None:
         values = json.loads((Path(logdir) / FILE_NAME).read_text(encoding="utf-8"))
         values["silent_envs"] = tuple((int(i), float(s)) for i, s in values["silent_envs"])
         names = [field.name for field in dataclasses.fields(Progress)]
-        return Progress(**{name: values[name] for name in names})
-    except (OSError, ValueError, TypeError, KeyError):
+        progress = Progress(**{name: values[name] for name in names})
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
+    return progress if _well_typed(progress) else None
+
+
+def _well_typed(progress: Progress) -> bool:
+    """Whether its numbers are finite numbers, and its texts texts."""
+    for field in dataclasses.fields(Progress):
+        if field.name == "silent_envs":
+            continue
+        value = getattr(progress, field.name)
+        types = [t for name in str(field.type).split(" | ") for t in _TYPES[name]]
+        if type(value) not in types or (isinstance(value, float) and not math.isfinite(value)):
+            return False
+    return True
 
 
 class RateMeter:
@@ -190,11 +206,13 @@ class ProgressWriter:
             self._rate.update(progress.frames, now)
         rate = self._rate.rate
         left = max(0, progress.total_frames - progress.frames)
+        # Towards infinity when nothing is trained, which neither JSON nor `timedelta` can express.
+        eta_s = left / rate if rate > left / _LONGEST_ETA_S else None
         mean = progress.episode_return_mean
         self._last = dataclasses.replace(
             progress,
             frames_per_s=rate,
-            eta_s=left / rate if rate > 0 else None,
+            eta_s=eta_s,
             # JSON has no NaN, and the reader need not be Python.
             episode_return_mean=mean if mean is not None and math.isfinite(mean) else None,
         )

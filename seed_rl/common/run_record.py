@@ -74,7 +74,7 @@ def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             return dict(json.load(file))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise UserError(f"Cannot read the options of the run from {path}: {error}") from error
 
 
@@ -92,9 +92,12 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
     if PROGRAM not in record:
         raise UserError("The run was not started by a program with flags: nobody knows how again.")
     name = str(record[PROGRAM])
+    given = record.get(ARGUMENTS)
+    if not isinstance(given, list):
+        raise UserError(f"The record of the run is damaged: its {ARGUMENTS} are no list.")
     if name.endswith(".py") and not os.path.exists(name):
         raise UserError(f"Cannot start {name}, which trained this run: it is gone.")
-    arguments, sys.argv = sys.argv, [name, *record[ARGUMENTS], *overrides]
+    arguments, sys.argv = sys.argv, [name, *map(str, given), *overrides]
     try:
         if name.endswith(".py"):
             sys.path.insert(0, os.path.dirname(name))

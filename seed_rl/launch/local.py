@@ -5,12 +5,15 @@ python -m seed_rl.launch.local GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from seed_rl.common.errors import UserError
 from seed_rl.launch import options as options_lib
@@ -71,14 +74,26 @@ def ask_program(options: RunOptions) -> RunOptions:
         command.append(f"--logdir={options.logdir}")
     if options.server_address:
         command.append(f"--server_address={options.server_address}")
-    asked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    asked = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+    )
     if asked.returncode:
         lines = asked.stderr.splitlines() or [f"{options.module} does not start"]
         raise UserError(lines[-1].removeprefix("error: "))
-    answer = json.loads(asked.stdout.splitlines()[-1])
+    answer = _answer(asked.stdout)
     if answer["refusal"] and not options.fresh:
         raise UserError(answer["refusal"])
     return dataclasses.replace(options, logdir=pathlib.Path(answer["logdir"]).absolute())
+
+
+def _answer(output: str) -> dict[str, Any]:
+    """What the program says with --only_check_args, wherever other modules print besides."""
+    for start in reversed([match.start() for match in re.finditer(r'{"logdir": ', output)]):
+        with contextlib.suppress(ValueError):
+            answer, _ = json.JSONDecoder().raw_decode(output, start)
+            if isinstance(answer, dict) and "refusal" in answer:
+                return answer
+    raise UserError(f"The program does not check its arguments; it prints: {output.strip()!r}")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -50,6 +50,20 @@ def test_categorical_samples_have_the_actions_type_and_the_batchs_shape(dtype, b
     assert dist.mode(tf.zeros((*batch, 4))).dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", [tf.int32, tf.uint8])
+def test_categorical_samples_are_choices_even_where_logits_are_nan(dtype):
+    """Guards training from an environment's NaN: `log_prob` fails on a choice that is none."""
+    for dist in (
+        pd.categorical_distribution(4, dtype, start=3),
+        pd.multi_categorical_distribution(2, 4, dtype),
+    ):
+        logits = tf.fill([50, dist.param_size], np.nan)
+        actions = dist.sample(logits)
+        first = 3 if actions.shape.rank == 1 else 0
+        assert np.isin(actions, np.arange(first, first + 4)).all()
+        dist.log_prob(tf.zeros_like(logits), actions)
+
+
 def test_categorical_samples_follow_the_probabilities():
     tf.random.set_seed(0)
     logits = np.log(np.array([0.1, 0.2, 0.7], np.float32))

@@ -86,6 +86,31 @@ def test_a_return_that_is_no_number_becomes_null(tmp_path):
     assert json.loads(content, parse_constant=pytest.fail)["episode_return_mean"] is None
 
 
+def test_no_time_is_left_to_tell_when_training_stands_still(tmp_path):
+    """Guards learner and supervisor, which show the time left, against actors that are silent."""
+    clock = Clock()
+    writer = ProgressWriter(tmp_path, 10**9, clock=clock)
+    for second in range(60):
+        clock.now += 1
+        writer.update("training", frames=1000 * second)
+    assert 900_000 < writer.last.eta_s < 1_100_000
+    for _ in range(8000):  # The rate is 0 in the end: it has no smaller number.
+        clock.now += 1
+        writer.last.line()
+        writer.update(warning="no actor")
+    assert writer.last.eta_s is None
+    json.loads((tmp_path / "progress.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_a_run_that_is_done_has_no_time_left(tmp_path):
+    clock = Clock()
+    writer = ProgressWriter(tmp_path, 1000, clock=clock)
+    for frames in (0, 1000):
+        clock.now += 1
+        writer.update("training", frames=frames)
+    assert writer.last.eta_s == 0
+
+
 def test_the_rate_is_smoothed_and_right_from_the_start():
     meter = RateMeter(time_constant_s=10)
     assert meter.update(0, now=0) == 0
@@ -96,10 +121,22 @@ def test_the_rate_is_smoothed_and_right_from_the_start():
     assert 50 < meter.update(50 * 99 + 150, now=100) < 70  # One fast second moves it little.
 
 
-@pytest.mark.parametrize("content", [None, "", '{"time": 1', "[]", '{"time": 1}'])
+@pytest.mark.parametrize("content", [None, "", '{"time": 1', "[]", '{"time": 1}', "[" * 99_999])
 def test_a_file_that_cannot_be_read_is_no_progress(tmp_path, content):
     if content is not None:
         (tmp_path / "progress.json").write_text(content)
+    assert progress.read(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("frames", "7"), ("frames", 7.5), ("eta_s", 1e999), ("warning", ["mice"]), ("phase", None)],
+)
+def test_values_of_other_types_are_no_progress(tmp_path, name, value):
+    """Guards the supervisor, which shows them, against a file that something else wrote."""
+    ProgressWriter(tmp_path, 100)
+    file = tmp_path / "progress.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
     assert progress.read(tmp_path) is None
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from seed_rl.common import config, run_record, saved_run
 from seed_rl.common.config import option
+from seed_rl.common.errors import UserError
 
 
 def save(logdir, **options):
@@ -38,6 +39,26 @@ def test_the_same_environment_continues(tmp_path):
     """
     save(tmp_path, game="Pong", levels=(1, 2), learning_rate=0.1)
     assert saved_run.refusal(tmp_path, {"game": "Pong", "levels": (1, 2), "new": 3}) is None
+
+
+def test_a_directory_that_cannot_be_read_is_no_traceback(tmp_path):
+    """Guards against a run that begins anew beside checkpoints that nobody can see just now."""
+    (tmp_path / "checkpoints").symlink_to("checkpoints")
+    with pytest.raises(UserError, match="Cannot read .*checkpoints: "):
+        saved_run.refusal(tmp_path, {})
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "7", "[" * 99_999, "{"])
+def test_options_that_cannot_be_read_refuse_nothing(tmp_path, text):
+    """Restoring finds out what has happened to the checkpoint."""
+    (save(tmp_path) / "config.json").write_text(text)
+    assert saved_run.refusal(tmp_path, {"game": "Pong"}) is None
+
+
+@pytest.mark.parametrize("arguments", [7, None, "--a=b"])
+def test_a_damaged_record_starts_nothing(arguments):
+    with pytest.raises(UserError, match="arguments are no list"):
+        run_record.start_again({"program": "somebody.main", "arguments": arguments}, [])
 
 
 def test_what_was_never_saved_is_not_continued(tmp_path):

@@ -12,6 +12,8 @@ from seed_rl.common import run_record
 from seed_rl.common.errors import UserError
 from seed_rl.launch import games, local, options
 
+REPOSITORY = pathlib.Path(__file__).parents[2]
+
 
 @pytest.fixture(autouse=True)
 def two_games(tmp_path, monkeypatch):
@@ -88,6 +90,30 @@ def test_the_program_is_asked_first(tmp_path):
         local.ask_program(options.parse(task))
     fresh = local.ask_program(options.parse([*task, "--restart=fresh"]))
     assert fresh.logdir == tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('loading ...', end='')",
+        "import atexit; atexit.register(print, 'bye')",
+        "import os; os.write(1, bytes([255, 254, 10]))",
+    ],
+)
+def test_what_other_modules_print_does_not_hide_the_answer(tmp_path, monkeypatch, code):
+    """Guards programs whose environment's package prints when it is imported, or at exit."""
+    (tmp_path / "sitecustomize.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{REPOSITORY}")
+    asked = local.ask_program(options.parse(["gym", "vtrace", "1", f"--logdir={tmp_path}/run"]))
+    assert asked.logdir == tmp_path / "run"
+
+
+def test_a_program_that_does_not_answer_is_no_traceback(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{REPOSITORY}")
+    task = ["gym", "vtrace", "1", f"--logdir={tmp_path}/run"]
+    (tmp_path / "sitecustomize.py").write_text("import os; os._exit(0)")
+    with pytest.raises(UserError, match="does not check its arguments"):
+        local.ask_program(options.parse(task))
 
 
 def test_commands(tmp_path):

@@ -48,12 +48,14 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=int, default=4_000_000, help="frames of a run at most (%(default)s)"
     )
+    parser.add_argument("--keep", metavar="DIR", help="keep the runs there, as seed_1 and so on")
     parser.add_argument("flags", nargs="*", help="for the program, after --")
     options = parser.parse_args()
     seeds = [int(seed) for seed in options.seeds.split(",")]
-    results = {
-        seed: run(seed, options.goal, options.after, options.limit, options.flags) for seed in seeds
-    }
+    judged = (options.goal, options.after, options.limit, options.flags)
+    with tempfile.TemporaryDirectory(prefix="learning_") as temporary:
+        folder = pathlib.Path(options.keep or temporary)
+        results = {seed: run(seed, folder / f"seed_{seed}", *judged) for seed in seeds}
     report.print_table(
         f"CartPole-v1, mean return of {_EPISODES} episodes of at least {options.goal:g}",
         ["seed", "after s", "after frames", "lowest after", "within frames"],
@@ -69,30 +71,30 @@ def main() -> None:
     )
 
 
-def run(seed: int, goal: float, after: int, limit: int, flags: list[str]) -> Learned:
+def run(
+    seed: int, logdir: pathlib.Path, goal: float, after: int, limit: int, flags: list[str]
+) -> Learned:
     """One run, which is stopped when enough has been seen of it."""
-    with tempfile.TemporaryDirectory(prefix="learning_") as folder:
-        logdir = pathlib.Path(folder) / "run"
-        command = [
-            *(sys.executable, "-m", "seed_rl.launch.local", "gym", "vtrace", "2", "8"),
-            *("--env_name=CartPole-v1", f"--seed={seed}", f"--total_environment_frames={limit}"),
-            *(f"--logdir={logdir}", "--tensorboard=false", *flags),
-        ]
-        began = time.time()
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            while process.poll() is None:
-                time.sleep(_LOOK_S)
-                learned = judge(logdir, goal, began)
-                now = progress.read(logdir)
-                if now is not None and now.frames >= learned.frames + after:
-                    break
-        finally:
-            process.send_signal(signal.SIGINT)  # Whatever happens: it must not be left running.
-            code = process.wait()
-        if code:
-            raise SystemExit(f"error: {' '.join(command)} ended with code {code}")
-        return judge(logdir, goal, began)
+    command = [
+        *(sys.executable, "-m", "seed_rl.launch.local", "gym", "vtrace", "2", "8"),
+        *("--env_name=CartPole-v1", f"--seed={seed}", f"--total_environment_frames={limit}"),
+        *(f"--logdir={logdir}", "--restart=fresh", "--tensorboard=false", *flags),
+    ]
+    began = time.time()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        while process.poll() is None:
+            time.sleep(_LOOK_S)
+            learned = judge(logdir, goal, began)
+            now = progress.read(logdir)
+            if now is not None and now.frames >= learned.frames + after:
+                break
+    finally:
+        process.send_signal(signal.SIGINT)  # Whatever happens: it must not be left running.
+        code = process.wait()
+    if code:
+        raise SystemExit(f"error: {' '.join(command)} ended with code {code}")
+    return judge(logdir, goal, began)
 
 
 def judge(logdir: pathlib.Path, goal: float, began: float) -> Learned:

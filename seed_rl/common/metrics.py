@@ -123,25 +123,30 @@ class SummaryWriter:
             self._guarded(self._writer.close)
 
     def _write(self, frames: int, arrays: Arrays) -> None:
-        if self._writer is None:
-            self._writer = tf.summary.create_file_writer(self._logdir)
-        with self._writer.as_default(step=frames):
+        with self._open().as_default(step=frames):
             for name, value in arrays.items():
                 write = tf.summary.histogram if value.ndim else tf.summary.scalar
                 write(name, value)
         self._writer.flush()
 
     def _write_protos(self, frames: int, protos: Sequence[bytes]) -> None:
-        with self._writer.as_default():
+        with self._open().as_default():
             for proto in protos:
                 tf.summary.experimental.write_raw_pb(proto, step=frames)
         self._writer.flush()
+
+    def _open(self) -> Any:
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(self._logdir)
+        return self._writer
 
     def _guarded(self, action: Any) -> None:
         try:
             action()
         except (OSError, tf.errors.OpError) as error:
             self._warn(str(error).split("\n", 1)[0])
+        except Exception:  # A defect of ours must not end the thread: `close` waits for it.
+            logging.exception("Something could not be written for TensorBoard. Training goes on.")
 
     def _warn(self, reason: str) -> None:
         if not self._warned:

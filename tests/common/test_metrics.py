@@ -73,6 +73,27 @@ def test_arrays_reach_tensorboard_as_histograms(tmp_path):
     assert (buckets[0, 0], buckets[-1, 1]) == (0.0, 10.0)
 
 
+def test_options_written_before_any_curve_reach_tensorboard(tmp_path):
+    """Guards the first thing every run writes: without it, none of its curves were written."""
+    writer = SummaryWriter(tmp_path)
+    writer.describe(0, {"program": "seed_rl.gym.vtrace_main", "learning_rate": 0.5})
+    writer.write(1000, {"loss": 0.5})
+    writer.close()
+    arrays = read_arrays(tmp_path)
+    assert b"| learning_rate | 0.5 |" in arrays["options"][0][1].item()
+    assert arrays["loss"] == [(1000, 0.5)]
+
+
+def test_a_defect_in_one_write_is_logged_and_the_next_is_done(tmp_path, caplog):
+    """Guards against a thread that ends: its queue fills up, and the learner's end waits for ever."""
+    writer = SummaryWriter(tmp_path)
+    writer.describe(0, {"rate": 1, 2: "a name that is no text"})
+    writer.write(1000, {"loss": 0.5})
+    writer.close()
+    assert read_scalars(tmp_path) == {"loss": [(1000, 0.5)]}
+    assert [bool(r.exc_info) for r in caplog.records] == [True]
+
+
 def test_a_writer_that_fails_warns_once_and_never_raises(tmp_path, caplog):
     writer = SummaryWriter(tmp_path / "logs")
 

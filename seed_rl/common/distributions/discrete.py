@@ -33,6 +33,8 @@ class Categorical(Distribution):
         if rank != 2:
             logits = tf.reshape(logits, [-1, logits.shape[-1]])
         choices = tf.random.categorical(logits, 1, dtype=_index_dtype(self._dtype))
+        # Of NaN, which an environment may have reported, it draws n: a choice that there is not.
+        choices = tf.minimum(choices, tf.shape(logits, choices.dtype)[-1] - 1)
         return self._to_actions(tf.reshape(choices, tf.shape(self.logits)[:-1]))
 
     def mode(self) -> tf.Tensor:  # noqa: D102

@@ -85,7 +85,7 @@ def test_options_written_before_any_curve_reach_tensorboard(tmp_path):
 
 
 def test_a_defect_in_one_write_is_logged_and_the_next_is_done(tmp_path, caplog):
-    """Guards against a thread that ends: its queue fills up, and the learner's end waits for ever."""
+    """Guards against a thread that ends: its queue fills up, and the learner waits for ever."""
     writer = SummaryWriter(tmp_path)
     writer.describe(0, {"rate": 1, 2: "a name that is no text"})
     writer.write(1000, {"loss": 0.5})

@@ -33,8 +33,9 @@ class Categorical(Distribution):
         if rank != 2:
             logits = tf.reshape(logits, [-1, logits.shape[-1]])
         choices = tf.random.categorical(logits, 1, dtype=_index_dtype(self._dtype))
-        # Of NaN, which an environment may have reported, it draws n: a choice that there is not.
-        choices = tf.minimum(choices, tf.shape(logits, choices.dtype)[-1] - 1)
+        # Where all logits are NaN (an environment reported it, say), TensorFlow gives n, which
+        # `log_prob` of the whole batch would fail on.
+        choices = tf.minimum(choices, logits.shape[-1] - 1)
         return self._to_actions(tf.reshape(choices, tf.shape(self.logits)[:-1]))
 
     def mode(self) -> tf.Tensor:  # noqa: D102

@@ -6,12 +6,13 @@ All axes are environment frames.
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,22 +124,23 @@ class SummaryWriter:
             self._guarded(self._writer.close)
 
     def _write(self, frames: int, arrays: Arrays) -> None:
-        with self._open().as_default(step=frames):
+        with self._writing(frames):
             for name, value in arrays.items():
                 write = tf.summary.histogram if value.ndim else tf.summary.scalar
                 write(name, value)
-        self._writer.flush()
 
     def _write_protos(self, frames: int, protos: Sequence[bytes]) -> None:
-        with self._open().as_default():
+        with self._writing(frames):
             for proto in protos:
                 tf.summary.experimental.write_raw_pb(proto, step=frames)
-        self._writer.flush()
 
-    def _open(self) -> Any:
+    @contextlib.contextmanager
+    def _writing(self, frames: int) -> Iterator[None]:
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(self._logdir)
-        return self._writer
+        with self._writer.as_default(step=frames):
+            yield
+        self._writer.flush()
 
     def _guarded(self, action: Any) -> None:
         try:

@@ -64,6 +64,18 @@ def test_scalars_reach_tensorboard_at_their_frames(tmp_path):
     }
 
 
+def test_options_reach_tensorboard_before_any_scalar(tmp_path, caplog):
+    """Guards the order of a run: it describes itself before it has anything to measure."""
+    writer = SummaryWriter(tmp_path)
+    writer.describe(500, {"learning_rate": 0.5})
+    writer.write(1000, {"loss": 0.5})
+    writer.close()
+    names = read_arrays(tmp_path)
+    assert names.pop("loss") == [(1000, 0.5)] and names
+    assert {step for values in names.values() for step, _ in values} == {500}
+    assert not caplog.records
+
+
 def test_arrays_reach_tensorboard_as_histograms(tmp_path):
     writer = SummaryWriter(tmp_path)
     writer.write(1000, {"priorities": np.array([0.0, 1.0, 1.0, 10.0], np.float32)})
@@ -85,7 +97,7 @@ def test_options_written_before_any_curve_reach_tensorboard(tmp_path):
 
 
 def test_a_defect_in_one_write_is_logged_and_the_next_is_done(tmp_path, caplog):
-    """Guards against a thread that ends: its queue fills up, and the learner waits for ever."""
+    """Guards against a thread that ends: its queue fills up, and the learner never ends."""
     writer = SummaryWriter(tmp_path)
     writer.describe(0, {"rate": 1, 2: "a name that is no text"})
     writer.write(1000, {"loss": 0.5})

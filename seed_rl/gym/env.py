@@ -110,5 +110,8 @@ def _attribute(name: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise UserError(f"{name}: cannot import {module_name} ({error}).") from error
+        mend = ""
+        if error.name and f"{module_name}.".startswith(f"{error.name}."):  # Not one it imports.
+            mend = " Start in the folder that holds it, or put that folder on PYTHONPATH."
+        raise UserError(f"{name}: cannot import {module_name} ({error}).{mend}") from error
     return getattr(module, attribute, None) if attribute.isidentifier() else None

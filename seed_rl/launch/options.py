@@ -36,7 +36,7 @@ Flags of the run:
   --tensorboard_port=PORT  its port (default: a free one)
 
 All other flags go to learner and actors. To list them:
-  .venv/bin/python -m seed_rl.GAME.AGENT_main --helpfull
+  {python} -m seed_rl.GAME.AGENT_main --help
 
 Ctrl-C saves a checkpoint and stops everything; the same command goes on from there. A second Ctrl-C
 ends at once. Exit code 0: finished or stopped, as "phase" in DIR/progress.json says; 2: mend what
@@ -85,7 +85,13 @@ class RunOptions:
 def usage() -> str:
     available = games.available()
     agents = "; ".join(f"for {game}: {', '.join(names)}" for game, names in available.items())
-    return USAGE.format(games=", ".join(available), agents=agents)
+    return USAGE.format(games=", ".join(available), agents=agents, python=_python())
+
+
+def _python() -> str:
+    """The Python of the run, as it is typed in the working directory."""
+    path, here = pathlib.Path(__file__).parents[2] / ".venv/bin/python", pathlib.Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def usage_line() -> str:

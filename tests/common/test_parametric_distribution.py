@@ -90,6 +90,17 @@ def test_forbidden_choices_do_not_make_nan():
     np.testing.assert_allclose(dist.kl_divergence(params, tf.zeros([1, 3])), [math.log(1.5)], 1e-6)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_choices_exist_whatever_the_logits(value):
+    """Guards the actors of environments that report NaN: they refuse a choice that there is not."""
+    params = tf.constant([[value] * 3, [0.0, value, 0.0], [0.0, 0.0, 1e9]])
+    dist = pd.get_parametric_distribution_for_action_space(spaces.Discrete(3, start=5))
+    for choose in (dist.sample, dist.mode):
+        actions = np.array([choose(params) for _ in range(50)])
+        assert actions.min() >= 5 and actions.max() <= 7
+        assert (actions[:, 2] == 7).all()
+
+
 def test_multi_categorical_is_independent_choices():
     dist = pd.multi_categorical_distribution(2, 3, tf.int32)
     single = pd.categorical_distribution(3, tf.int32)

@@ -159,6 +159,24 @@ def test_the_script(repository, arguments, code):
     assert len(result.stderr.splitlines()) <= 2
 
 
+def test_help_names_the_python_of_the_clone(repository, tmp_path):
+    """Guards the command that lists all flags: it must work where the help was asked for."""
+    python = pathlib.Path(".venv/bin/python")
+    for folder, expected in (
+        (repository, python),
+        (repository.parent, repository.name / python),
+        (tmp_path, repository / python),
+    ):
+        result = subprocess.run(
+            [repository / "run_local.sh", "--help"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            cwd=folder,
+        )
+        assert f"  {expected} -m seed_rl.GAME.AGENT_main --help\n" in result.stdout
+
+
 def test_help_of_stopping(repository):
     result = subprocess.run(
         [repository / "stop_local.sh", "--help"], capture_output=True, text=True, timeout=30

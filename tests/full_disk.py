@@ -6,7 +6,9 @@ Needs root, or a kernel that lets users make namespaces (containers: `--cap-add 
 
 from __future__ import annotations
 
+import functools
 import os
+import subprocess
 from pathlib import Path
 
 _SCRIPT = """
@@ -16,6 +18,16 @@ if [ "$3" = full ]; then dd if=/dev/zero of="$1/filling" bs=4k 2> /dev/null || t
 shift 3
 exec "$@"
 """
+
+
+@functools.cache
+def namespace() -> tuple[str, ...]:
+    """The command that runs another in a mount namespace of its own."""
+    command = ("unshare", "--mount") + (() if os.geteuid() == 0 else ("--map-root-user",))
+    if subprocess.run([*command, "true"], capture_output=True).returncode == 0:
+        return command
+    # In a chroot nobody may change how mounts propagate: they stay in the namespace around it.
+    return (*command, "--propagation=unchanged")
 
 
 def command(
@@ -29,10 +41,9 @@ def command(
       size: of the file system, as mount takes it.
       full: whether it is full from the start, and not only small.
     """
-    namespace = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
     filling = "full" if full else "empty"
     return [
-        *namespace,
+        *namespace(),
         "sh",
         "-c",
         _SCRIPT,

@@ -17,6 +17,7 @@ import tensorflow as tf
 from seed_rl.common import checkpoints, manifest
 from seed_rl.common.checkpoints import CheckpointManager
 from seed_rl.common.errors import UserError
+from tests import full_disk
 
 VICTIM = Path(__file__).with_name("checkpoint_victim.py")
 
@@ -307,12 +308,8 @@ def test_a_full_disk(tmp_path):
     # A file system of 2 MB holds one checkpoint of 1.2 MB and not two.
     mount = f"mount -t tmpfs -o size=2m none {tmp_path}"
     command = f'{mount} && "$0" -c "$1" {tmp_path}; code=$?; umount {tmp_path}; exit $code'
-    # In a chroot not even root may make a user namespace or change how mounts propagate.
-    namespace = ["unshare", "--mount", "--propagation=unchanged"]
-    if os.geteuid() != 0:
-        namespace.append("--map-root-user")
     result = subprocess.run(
-        [*namespace, "sh", "-c", command, sys.executable, FULL_DISK],
+        [*full_disk.namespace(), "sh", "-c", command, sys.executable, FULL_DISK],
         capture_output=True,
         text=True,
     )

@@ -31,7 +31,7 @@ from benchmarks.processes import cpu_seconds
 from benchmarks.training_parts import NUM_ENVS, PARTS, WORKLOADS
 from seed_rl.common import progress
 
-_FRAMES_PER_TRANSITION = 4
+FRAMES_PER_TRANSITION = 4
 
 
 def main() -> None:
@@ -70,8 +70,8 @@ def run(args: argparse.Namespace) -> dict[str, float]:
     whole = measure_whole(args)
     transitions = whole["transitions"]
     per_transition = 1e6 / transitions
-    frames_per_s = transitions * _FRAMES_PER_TRANSITION / whole["seconds"]
-    ideal = cores * 1e6 / alone * _FRAMES_PER_TRANSITION
+    frames_per_s = transitions * FRAMES_PER_TRANSITION / whole["seconds"]
+    ideal = cores * 1e6 / alone * FRAMES_PER_TRANSITION
     machine = cores * whole["seconds"] * per_transition
     busy = (whole["learner_cpu_s"] + whole["actors_cpu_s"]) * per_transition
     return {
@@ -117,25 +117,9 @@ def _child(args: argparse.Namespace, part: str) -> float:
 def measure_whole(args: argparse.Namespace) -> dict[str, float]:
     """Learner and actors as processes; what they did in a window of steady state."""
     with tempfile.TemporaryDirectory() as logdir:
-        workload = WORKLOADS[args.workload]
-        flags = dict(
-            **workload.network,
-            **workload.flags,
-            compute_dtype=args.compute_dtype,
-            logdir=logdir,
-            server_address=f"unix:{logdir}/learner.sock",
-            num_envs=NUM_ENVS,
-            env_batch_size=NUM_ENVS // args.actors,
-            unroll_length=workload.unroll_length,
-            batch_size=workload.batch_size,
-            save_model=False,
-        )
-        processes = [_start(workload.agent, flags, run_mode="learner")]
-        processes += [
-            _start(workload.agent, flags, run_mode="actor", task=i) for i in range(args.actors)
-        ]
+        processes = start_system(args, Path(logdir))
         try:
-            _wait_for_training(Path(logdir), processes[0])
+            wait_for_training(Path(logdir), processes[0])
             time.sleep(args.warmup)
             before = _snapshot(Path(logdir), processes)
             time.sleep(args.seconds)
@@ -150,21 +134,51 @@ def measure_whole(args: argparse.Namespace) -> dict[str, float]:
     return difference
 
 
-def _start(agent: str, flags: dict[str, Any], **more: Any) -> subprocess.Popen[bytes]:
+def start_system(
+    args: argparse.Namespace, logdir: Path, checkout: Path | None = None
+) -> list[subprocess.Popen[bytes]]:
+    """Starts a learner and its actors, of this checkout or another one; the learner comes first."""
+    workload = WORKLOADS[args.workload]
+    flags = dict(
+        **workload.network,
+        **workload.flags,
+        compute_dtype=args.compute_dtype,
+        logdir=logdir,
+        server_address=f"unix:{logdir}/learner.sock",
+        num_envs=NUM_ENVS,
+        env_batch_size=NUM_ENVS // args.actors,
+        unroll_length=workload.unroll_length,
+        batch_size=workload.batch_size,
+        save_model=False,
+    )
+    learner = _start(workload.agent, flags, checkout, run_mode="learner")
+    actors = [
+        _start(workload.agent, flags, checkout, run_mode="actor", task=i)
+        for i in range(args.actors)
+    ]
+    return [learner, *actors]
+
+
+def _start(
+    agent: str, flags: dict[str, Any], checkout: Path | None, **more: Any
+) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", f"seed_rl.atari.{agent}_main"]
     for name, value in {**flags, **more}.items():
         text = ",".join(map(str, value)) if isinstance(value, tuple) else value
         command.append(f"--{name}={text}")
     log = open(Path(flags["logdir"]) / f"{more['run_mode']}-{more.get('task', 0)}.log", "w")
     with log:
-        return subprocess.Popen(command, stdout=log, stderr=log, env=_environment())
+        return subprocess.Popen(
+            command, stdout=log, stderr=log, cwd=checkout, env=_environment(checkout)
+        )
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+def _environment(checkout: Path | None = None) -> dict[str, str]:
+    path = {"PYTHONPATH": str(checkout)} if checkout else {}
+    return {**os.environ, **path, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
-def _wait_for_training(logdir: Path, learner: subprocess.Popen[bytes]) -> None:
+def wait_for_training(logdir: Path, learner: subprocess.Popen[bytes]) -> None:
     while (state := progress.read(logdir)) is None or state.frames == 0:
         if learner.poll() is not None:
             sys.exit((logdir / "learner-0.log").read_text())
@@ -179,7 +193,7 @@ def _snapshot(logdir: Path, processes: list[subprocess.Popen[bytes]]) -> dict[st
     learner, *actors = [cpu_seconds(process.pid) for process in processes]
     return {
         "seconds": state.time,
-        "transitions": state.frames / _FRAMES_PER_TRANSITION,
+        "transitions": state.frames / FRAMES_PER_TRANSITION,
         "learner_cpu_s": learner,
         "actors_cpu_s": sum(actors),
         "mean_inference_batch": state.mean_inference_batch,

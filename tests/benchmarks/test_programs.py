@@ -24,6 +24,11 @@ pytestmark = pytest.mark.slow
             ["efficiency", "frames_per_s", "ideal_frames_per_s"],
         ),
         (
+            "compare",
+            ["--before=.", "--actors=1", "--windows=2", "--seconds=3", "--warmup=0"],
+            ["before_frames_per_s", "now_frames_per_s", "ratio"],
+        ),
+        (
             "learning",
             ["--seeds=1", "--goal=15", "--after=2000", "--limit=60000"],
             ["slowest_s", "lowest_after"],

@@ -84,7 +84,7 @@ def serve_grpcio(*addresses: str) -> None:
 
 def numpy_client() -> None:
     """One client without TensorFlow."""
-    from seed_rl.common import scheduling
+    from seed_rl.common.system import scheduling
     from seed_rl.grpc.numpy_client import Client
 
     scheduling.use_batch_scheduling()  # As actors do.

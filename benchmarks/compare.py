@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks import report, training
 from benchmarks.processes import cpu_seconds
 from benchmarks.training_parts import WORKLOADS
-from seed_rl.common import progress
+from seed_rl.common.run_files import progress
 
 
 class System:

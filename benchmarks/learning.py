@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import report
-from seed_rl.common import progress, returns_log
+from seed_rl.common.run_files import progress, returns_log
 
 _EPISODES = 100
 _LOOK_S = 2.0

@@ -29,7 +29,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.processes import cpu_seconds
 from benchmarks.training_parts import NUM_ENVS, PARTS, WORKLOADS
-from seed_rl.common import progress
+from seed_rl.common.run_files import progress
 
 FRAMES_PER_TRANSITION = 4
 

@@ -110,8 +110,9 @@ def measure_train(args: argparse.Namespace) -> float:
     """A training step on unrolls of zeros."""
     import tensorflow as tf
 
-    from seed_rl.common.optimizer import OptimizerConfig, create_optimizer
-    from seed_rl.common.training import TrainingStep
+    from seed_rl.common.config.optimizer_config import OptimizerConfig
+    from seed_rl.common.learner.optimizer import create_optimizer
+    from seed_rl.common.learner.training import TrainingStep
 
     workload = WORKLOADS[args.workload]
     algorithm, specs, strategy = _algorithm(args)
@@ -146,7 +147,7 @@ def _vtrace_batch(workload: Workload, algorithm: Any, specs: Any) -> Any:
     """An `Unroll` of zeros, with what the network says about them."""
     import tensorflow as tf
 
-    from seed_rl.common.algorithm import Unroll
+    from seed_rl.common.types import Unroll
 
     batch, steps = workload.batch_size, workload.unroll_length + 1
     state = algorithm.agent.initial_state(batch)
@@ -164,7 +165,7 @@ def _r2d2_batch(workload: Workload, algorithm: Any, specs: Any) -> Any:
     import tensorflow as tf
 
     from seed_rl.agents.r2d2.experience import SampledUnrolls
-    from seed_rl.common.algorithm import Unroll
+    from seed_rl.common.types import Unroll
 
     batch = workload.batch_size
     steps = workload.flags["burn_in"] + workload.unroll_length + 1
@@ -177,8 +178,9 @@ def _r2d2_batch(workload: Workload, algorithm: Any, specs: Any) -> Any:
 def _algorithm(args: argparse.Namespace) -> Any:
     """(algorithm of the workload, as the learner makes it, specs, strategy of training)."""
     from seed_rl.atari import env
-    from seed_rl.common import devices, env_specs, inference
-    from seed_rl.common.device_config import DeviceConfig
+    from seed_rl.common.config.device_config import DeviceConfig
+    from seed_rl.common.inference import env_specs, inference
+    from seed_rl.common.learner import devices
 
     workload = WORKLOADS[args.workload]
     strategy = devices.make_devices(DeviceConfig()).training_strategy
@@ -194,9 +196,9 @@ def _algorithm(args: argparse.Namespace) -> Any:
 def _vtrace(workload: Workload, compute_dtype: str, spaces: Any, specs: Any) -> Any:
     from seed_rl.agents.vtrace.config import VTraceConfig
     from seed_rl.agents.vtrace.learner import VTrace
-    from seed_rl.agents.vtrace.network_config import ConvNetworkConfig
-    from seed_rl.agents.vtrace.network_factory import create_network
-    from seed_rl.common.parametric_distribution import get_parametric_distribution_for_action_space
+    from seed_rl.common.config.network_config import ConvNetworkConfig
+    from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+    from seed_rl.common.networks.network_factory import create_network
 
     del specs
     network = ConvNetworkConfig(**workload.network, compute_dtype=compute_dtype)

@@ -18,12 +18,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from seed_rl.common import chatter, checkpoint_list, display, run_record, terminal
-from seed_rl.common.device_config import DeviceConfig
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
+from seed_rl.common.monitoring.video import Film, VideoWriter
 from seed_rl.common.nest import Nest, map_structure
+from seed_rl.common.run_files import checkpoint_list, run_record
+from seed_rl.common.system import chatter, display, terminal
 from seed_rl.common.types import EnvOutput
-from seed_rl.common.video import Film, VideoWriter
 
 Act = Callable[[Nest, EnvOutput, Nest], tuple[Nest, Nest]]
 
@@ -58,7 +59,7 @@ class Episode:
 
 
 @dataclasses.dataclass(frozen=True)
-class Trained:
+class SavedAgent:
     """What there is of a trained agent.
 
     Attributes:
@@ -72,21 +73,21 @@ class Trained:
     model: Path | None
 
 
-def find(path: Path) -> Trained:
+def find(path: Path) -> SavedAgent:
     """The agent in a logdir, in one checkpoint, or in an exported model.
 
     Raises:
       UserError: there is none.
     """
     if (path / "saved_model.pb").exists():
-        return Trained(run_record.read(path.resolve().parent), None, path)
+        return SavedAgent(run_record.read(path.resolve().parent), None, path)
     if (path / checkpoint_list.METADATA).exists():
-        return Trained(run_record.read(path), path, None)
+        return SavedAgent(run_record.read(path), path, None)
     entries = checkpoint_list.list_checkpoints(path / checkpoint_list.DIRECTORY)
     if entries:
-        return Trained(run_record.read(entries[-1].path), path, None)
+        return SavedAgent(run_record.read(entries[-1].path), path, None)
     if (path / "saved_model" / "saved_model.pb").exists():
-        return Trained(run_record.read(path), None, path / "saved_model")
+        return SavedAgent(run_record.read(path), None, path / "saved_model")
     raise UserError(
         f"There is no trained agent in {path}: no checkpoints/ and no saved_model/. Give the "
         "--logdir of a run that has saved a checkpoint, or a checkpoint itself."
@@ -101,9 +102,9 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     """
     if arguments.render:
         display.check()
-    trained = find(arguments.logdir)
-    if trained.model is not None and arguments.sampled:
-        raise UserError(f"The model in {trained.model} only acts greedily; leave out --sampled.")
+    saved = find(arguments.logdir)
+    if saved.model is not None and arguments.sampled:
+        raise UserError(f"The model in {saved.model} only acts greedily; leave out --sampled.")
     video = VideoWriter(arguments.video) if arguments.video else None
     played = False
 
@@ -112,7 +113,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
         played = True
         if job.create_env is None:
             raise UserError("This program does not tell how to make another environment.")
-        act, initial_state = _policy(trained, job.algorithm, specs, arguments.sampled)
+        act, initial_state = _policy(saved, job.algorithm, specs, arguments.sampled)
         film = Film(job.create_env(), video)
         episodes = _episodes(film, act, initial_state, specs, arguments.seed)
         _show(episodes, arguments)
@@ -122,9 +123,9 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
 
         tf.config.list_physical_devices()  # Looks for GPUs, now rather than later.
 
-    from seed_rl.common import learner
+    from seed_rl.common.learner import learner
 
-    record = dict(trained.record)
+    record = dict(saved.record)
     kept = record.get(run_record.ARGUMENTS)
     if isinstance(kept, list):  # Else there is nobody to start, which `start_again` says.
         kept = [argument for argument in kept if _flag_name(str(argument)) not in _FORGOTTEN]
@@ -151,21 +152,21 @@ def _flag_name(argument: str) -> str:
 
 
 def _policy(
-    trained: Trained, algorithm: Any, specs: Any, sampled: bool
+    saved: SavedAgent, algorithm: Any, specs: Any, sampled: bool
 ) -> tuple[Act, Callable[[], Nest]]:
     """How to act, and the recurrent state before the first step."""
     import tensorflow as tf
 
-    from seed_rl.common import checkpoints
-    from seed_rl.common.inference import initialize
+    from seed_rl.common.checkpoints import checkpoints
+    from seed_rl.common.inference.inference import initialize
 
-    if trained.weights is None:
-        model = tf.saved_model.load(str(trained.model))
+    if saved.weights is None:
+        model = tf.saved_model.load(str(saved.model))
         one = tf.constant(1)
         return (lambda a, e, s: model.act(a, e._asdict(), s)), lambda: model.initial_state(one)
 
     initialize(algorithm, algorithm.agent, specs)
-    checkpoints.load_weights(trained.weights, algorithm.agent)
+    checkpoints.load_weights(saved.weights, algorithm.agent)
     env_ids = tf.zeros([1], tf.int32)
 
     @tf.function(autograph=False)
@@ -184,7 +185,7 @@ def _episodes(
     """Plays for ever, as an actor and the learner's inference would together."""
     import tensorflow as tf
 
-    from seed_rl.common.batched_env import BatchedEnvironment
+    from seed_rl.common.acting.batched_env import BatchedEnvironment
 
     batched = BatchedEnvironment(lambda *_: env, 1, 0)
     try:

@@ -15,11 +15,10 @@ import tensorflow as tf
 from rich.console import Console
 
 from seed_rl import play
-from seed_rl.common import video
-from seed_rl.common.algorithm import Specs
-from seed_rl.common.chatter import is_chatter
 from seed_rl.common.errors import UserError
-from seed_rl.common.types import EnvOutput
+from seed_rl.common.monitoring import video
+from seed_rl.common.system.chatter import is_chatter
+from seed_rl.common.types import EnvOutput, Specs
 
 imageio = pytest.importorskip("imageio.v2")
 

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.common.extras import missing_extra
+from seed_rl.common.system.extras import missing_extra
 
 
 class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):

@@ -15,9 +15,9 @@ import difflib
 import re
 from typing import Any
 
-from seed_rl.common.config import configured, option, provide_flags
+from seed_rl.common.config.options import as_config, option, provide_flags
 from seed_rl.common.errors import UserError
-from seed_rl.common.extras import missing_extra
+from seed_rl.common.system.extras import missing_extra
 
 SCREEN_SIZE = 84
 STICKY_PROBABILITY = 0.25
@@ -72,7 +72,7 @@ def create_environment(task: int, config: Any = None) -> Any:
 
     Args:
       task: id of the environment; not used, as games differ by their random no-ops.
-      config: options, or anything that `configured` takes.
+      config: options, or anything that `as_config` takes.
 
     Returns:
       An `AtariPreprocessing` with observations <uint8>[84, 84, 1].
@@ -81,7 +81,7 @@ def create_environment(task: int, config: Any = None) -> Any:
       UserError: if ALE is not installed or has no such game.
     """
     del task
-    config = configured(AtariConfig, config)
+    config = as_config(AtariConfig, config)
     rom = rom_name(config.game)
     import ale_py
 

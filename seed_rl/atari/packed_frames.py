@@ -1,6 +1,7 @@
 """Stacking of the last few frames with a packed state, as existing networks import it.
 
-Our networks use `seed_rl.common.frame_stacking`, whose state is plain frames of any size and dtype.
+Our networks use `seed_rl.common.networks.frame_stacking`, whose state is plain frames of any size
+and dtype.
 """
 
 from __future__ import annotations
@@ -94,10 +95,10 @@ def _check(stack_size: int, observation_shape: Sequence[int]) -> None:
     if not 1 <= stack_size <= MAX_STACK_SIZE:
         raise ValueError(
             f"stack_size must be from 1 to {MAX_STACK_SIZE}, not {stack_size}: the state packs "
-            "frames of 8 bits into 32. seed_rl.common.frame_stacking stacks more."
+            "frames of 8 bits into 32. seed_rl.common.networks.frame_stacking stacks more."
         )
     if observation_shape[-1] != 1:
         raise ValueError(
             f"Frames must have one channel, not {observation_shape[-1]} (shape "
-            f"{list(observation_shape)}). seed_rl.common.frame_stacking stacks more."
+            f"{list(observation_shape)}). seed_rl.common.networks.frame_stacking stacks more."
         )

@@ -8,16 +8,16 @@ from __future__ import annotations
 from seed_rl.agents.r2d2 import program
 from seed_rl.agents.r2d2.program import create_agent, create_optimizer
 from seed_rl.atari import env
-from seed_rl.common.game import Game
+from seed_rl.common.acting.environment_family import EnvironmentFamily
 
-GAME = Game(
+FAMILY = EnvironmentFamily(
     env.AtariConfig, env.create_environment, env.create_vector_environment, environment="game"
 )
 
 
 def main() -> None:
     """Runs the learner or an actor, as the flags say."""
-    program.main(GAME, create_agent, create_optimizer)
+    program.main(FAMILY, create_agent, create_optimizer)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import ale_py
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.common.batched_env import BatchStep, EnvironmentFailure, env_seeds
-from seed_rl.common.spaces import action_splitter
+from seed_rl.common.acting.batched_env import BatchStep, EnvironmentFailure, env_seeds
+from seed_rl.common.acting.spaces import action_splitter
 
 
 class AtariVectorEnvironment:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from seed_rl.agents.vtrace import program
-from seed_rl.agents.vtrace.network_config import ConvNetworkConfig
 from seed_rl.atari import env
-from seed_rl.common.config import from_flags
-from seed_rl.common.game import Game
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.network_config import ConvNetworkConfig
+from seed_rl.common.config.options import from_flags
 
-GAME = Game(
+FAMILY = EnvironmentFamily(
     env.AtariConfig, env.create_environment, env.create_vector_environment, environment="game"
 )
 
@@ -23,7 +23,7 @@ def create_agent(
 ) -> Any:
     """The network that the flags ask for."""
     del action_space
-    from seed_rl.agents.vtrace import network_factory  # TensorFlow: in the learner only.
+    from seed_rl.common.networks import network_factory  # TensorFlow: in the learner only.
 
     return network_factory.create_network(
         env_observation_space, parametric_action_distribution, conv=from_flags(ConvNetworkConfig)
@@ -33,7 +33,7 @@ def create_agent(
 def main() -> None:
     """Runs the learner or an actor, as the flags say."""
     program.main(
-        GAME,
+        FAMILY,
         create_agent,
         agent_configs=(ConvNetworkConfig,),
         max_abs_reward=1.0,

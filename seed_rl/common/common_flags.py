@@ -15,15 +15,15 @@ from typing import Any
 
 from absl import flags
 
-from seed_rl.common import config
-from seed_rl.common.actor import ActorConfig
-from seed_rl.common.device_config import DeviceConfig
-from seed_rl.common.distributions.config import ContinuousDistributionConfig
+from seed_rl.common.acting.actor import ActorConfig
+from seed_rl.common.config import options
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.run_config import MISSING_MODE, RunConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner_config import LearnerConfig
-from seed_rl.common.run_config import MISSING_MODE, RunConfig
 
-config.provide_flags(
+options.provide_flags(
     RunConfig, ActorConfig, LearnerConfig, ContinuousDistributionConfig, DeviceConfig
 )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from seed_rl.common.nest import Nest
+
 ACTION_SPACE = "action_space"
 """Where in its server's status a learner tells which actions it will send (`spaces.describe`)."""
 
@@ -28,3 +30,39 @@ class EnvOutput(NamedTuple):
     observation: Any
     abandoned: Any
     episode_step: Any
+
+
+class Specs(NamedTuple):
+    """Nests of `tf.TensorSpec` of one environment, without batch dimension.
+
+    Attributes:
+      action: the action.
+      env_output: an `EnvOutput`.
+    """
+
+    action: Nest
+    env_output: EnvOutput
+
+
+class Step(NamedTuple):
+    """What is recorded of each step: nests of [batch, ...]."""
+
+    prev_actions: Nest
+    env_outputs: EnvOutput
+    agent_outputs: Nest
+
+
+class Unroll(NamedTuple):
+    """A batch of unrolls, time-major.
+
+    Attributes:
+      agent_state: nest of [batch, ...], the recurrent state before the first step.
+      prev_actions: nest of [time, batch, ...].
+      env_outputs: nest of [time, batch, ...].
+      agent_outputs: nest of [time, batch, ...], as recorded at inference.
+    """
+
+    agent_state: Nest
+    prev_actions: Nest
+    env_outputs: EnvOutput
+    agent_outputs: Nest

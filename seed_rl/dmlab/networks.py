@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.agents.vtrace.networks import AgentOutput, AgentState, ConvAgent
+from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.nest import Nest
-from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.common.networks.actor_critic import AgentOutput, AgentState, ConvAgent
 from seed_rl.common.types import EnvOutput
 
 __all__ = ["AgentOutput", "ImpalaDeep"]

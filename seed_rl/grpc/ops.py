@@ -24,8 +24,8 @@ import tensorflow as tf
 from tensorflow.python.eager import context as tf_context
 
 import seed_rl
-from seed_rl.common import native_library
 from seed_rl.common.errors import UserError
+from seed_rl.common.native import native_library
 from seed_rl.grpc import structures, wire
 from seed_rl.grpc.bound_function import BoundFunction
 from seed_rl.grpc.options import ClientOptions, ServerOptions

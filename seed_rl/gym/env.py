@@ -11,11 +11,11 @@ from typing import Any
 import gymnasium
 from absl import logging
 
-from seed_rl.common.config import configured, option, provide_flags
-from seed_rl.common.env_adapters import as_gymnasium
-from seed_rl.common.env_wrappers import for_agents
+from seed_rl.common.acting.env_adapters import as_gymnasium
+from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.config.options import as_config, option, provide_flags
 from seed_rl.common.errors import UserError
-from seed_rl.common.extras import missing_dependency
+from seed_rl.common.system.extras import missing_dependency
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ def create_environment(task: int, config: Any = None) -> gymnasium.Env[Any, Any]
 
     Args:
       task: id of the environment; not used.
-      config: options, or anything that `configured` takes.
+      config: options, or anything that `as_config` takes.
 
     Returns:
       An environment whose observations are nests of <uint8> and <float32> arrays and whose boxes
@@ -59,14 +59,14 @@ def create_environment(task: int, config: Any = None) -> gymnasium.Env[Any, Any]
       UserError: if the environment or a wrapper cannot be found, or does not take its arguments.
     """
     del task
-    config = configured(GymConfig, config)
+    config = as_config(GymConfig, config)
     env = _make(config.env_name, _arguments(config.env_kwargs), config.render_mode)
     for name in config.env_wrappers:
         wrapper = _attribute(name) if ":" in name else None
         if not callable(wrapper):
             raise UserError(f"--env_wrappers: there is no {name}; write module:callable.")
         env = wrapper(env)
-    return for_agents(env, observations=not config.raw_observations)
+    return wrap_for_agent(env, observations=not config.raw_observations)
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from seed_rl.agents.r2d2 import program
-from seed_rl.common.game import Game
+from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.gym import env
 
-GAME = Game(env.GymConfig, env.create_environment, environment="env_name")
+FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="env_name")
 
 
 def main() -> None:
     """Runs the learner or an actor, as the flags say."""
     program.main(
-        GAME,
+        FAMILY,
         batch_size=32,
         unroll_length=20,
         burn_in=10,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from seed_rl.agents.vtrace import program
-from seed_rl.agents.vtrace.network_config import ConvNetworkConfig, MLPNetworkConfig
-from seed_rl.common.config import from_flags
-from seed_rl.common.game import Game
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
+from seed_rl.common.config.options import from_flags
 from seed_rl.gym import env
 
 DEFAULTS: dict[str, Any] = dict(
@@ -24,7 +24,7 @@ DEFAULTS: dict[str, Any] = dict(
 )
 """Tuned on CartPole-v1, see docs/agents/vtrace.md."""
 
-GAME = Game(env.GymConfig, env.create_environment, environment="env_name")
+FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="env_name")
 
 
 def create_agent(
@@ -32,8 +32,10 @@ def create_agent(
 ) -> Any:
     """The network that the flags ask for: convolutions for images, dense layers otherwise."""
     del action_space
-    from seed_rl.agents.vtrace import network_factory  # TensorFlow: in the learner only.
-    from seed_rl.common import space_encoder
+    from seed_rl.common.networks import (
+        network_factory,  # TensorFlow: in the learner only.
+        space_encoder,
+    )
 
     space_encoder.refuse_unused_flags(env_observation_space)
     return network_factory.create_network(
@@ -47,7 +49,7 @@ def create_agent(
 def main() -> None:
     """Runs the learner or an actor, as the flags say."""
     program.main(
-        GAME,
+        FAMILY,
         create_agent,
         agent_configs=(MLPNetworkConfig, ConvNetworkConfig),
         **DEFAULTS,

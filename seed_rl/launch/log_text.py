@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from seed_rl.common.chatter import is_chatter
 from seed_rl.common.errors import UserError
+from seed_rl.common.system.chatter import is_chatter
 from seed_rl.launch.process import Process, describe_exit
 
 _MOST_CHATTER = 50  # Lines; TensorFlow prints about ten.

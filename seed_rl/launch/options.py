@@ -13,8 +13,8 @@ import re
 import sys
 from collections.abc import Sequence
 
-from seed_rl.common import terminal
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import terminal
 from seed_rl.launch import games
 
 USAGE = """\

@@ -22,7 +22,7 @@ import rich.progress_bar
 import rich.table
 import rich.text
 
-from seed_rl.common.progress import SILENCE_S, Progress
+from seed_rl.common.run_files.progress import SILENCE_S, Progress
 
 
 @dataclasses.dataclass(frozen=True)

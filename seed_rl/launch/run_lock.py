@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.file_lock import try_lock
+from seed_rl.common.system.file_lock import try_lock
 
 FILE_NAME = "supervisor.pid"
 

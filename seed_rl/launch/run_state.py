@@ -10,9 +10,10 @@ import os
 import pathlib
 import time
 
-from seed_rl.common import checkpoint_list, files
-from seed_rl.common import progress as progress_lib
-from seed_rl.common.progress import Progress
+from seed_rl.common.run_files import checkpoint_list
+from seed_rl.common.run_files import progress as progress_lib
+from seed_rl.common.run_files.progress import Progress
+from seed_rl.common.system import files
 
 _LATE_S = 3.0  # The learner writes every second.
 _PROBE_PERIOD_S = 2.0

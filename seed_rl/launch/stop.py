@@ -12,8 +12,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from seed_rl.common import terminal
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import terminal
 from seed_rl.launch import run_lock
 
 USAGE = "usage: ./stop_local.sh [LOGDIR]"

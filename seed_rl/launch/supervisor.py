@@ -11,10 +11,10 @@ import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 
-from seed_rl.common import progress
-from seed_rl.common.backoff import backoff_s
 from seed_rl.common.errors import NotSavedError, UserError
-from seed_rl.common.stop_signal import Requests
+from seed_rl.common.run_files import progress
+from seed_rl.common.system.backoff import backoff_s
+from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch.actor_record import Actor
 from seed_rl.launch.guardian import Guardian
 from seed_rl.launch.log_text import last_words, tail

@@ -15,7 +15,7 @@ import grpc
 import numpy as np
 
 from seed_rl.common import nest
-from seed_rl.common.spaces import describe, specs
+from seed_rl.common.acting.spaces import describe, specs
 from seed_rl.common.types import ACTION_SPACE, EnvOutput
 from seed_rl.grpc import structures, wire
 from seed_rl.grpc.errors import CallError

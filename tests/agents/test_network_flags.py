@@ -12,7 +12,8 @@ PROGRAM = """
 import runpy, sys
 from gymnasium import spaces
 import numpy as np
-from seed_rl.common import env_specs, learner
+from seed_rl.common.inference import env_specs
+from seed_rl.common.learner import learner
 from seed_rl.common.errors import UserError
 
 module, space = sys.argv[1], eval(sys.argv[2])
@@ -24,7 +25,7 @@ class Env:
     def close(self): pass
 
 def show(run, config, placement, trained, specs):
-    from seed_rl.common.inference import initialize
+    from seed_rl.common.inference.inference import initialize
     initialize(trained.algorithm, trained.algorithm.agent, specs)
     state = trained.algorithm.agent.initial_state(1).core_state
     print([int(layer[0].shape[-1]) for layer in state])

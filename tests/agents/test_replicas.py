@@ -11,7 +11,7 @@ import pytest
 def train(repository, agent, replicas):
     """What `replicas_program` prints: numbers and nested lists of them by name."""
     output = subprocess.run(
-        [sys.executable, "-m", "tests.agents.replicas_program", agent, str(replicas)],
+        [sys.executable, "-m", "tests.helpers.programs.replicas_program", agent, str(replicas)],
         capture_output=True,
         text=True,
         timeout=240,

@@ -14,7 +14,7 @@ ale_py = pytest.importorskip("ale_py")
 
 from seed_rl.atari import env  # noqa: E402
 from seed_rl.atari.env import AtariConfig  # noqa: E402
-from seed_rl.common.batched_env import BatchedEnvironment  # noqa: E402
+from seed_rl.common.acting.batched_env import BatchedEnvironment  # noqa: E402
 from seed_rl.common.errors import UserError  # noqa: E402
 
 

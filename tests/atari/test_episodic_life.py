@@ -14,8 +14,8 @@ import ale_py  # noqa: E402
 
 from seed_rl.atari import env  # noqa: E402
 from seed_rl.atari.env import AtariConfig  # noqa: E402
-from seed_rl.common.batched_env import BatchedEnv, BatchedEnvironment  # noqa: E402
-from seed_rl.common.inference_store import InferenceStore  # noqa: E402
+from seed_rl.common.acting.batched_env import BatchedEnv, BatchedEnvironment  # noqa: E402
+from seed_rl.common.inference.inference_store import InferenceStore  # noqa: E402
 from seed_rl.common.types import EnvOutput  # noqa: E402
 
 NUM_STEPS = 420

@@ -13,8 +13,8 @@ from seed_rl.agents.vtrace import learner as vtrace_learner
 from seed_rl.agents.vtrace import networks as vtrace_networks
 from seed_rl.atari import networks as atari_networks
 from seed_rl.common import utils
-from seed_rl.common.agent_calls import call_agent
-from seed_rl.common.encoders import VectorEncoder
+from seed_rl.common.inference.agent_calls import call_agent
+from seed_rl.common.networks.encoders import VectorEncoder
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.dmlab import networks as dmlab_networks
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from seed_rl.grpc import numpy_client, ops
 from seed_rl.grpc.errors import CallError, ConnectionLost
-from tests.grpc.op_helpers import Background, Gate, serving
+from tests.helpers.op_helpers import Background, Gate, serving
 
 VECTOR = tf.TensorSpec([2], tf.int32)
 ROWS = tf.TensorSpec([None, 3], tf.int32)

@@ -20,10 +20,11 @@ import numpy as np
 import pytest
 
 from seed_rl.grpc.numpy_client import Client
+from tests.helpers import PROGRAMS
 
 MESSAGES = int(os.environ.get("SEED_RL_FUZZ_MESSAGES", "100000"))
 SEED = int(os.environ.get("SEED_RL_FUZZ_SEED", "1"))
-FOLDER = pathlib.Path(__file__).parent
+REPOSITORY = pathlib.Path(__file__).parents[2]
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks into /proc"),
@@ -35,14 +36,14 @@ class Server:
     """The process of fuzz_server.py."""
 
     def __init__(self, unix_address):
-        command = [sys.executable, str(FOLDER / "fuzz_server.py"), unix_address, "localhost:0"]
+        command = [sys.executable, str(PROGRAMS / "fuzz_server.py"), unix_address, "localhost:0"]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=FOLDER.parents[1],
-            env={**os.environ, "PYTHONPATH": str(FOLDER.parents[1])},
+            cwd=REPOSITORY,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         )
         self.port = json.loads(self.process.stdout.readline())[1]
         self.addresses = {"unix": unix_address, "tcp": f"localhost:{self.port}"}
@@ -123,13 +124,19 @@ class HonestClient:
 
 def attack(address, seed, messages):
     """Starts fuzz_attacker.py."""
-    command = [sys.executable, str(FOLDER / "fuzz_attacker.py"), address, str(seed), str(messages)]
+    command = [
+        sys.executable,
+        str(PROGRAMS / "fuzz_attacker.py"),
+        address,
+        str(seed),
+        str(messages),
+    ]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=FOLDER.parents[1],
-        env={**os.environ, "PYTHONPATH": str(FOLDER.parents[1])},
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
 
 

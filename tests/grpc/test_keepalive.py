@@ -7,8 +7,8 @@ import sys
 import tensorflow as tf
 
 from seed_rl.grpc.options import ServerOptions
-from tests.grpc.op_helpers import INTS, serving
-from tests.waiting import wait_until
+from tests.helpers.op_helpers import INTS, serving
+from tests.helpers.waiting import wait_until
 
 CLIENT = """
 import sys

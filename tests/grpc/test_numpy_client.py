@@ -16,7 +16,7 @@ from seed_rl.grpc import structures, wire
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.structures import TensorSpec
-from tests.grpc.scripted_server import INT, INTS, Scripted, reply, serve
+from tests.helpers.scripted_server import INT, INTS, Scripted, reply, serve
 
 SPEC = EnvOutput(
     reward=TensorSpec("float32", (None,)),

@@ -13,7 +13,7 @@ from seed_rl.grpc import wire
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
-from tests.grpc.scripted_server import Scripted, reply, serve
+from tests.helpers.scripted_server import Scripted, reply, serve
 
 
 def test_a_closing_server_is_a_lost_connection(address):

@@ -9,7 +9,7 @@ from tensorflow.python.eager import cancellation
 
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc import NumpyClient, ops
-from tests.grpc.op_helpers import (
+from tests.helpers.op_helpers import (
     INT,
     INTS,
     Background,

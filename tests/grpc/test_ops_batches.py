@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from seed_rl.grpc import ops
 from seed_rl.grpc.options import ServerOptions
-from tests.grpc.op_helpers import (
+from tests.helpers.op_helpers import (
     INT,
     INTS,
     Background,
@@ -20,7 +20,7 @@ from tests.grpc.op_helpers import (
     values,
     wait_for_waiting,
 )
-from tests.waiting import wait_until
+from tests.helpers.waiting import wait_until
 
 
 def test_tensors_kept_by_the_function_are_not_overwritten_by_later_batches(socket_address):

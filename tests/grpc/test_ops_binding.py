@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.grpc import ops
-from tests.grpc.op_helpers import (
+from tests.helpers.op_helpers import (
     INTS,
     add_one,
     rows_seen,

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from seed_rl.grpc import ops
 from seed_rl.grpc.options import ClientOptions
-from tests.grpc.op_helpers import (
+from tests.helpers.op_helpers import (
     INTS,
     Background,
     Gate,
@@ -22,7 +22,7 @@ from tests.grpc.op_helpers import (
     values,
     wait_for_waiting,
 )
-from tests.waiting import wait_until
+from tests.helpers.waiting import wait_until
 
 
 def gated(gate):

@@ -15,7 +15,7 @@ import tensorflow as tf
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import NumpyClient, errors, ops, wire
 from seed_rl.grpc.options import ClientOptions, ServerOptions
-from tests.grpc.op_helpers import (
+from tests.helpers.op_helpers import (
     INT,
     Background,
     Gate,
@@ -24,7 +24,7 @@ from tests.grpc.op_helpers import (
     values,
     wait_for_waiting,
 )
-from tests.waiting import PATIENCE_S, wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 
 def frame(payload, function=0, call_id=1):

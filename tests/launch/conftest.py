@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.launch.run_helpers import Run, is_locked, until
+from tests.helpers.run_helpers import Run, is_locked, until
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from seed_rl.common import run_record
 from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import run_record
 from seed_rl.launch import games, local, options
 
 REPOSITORY = pathlib.Path(__file__).parents[2]

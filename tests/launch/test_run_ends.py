@@ -8,14 +8,14 @@ import subprocess
 import sys
 import time
 
-from seed_rl.common import progress
 from seed_rl.common.errors import NotSavedError
+from seed_rl.common.run_files import progress
 from seed_rl.launch import panel
 from seed_rl.launch.actor_record import Actor
 from seed_rl.launch.process import Process
 from seed_rl.launch.run_state import RunState
-from tests import full_disk
-from tests.launch.run_helpers import FOLDER, going, until
+from tests.helpers import PROGRAMS, full_disk
+from tests.helpers.run_helpers import going, until
 
 
 def test_finished_and_stopped_differ(start):
@@ -176,7 +176,7 @@ def test_a_directory_without_room_is_noticed(tmp_path):
 def test_a_full_disk_at_the_start_is_told_in_one_line(tmp_path):
     logdir = str(tmp_path / "run")
     (tmp_path / "run").mkdir()
-    program = [sys.executable, FOLDER / "supervise.py", logdir, "train", "run", "1"]
+    program = [sys.executable, PROGRAMS / "supervise.py", logdir, "train", "run", "1"]
     result = subprocess.run(
         full_disk.command(logdir, *program), capture_output=True, text=True, timeout=60
     )

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from seed_rl.common import checkpoint_list
-from tests.launch.run_helpers import FOLDER, going, is_alive, is_locked, pids, until
+from seed_rl.common.run_files import checkpoint_list
+from tests.helpers import PROGRAMS
+from tests.helpers.run_helpers import going, is_alive, is_locked, pids, until
 
 
 def test_end_of_training_ends_all(start):
@@ -243,7 +244,7 @@ def test_a_live_directory_is_refused(start):
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     result = subprocess.run(
-        [sys.executable, FOLDER / "supervise.py", tmp_path / "file" / "run", "train", "run", "1"],
+        [sys.executable, PROGRAMS / "supervise.py", tmp_path / "file" / "run", "train", "run", "1"],
         capture_output=True,
         text=True,
         timeout=30,

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.common.inference_store import InferenceStore
-from seed_rl.common.reporting import Reporter
+from seed_rl.common.inference.inference_store import InferenceStore
+from seed_rl.common.monitoring.reporting import Reporter
 from seed_rl.common.types import EnvOutput
 from seed_rl.launch.local import free_port
-from tests.system.system_helpers import Program, until
+from tests.helpers.system_helpers import Program, until
 
 RECORD = {
     "program": "seed_rl.gym.vtrace_main",

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from seed_rl.common import native_library
 from seed_rl.common.errors import UserError
+from seed_rl.common.native import native_library
 
 MEND = "-m pip install --no-build-isolation -e ."
 

@@ -51,7 +51,7 @@ def test_a_call_through_the_installed_wheel(wheel, tmp_path, repository):
     (packages / "lent.pth").write_text("\n".join(site.getsitepackages()))
 
     result = subprocess.run(
-        [python, repository / "tests" / "packaging" / "wheel_program.py"],
+        [python, repository / "tests" / "helpers" / "programs" / "wheel_program.py"],
         capture_output=True,
         text=True,
         timeout=120,

@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from tests.system.system_helpers import site, until
+from tests.helpers.system_helpers import site, until
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def test_inference_and_mirrored_training_on_devices_of_their_own(tmp_path, agent
         def start(*options):
             own = [*(R2D2 if agent == "r2d2" else []), *LEARNER, *options]
             return place.start(
-                "tests.system.many_devices",
+                "tests.helpers.programs.many_devices",
                 module,
                 "--run_mode=learner",
                 f"--logdir={place.logdir}",

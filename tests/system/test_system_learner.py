@@ -15,11 +15,12 @@ import threading
 import numpy as np
 import pytest
 
-from seed_rl.common import checkpoints, manifest, returns_log
+from seed_rl.common.checkpoints import checkpoints, manifest
+from seed_rl.common.run_files import returns_log
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc.errors import CallError, ClientError, StatusCode
 from seed_rl.grpc.numpy_client import Client
-from tests.system.system_helpers import LIFE_STEP, site, until
+from tests.helpers.system_helpers import LIFE_STEP, site, until
 
 pytestmark = pytest.mark.slow
 

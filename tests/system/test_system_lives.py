@@ -19,13 +19,14 @@ import pytest
 import tensorflow as tf
 
 from seed_rl import grpc
-from seed_rl.common import env_specs
-from seed_rl.common.actor import ExitCode
-from seed_rl.common.algorithm import Acted, Algorithm, StepResult, Unroll
-from seed_rl.common.inference import CentralInference, InferenceSizes
-from seed_rl.common.types import EnvOutput
+from seed_rl.common.acting.actor import ExitCode
+from seed_rl.common.inference import env_specs
+from seed_rl.common.inference.inference import CentralInference, InferenceSizes
+from seed_rl.common.inference.policy import Acted
+from seed_rl.common.learner.algorithm import Algorithm, StepResult
+from seed_rl.common.types import EnvOutput, Unroll
 from seed_rl.testing import envs
-from tests.system.system_helpers import FAULTY, LIFE_STEP, site, until
+from tests.helpers.system_helpers import FAULTY, LIFE_STEP, site, until
 
 pytestmark = pytest.mark.slow
 

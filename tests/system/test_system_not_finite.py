@@ -8,9 +8,9 @@ import signal
 
 import pytest
 
-from seed_rl.common import checkpoints
+from seed_rl.common.checkpoints import checkpoints
 from seed_rl.launch import panel
-from tests.system.system_helpers import FAULTY, site, until
+from tests.helpers.system_helpers import FAULTY, site, until
 
 pytestmark = pytest.mark.slow
 

@@ -10,15 +10,16 @@ import socket
 import numpy as np
 import pytest
 
-from seed_rl.common import checkpoints, returns_log
-from tests.system.local_runs import (
+from seed_rl.common.checkpoints import checkpoints
+from seed_rl.common.run_files import returns_log
+from tests.helpers.local_runs import (
     frames_saved,
     nothing_runs,
     processes_of,
     start,
     trains_on,
 )
-from tests.system.system_helpers import REPOSITORY, site, until
+from tests.helpers.system_helpers import REPOSITORY, site, until
 
 pytestmark = pytest.mark.slow
 

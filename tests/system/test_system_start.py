@@ -10,8 +10,8 @@ import tempfile
 
 import pytest
 
-from seed_rl.common import run_record
-from tests.system.system_helpers import LIFE_STEP, site, until
+from seed_rl.common.run_files import run_record
+from tests.helpers.system_helpers import LIFE_STEP, site, until
 
 pytestmark = pytest.mark.slow
 

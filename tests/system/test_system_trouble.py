@@ -9,11 +9,11 @@ import tempfile
 
 import pytest
 
-from seed_rl.common import progress as progress_lib
 from seed_rl.common.errors import NotSavedError
-from tests import full_disk
-from tests.system.local_runs import frames_saved, nothing_runs, processes_of, start, trains_on
-from tests.system.system_helpers import FAULTY, LIFE_STEP, site, until
+from seed_rl.common.run_files import progress as progress_lib
+from tests.helpers import full_disk
+from tests.helpers.local_runs import frames_saved, nothing_runs, processes_of, start, trains_on
+from tests.helpers.system_helpers import FAULTY, LIFE_STEP, site, until
 
 pytestmark = pytest.mark.slow
 

@@ -16,18 +16,18 @@ from seed_rl.agents.r2d2 import losses
 from seed_rl.agents.r2d2.config import R2D2Config, validate
 from seed_rl.agents.r2d2.experience import SampledUnrolls
 from seed_rl.agents.r2d2.program import WORKSTATION
-from seed_rl.common import config, learner_config
-from seed_rl.common.device_config import DeviceConfig
+from seed_rl.common.compat.tensors import make_time_major
+from seed_rl.common.config import learner_config, options
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.nest import Nest
-from seed_rl.common.optimizer import OptimizerConfig
-from seed_rl.common.replay.config import ReplayConfig
-from seed_rl.common.run_config import RunConfig
-from seed_rl.common.tensors import make_time_major
 from seed_rl.common.types import EnvOutput
 
-config.provide_flags(
+options.provide_flags(
     RunConfig,
     R2D2Config,
     ReplayConfig,
@@ -66,11 +66,11 @@ def get_replay_insertion_batch_size(per_replica: bool = False) -> int:
     Raises:
       UserError: without a ratio.
     """
-    ratio = config.from_flags(ReplayConfig).replay_ratio
+    ratio = options.from_flags(ReplayConfig).replay_ratio
     if not ratio:
         raise UserError("create_dataset needs a --replay_ratio above 0.")
     replicas = tf.distribute.get_strategy().num_replicas_in_sync if per_replica else 1
-    batch_size = config.from_flags(LearnerConfig).batch_size
+    batch_size = options.from_flags(LearnerConfig).batch_size
     return max(1, int(batch_size / ratio / replicas))
 
 
@@ -118,7 +118,7 @@ def create_dataset(
 
 def get_num_training_envs() -> int:
     """Environments that are trained on."""
-    run = config.from_flags(RunConfig)
+    run = options.from_flags(RunConfig)
     return run.num_envs - run.num_eval_envs
 
 
@@ -188,10 +188,10 @@ def validate_config() -> None:
     Raises:
       UserError: naming the options to change.
     """
-    run, learner = config.from_flags(RunConfig), config.from_flags(LearnerConfig)
+    run, learner = options.from_flags(RunConfig), options.from_flags(LearnerConfig)
     learner_config.validate(run, learner, num_replicas=1)
-    validate(run, learner, config.from_flags(R2D2Config), config.from_flags(ReplayConfig))
+    validate(run, learner, options.from_flags(R2D2Config), options.from_flags(ReplayConfig))
 
 
 def _options(**changes: Any) -> R2D2Config:
-    return dataclasses.replace(config.from_flags(R2D2Config), **changes)
+    return dataclasses.replace(options.from_flags(R2D2Config), **changes)

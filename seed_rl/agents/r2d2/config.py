@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.agents.vtrace.network_config import TorsoConfig
-from seed_rl.common.config import option
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.network_config import TorsoConfig
+from seed_rl.common.config.options import option
+from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner_config import LearnerConfig
-from seed_rl.common.replay.config import ReplayConfig
-from seed_rl.common.run_config import RunConfig
 
 SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS = "never", "stop", "always"
 

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.common import finite_unrolls
-from seed_rl.common.algorithm import Unroll
 from seed_rl.common.errors import UserError
-from seed_rl.common.inference_store import InferenceStore, StoredUnrolls
+from seed_rl.common.inference import finite_unrolls
+from seed_rl.common.inference.inference_store import InferenceStore, StoredUnrolls
 from seed_rl.common.nest import Nest
 from seed_rl.common.replay import BatchFeed, PrioritizedReplay, ReplayClosed
+from seed_rl.common.types import Unroll
 
 _MOST_AT_ONCE = 16
 _PENDING_UPDATES = 8

@@ -37,24 +37,25 @@ from seed_rl.agents.r2d2.losses import (
     value_function_rescaling,
 )
 from seed_rl.agents.r2d2.networks import AgentOutput
-from seed_rl.common import devices, replicas
-from seed_rl.common.agent_calls import call_agent
-from seed_rl.common.algorithm import Acted, Algorithm, Specs, Step, StepResult
-from seed_rl.common.algorithm import Unroll as ReplayedUnroll
-from seed_rl.common.assembly import Setting, learn
-from seed_rl.common.config import from_flags
-from seed_rl.common.device_config import DeviceConfig
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.inference import initialize
-from seed_rl.common.inference_store import InferenceStore, StoredUnrolls
-from seed_rl.common.learner import CreateOptimizer
-from seed_rl.common.learner_config import LearnerConfig
-from seed_rl.common.metrics import EpisodeInfo
+from seed_rl.common.inference.agent_calls import call_agent
+from seed_rl.common.inference.inference import initialize
+from seed_rl.common.inference.inference_store import InferenceStore, StoredUnrolls
+from seed_rl.common.inference.policy import Acted
+from seed_rl.common.learner import devices, replicas
+from seed_rl.common.learner.algorithm import Algorithm, StepResult
+from seed_rl.common.learner.assembly import AlgorithmContext, learn
+from seed_rl.common.learner.learner import CreateOptimizer
+from seed_rl.common.monitoring.metrics import EpisodeInfo
 from seed_rl.common.nest import Nest
-from seed_rl.common.optimizer import OptimizerConfig
 from seed_rl.common.replay import PrioritizedReplay, ReplayConfig, ReplayFiles, unroll_specs
-from seed_rl.common.run_config import RunConfig
-from seed_rl.common.types import EnvOutput
+from seed_rl.common.types import EnvOutput, Specs, Step
+from seed_rl.common.types import Unroll as ReplayedUnroll
 
 # The names that existing programs import from here.
 __all__ = [
@@ -118,7 +119,7 @@ class R2D2(Algorithm):
         self._first_action = int(action_space.start)
         self._action_dtype = specs.action.dtype
         self.num_overlapping_steps = config.burn_in
-        self.passes_over_experience = replay_config.replay_ratio or 1.0
+        self.updates_per_unroll = replay_config.replay_ratio or 1.0
         self.agent = create_agent()
         self.target_agent = create_agent()
         for agent in (self.agent, self.target_agent):
@@ -344,7 +345,7 @@ def learner_loop(
     r2d2 = r2d2 or from_flags(R2D2Config)
     replay = replay or from_flags(ReplayConfig)
 
-    def create_algorithm(setting: Setting) -> R2D2:
+    def create_algorithm(setting: AlgorithmContext) -> R2D2:
         config_lib.validate(setting.run, setting.config, r2d2, replay)
         actions = setting.action_space
         if not isinstance(actions, spaces.Discrete):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.r2d2.config import R2D2Config
-from seed_rl.common.agent_calls import call_agent
+from seed_rl.common.inference.agent_calls import call_agent
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
 

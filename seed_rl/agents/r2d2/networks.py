@@ -10,11 +10,11 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from seed_rl.agents.r2d2.config import QNetworkConfig
-from seed_rl.common.encoders import ImageEncoder
-from seed_rl.common.layers import Dense, variance_scaling
 from seed_rl.common.nest import Nest
-from seed_rl.common.recurrent import StackedLSTM
-from seed_rl.common.space_encoder import SpaceEncoder, is_image
+from seed_rl.common.networks.encoders import ImageEncoder
+from seed_rl.common.networks.layers import Dense, variance_scaling
+from seed_rl.common.networks.recurrent import StackedLSTM
+from seed_rl.common.networks.space_encoder import SpaceEncoder, is_image
 from seed_rl.common.types import EnvOutput
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
-from seed_rl.common import config, optimizer, program
-from seed_rl.common.game import Game
-from seed_rl.common.optimizer import ADAM, OptimizerConfig
-from seed_rl.common.replay.config import ReplayConfig
+from seed_rl.common.acting import program
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config import options
+from seed_rl.common.config.optimizer_config import ADAM, OptimizerConfig
+from seed_rl.common.config.replay_config import ReplayConfig
 
 WORKSTATION: dict[str, Any] = dict(
     batch_size=16,
@@ -34,20 +35,22 @@ WORKSTATION: dict[str, Any] = dict(
 def create_agent(env_output_specs: Any, num_actions: int) -> Any:
     """The network that the flags of `QNetworkConfig` ask for."""
     from seed_rl.agents.r2d2 import networks  # TensorFlow: in the learner only.
-    from seed_rl.common import space_encoder
+    from seed_rl.common.networks import space_encoder
 
     space_encoder.refuse_unused_flags(networks.space_of(env_output_specs.observation))
-    options = config.from_flags(QNetworkConfig)
-    return networks.create_network(env_output_specs, num_actions, options)
+    config = options.from_flags(QNetworkConfig)
+    return networks.create_network(env_output_specs, num_actions, config)
 
 
 def create_optimizer(final_iteration: int) -> tuple[Any, Callable[[int], float]]:
     """The optimizer that the flags of `OptimizerConfig` ask for, and its learning rate."""
-    return optimizer.create_optimizer(config.from_flags(OptimizerConfig), final_iteration)
+    from seed_rl.common.learner import optimizer
+
+    return optimizer.create_optimizer(options.from_flags(OptimizerConfig), final_iteration)
 
 
 def main(
-    game: Game,
+    family: EnvironmentFamily,
     create_agent: Callable[[Any, int], Any] = create_agent,
     create_optimizer: Callable[[int], Any] = create_optimizer,
     agent_configs: tuple[type, ...] = (QNetworkConfig,),
@@ -56,7 +59,7 @@ def main(
     """Parses flags and runs; does not return.
 
     Args:
-      game: the environments.
+      family: the environments.
       create_agent: `create_agent(env_output_specs, num_actions)` returns the network. Called in
         the learner only, so import TensorFlow inside of it.
       create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn).
@@ -67,7 +70,7 @@ def main(
     def learn(env_config: Any) -> None:
         from seed_rl.agents.r2d2 import learner
 
-        learner.learner_loop(game.create, create_agent, create_optimizer, env_config=env_config)
+        learner.learner_loop(family.create, create_agent, create_optimizer, env_config=env_config)
 
     configs = (R2D2Config, ReplayConfig, *agent_configs)
-    program.main(game, configs, learn, **{**WORKSTATION, **defaults})
+    program.main(family, configs, learn, **{**WORKSTATION, **defaults})

@@ -13,19 +13,19 @@ from absl import flags
 
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.common import config, learner_config
-from seed_rl.common.device_config import DeviceConfig
-from seed_rl.common.distributions.config import ContinuousDistributionConfig
+from seed_rl.common.compat.progress_logger import ProgressLogger, Session
+from seed_rl.common.config import learner_config, options
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner_config import LearnerConfig
 from seed_rl.common.nest import Nest
-from seed_rl.common.optimizer import OptimizerConfig
-from seed_rl.common.parametric_distribution import ParametricDistribution
-from seed_rl.common.progress_logger import ProgressLogger, Session
-from seed_rl.common.run_config import RunConfig
 from seed_rl.common.types import EnvOutput
 
-config.provide_flags(
+options.provide_flags(
     RunConfig, VTraceConfig, LearnerConfig, ContinuousDistributionConfig, DeviceConfig
 )
 
@@ -57,17 +57,17 @@ def compute_loss(
     Raises:
       UserError: there is a target entropy but no such attribute.
     """
-    options = config.from_flags(VTraceConfig)
+    config = options.from_flags(VTraceConfig)
     entropy_cost = getattr(agent, "entropy_cost", None)
     if not isinstance(entropy_cost, losses.EntropyCost):
-        if options.target_entropy is not None:
+        if config.target_entropy is not None:
             raise UserError(
                 "--target_entropy needs a trained entropy cost: give the agent one with "
                 "agent.entropy_cost = seed_rl.agents.vtrace.losses.EntropyCost(VTraceConfig(...))."
             )
-        entropy_cost = losses.EntropyCost(options)
+        entropy_cost = losses.EntropyCost(config)
     loss, metrics = losses.compute_loss(
-        options,
+        config,
         parametric_action_distribution,
         agent,
         agent_state,
@@ -85,13 +85,13 @@ def validate_config() -> None:
     Raises:
       UserError: naming the options to change.
     """
-    run, learner = config.from_flags(RunConfig), config.from_flags(LearnerConfig)
+    run, learner = options.from_flags(RunConfig), options.from_flags(LearnerConfig)
     learner_config.validate(run, learner, num_replicas=1)
 
 
 def optimizer_config(create_optimizer_fn: Any) -> OptimizerConfig:
     """The options of the flags; a program with an optimizer of its own clips only if it asks to."""
-    options = config.from_flags(OptimizerConfig)
+    config = options.from_flags(OptimizerConfig)
     if create_optimizer_fn is not None and "clip_norm" not in flags.FLAGS:
         return OptimizerConfig(clip_norm=None)
-    return options
+    return config

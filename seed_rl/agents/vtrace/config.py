@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config import option
+from seed_rl.common.config.options import option
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,23 +11,22 @@ import tensorflow as tf
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.compat import compute_loss, optimizer_config, validate_config
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.common import variables
-from seed_rl.common.agent_calls import call_agent
-from seed_rl.common.algorithm import Acted, Algorithm, StepResult, Unroll
-from seed_rl.common.assembly import Setting, learn
-from seed_rl.common.config import from_flags
-from seed_rl.common.device_config import DeviceConfig
-from seed_rl.common.learner import CreateOptimizer
-from seed_rl.common.learner_config import LearnerConfig
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+from seed_rl.common.inference.agent_calls import call_agent
+from seed_rl.common.inference.policy import Acted
+from seed_rl.common.learner import variables
+from seed_rl.common.learner.algorithm import Algorithm, StepResult
+from seed_rl.common.learner.assembly import AlgorithmContext, learn
+from seed_rl.common.learner.learner import CreateOptimizer
 from seed_rl.common.nest import Nest
-from seed_rl.common.optimizer import OptimizerConfig
-from seed_rl.common.parametric_distribution import (
-    ContinuousDistributionConfig,
-    ParametricDistribution,
-    get_parametric_distribution_for_action_space,
-)
-from seed_rl.common.run_config import RunConfig
-from seed_rl.common.types import EnvOutput
+from seed_rl.common.types import EnvOutput, Unroll
 
 __all__ = ["Unroll", "VTrace", "compute_loss", "learner_loop", "validate_config"]
 
@@ -146,7 +145,7 @@ def learner_loop(
     vtrace = vtrace or from_flags(VTraceConfig)
     continuous = continuous or from_flags(ContinuousDistributionConfig)
 
-    def create_algorithm(setting: Setting) -> VTrace:
+    def create_algorithm(setting: AlgorithmContext) -> VTrace:
         spaces = setting.action_space, setting.observation_space
         distribution = get_parametric_distribution_for_action_space(spaces[0], continuous)
         return VTrace(

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.common import replicas, vtrace
-from seed_rl.common.agent_calls import call_agent
+from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference.agent_calls import call_agent
+from seed_rl.common.learner import replicas
 from seed_rl.common.nest import Nest
-from seed_rl.common.parametric_distribution import ParametricDistribution
+from seed_rl.common.returns import vtrace
 from seed_rl.common.types import EnvOutput
 
 _MIN_COST, _MAX_COST = 1e-8, 1e3

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.common import program
-from seed_rl.common.distributions.config import ContinuousDistributionConfig
-from seed_rl.common.game import Game
+from seed_rl.common.acting import program
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 
 
 def main(
-    game: Game,
+    family: EnvironmentFamily,
     create_agent: Callable[[Any, Any, Any], Any],
     create_optimizer: Callable[[int], Any] | None = None,
     agent_configs: tuple[type, ...] = (),
@@ -21,7 +21,7 @@ def main(
     """Parses flags and runs; does not return.
 
     Args:
-      game: the environments.
+      family: the environments.
       create_agent: `create_agent(action_space, observation_space, parametric_action_distribution)`
         returns the network. Called in the learner only, so import TensorFlow inside of it.
       create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn);
@@ -33,7 +33,7 @@ def main(
     def learn(env_config: Any) -> None:
         from seed_rl.agents.vtrace import learner
 
-        learner.learner_loop(game.create, create_agent, create_optimizer, env_config=env_config)
+        learner.learner_loop(family.create, create_agent, create_optimizer, env_config=env_config)
 
     configs = (VTraceConfig, *agent_configs, ContinuousDistributionConfig)
-    program.main(game, configs, learn, **defaults)
+    program.main(family, configs, learn, **defaults)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.distributions import continuous, discrete, joint
 from seed_rl.common.distributions.base import ParametricDistribution
-from seed_rl.common.distributions.config import ContinuousDistributionConfig
 from seed_rl.common.errors import UserError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def check_box_space(space: Any) -> None:
     if not (np.allclose(space.low, -1.0) and np.allclose(space.high, 1.0)):
         raise UserError(
             f"Continuous actions must lie in [-1, 1], but the action space is {space}. Wrap the "
-            "environment in seed_rl.common.env_wrappers.UniformBoundActionSpaceWrapper."
+            "environment in seed_rl.common.acting.env_wrappers.UniformBoundActionSpaceWrapper."
         )
 
 

@@ -1,12 +1,12 @@
 """Replay of unrolls: prioritized or uniform, compressed, rate-limited (no TensorFlow)."""
 
+from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.replay.checkpoint import (
     ReplayCheckpointError,
     ReplayFiles,
     load_replay,
     save_replay,
 )
-from seed_rl.common.replay.config import ReplayConfig
 from seed_rl.common.replay.feed import BatchFeed
 from seed_rl.common.replay.native import DamagedError
 from seed_rl.common.replay.rate_limiter import RateLimiter, ReplayClosed, ReplayTimeout

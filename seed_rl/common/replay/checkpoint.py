@@ -32,9 +32,9 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.common import files
 from seed_rl.common.replay.replay import PrioritizedReplay
 from seed_rl.common.replay.storage import Segment, UnrollStorage
+from seed_rl.common.system import files
 
 _FORMAT = 1
 _MANIFEST = "replay.json"
@@ -166,7 +166,7 @@ def load_replay(replay: PrioritizedReplay, directory: str | os.PathLike[str]) ->
 
 
 class ReplayFiles:
-    """The replay as a part of checkpoints: `seed_rl.common.checkpoints.ExtraFiles`.
+    """The replay as a part of checkpoints: `seed_rl.common.checkpoints.checkpoints.ExtraFiles`.
 
     A saved replay that cannot be used is warned of, and the newest one of the other checkpoints is
     taken, since old experience is better than none; if there is none, the run goes on with an empty

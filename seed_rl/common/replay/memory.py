@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.replay.config import ReplayConfig
 from seed_rl.common.replay.specs import FieldSpec, Layout
 
 _AVAILABLE_PART = 0.8

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.common import native_library
 from seed_rl.common.errors import UserError
+from seed_rl.common.native import native_library
 
 
 class DamagedError(Exception):

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seed_rl.common import nest
+from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.replay import memory
-from seed_rl.common.replay.config import ReplayConfig
 from seed_rl.common.replay.feed import BatchFeed
 from seed_rl.common.replay.rate_limiter import RateLimiter
 from seed_rl.common.replay.specs import Layout

@@ -11,15 +11,16 @@ from gymnasium import spaces
 from seed_rl.agents.r2d2 import learner, losses
 from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.agents.r2d2.networks import create_network
-from seed_rl.common import checkpoints, variables
+from seed_rl.common.checkpoints import checkpoints
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner_config import LearnerConfig
-from seed_rl.common.optimizer import OptimizerConfig
+from seed_rl.common.learner import variables
 from seed_rl.common.replay import ReplayConfig
-from seed_rl.common.run_config import RunConfig
 from seed_rl.testing.envs import LifeStepEnv, TimeLimitEnv
-from tests.agents.r2d2.in_process import SMALL, Run
-from tests.waiting import wait_until
+from tests.helpers.in_process import SMALL, Run
+from tests.helpers.waiting import wait_until
 
 SHORT = R2D2Config(burn_in=2, n_steps=2, update_target_every_n_step=3)
 

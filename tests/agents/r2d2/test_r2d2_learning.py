@@ -7,7 +7,7 @@ import pytest
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.testing.envs import MemoryEnv
-from tests.agents.r2d2.in_process import Run
+from tests.helpers.in_process import Run
 
 NETWORK = QNetworkConfig(lstm_size=32, head_size=32, mlp_sizes=(32,))
 

@@ -8,8 +8,8 @@ from gymnasium import spaces
 from seed_rl.agents.r2d2.config import QNetworkConfig
 from seed_rl.agents.r2d2.networks import create_network
 from seed_rl.atari.networks import DuelingLSTMDQNNet
-from seed_rl.common.agent_calls import call_agent
-from seed_rl.common.env_specs import env_output_specs
+from seed_rl.common.inference.agent_calls import call_agent
+from seed_rl.common.inference.env_specs import env_output_specs
 from seed_rl.common.types import EnvOutput
 
 SPACES = {

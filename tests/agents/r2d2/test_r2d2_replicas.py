@@ -13,11 +13,11 @@ PROGRAM = textwrap.dedent(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 3
     )
     from seed_rl.agents.r2d2.config import R2D2Config
-    from seed_rl.common import variables
-    from seed_rl.common.devices import make_devices
-    from seed_rl.common.device_config import DeviceConfig
+    from seed_rl.common.learner import variables
+    from seed_rl.common.learner.devices import make_devices
+    from seed_rl.common.config.device_config import DeviceConfig
     from seed_rl.testing.envs import LifeStepEnv
-    from tests.agents.r2d2.in_process import Run
+    from tests.helpers.in_process import Run
 
     placement = make_devices(
         DeviceConfig(inference_devices="cpu:0", training_devices="cpu:1,cpu:2")

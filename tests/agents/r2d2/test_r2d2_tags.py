@@ -4,7 +4,7 @@ import pathlib
 
 from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.testing.envs import LifeStepEnv
-from tests.agents.r2d2.in_process import Run
+from tests.helpers.in_process import Run
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs" / "monitoring.md"
 

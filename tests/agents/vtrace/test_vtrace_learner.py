@@ -7,12 +7,12 @@ import tensorflow as tf
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.learner import VTrace
 from seed_rl.agents.vtrace.networks import AgentOutput
-from seed_rl.common import finite_unrolls, variables
-from seed_rl.common.algorithm import Step, Unroll
-from seed_rl.common.inference_store import StoredUnrolls
+from seed_rl.common.inference import finite_unrolls
+from seed_rl.common.inference.inference_store import StoredUnrolls
+from seed_rl.common.learner import variables
+from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.parametric_distribution import categorical_distribution
-from seed_rl.common.training import TrainingStep
-from seed_rl.common.types import EnvOutput
+from seed_rl.common.types import EnvOutput, Step, Unroll
 
 SHAPE = (4, 5)
 

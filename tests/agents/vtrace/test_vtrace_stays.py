@@ -7,11 +7,13 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
-from seed_rl.agents.vtrace import losses, network_factory
+from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.agents.vtrace.network_config import MLPNetworkConfig
-from seed_rl.common.learner_config import LearnerConfig
-from seed_rl.common.optimizer import OptimizerConfig, create_optimizer
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.network_config import MLPNetworkConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.learner.optimizer import create_optimizer
+from seed_rl.common.networks import network_factory
 from seed_rl.common.parametric_distribution import get_parametric_distribution_for_action_space
 from seed_rl.common.types import EnvOutput
 from seed_rl.gym import vtrace_main

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.replay import checkpoint
 from seed_rl.common.replay import replay as replay_module
 from seed_rl.common.replay.checkpoint import (
@@ -24,7 +25,6 @@ from seed_rl.common.replay.checkpoint import (
     load_replay,
     save_replay,
 )
-from seed_rl.common.replay.config import ReplayConfig
 from seed_rl.common.replay.replay import PrioritizedReplay
 from seed_rl.common.replay.specs import FieldSpec
 from seed_rl.common.replay.storage import UnrollStorage

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.common.checkpoints import CheckpointManager
+from seed_rl.common.checkpoints.checkpoints import CheckpointManager
 from seed_rl.common.replay import FieldSpec, PrioritizedReplay, ReplayConfig, ReplayFiles
 
 

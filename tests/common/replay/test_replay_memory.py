@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.replay import memory
-from seed_rl.common.replay.config import ReplayConfig
 from seed_rl.common.replay.replay import PrioritizedReplay
 from seed_rl.common.replay.specs import FieldSpec, Layout
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.replay.config import ReplayConfig
 from seed_rl.common.replay.feed import BatchFeed
 from seed_rl.common.replay.rate_limiter import ReplayClosed, ReplayTimeout
 from seed_rl.common.replay.replay import PrioritizedReplay

@@ -1,0 +1,396 @@
+"""The actor: steps environments and asks the learner for actions (no TensorFlow here).
+
+An actor holds no network and no weights. It steps k environments in one batch, with one inference
+call per step, until it is told to stop. When the connection to the learner breaks it reconnects
+and begins a new *life*: its environments are reset and its calls carry a new run id, so that the
+learner never joins steps from before and after (nobody knows whether the last call arrived).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import os
+import random
+import sys
+import threading
+import time
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from seed_rl.common import nest
+from seed_rl.common.acting import rewards, spaces
+from seed_rl.common.acting.batched_env import BatchedEnv, BatchedEnvironment, EnvironmentFailure
+from seed_rl.common.config.options import environment_options, from_flags, option
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.errors import UserError
+from seed_rl.common.system import scheduling
+from seed_rl.common.system.backoff import backoff_s
+from seed_rl.common.system.stop_signal import StopSignal
+from seed_rl.common.types import ACTION_SPACE, EnvOutput
+from seed_rl.grpc.errors import CallError, ClientError, StatusCode, WireError
+from seed_rl.grpc.numpy_client import Client
+from seed_rl.grpc.options import ClientOptions
+
+_ATTEMPT_S = 2.0  # Longest attempt to connect; a stop signal has to wait for its end.
+_STOP_GRACE_S = 5.0  # After a stop signal, for a step in progress and for closing environments.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+
+
+class ExitCode(enum.IntEnum):
+    """How an actor process ends; user errors end with 2."""
+
+    ENVIRONMENT_FAILED = 1
+    SUPERSEDED = 3
+    NO_LEARNER = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorConfig(RunConfig):
+    """Actor: options of the processes that step environments."""
+
+    connect_timeout_s: float = option(
+        600.0, "Seconds to wait for the learner at the start before giving up.", minimum=0
+    )
+    reconnect_timeout_s: float = option(
+        600.0, "Seconds to try to reach a learner that went away before giving up.", minimum=0
+    )
+    num_actors_with_summaries: int = option(
+        1, "So many actors, from task 0 on, log where their time goes.", minimum=0
+    )
+    actor_log_period_s: float = option(
+        60.0, "Seconds between those log lines; 0 turns them off.", minimum=0
+    )
+
+
+def are_summaries_enabled(config: ActorConfig | None = None) -> bool:
+    """Whether this actor logs where its time goes."""
+    config = config or from_flags(ActorConfig)
+    return config.actor_log_period_s > 0 and config.task < config.num_actors_with_summaries
+
+
+def actor_loop(
+    create_env_fn: Callable[[int, Any], Any],
+    config: Any = None,
+    env_config: Any = None,
+    *,
+    create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
+    log_period: float = 1,
+) -> None:
+    """Runs an actor until SIGTERM or SIGINT, as a batch process (see `scheduling`).
+
+    Args:
+      create_env_fn: `create_env_fn(env_id, env_config)` returns a Gymnasium (or old gym)
+        environment.
+      config: an `ActorConfig`. Anything else is taken for `env_config`, as in the call
+        `actor_loop(create_env_fn, config)` of existing programs, whose flags then give the
+        options.
+      env_config: passed on to the two functions.
+      create_vector_env_fn: `create_vector_env_fn(env_ids, env_config)` returns all environments as
+        one `BatchedEnv`, or None to have `create_env_fn` called for each.
+      log_period: multiplies `actor_log_period_s`; kept for existing programs.
+
+    Raises:
+      UserError: if options, spaces or the learner's answers do not fit this actor.
+      SystemExit: with an `ExitCode`, after one line on standard error, if an environment raised,
+        a newer actor took over the environments, or the learner stayed away for too long.
+    """
+    if not isinstance(config, ActorConfig):
+        env_config = environment_options(config if env_config is None else env_config)
+        config = from_flags(ActorConfig)
+    if logging.get_verbosity() == logging.WARNING:  # absl's default; actors say what they do.
+        logging.set_verbosity(logging.INFO)
+    # Before there are environments, whose threads must have it, too.
+    scheduling.use_batch_scheduling()
+    env: BatchedEnv | None = None
+    actor = _Actor(config, log_period)
+    ended = threading.Event()
+
+    def end_soon() -> None:
+        actor.close()
+        if not ended.wait(_STOP_GRACE_S):
+            logging.error(
+                "Actor %d: an environment does not return, ending without it.", config.task
+            )
+            os._exit(0)
+
+    with StopSignal(end_soon) as stop:
+        try:
+            env = _create(create_env_fn, create_vector_env_fn, config, env_config)
+            actor.run(env, stop)
+        except EnvironmentFailure as error:
+            logging.exception("Actor %d: an environment failed.", config.task)
+            _exit(f"{error} {error.__cause__!r}", ExitCode.ENVIRONMENT_FAILED)
+        finally:
+            if env is not None:
+                env.close()
+            actor.close()
+            ended.set()
+    logging.info("Actor %d: stopped.", config.task)
+
+
+def _exit(message: str, code: ExitCode) -> typing.NoReturn:
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    raise SystemExit(int(code))
+
+
+def _create(
+    create_env_fn: Callable[[int, Any], Any],
+    create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None,
+    config: ActorConfig,
+    env_config: Any,
+) -> BatchedEnv:
+    size = config.env_batch_size
+    first = config.task * size
+    try:
+        if create_vector_env_fn is not None:
+            env_ids = np.arange(first, first + size, dtype=np.int32)
+            env = create_vector_env_fn(env_ids, env_config)
+            if env is not None:
+                return env
+        return BatchedEnvironment(create_env_fn, size, first, env_config)
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise EnvironmentFailure(
+            f"Environments {first} to {first + size - 1} could not be created."
+        ) from error
+
+
+class _Actor:
+    """Connects, runs lives, and reconnects."""
+
+    def __init__(self, config: ActorConfig, log_period: float):
+        if config.tls_ca and not os.access(config.tls_ca, os.R_OK):
+            raise UserError(f"--tls_ca={config.tls_ca} cannot be read.")
+        self._config = config
+        self._options = ClientOptions(token=config.auth_token(), tls_ca=config.tls_ca)
+        period_s = config.actor_log_period_s * log_period if are_summaries_enabled(config) else None
+        self._clock = _Clock(config.task, config.env_batch_size, period_s)
+        self._client: Client | None = None
+        self._seed = config.seed
+        # First observations of episodes that no step was taken in yet.
+        self._fresh_observation: Any = None
+        # When we last heard from the learner; at the start, when we began to look for it.
+        self._heard = time.monotonic()
+        self._patience_s = config.connect_timeout_s
+        self._pauses = 0
+
+    def run(self, env: BatchedEnv, stop: StopSignal) -> None:
+        """Runs lives until the stop signal; ends otherwise only by an exception."""
+        self._env = env
+        self._stop = stop
+        self._heard = time.monotonic()
+        while not stop.requested:
+            self._reset()
+            try:
+                self._client = self._connect()
+                self._live(self._client)
+            except ClientError as error:
+                if not stop.requested:
+                    self._judge(error)
+                    self._pause(str(error))
+            finally:
+                self.close()
+
+    def close(self) -> None:
+        """Ends the connection, also from another thread while a call waits for its answer."""
+        client = self._client
+        if client is not None:
+            client.close()
+
+    def _reset(self) -> None:
+        """Makes every environment begin an episode, unless it stands at the beginning of one."""
+        if self._fresh_observation is None:
+            began = time.monotonic()
+            self._fresh_observation = self._env.reset(seed=self._seed)
+            self._seed = None  # Seeding again would repeat the same episodes.
+            self._heard += time.monotonic() - began
+
+    def _connect(self) -> Client:
+        options = dataclasses.replace(
+            self._options, connect_timeout_s=min(_ATTEMPT_S, max(self._remaining_s(), 0.1))
+        )
+        try:
+            client = Client(self._config.server_address, options)
+        except CallError as error:
+            if error.code == StatusCode.FAILED_PRECONDITION:
+                raise UserError(f"Cannot use this learner: {error.message}.") from error
+            raise
+        except WireError as error:
+            raise UserError(f"Cannot use this learner: {error}") from error
+        try:
+            _check_inference(client, self._env)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def _live(self, client: Client) -> None:
+        """One life: from first observations until the stop signal, or until something is raised."""
+        env, clock, stop = self._env, self._clock, self._stop
+        inference = client.inference
+        env_ids = np.asarray(env.env_ids, np.int32)
+        size = len(env_ids)
+        run_ids = np.full(size, _new_run_id(), np.int64)
+        zeros, false = np.zeros(size, np.float32), np.zeros(size, np.bool_)
+        steps = np.zeros(size, np.int32)
+        env_output = EnvOutput(zeros, false, self._fresh_observation, false, steps)
+        raw_reward = zeros
+        if not stop.requested:
+            actions = inference(env_ids, run_ids, env_output, raw_reward)
+            self._fresh_observation = None
+            self._settle()
+            clock.start()
+        while not stop.requested:
+            observation, reward, done, abandoned, episode_step, raw_reward = env.step(actions)
+            rewards.check(env_ids, reward, raw_reward)
+            clock.stepped()
+            env_output = EnvOutput(reward, done, observation, abandoned, episode_step)
+            try:
+                actions = inference(env_ids, run_ids, env_output, raw_reward)
+            finally:  # Patience begins when the learner is lost, however long it took to answer.
+                self._heard = clock.answered()
+
+    def _settle(self) -> None:
+        """Notes that the learner answers."""
+        logging.info(
+            "Actor %d: environments %s, learner at %s.",
+            self._config.task,
+            _ranges(self._env.env_ids),
+            self._config.server_address,
+        )
+        self._heard = time.monotonic()
+        self._patience_s = self._config.reconnect_timeout_s
+        self._pauses = 0
+
+    def _remaining_s(self) -> float:
+        return self._heard + self._patience_s - time.monotonic()
+
+    def _pause(self, reason: str) -> None:
+        """Waits before the next attempt, longer each time; gives up when patience is at an end."""
+        remaining = self._remaining_s()
+        address = self._config.server_address
+        if remaining <= 0:
+            _exit(
+                f"No learner at {address} for {self._patience_s:g} s, giving up ({reason}). Is it "
+                "running, and is --server_address right?",
+                ExitCode.NO_LEARNER,
+            )
+        logging.info(
+            "Actor %d: no learner at %s, trying for another %.0f s (%s).",
+            self._config.task,
+            address,
+            remaining,
+            reason,
+        )
+        self._pauses += 1
+        pause = backoff_s(self._pauses, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        # Many actors lose the same learner at once and must not all come back at once.
+        self._stop.wait(min(pause * random.uniform(0.5, 1.0), remaining))
+
+    def _judge(self, error: ClientError) -> None:
+        """Ends the actor if trying again cannot help."""
+        if not isinstance(error, CallError):
+            return
+        code = error.code
+        if code == StatusCode.FAILED_PRECONDITION:
+            _exit(
+                f"{error.message} Another actor runs environments "
+                f"{_ranges(self._env.env_ids)}; two actors must not have the same --task.",
+                ExitCode.SUPERSEDED,
+            )
+        if code in (StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED):
+            raise UserError(
+                f"The learner at {self._config.server_address} refuses this actor: "
+                f"{error.message}. Give both the same --auth_token_file."
+            )
+        if code in (StatusCode.INVALID_ARGUMENT, StatusCode.UNIMPLEMENTED):
+            raise UserError(
+                f"The learner at {self._config.server_address} refuses the steps of environments "
+                f"{_ranges(self._env.env_ids)}: {error.message}. Start learner and actors with "
+                "the same options (--num_envs, --env_batch_size, those of the environment)."
+            )
+
+
+def _check_inference(client: Client, env: BatchedEnv) -> None:
+    """Compares the environment's observations and actions with the learner's.
+
+    Raises:
+      UserError: if they differ or there is no inference function.
+    """
+    function = client.functions.get("inference")
+    if function is None:
+        raise UserError("The server is no learner: it has no function 'inference'.")
+    try:
+        expected = nest.map_structure(
+            lambda spec: f"{spec.dtype}{list(spec.shape[1:])}",
+            function.arguments[2].observation,
+        )
+    except (IndexError, AttributeError, TypeError):
+        raise UserError("The server is no learner: 'inference' takes other arguments.") from None
+    given = nest.map_structure(str, spaces.specs(env.observation_space))
+    if given != expected:
+        raise UserError(
+            f"The learner expects observations {expected}, but this actor's environment "
+            f"gives {given}. Start learner and actors with the same environment options."
+        )
+    # Not to be left to the first impossible action: there may be none, but only other meanings.
+    actions = client.stats().get("status", {}).get(ACTION_SPACE)
+    taken = spaces.describe(env.action_space)
+    if actions not in (None, taken):
+        raise UserError(
+            f"The learner's actions are {actions}, but this actor's environment takes {taken}. "
+            "Start learner and actors with the same environment options."
+        )
+
+
+def _new_run_id() -> int:
+    """A random number from 1 to 2^63 - 1; 0 would look like no life at all."""
+    return (int.from_bytes(os.urandom(8), "little") >> 1) or 1
+
+
+def _ranges(env_ids: np.ndarray) -> str:
+    first, last = int(env_ids[0]), int(env_ids[-1])
+    return str(first) if first == last else f"{first} to {last}"
+
+
+class _Clock:
+    """Where an actor's time goes: in its environments, or waiting for actions."""
+
+    def __init__(self, task: int, size: int, period_s: float | None):
+        self._task = task
+        self._size = size
+        self._period_s = period_s
+        self.start()
+
+    def start(self) -> None:
+        self._began = self._mark = time.monotonic()
+        self._in_env = 0.0
+        self._steps = 0
+
+    def stepped(self) -> None:
+        now = time.monotonic()
+        self._in_env += now - self._mark
+        self._mark = now
+
+    def answered(self) -> float:
+        """Notes the end of a step; returns the time."""
+        self._mark = now = time.monotonic()
+        self._steps += 1
+        if self._period_s is not None and now - self._began >= self._period_s:
+            elapsed = now - self._began
+            logging.info(
+                "Actor %d: %.0f steps/s; %.0f%% of the time in environments, %.0f%% waiting for "
+                "actions.",
+                self._task,
+                self._steps * self._size / elapsed,
+                100 * self._in_env / elapsed,
+                100 * (1 - self._in_env / elapsed),
+            )
+            self.start()
+        return now

@@ -1,0 +1,242 @@
+"""Environments stepped in one batch, with the episode protocol of central inference.
+
+The protocol (no TensorFlow here). Each step reports, per environment, the results of the previous
+action:
+
+* An episode that *terminates* is reset in the same step: `done` comes with the last reward and
+  with the first observation of the next episode.
+* An episode that is *truncated* (a time limit) still has a future that a learner should bootstrap
+  from. Its last observation is reported as an ordinary, not-done step, whose action is ignored;
+  the next step reports the first observation of the next episode with `done`, `abandoned` and no
+  reward. The other environments of the batch step as usual meanwhile.
+* An environment may end the *learner's* episode without ending its own: a game of several lives
+  after each of them, say. `done` then comes with the observation that the game continues with, and
+  with an `episode_step` above 0. Central inference counts returns and lengths over the whole game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from gymnasium.error import DependencyNotInstalled
+
+from seed_rl.common.acting import env_adapters, rewards, spaces
+from seed_rl.common.errors import UserError
+from seed_rl.common.system.extras import missing_dependency
+
+
+class BatchStep(NamedTuple):
+    """What k environments report after a step. The arrays are reused by the next one.
+
+    Attributes:
+      observation: nest of [k, ...].
+      reward: <float32>[k] of the previous action; 0 where `abandoned`.
+      done: <bool>[k] the previous action ended the episode; `observation` is of the next one, or
+        of the same game if `episode_step` is not 0.
+      abandoned: <bool>[k] the episode that ended was truncated; implies `done`.
+      episode_step: <int32>[k] steps since the environment was last reset.
+      raw_reward: <float32>[k] the unshaped score (`info["score_reward"]`), else the reward.
+    """
+
+    observation: Any
+    reward: np.ndarray
+    done: np.ndarray
+    abandoned: np.ndarray
+    episode_step: np.ndarray
+    raw_reward: np.ndarray
+
+
+class BatchedEnv(Protocol):
+    """k environments that follow the episode protocol; what the actor loop needs."""
+
+    @property
+    def env_ids(self) -> np.ndarray:
+        """<int32>[k]."""
+
+    @property
+    def observation_space(self) -> Any:
+        """The space of one environment."""
+
+    @property
+    def action_space(self) -> Any:
+        """The space of one environment."""
+
+    def reset(self, seed: int | None = None) -> Any:
+        """Begins a new episode everywhere and returns the observations, a nest of [k, ...]."""
+
+    def step(self, action_batch: Any) -> BatchStep:
+        """Applies a nest of actions [k, ...]."""
+
+    def close(self) -> None:
+        """Frees the environments."""
+
+
+class EnvironmentFailure(Exception):
+    """An environment raised, or wanted to end the program; the cause is its own exception."""
+
+
+def env_seeds(seed: int | None, env_ids: np.ndarray) -> list[int | None]:
+    """A seed per environment that differs between environments and between seeds."""
+    if seed is None:
+        return [None] * len(env_ids)
+    sequences = [np.random.SeedSequence([seed, int(i)]) for i in env_ids]
+    return [int(sequence.generate_state(1)[0] >> 1) for sequence in sequences]
+
+
+class BatchedEnvironment:
+    """Single Gymnasium (or old gym) environments as a `BatchedEnv`."""
+
+    def __init__(
+        self,
+        create_env_fn: Callable[[int, Any], Any],
+        batch_size: int,
+        id_offset: int,
+        config: Any = None,
+    ):
+        """Creates the environments.
+
+        Args:
+          create_env_fn: `create_env_fn(env_id, config)` returns an environment.
+          batch_size: number of environments, k.
+          id_offset: id of the first one.
+          config: passed on to `create_env_fn`.
+
+        Raises:
+          UserError: if a space has no arrays of a fixed shape.
+        """
+        self._env_ids = np.arange(id_offset, id_offset + batch_size, dtype=np.int32)
+        self._envs: list[Any] = []
+        try:
+            for env_id in self._env_ids:
+                self._envs.append(env_adapters.as_gymnasium(create_env_fn(int(env_id), config)))
+        except BaseException:
+            self.close()
+            raise
+        self.observation_space = self._envs[0].observation_space
+        self.action_space = self._envs[0].action_space
+        self._observations = spaces.BatchBuffer(spaces.specs(self.observation_space), batch_size)
+        self._split_actions = spaces.action_splitter(self.action_space, batch_size)
+        self._owners = [f"Environment {env_id}: its observation" for env_id in self._env_ids]
+        self._reward = np.zeros(batch_size, np.float32)
+        self._raw_reward = np.zeros(batch_size, np.float32)
+        self._done = np.zeros(batch_size, np.bool_)
+        self._abandoned = np.zeros(batch_size, np.bool_)
+        self._episode_step = np.zeros(batch_size, np.int32)
+        # Environments whose episode was cut off: they are reset at the next step.
+        self._truncated = [False] * batch_size
+
+    @property
+    def env_ids(self) -> np.ndarray:
+        """<int32>[k]."""
+        return self._env_ids
+
+    @property
+    def envs(self) -> list[Any]:
+        """The k environments, as Gymnasium ones."""
+        return self._envs
+
+    def reset(self, seed: int | None = None) -> Any:
+        """Begins a new episode in every environment.
+
+        Args:
+          seed: seeds each environment differently; None leaves their randomness going on.
+
+        Returns:
+          Observations, a nest of [k, ...].
+
+        Raises:
+          EnvironmentFailure: if an environment raises.
+          UserError: if an observation is not of the declared space.
+        """
+        for row, env_seed in enumerate(env_seeds(seed, self._env_ids)):
+            self._reset(row, env_seed)
+        return self._observations.batch
+
+    def step(self, action_batch: Any) -> BatchStep:
+        """Applies one action per environment; see the module for the protocol.
+
+        Args:
+          action_batch: nest of [k, ...].
+
+        Raises:
+          EnvironmentFailure: if an environment raises.
+          UserError: if actions or observations are not of the declared spaces, or a reward is no
+            number.
+        """
+        self._done.fill(False)
+        self._abandoned.fill(False)
+        self._episode_step += 1
+        for row, action in enumerate(self._split_actions(action_batch)):
+            if self._truncated[row]:
+                self._reward[row] = self._raw_reward[row] = 0.0
+                self._done[row] = self._abandoned[row] = True
+                self._reset(row)
+            else:
+                self._step(row, action)
+        return BatchStep(
+            self._observations.batch,
+            self._reward,
+            self._done,
+            self._abandoned,
+            self._episode_step,
+            self._raw_reward,
+        )
+
+    def reset_if_done(self, done: Any) -> Any:
+        """The observations to act on after a step; done environments have been reset by it."""
+        del done
+        return self._observations.batch
+
+    def render(self, mode: str = "human", **kwargs: Any) -> Any:
+        """Renders the first environment (the mode is chosen where it is created)."""
+        del mode
+        return self._envs[0].render(**kwargs)
+
+    def close(self) -> None:
+        """Closes the environments, all of them even if some raise."""
+        for env in self._envs:
+            try:
+                env.close()
+            except Exception:  # noqa: BLE001 - Nothing can be done, and the others come next.
+                pass
+        self._envs = []
+
+    def _reset(self, row: int, seed: int | None = None) -> None:
+        try:
+            observation, _ = self._envs[row].reset(seed=seed)
+        except UserError:
+            raise
+        except DependencyNotInstalled as error:
+            raise missing_dependency(error) from error
+        except (Exception, SystemExit) as error:
+            raise self._failure(row, "reset", error) from error
+        self._truncated[row] = False
+        self._episode_step[row] = 0
+        self._observations.write(row, observation, self._owners[row])
+
+    def _step(self, row: int, action: Any) -> None:
+        try:
+            observation, reward, terminated, truncated, info = self._envs[row].step(action)
+        except UserError:
+            raise
+        except DependencyNotInstalled as error:
+            raise missing_dependency(error) from error
+        except (Exception, SystemExit) as error:
+            raise self._failure(row, "step", error) from error
+        self._reward[row] = self._raw_reward[row] = rewards.number(reward, self._env_ids[row])
+        if "score_reward" in info:
+            score = rewards.number(info["score_reward"], self._env_ids[row], "score_reward")
+            self._raw_reward[row] = score
+        if terminated:
+            self._done[row] = True
+            self._reset(row)
+            return
+        self._done[row] = bool(info.get("learning_episode_over", False))
+        self._truncated[row] = bool(truncated)
+        self._observations.write(row, observation, self._owners[row])
+
+    def _failure(self, row: int, what: str, error: BaseException) -> EnvironmentFailure:
+        did = "called sys.exit()" if isinstance(error, SystemExit) else "raised"
+        return EnvironmentFailure(f"Environment {self._env_ids[row]} {did} in {what}().")

@@ -1,0 +1,250 @@
+"""Wrappers that bring an environment's spaces into the forms agents use (no TensorFlow here)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from seed_rl.common import nest
+from seed_rl.common.acting.batched_env import BatchedEnvironment
+from seed_rl.common.acting.env_adapters import as_gymnasium
+from seed_rl.common.acting.spaces import specs
+from seed_rl.common.errors import UserError
+
+__all__ = [
+    "AgentActions",
+    "AgentObservations",
+    "BatchedEnvironment",
+    "DiscretizeEnvWrapper",
+    "UniformBoundActionSpaceWrapper",
+    "flatten_and_concatenate_obs",
+    "wrap_for_agent",
+    "spec_to_box",
+]
+
+
+def spec_to_box(spec: Any) -> spaces.Box:
+    """One flat `Box` for a nest of array specifications.
+
+    Args:
+      spec: nest of objects with `shape`, and bounds where they have `minimum` and `maximum`
+        (such as dm_env's BoundedArray).
+
+    Returns:
+      A space <float32>[n] for the concatenation of all arrays.
+    """
+    lows: list[np.ndarray] = []
+    highs: list[np.ndarray] = []
+    for leaf in nest.flatten(spec):
+        size = int(np.prod(leaf.shape))
+        bounds = getattr(leaf, "minimum", -np.inf), getattr(leaf, "maximum", np.inf)
+        for bound, collected in zip(bounds, (lows, highs), strict=True):
+            collected.append(np.broadcast_to(bound, leaf.shape).reshape(size))
+    low, high = np.concatenate(lows), np.concatenate(highs)
+    return spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
+
+
+def flatten_and_concatenate_obs(obs_dict: Any) -> np.ndarray:
+    """All arrays of a nest in one <float32>[n], in the order of `spec_to_box`."""
+    arrays = [np.asarray(leaf, np.float32).reshape(-1) for leaf in nest.flatten(obs_dict)]
+    return np.concatenate(arrays)
+
+
+class UniformBoundActionSpaceWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Offers a bounded `Box` of actions as one whose components all go from -1 to 1.
+
+    Actions outside are clipped.
+    """
+
+    def __init__(self, env: Any):
+        """Wraps `env`.
+
+        Raises:
+          UserError: if its action space is no bounded Box.
+        """
+        super().__init__(as_gymnasium(env))
+        space = self.env.action_space
+        if not _is_bounded(space):
+            raise UserError(f"Only a bounded Box of actions can be rescaled, not {space}.")
+        assert isinstance(space, spaces.Box)
+        self._box = space
+        self.action_space = spaces.Box(-1.0, 1.0, space.shape, np.float32)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        return self.env.step(_from_unit(self._box, action))
+
+
+class DiscretizeEnvWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Offers a bounded `Box` [n] of actions as n choices among `n_actions_per_dim` values each."""
+
+    def __init__(
+        self,
+        env: Any,
+        n_actions_per_dim: int,
+        discretization: str = "lin",
+        action_ratio: float | None = None,
+    ):
+        """Wraps `env`.
+
+        Args:
+          env: its action space is a bounded Box with bounds symmetric around 0 (for "log").
+          n_actions_per_dim: number of values, odd, so that 0 is among them.
+          discretization: "lin" spaces the values evenly; "log" spaces their magnitudes evenly on
+            a logarithmic scale, so that small actions are finer.
+          action_ratio: for "log", the largest magnitude over the smallest; more than 1.
+
+        Raises:
+          UserError: if the space or an argument does not fit.
+        """
+        super().__init__(as_gymnasium(env))
+        space = self.env.action_space
+        if not _is_bounded(space) or len(space.shape or ()) != 1:
+            raise UserError(f"Only a bounded Box of rank 1 can be discretized, not {space}.")
+        if n_actions_per_dim < 3 or n_actions_per_dim % 2 == 0:
+            raise UserError(
+                f"n_actions_per_dim must be odd and at least 3, not {n_actions_per_dim}."
+            )
+        assert isinstance(space, spaces.Box)
+        if discretization == "lin":
+            unit = np.linspace(-1.0, 1.0, n_actions_per_dim)
+        elif discretization == "log":
+            if action_ratio is None or action_ratio <= 1:
+                raise UserError(f"The log scale needs action_ratio > 1, not {action_ratio}.")
+            if not np.allclose(space.low, -space.high):
+                raise UserError(f"The log scale needs bounds symmetric around 0, not {space}.")
+            positive = np.geomspace(1.0 / action_ratio, 1.0, n_actions_per_dim // 2)
+            unit = np.concatenate([-positive[::-1], [0.0], positive])
+        else:
+            raise UserError(f"discretization must be 'lin' or 'log', not '{discretization}'.")
+        self._values = np.stack([_from_unit(space, np.full(space.shape, u)) for u in unit])
+        self.action_space = spaces.MultiDiscrete([n_actions_per_dim] * space.shape[0])
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        choice = np.asarray(action)
+        return self.env.step(self._values[choice, np.arange(self._values.shape[1])])
+
+
+def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, Any]:
+    """`env` with `AgentActions` and, if asked for, `AgentObservations`, where they do something.
+
+    Raises:
+      UserError: if an observation is not made of arrays of a fixed shape.
+    """
+    env = as_gymnasium(env)
+    if _action_space(env.action_space) is not env.action_space:
+        env = AgentActions(env)
+    specs(env.observation_space)
+    if observations and _observation_space(env.observation_space) is not env.observation_space:
+        env = AgentObservations(env)
+    return env
+
+
+class AgentObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Turns observations into what networks take: float vectors, and arrays as they are.
+
+    `Discrete` and `MultiDiscrete` become one-hot vectors <float32>[sum of choices], `MultiBinary`
+    becomes <float32>, `Box` keeps <uint8> and becomes <float32> otherwise. `Dict` and `Tuple` stay.
+    """
+
+    def __init__(self, env: Any):
+        """Wraps `env`."""
+        super().__init__(as_gymnasium(env))
+        self.observation_space = _observation_space(self.env.observation_space)
+
+    def observation(self, observation: Any) -> Any:
+        return _observation(self.env.observation_space, observation)
+
+
+class AgentActions(gymnasium.ActionWrapper[Any, Any, Any]):
+    """Offers actions that agents can give: every bounded `Box` as a vector within [-1, 1].
+
+    Arrays of `MultiDiscrete` and `MultiBinary` become vectors too. `Dict` and `Tuple` stay.
+    """
+
+    def __init__(self, env: Any):
+        """Wraps `env`."""
+        super().__init__(as_gymnasium(env))
+        self.action_space = _action_space(self.env.action_space)
+
+    def action(self, action: Any) -> Any:
+        return _action(self.env.action_space, action)
+
+
+def _observation_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: _observation_space(sub) for key, sub in space.spaces.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([_observation_space(sub) for sub in space.spaces])
+    if isinstance(space, spaces.Discrete):
+        return spaces.Box(0.0, 1.0, (int(space.n),), np.float32)
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.Box(0.0, 1.0, (int(space.nvec.sum()),), np.float32)
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.Box(0.0, 1.0, space.shape, np.float32)
+    if isinstance(space, spaces.Box) and space.dtype not in (np.uint8, np.float32):
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+        return spaces.Box(low, high, dtype=np.float32)
+    return space
+
+
+def _observation(space: spaces.Space[Any], value: Any) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _observation(sub, value[key]) for key, sub in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_observation(sub, v) for sub, v in zip(space.spaces, value, strict=True))
+    if isinstance(space, spaces.Discrete):
+        return _one_hot(np.asarray(value) - space.start, np.asarray([space.n]))
+    if isinstance(space, spaces.MultiDiscrete):
+        return _one_hot(np.asarray(value) - space.start, space.nvec)
+    if space.dtype != np.uint8:
+        return np.asarray(value, np.float32)
+    return value
+
+
+def _one_hot(choices: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    sizes = sizes.reshape(-1)
+    vector = np.zeros(int(sizes.sum()), np.float32)
+    vector[np.cumsum(sizes) - sizes + choices.reshape(-1)] = 1.0
+    return vector
+
+
+def _action_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: _action_space(sub) for key, sub in space.spaces.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([_action_space(sub) for sub in space.spaces])
+    if _is_bounded(space):
+        return spaces.Box(-1.0, 1.0, (int(np.prod(space.shape or ())),), np.float32)
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec.reshape(-1), start=space.start.reshape(-1))
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.MultiBinary(int(np.prod(space.shape)))
+    return space
+
+
+def _action(space: spaces.Space[Any], action: Any) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _action(sub, action[key]) for key, sub in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_action(sub, a) for sub, a in zip(space.spaces, action, strict=True))
+    if _is_bounded(space):
+        assert isinstance(space, spaces.Box)
+        return _from_unit(space, np.reshape(action, space.shape))
+    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+        return np.reshape(action, space.shape)
+    return action
+
+
+def _is_bounded(space: spaces.Space[Any]) -> bool:
+    return isinstance(space, spaces.Box) and space.is_bounded() and space.dtype.kind == "f"
+
+
+def _from_unit(space: spaces.Box, action: Any) -> np.ndarray:
+    """An action of `space` for one within [-1, 1]."""
+    fraction = (np.clip(np.asarray(action, np.float64), -1.0, 1.0) + 1.0) / 2.0
+    scaled = space.low + fraction * (space.high.astype(np.float64) - space.low)
+    # Rounding must not carry an action out of the space.
+    return np.clip(scaled.astype(space.dtype), space.low, space.high)

@@ -1,0 +1,77 @@
+"""A program that is a learner or one of its actors, whatever the agent and the environment.
+
+No TensorFlow is imported here: actors must be small and quick to start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from absl import flags
+
+from seed_rl.common.acting import actor
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config import logdirs, options
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.run_config import ACTOR, RunConfig
+from seed_rl.common.run_files import saved_run
+
+
+def main(
+    family: EnvironmentFamily,
+    agent_configs: Sequence[type],
+    learn: Callable[[Any], None],
+    **defaults: Any,
+) -> None:
+    """Parses flags and runs; does not return.
+
+    Args:
+      family: the environments.
+      agent_configs: dataclasses of options of the agent to define flags for.
+      learn: `learn(env_config)` runs the learner with the options of the flags. Import TensorFlow
+        inside of it.
+      **defaults: defaults of options that differ for this program.
+    """
+    options.define_flags(
+        RunConfig,
+        actor.ActorConfig,
+        family.config,
+        *agent_configs,
+        OptimizerConfig,
+        LearnerConfig,
+        DeviceConfig,
+        **defaults,
+    )
+
+    def run() -> None:
+        env_config: Any = options.from_flags(family.config)
+        if options.from_flags(RunConfig).required_mode() != ACTOR:
+            learn(env_config)
+            return
+        actor.actor_loop(
+            family.create,
+            options.from_flags(actor.ActorConfig),
+            env_config,
+            create_vector_env_fn=family.create_batch,
+        )
+
+    options.run_main(run, lambda: _prepare(family))
+
+
+def _prepare(family: EnvironmentFamily) -> None:
+    """Names the directory of the run after the environment, unless a name was given.
+
+    With --only_check_args, prints what `./run_local.sh` wants to know before it starts the program.
+    """
+    known: Any = flags.FLAGS["logdir"]
+    if family.environment and not known.present and known.default == RunConfig().logdir:
+        known.value = logdirs.default(str(flags.FLAGS[family.environment].value))
+    if flags.FLAGS.only_check_args:
+        options.from_flags(RunConfig)
+        logdir = flags.FLAGS.logdir
+        identity = options.environment_identity(options.from_flags(family.config))
+        print(json.dumps({"logdir": logdir, "refusal": saved_run.refusal(logdir, identity)}))

@@ -1,0 +1,358 @@
+"""Checkpoints that survive what kills a learner: `kill -9`, power failure, a full disk.
+
+A checkpoint is a directory `ckpt-<serial>-step-<step>` with
+
+    variables.index, variables.data-*    TensorFlow's checkpoint of the trackables
+    metadata.json                        step, time, and what the caller adds
+    config.json                          the options of the run, for people and other programs
+    MANIFEST.json                        size and SHA-256 of every file above; written last
+    <name>/...                           whatever `ExtraFiles` add (a replay buffer, say)
+
+It is written under a temporary name, flushed to disk and renamed, so a directory with that name
+is complete. What damages it later (a truncated file) shows in the manifest: such a checkpoint is
+passed over for the one before.
+
+Extra files may be large. They come when the rest is safe, each directory by renaming likewise, and
+what befalls them costs nothing but them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from seed_rl import __version__
+from seed_rl.common.checkpoints import manifest, misfits
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import checkpoint_list, run_record, saved_run
+from seed_rl.common.run_files.checkpoint_list import list_checkpoints as list_checkpoints
+from seed_rl.common.run_files.saved_run import MEND
+from seed_rl.common.system import files
+
+_TEMPORARY = re.compile(r"\.saving-(\d+)-.*")
+_VARIABLES = "variables"
+
+_PROBE_BYTES = 1 << 16  # Without room for that, nothing trained could be saved.
+
+
+class ExtraFiles(Protocol):
+    """State outside TensorFlow that belongs into a checkpoint, and can be done without."""
+
+    def save(self, directory: Path) -> None:
+        """Writes files into `directory`, which is empty; may raise OSError."""
+
+    def restore(self, directory: Path) -> None:
+        """Reads what `save` wrote, and checks it; `directory` is missing if that failed."""
+
+
+class CheckpointManager:
+    """Saves and restores the state of one run.
+
+    Args:
+      directory: where the checkpoints go; made if missing.
+      trackables: by name, what to save: agents, optimizers, `tf.Variable`s (step counters, an
+        entropy parameter). Everything must have its variables already: call the agent once, and
+        `optimizer.build(...)`. The agent whose weights `load_weights` takes is named "agent".
+      keep: how many of the newest checkpoints to keep.
+      keep_every_hours: beside those, keep one for each span of so many hours; None keeps no more.
+      retries: how often to try a save again that failed (a network disk, for example).
+      config: the options of the run, written beside each checkpoint.
+      extra: by name, further state to write into the same checkpoint.
+      clock: Unix time, replaceable in tests.
+
+    Raises:
+      UserError: if the directory cannot be made or written.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        trackables: Mapping[str, Any],
+        keep: int = 3,
+        keep_every_hours: float | None = None,
+        retries: int = 1,
+        config: Mapping[str, Any] | None = None,
+        extra: Mapping[str, ExtraFiles] | None = None,
+        clock: Callable[[], float] = time.time,
+    ):
+        if keep < 1:
+            raise ValueError(f"keep must be at least 1, got {keep}.")
+        for name, trackable in trackables.items():
+            if isinstance(trackable, tf.keras.optimizers.Optimizer) and not trackable.built:
+                # Its slot variables would be neither saved nor restored, without a word.
+                raise ValueError(f"Build the optimizer '{name}' before making checkpoints of it.")
+        self._directory = Path(directory)
+        self._checkpoint = tf.train.Checkpoint(**trackables)
+        self._keep = keep
+        self._keep_every_s = None if keep_every_hours is None else keep_every_hours * 3600
+        self._retries = retries
+        self._config = dict(config or {})
+        self._extra = dict(extra or {})
+        self._clock = clock
+        self._metadata: dict[str, Any] = {}
+        self._problem: str | None = None
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            probe = self._directory / f".saving-{os.getpid()}-probe"
+            try:
+                probe.write_bytes(bytes(_PROBE_BYTES))
+            finally:
+                probe.unlink()
+        except OSError as error:
+            raise UserError(
+                f"Cannot write checkpoints to {self._directory}: {error.strerror or error}. "
+                "Choose a --logdir that you may write to, or make room on its disk."
+            ) from None
+        self._remove_leftovers()
+
+    @property
+    def directory(self) -> Path:
+        """Where the checkpoints are."""
+        return self._directory
+
+    @property
+    def restored_metadata(self) -> dict[str, Any]:
+        """What the caller of `save` gave for the checkpoint that was restored; else empty."""
+        return self._metadata
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last save failed, in a few words; None if it did not."""
+        return self._problem
+
+    def save(self, step: int, metadata: Mapping[str, Any] | None = None) -> Path | None:
+        """Saves everything; older checkpoints beyond `keep` go only after that.
+
+        Call it where no training step is under way.
+
+        Args:
+          step: environment frames so far.
+          metadata: further values for `metadata.json`, as JSON knows them.
+
+        Returns:
+          The checkpoint; None if it could not be written, which is warned of and leaves the
+          older ones as they were.
+        """
+        for left in range(self._retries, -1, -1):
+            try:
+                path = self._write(step, metadata or {})
+            except (OSError, tf.errors.OpError) as error:
+                no_room = files.is_no_room(error)
+                self._problem = (
+                    files.no_room(self._directory) if no_room else misfits.first_line(error)
+                )
+                logging.warning(
+                    "Saving a checkpoint to %s failed (%s)%s",
+                    self._directory,
+                    misfits.first_line(error),
+                    "; trying again." if left else ". The run goes on; older ones are intact.",
+                )
+            else:
+                for name, extra in self._extra.items():
+                    self._add(path, name, extra)
+                self._prune()
+                self._problem = None
+                return path
+        return None
+
+    def restore_latest(self) -> int | None:
+        """Restores the newest checkpoint that is whole.
+
+        Damaged ones are passed over with a warning and renamed to `*.damaged`.
+
+        Returns:
+          Its step; None if there is no checkpoint.
+
+        Raises:
+          UserError: if it does not fit this run, or none of those there is whole.
+        """
+        damaged: list[Path] = []
+        for entry in reversed(list_checkpoints(self._directory)):
+            try:
+                step = self.restore(entry.path)
+            except manifest.DamagedCheckpointError as error:
+                logging.warning("Passing over a damaged checkpoint: %s", error)
+                damaged.append(entry.path)
+                continue
+            for path in damaged:
+                try:
+                    path.rename(path.with_name(path.name + ".damaged"))
+                except OSError as error:
+                    logging.warning("Cannot rename %s: %s", path, error)
+            return step
+        if damaged:
+            raise UserError(f"No checkpoint in {self._directory} is whole. {MEND}")
+        return None
+
+    def restore(self, path: str | os.PathLike[str]) -> int:
+        """Restores one checkpoint and returns its step.
+
+        Raises:
+          DamagedCheckpointError: if its files are not those that were written.
+          UserError: if it is of another agent, or of other options.
+        """
+        path = Path(path)
+        manifest.verify(path)
+        record = json.loads((path / checkpoint_list.METADATA).read_text("utf-8"))
+        try:
+            misfits.read(str(path / _VARIABLES), self._checkpoint)
+        except misfits.MisfitError as misfit:
+            raise UserError(self._explain(path, misfit)) from misfit
+        for name, extra in self._extra.items():
+            extra.restore(path / name)
+        self._metadata = record["metadata"]
+        return int(record["step"])
+
+    def _explain(self, path: Path, misfit: misfits.MisfitError) -> str:
+        try:
+            changes = saved_run.suspects(run_record.read(path), self._config)
+        except UserError:
+            changes = []
+        if changes:
+            return (
+                f"The checkpoint {path} does not fit: {'; '.join(changes)} ({misfit}). Set it back "
+                f"to continue. {MEND}"
+            )
+        return (
+            f"The checkpoint {path} does not fit ({misfit}). No option explains it, so the code of "
+            f"the network or the optimizer has changed. {MEND}"
+        )
+
+    def _write(self, step: int, metadata: Mapping[str, Any]) -> Path:
+        entries = list_checkpoints(self._directory, damaged=True)
+        serial = entries[-1].serial + 1 if entries else 1
+        target = self._directory / f"ckpt-{serial:06d}-step-{step:012d}"
+        temporary = self._directory / f".saving-{os.getpid()}-{target.name}"
+        record = {
+            "step": int(step),
+            "saved": self._clock(),
+            "version": __version__,
+            "metadata": dict(metadata),
+        }
+        try:
+            temporary.mkdir()
+            self._checkpoint.write(str(temporary / _VARIABLES))
+            (temporary / checkpoint_list.METADATA).write_text(
+                json.dumps(record, indent=1) + "\n", "utf-8"
+            )
+            run_record.write(temporary, self._config)
+            manifest.seal(temporary)
+            temporary.rename(target)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        files.flush_directory(self._directory)
+        return target
+
+    def _add(self, checkpoint: Path, name: str, extra: ExtraFiles) -> None:
+        """Adds extra files to a checkpoint that is complete without them."""
+        temporary = self._directory / f".saving-{os.getpid()}-{name}-{checkpoint.name}"
+        try:
+            (temporary / name).mkdir(parents=True)
+            extra.save(temporary / name)
+            files.flush_tree(temporary)
+            (temporary / name).rename(checkpoint / name)
+            files.flush_directory(checkpoint)
+        except OSError as error:
+            logging.warning(
+                "The checkpoint %s is saved, but without its %s (%s). The run goes on.",
+                checkpoint,
+                name,
+                misfits.first_line(error),
+            )
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def _prune(self) -> None:
+        """Removes what `keep` and `keep_every_hours` do not hold."""
+        last_kept: float | None = None
+        try:
+            entries = list_checkpoints(self._directory)
+        except checkpoint_list.UnreadableError as error:  # The new one is safe all the same.
+            logging.warning("Cannot remove old checkpoints: %s", error)
+            return
+        for entry in entries[: -self._keep]:
+            if self._keep_every_s is not None:
+                saved = entry.saved()
+                if last_kept is None or saved - last_kept >= self._keep_every_s:
+                    last_kept = saved
+                    continue
+            # Renamed first, so that a kill half-way leaves no checkpoint with missing files.
+            doomed = self._directory / f".saving-{os.getpid()}-old-{entry.path.name}"
+            try:
+                entry.path.rename(doomed)
+                shutil.rmtree(doomed)
+            except OSError as error:
+                logging.warning("Cannot remove the old checkpoint %s: %s", entry.path, error)
+
+    def _remove_leftovers(self) -> None:
+        """Removes temporary directories of learners that died while saving."""
+        for path in self._directory.iterdir():
+            match = _TEMPORARY.fullmatch(path.name)
+            if match and not _alive_elsewhere(int(match[1])):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") -> None:
+    """Loads an agent's weights, and nothing else, from a checkpoint (`--init_checkpoint`).
+
+    Args:
+      path: a checkpoint, a directory of them (the newest whole one is taken), the logdir of a
+        run, or the prefix of a checkpoint written with `tf.train.Checkpoint(agent=...)`.
+      agent: with its variables already made.
+      name: what the agent was called among the trackables.
+
+    Raises:
+      UserError: if there is none, or it is of another agent.
+    """
+    prefix = _variables_prefix(Path(path))
+    try:
+        misfits.read(prefix, tf.train.Checkpoint(**{name: agent}), partly=True)
+    except misfits.MisfitError as misfit:
+        raise UserError(
+            f"The weights in {path} do not fit this agent ({misfit}). Give an --init_checkpoint of "
+            "the same agent, network and environment."
+        ) from misfit
+
+
+def _variables_prefix(path: Path) -> str:
+    if path.with_name(path.name + ".index").exists():
+        return str(path)
+    if checkpoint_list.NAME.fullmatch(path.name):
+        candidates = [path]
+    else:
+        entries = list_checkpoints(path) or list_checkpoints(path / checkpoint_list.DIRECTORY)
+        candidates = [entry.path for entry in reversed(entries)]
+    for candidate in candidates:
+        try:
+            manifest.verify(candidate)
+        except manifest.DamagedCheckpointError as error:
+            logging.warning("Passing over a damaged checkpoint: %s", error)
+        else:
+            return str(candidate / _VARIABLES)
+    raise UserError(
+        f"No whole checkpoint at {path}. Give a checkpoint directory (ckpt-...-step-...) or the "
+        "logdir of a run."
+    )
+
+
+def _alive_elsewhere(pid: int) -> bool:
+    """Whether another process has this id."""
+    if pid == os.getpid():  # In a container every learner may have the same id.
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

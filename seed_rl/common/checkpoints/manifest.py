@@ -1,0 +1,65 @@
+"""The manifest of a directory: which files belong into it, with their sizes and checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from seed_rl.common.system import files
+
+_MANIFEST = "MANIFEST.json"
+_FORMAT = 1
+
+
+class DamagedCheckpointError(Exception):
+    """A checkpoint whose files are not those that were written."""
+
+
+def verify(path: Path) -> None:
+    """Compares the files of a checkpoint with its manifest.
+
+    Raises:
+      DamagedCheckpointError: if they differ.
+    """
+    try:
+        manifest = json.loads((path / _MANIFEST).read_text("utf-8"))
+        expected = {
+            name: (int(info["bytes"]), str(info["sha256"]))
+            for name, info in manifest["files"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedCheckpointError(f"{path} has no readable manifest: {error}") from None
+    for name, (size, digest) in expected.items():
+        try:
+            # The size first: it shows a truncated file without reading gigabytes.
+            found = (path / name).stat().st_size
+            if found != size:
+                raise DamagedCheckpointError(f"{path / name} has {found} bytes, not {size}")
+            if _sha256(path / name) != digest:
+                raise DamagedCheckpointError(f"{path / name} has a wrong checksum")
+        except OSError as error:
+            raise DamagedCheckpointError(f"{path / name}: {error.strerror}") from None
+
+
+def seal(directory: Path) -> None:
+    """Writes the manifest and flushes everything to disk."""
+    inventory = {}
+    for path in sorted(directory.rglob("*")):
+        if path.is_dir():
+            continue
+        inventory[path.relative_to(directory).as_posix()] = {
+            "bytes": path.stat().st_size,
+            "sha256": _sha256(path),
+        }
+    manifest = json.dumps({"format": _FORMAT, "files": inventory}, indent=1)
+    files.write_atomically(directory / _MANIFEST, manifest + "\n")
+    files.flush_tree(directory)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,124 @@
+"""Options that learner and actors share (no TensorFlow here)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from seed_rl.common.config import logdirs
+from seed_rl.common.config.options import option
+from seed_rl.common.errors import UserError
+
+LEARNER = "learner"
+ACTOR = "actor"
+RUN_MODES = (LEARNER, ACTOR)
+MISSING_MODE = (
+    "--run_mode is missing: a run is one process with --run_mode=learner and any number with "
+    "--run_mode=actor, each with its own --task."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """Run: options that learner and actors share."""
+
+    run_mode: str | None = option(
+        None,
+        "What this process is: the one learner, or one of the actors that step environments.",
+        choices=RUN_MODES,
+    )
+    logdir: str = option(
+        logdirs.default(),
+        "Directory of checkpoints, TensorBoard files and progress.json. Not given: one under "
+        "runs/, named after the program and its environment.",
+        aliases=("job-dir",),
+    )
+    server_address: str = option(
+        "localhost:8686",
+        "Where the learner listens and actors connect: host:port, or unix:/path on one machine.",
+    )
+    num_envs: int = option(
+        4,
+        "Number of environments of the whole run; their ids are 0 to num_envs - 1, the last "
+        "num_eval_envs of them for evaluation.",
+        minimum=1,
+    )
+    env_batch_size: int = option(
+        1,
+        "Environments per actor, stepped together with one inference call. Actor `task` runs the "
+        "ids from task * env_batch_size on.",
+        minimum=1,
+    )
+    num_eval_envs: int = option(
+        0, "How many of the environments only evaluate and are never trained on.", minimum=0
+    )
+    num_action_repeats: int = option(
+        1,
+        "Environment frames per action (the environment's frame skip); frame counts and "
+        "schedules use frames.",
+        minimum=1,
+    )
+    task: int = option(0, "Number of this process among those of its run mode, from 0.", minimum=0)
+    seed: int | None = option(
+        None,
+        "Makes environments and initial weights repeatable. Not given: different each time.",
+        minimum=0,
+    )
+    auth_token_file: str | None = option(
+        None, "File with the secret that actors show to the learner. Not given: no secret."
+    )
+    tls_ca: str | None = option(
+        None,
+        "Actors: PEM file with the certificate authority of the learner; turns on TLS.",
+    )
+    tls_certificate: str | None = option(
+        None, "Learner: PEM file with its certificate chain; turns on TLS."
+    )
+    tls_key: str | None = option(None, "Learner: PEM file with the key of tls_certificate.")
+
+    def __post_init__(self) -> None:
+        check_address(self.server_address)
+
+    def required_mode(self) -> str:
+        """The run mode, for programs that are one process of a run.
+
+        Raises:
+          UserError: it was not given.
+        """
+        if self.run_mode is None:
+            raise UserError(MISSING_MODE)
+        return self.run_mode
+
+    def auth_token(self) -> str | None:
+        """The secret in `auth_token_file`, without surrounding white space.
+
+        Raises:
+          UserError: if the file cannot be read or is empty.
+        """
+        if self.auth_token_file is None:
+            return None
+        try:
+            with open(self.auth_token_file, encoding="utf-8") as file:
+                token = file.read().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"Cannot read --auth_token_file: {error}") from error
+        if not token:
+            raise UserError(f"--auth_token_file={self.auth_token_file} is empty.")
+        return token
+
+
+def check_address(address: str) -> None:
+    """Checks the form of a --server_address.
+
+    Raises:
+      UserError: it is neither host:port nor unix:/path.
+    """
+    if address.startswith(("unix:", "unix-abstract:")):
+        ok = not address.endswith(":")
+    else:
+        _, colon, port = address.rpartition(":")
+        ok = bool(colon) and port.isdecimal() and int(port) < 2**16
+    if not ok:
+        raise UserError(
+            f"--server_address={address} is no address: write host:port with a port below 65536, "
+            "such as localhost:8686, or unix:/path/of/a/socket."
+        )

@@ -1,0 +1,1 @@
+"""Central inference: from the calls of actors to actions and complete unrolls."""

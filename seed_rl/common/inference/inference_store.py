@@ -1,0 +1,265 @@
+"""What central inference remembers between two steps of an environment, and the unrolls it fills.
+
+A thin layer over the native store (`common/native/unrolls/inference_store.h`), which does in two
+ops per batch what would otherwise be dozens of scatters and gathers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.common.inference.finite_unrolls import NonFiniteUnrolls
+from seed_rl.common.native import native_library
+from seed_rl.common.nest import Nest
+from seed_rl.common.types import EnvOutput
+
+
+class StoredUnrolls(NamedTuple):
+    """A batch of complete unrolls.
+
+    Attributes:
+      env_ids: <int32>[batch] the environment each was recorded in.
+      agent_state: nest of [batch, ...], the recurrent state before the first step.
+      steps: nest of [overlap + unroll_length + 1, batch, ...].
+    """
+
+    env_ids: Any
+    agent_state: Nest
+    steps: Nest
+
+
+class EpisodeStats(NamedTuple):
+    """Episodes that ended since they were last asked for, as NumPy arrays.
+
+    An episode reaches from one reset of its environment to the next. Where only the learner's
+    episode ends (`done` with an `episode_step` above 0) it continues.
+
+    Attributes:
+      env_ids: <int32>[episodes].
+      num_steps: <int64>[episodes] in agent steps.
+      returns: <float32>[episodes] sum of the rewards.
+      raw_returns: <float32>[episodes] sum of the unshaped rewards.
+    """
+
+    env_ids: np.ndarray
+    num_steps: np.ndarray
+    returns: np.ndarray
+    raw_returns: np.ndarray
+
+
+class Counters(NamedTuple):
+    """Totals since the store was made."""
+
+    queue_size: int
+    steps: int
+    unrolls: int
+    lives: int
+    refused: int
+    dropped: int
+    blocked: int
+
+
+@functools.cache
+def _ops() -> Any:
+    return native_library.load_ops("libseed_unroll_ops")
+
+
+def _dtypes(specs: Sequence[tf.TensorSpec]) -> list[tf.DType]:
+    return [spec.dtype for spec in specs]
+
+
+def _shapes(specs: Sequence[tf.TensorSpec]) -> list[tf.TensorShape]:
+    return [spec.shape for spec in specs]
+
+
+class InferenceStore:
+    """Per-environment tables and unrolls of central inference.
+
+    Usage, inside one `tf.function`:
+
+        prev_actions, agent_state = store.begin(env_ids, run_ids, env_outputs, raw_rewards)
+        ... run the network ...
+        store.end(env_ids, run_ids, actions, new_agent_state, step)
+
+    and in another, which waits until there are as many:
+
+        unrolls = store.dequeue(batch_size)
+
+    Attributes:
+      not_finite: the unrolls that whoever takes them found to hold NaN or infinity.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_envs: int,
+        num_training_envs: int,
+        unroll_length: int,
+        num_overlapping_steps: int,
+        queue_capacity: int,
+        action_specs: Nest,
+        initial_state: Nest,
+        step_specs: Nest,
+    ):
+        """Makes an empty store.
+
+        Args:
+          num_envs: ids are `[0, num_envs)`.
+          num_training_envs: environments from this id on (evaluation) fill no unrolls.
+          unroll_length: steps of an unroll besides the overlap and the bootstrap step.
+          num_overlapping_steps: steps (burn-in) shared by consecutive unrolls.
+          queue_capacity: complete unrolls that may wait; more make inference wait.
+          action_specs: nest of `tf.TensorSpec` of one environment's action, no batch dimension.
+          initial_state: nest of [1, ...], the recurrent state of a new life.
+          step_specs: nest of `tf.TensorSpec` of what is recorded per step, no batch dimension.
+
+        Raises:
+          tf.errors.InvalidArgumentError: a size is not positive or a dtype cannot be stored.
+        """
+        self.num_envs = num_envs
+        self.closed = False
+        self.not_finite = NonFiniteUnrolls()
+        self.num_steps_per_unroll = num_overlapping_steps + unroll_length + 1
+        self._action_specs = action_specs
+        self._step_specs = step_specs
+        self._state_specs = tf.nest.map_structure(
+            lambda t: tf.TensorSpec(t.shape[1:], t.dtype), initial_state
+        )
+        actions, states, steps = (
+            tf.nest.flatten(specs) for specs in (action_specs, self._state_specs, step_specs)
+        )
+        with tf.device("/cpu:0"):
+            self._handle = _ops().seed_inference_store(
+                [t[0] for t in tf.nest.flatten(initial_state)],
+                num_envs=num_envs,
+                num_training_envs=num_training_envs,
+                unroll_length=unroll_length,
+                num_overlapping_steps=num_overlapping_steps,
+                queue_capacity=queue_capacity,
+                action_dtypes=_dtypes(actions),
+                action_shapes=_shapes(actions),
+                state_shapes=_shapes(states),
+                step_dtypes=_dtypes(steps),
+                step_shapes=_shapes(steps),
+            )
+
+    def begin(
+        self, env_ids: tf.Tensor, run_ids: tf.Tensor, env_outputs: EnvOutput, raw_rewards: tf.Tensor
+    ) -> tuple[Nest, Nest]:
+        """Admits a batch of steps.
+
+        Args:
+          env_ids: <int32>[batch], all different.
+          run_ids: <int64>[batch]; a new one starts a new life of its environment.
+          env_outputs: nest of [batch, ...].
+          raw_rewards: <float32>[batch].
+
+        Returns:
+          (previous actions, recurrent state), nests of [batch, ...].
+
+        Raises:
+          tf.errors.InvalidArgumentError: an id is out of range, or `Duplicate environment ids`.
+          tf.errors.FailedPreconditionError: a newer actor has taken an environment over.
+        """
+        with tf.device("/cpu:0"):
+            actions, state = _ops().seed_inference_begin(
+                self._handle,
+                env_ids,
+                run_ids,
+                env_outputs.reward,
+                env_outputs.done,
+                env_outputs.abandoned,
+                env_outputs.episode_step,
+                raw_rewards,
+                action_dtypes=_dtypes(tf.nest.flatten(self._action_specs)),
+                state_dtypes=_dtypes(tf.nest.flatten(self._state_specs)),
+            )
+        batch = env_ids.shape[:1]
+        return self._pack(self._action_specs, actions, batch), self._pack(
+            self._state_specs, state, batch
+        )
+
+    def end(
+        self,
+        env_ids: tf.Tensor,
+        run_ids: tf.Tensor,
+        actions: Nest,
+        agent_state: Nest,
+        step: Nest,
+    ) -> None:
+        """Records the steps begun before; waits while the queue of unrolls is full.
+
+        Args:
+          env_ids: <int32>[batch].
+          run_ids: <int64>[batch].
+          actions: nest of [batch, ...], the previous actions of the next step.
+          agent_state: nest of [batch, ...], the recurrent state before the next step.
+          step: nest of [batch, ...] of what is recorded.
+        """
+        with tf.device("/cpu:0"):
+            _ops().seed_inference_end(
+                self._handle,
+                env_ids,
+                run_ids,
+                tf.nest.flatten(actions),
+                tf.nest.flatten(agent_state),
+                tf.nest.flatten(step),
+            )
+
+    def dequeue(self, count: int | tf.Tensor) -> StoredUnrolls:
+        """Waits for `count` complete unrolls and takes them, oldest first.
+
+        Raises:
+          tf.errors.OutOfRangeError: the store was closed.
+        """
+        with tf.device("/cpu:0"):
+            env_ids, state, steps = _ops().seed_inference_dequeue(
+                self._handle,
+                count,
+                state_dtypes=_dtypes(tf.nest.flatten(self._state_specs)),
+                step_dtypes=_dtypes(tf.nest.flatten(self._step_specs)),
+            )
+        static = count if isinstance(count, int) else None
+        env_ids.set_shape([static])
+        return StoredUnrolls(
+            env_ids,
+            self._pack(self._state_specs, state, [static]),
+            self._pack(self._step_specs, steps, [self.num_steps_per_unroll, static]),
+        )
+
+    def close(self) -> None:
+        """Ends every wait. `dequeue` raises from now on, `end` drops what it completes."""
+        self.closed = True
+        _ops().seed_inference_close(self._handle)
+
+    def episodes(self) -> EpisodeStats:
+        """Takes the statistics of the episodes that ended since the last call."""
+        return EpisodeStats(*(t.numpy() for t in _ops().seed_inference_episodes(self._handle)))
+
+    def counters(self) -> Counters:
+        """Totals for logs and tests."""
+        return Counters(*(int(v) for v in _ops().seed_inference_counters(self._handle).numpy()))
+
+    def silence(self) -> np.ndarray:
+        """Seconds since each environment's last call, <float32>[num_envs]; NaN before its first.
+
+        Time in which calls wait for the network or for training does not count.
+        """
+        return _ops().seed_inference_silence(self._handle).numpy()
+
+    def queue_size(self) -> tf.Tensor:
+        """Number of complete unrolls that wait, <int32>[]; also inside a `tf.function`."""
+        with tf.device("/cpu:0"):
+            counters = _ops().seed_inference_counters(self._handle)
+        return tf.cast(counters[Counters._fields.index("queue_size")], tf.int32)
+
+    @staticmethod
+    def _pack(specs: Nest, tensors: Sequence[tf.Tensor], leading: Sequence[int | None]) -> Nest:
+        for spec, tensor in zip(tf.nest.flatten(specs), tensors, strict=True):
+            tensor.set_shape(tf.TensorShape(leading).concatenate(spec.shape))
+        return tf.nest.pack_sequence_as(specs, tensors)

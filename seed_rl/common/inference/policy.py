@@ -1,0 +1,55 @@
+"""What central inference asks of an algorithm: how to act."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+
+from seed_rl.common.nest import Nest
+from seed_rl.common.types import EnvOutput
+
+
+class Acted(NamedTuple):
+    """Result of one inference.
+
+    Attributes:
+      action: nest of [batch, ...], sent to the actors.
+      agent_outputs: nest of [batch, ...], recorded in the unroll for training.
+      agent_state: nest of [batch, ...], the recurrent state before the next step.
+    """
+
+    action: Nest
+    agent_outputs: Nest
+    agent_state: Nest
+
+
+class Policy(Protocol):
+    """Chooses actions. `learner.algorithm.Algorithm` is one.
+
+    Attributes:
+      agent: the network being trained.
+      num_overlapping_steps: steps shared by consecutive unrolls of an environment.
+    """
+
+    agent: Any
+    num_overlapping_steps: int
+
+    def act(
+        self,
+        agent: tf.Module,
+        env_ids: tf.Tensor,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: Nest,
+    ) -> Acted:
+        """Chooses actions for a batch.
+
+        Args:
+          agent: the network to use.
+          env_ids: <int32>[batch].
+          prev_actions: nest of [batch, ...].
+          env_outputs: nest of [batch, ...].
+          agent_state: nest of [batch, ...].
+        """
+        ...

@@ -1,0 +1,98 @@
+"""A trained policy as a SavedModel, which runs wherever TensorFlow does, without this package."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.common.nest import Nest
+from seed_rl.common.types import EnvOutput, Specs
+
+Act = Callable[[Nest, EnvOutput, Nest], tuple[Nest, Nest]]
+
+
+def save_model(
+    directory: str | os.PathLike[str], agent: tf.Module, specs: Specs, act: Act | None = None
+) -> Path | None:
+    """Exports a policy; a model that is there already is replaced once the new one is complete.
+
+    `tf.saved_model.load(directory)` gives an object with
+
+        initial_state(batch_size <int32>[]) -> agent_state
+        act(prev_actions, env_outputs, agent_state) -> (actions, agent_state)
+
+    in nests of [batch, ...]. `env_outputs` is a dictionary with the fields of `EnvOutput`.
+
+    Args:
+      directory: of the model.
+      agent: the network, with its variables made.
+      specs: of one environment.
+      act: chooses actions: `act(prev_actions, env_outputs, agent_state)` returns (actions,
+        agent_state). By default the agent does, as in training.
+
+    Returns:
+      The directory; None if it could not be written, which is warned of.
+    """
+    directory = Path(directory)
+    temporary = directory.with_name(f".{directory.name}.{os.getpid()}.saving")
+    replaced = directory.with_name(f".{directory.name}.{os.getpid()}.replaced")
+    module = _export(agent, specs, act or _default_act(agent))
+    try:
+        tf.saved_model.save(module, os.fspath(temporary))
+        if directory.exists():
+            directory.rename(replaced)
+        temporary.rename(directory)
+    except (OSError, tf.errors.OpError) as error:
+        logging.warning("Cannot export the model to %s: %s", directory, str(error).split("\n")[0])
+        if replaced.exists() and not directory.exists():
+            replaced.rename(directory)
+        return None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
+    return directory
+
+
+def _default_act(agent: Any) -> Act:
+    def act(prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest) -> tuple[Nest, Nest]:
+        output, agent_state = agent(prev_actions, env_outputs, agent_state)
+        return output.action, agent_state
+
+    return act
+
+
+def _export(agent: Any, specs: Specs, act: Act) -> tf.Module:
+    def batched(nest: Nest) -> Nest:
+        return tf.nest.map_structure(
+            lambda s: tf.TensorSpec([None, *s.shape], s.dtype, s.name), nest
+        )
+
+    state_specs = tf.nest.map_structure(
+        lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), agent.initial_state(1)
+    )
+    # A dictionary, because whoever loads the model need not have our named tuple.
+    env_output_specs = dict(batched(specs.env_output)._asdict())
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, "batch_size")], autograph=False)
+    def initial_state(batch_size: tf.Tensor) -> Nest:
+        return agent.initial_state(batch_size)
+
+    @tf.function(
+        input_signature=[batched(specs.action), env_output_specs, state_specs], autograph=False
+    )
+    def exported_act(
+        prev_actions: Nest, env_outputs: dict[str, Nest], agent_state: Nest
+    ) -> tuple[Nest, Nest]:
+        return act(prev_actions, EnvOutput(**env_outputs), agent_state)
+
+    module = tf.Module()
+    module.agent = agent  # Its variables belong to the model.
+    module.initial_state = initial_state
+    module.act = exported_act
+    return module

@@ -1,0 +1,1 @@
+"""The learner: algorithms, training steps, devices, and the loop that drives them."""

@@ -1,0 +1,340 @@
+"""Which devices infer and which train.
+
+`make_devices` decides, for whatever the machine has:
+
+    TPU            some cores train (`TPUStrategy`), the others infer; on each of several hosts
+    several GPUs   one or more infer, the others train (`MirroredStrategy`)
+    one GPU, CPU   the one device does both (`OneDeviceStrategy`)
+
+Where training has its devices to itself, inference works with copies of the weights, which
+`copy_variables` refreshes after each training step.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner import tpu_encoding, variables
+
+Encoding = Callable[[Any], Any]
+
+
+class Devices(NamedTuple):
+    """The devices of one learner.
+
+    Attributes:
+      strategy: over all accelerators on a TPU; elsewhere the same as `training_strategy`.
+      inference_devices: names of the devices that run the policy for the actors.
+      training_strategy: what a training step runs in.
+      encode: nest of tensors -> nest in a form that is quick to bring to the training devices;
+        run on the host.
+      decode: undoes `encode`; run on the training devices.
+    """
+
+    strategy: tf.distribute.Strategy
+    inference_devices: Sequence[str]
+    training_strategy: tf.distribute.Strategy
+    encode: Encoding
+    decode: Encoding
+
+    def place_inference(
+        self, agent: tf.Module, make_agent: Callable[[], tf.Module]
+    ) -> list[tuple[str, tf.Module]]:
+        """(device, agent) for each inference device.
+
+        Args:
+          agent: the one being trained. It serves itself where it lies on that very device.
+          make_agent: makes the others, for `copy_variables` to fill.
+        """
+        placements = []
+        for device in self.inference_devices:
+            if _training_devices(self.training_strategy) == [_full_name(device)]:
+                placements.append((device, agent))
+            else:
+                with tf.device(device):
+                    placements.append((device, make_agent()))
+        return placements
+
+
+class MultiHostDevices(NamedTuple):
+    """The devices of a learner that spans several hosts.
+
+    Attributes:
+      strategy: see `Devices`.
+      hosts: for each host, the name of its CPU and those of its inference devices.
+      training_strategy: see `Devices`.
+      encode: see `Devices`.
+      decode: see `Devices`.
+    """
+
+    strategy: tf.distribute.Strategy
+    hosts: Sequence[tuple[str, Sequence[str]]]
+    training_strategy: tf.distribute.Strategy
+    encode: Encoding
+    decode: Encoding
+
+
+Settings = Devices
+MultiHostSettings = MultiHostDevices
+
+
+def init_learner(num_training_tpus: int) -> Devices:
+    """`make_devices` as existing code calls it."""
+    return make_devices(DeviceConfig(num_training_tpus=num_training_tpus))
+
+
+def init_learner_multi_host(num_training_tpus: int) -> MultiHostDevices:
+    """`make_multi_host_devices` as existing code calls it."""
+    return make_multi_host_devices(DeviceConfig(num_training_tpus=num_training_tpus))
+
+
+def make_devices(config: DeviceConfig | None = None) -> Devices:
+    """Chooses the devices that `config` asks for, of those TensorFlow sees.
+
+    Raises:
+      UserError: if they do not exist, or cannot be split so.
+    """
+    multi_host = make_multi_host_devices(config)
+    devices = [device for _, inference in multi_host.hosts for device in inference]
+    return Devices(
+        multi_host.strategy,
+        devices,
+        multi_host.training_strategy,
+        multi_host.encode,
+        multi_host.decode,
+    )
+
+
+def make_multi_host_devices(config: DeviceConfig | None = None) -> MultiHostDevices:
+    """Like `make_devices`, host by host."""
+    config = config or DeviceConfig()
+    resolver = _tpu_resolver(config)
+    if resolver is not None:
+        return _on_tpu(config, resolver)
+    inference, training = choose(
+        config, [device.name for device in tf.config.list_logical_devices()]
+    )
+    strategy: tf.distribute.Strategy
+    if len(training) == 1:
+        strategy = tf.distribute.OneDeviceStrategy(training[0])
+    else:
+        strategy = tf.distribute.MirroredStrategy(training)
+    return MultiHostDevices(
+        strategy, [("/device:CPU:0", inference)], strategy, _identity, _identity
+    )
+
+
+def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Splits CPUs and GPUs between inference and training.
+
+    Args:
+      config: what is asked for.
+      available: names as of `tf.config.list_logical_devices`.
+
+    Returns:
+      (inference devices, training devices).
+
+    Raises:
+      UserError: if a device does not exist, is named twice, or they cannot train together.
+    """
+    names = [_full_name(name) for name in available]
+    accelerators = [n for n in names if ":GPU:" in n] or [n for n in names if ":CPU:" in n][:1]
+    inference = _parse("inference_devices", config.inference_devices, names)
+    training = _parse("training_devices", config.training_devices, names)
+    if inference is None and training is None:
+        inference = accelerators[:1]
+    if inference is None:
+        assert training is not None
+        inference = [name for name in accelerators if name not in training] or training[:1]
+    if training is None:
+        training = [name for name in accelerators if name not in inference] or accelerators
+    if len({name.split(":")[1] for name in training}) > 1:
+        raise UserError(
+            f"--training_devices={config.training_devices} mixes kinds of devices; name GPUs "
+            "alone, or CPUs alone."
+        )
+    return inference, training
+
+
+def copy_variables(source: tf.Module, targets: Sequence[tf.Module]) -> None:
+    """Gives `targets` the values of the variables of `source`.
+
+    May run while the targets infer: each variable changes as a whole. An inference that meets
+    the change half-way uses some new and some old weights, as it does where inference and
+    training share them; what it then chose by is recorded, so the learner corrects for it.
+
+    Call it in a `tf.function` where it is called often.
+
+    Args:
+      source: an agent, its variables mirrored or not.
+      targets: agents made alike, on any devices, with their variables created.
+
+    Raises:
+      ValueError: if they are not alike.
+    """
+    values = variables.variables(source)
+    for target in targets:
+        copies = variables.variables(target)
+        if [value.shape for value in values] != [copy.shape for copy in copies]:
+            raise ValueError("The agents have different variables; were all of them called once?")
+        for value, copy in zip(values, copies, strict=True):
+            # Under the target's device a mirrored variable gives the value that lies nearest.
+            with tf.device(copy.device):
+                copy.assign(value)
+
+
+def batches(strategy: tf.distribute.Strategy, make_dataset: Callable[[], Any]) -> Iterator[Any]:
+    """Batches for `strategy.run`, from a dataset for each group of replicas that has one host.
+
+    To be kept until a run has been saved: what an iterator waits for when it is destroyed (the
+    dataset's function, say) must not hold that up.
+
+    Args:
+      strategy: of training.
+      make_dataset: returns the `tf.data.Dataset`.
+    """
+    options = tf.data.Options()
+    # There is nothing to tune, and in TensorFlow 2.21 tuning has a lost wake-up: destroying an
+    # iterator may take until its thread next looks around by itself, which is up to 60 s.
+    options.autotune.enabled = False
+    if _training_devices(strategy) == [_full_name("cpu:0")]:
+        # Distribution would put a second dataset behind it, which does not have these options.
+        return iter(make_dataset().with_options(options))
+    return iter(
+        strategy.distribute_datasets_from_function(lambda _: make_dataset().with_options(options))
+    )
+
+
+def distribute(devices: Devices, make_batch: Callable[[int], Any]) -> Any:
+    """A batch whose parts come from the host, for `training_strategy.run`.
+
+    Args:
+      devices: where to.
+      make_batch: gives the part of a replica, by its number.
+    """
+    return devices.training_strategy.experimental_distribute_values_from_function(
+        lambda context: make_batch(context.replica_id_in_sync_group)
+    )
+
+
+def _identity(nest: Any) -> Any:
+    return nest
+
+
+def _full_name(name: str) -> str:
+    """`/device:GPU:1` for `gpu:1`, or for a name with job and task."""
+    match = re.search(r"(cpu|gpu|tpu):(\d+)$", name.strip(), re.IGNORECASE)
+    return f"/device:{match[1].upper()}:{match[2]}" if match else name
+
+
+def _parse(option: str, value: str, available: Sequence[str]) -> list[str] | None:
+    """The devices that an option names; None for auto."""
+    if value.strip().lower() == "auto":
+        return None
+    names = [_full_name(part) for part in value.split(",") if part.strip()]
+    shown = ", ".join(name.removeprefix("/device:").lower() for name in available)
+    for name in names:
+        if name not in available:
+            raise UserError(f"--{option}={value}: TensorFlow sees no such device; it sees {shown}.")
+    if not names or len(set(names)) < len(names):
+        raise UserError(f"--{option}={value} must name devices, each once, of {shown}.")
+    return names
+
+
+def _training_devices(strategy: tf.distribute.Strategy) -> list[str]:
+    return [_full_name(device) for device in strategy.extended.worker_devices]
+
+
+def _tpu_resolver(config: DeviceConfig) -> Any:
+    """A cluster resolver for the TPU to use; None if none is there or asked for."""
+    name = config.tpu or os.environ.get("TPU_NAME") or ""
+    if not name:
+        if not tf.config.list_physical_devices("TPU"):
+            return None
+        name = "local"
+    if (config.inference_devices, config.training_devices) != ("auto", "auto"):
+        raise UserError(
+            "On a TPU, choose the split with --num_training_tpus instead of --inference_devices "
+            "and --training_devices."
+        )
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        if name != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+    except (ValueError, RuntimeError, OSError, ImportError, tf.errors.OpError) as error:
+        raise UserError(
+            f"Cannot reach the TPU '{name}' ({error}). Check --tpu, or TPU_NAME in the "
+            "environment; unset both to run without a TPU."
+        ) from error
+    return resolver
+
+
+def _on_tpu(config: DeviceConfig, resolver: Any) -> MultiHostDevices:
+    try:
+        topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+        raise UserError(
+            f"The TPU cannot be used: {error}. It needs a TensorFlow with TPU support (the "
+            "tensorflow-tpu package on a TPU machine)."
+        ) from error
+    job = resolver.get_job_name() if resolver.cluster_spec().jobs else "localhost"
+    cores, hosts = split_tpu(topology, config.num_training_tpus, job)
+    strategy = tf.distribute.TPUStrategy(resolver)
+    training_strategy = strategy
+    if len(cores) < topology.num_tasks * topology.num_tpus_per_task:
+        assignment = tf.tpu.experimental.DeviceAssignment(topology, cores)
+        training_strategy = tf.distribute.TPUStrategy(
+            resolver, experimental_device_assignment=assignment
+        )
+    encoding = tpu_encoding.pack, tpu_encoding.unpack
+    return MultiHostDevices(strategy, hosts, training_strategy, *encoding)
+
+
+def split_tpu(
+    topology: tf.tpu.experimental.Topology, num_training: int, job: str
+) -> tuple[np.ndarray, list[tuple[str, list[str]]]]:
+    """Splits the cores of a TPU, on each host alike.
+
+    Args:
+      topology: of the TPU.
+      num_training: cores to train, over all hosts.
+      job: name of the job of the hosts.
+
+    Returns:
+      (coordinates <int32>[num_training, 1, mesh rank] of the training cores, for each host the
+      name of its CPU and those of its inference cores).
+
+    Raises:
+      UserError: if there are too few cores or the hosts cannot have as many each.
+    """
+    # <int32>[hosts, cores of a host, mesh rank]
+    coordinates = np.asarray(topology.device_coordinates)
+    num_hosts, per_host = coordinates.shape[:2]
+    if num_training > num_hosts * per_host:
+        raise UserError(
+            f"--num_training_tpus={num_training}, but the TPU has {num_hosts * per_host} cores."
+        )
+    if num_training % num_hosts:
+        raise UserError(
+            f"--num_training_tpus={num_training} must be a multiple of the {num_hosts} hosts, so "
+            "that each trains on as many cores."
+        )
+    each = num_training // num_hosts
+    training = coordinates[:, :each].reshape(num_training, 1, -1)
+    inferring = coordinates[:, each:] if each < per_host else coordinates
+    hosts = [
+        (
+            topology.cpu_device_name_at_coordinates(coordinates[host, 0], job=job),
+            [topology.tpu_device_name_at_coordinates(core, job=job) for core in inferring[host]],
+        )
+        for host in range(num_hosts)
+    ]
+    return training, hosts

@@ -1,0 +1,49 @@
+"""The optimizer that the options ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.common.config.optimizer_config import ADAM, OptimizerConfig
+
+
+def create_optimizer(
+    config: OptimizerConfig, final_iteration: int
+) -> tuple[Any, Callable[[int], float]]:
+    """Makes a Keras optimizer; gradients are clipped by the learner, not by it.
+
+    Args:
+      config: options.
+      final_iteration: training step at which a falling learning rate reaches 0.
+
+    Returns:
+      (optimizer, function from training step to learning rate).
+    """
+    learning_rate: Any = config.learning_rate
+    if config.learning_rate_decay:
+        learning_rate = tf.keras.optimizers.schedules.PolynomialDecay(
+            config.learning_rate, max(final_iteration, 1), end_learning_rate=0.0
+        )
+    optimizer: Any
+    if config.optimizer == ADAM:
+        optimizer = tf.keras.optimizers.Adam(
+            learning_rate,
+            beta_1=config.adam_beta1,
+            beta_2=config.adam_beta2,
+            epsilon=config.optimizer_epsilon,
+        )
+    else:
+        optimizer = tf.keras.optimizers.RMSprop(
+            learning_rate,
+            rho=config.rmsprop_decay,
+            momentum=config.rmsprop_momentum,
+            epsilon=config.optimizer_epsilon,
+        )
+
+    def learning_rate_fn(step: int) -> float:
+        return float(learning_rate(step) if callable(learning_rate) else learning_rate)
+
+    return optimizer, learning_rate_fn

@@ -1,0 +1,169 @@
+"""One training step on however many replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.common.learner.algorithm import Algorithm, StepResult
+from seed_rl.common.nest import Nest
+
+Gradients = list[tf.Tensor | None]
+
+
+class BatchCodec:
+    """Takes batches of any structure through tf.data, which would make tensors of lists.
+
+    Args:
+      encode: applied to batches before.
+      decode: undoes it after.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[Nest], Nest] = lambda batch: batch,
+        decode: Callable[[Nest], Nest] = lambda batch: batch,
+    ):
+        self._encode = encode
+        self._decode = decode
+        # Behind a function, so that the structure stays what it is.
+        self._structure: Callable[[], Nest] | None = None
+
+    def encode(self, batch: Nest) -> tuple[Any, ...]:
+        """For the function that makes the batches of a dataset."""
+        encoded = self._encode(batch)
+        structure = tf.nest.map_structure(lambda _: 0, encoded)
+        self._structure = lambda: structure
+        return tuple(tf.nest.flatten(encoded))
+
+    def decode(self, batch: tuple[Any, ...]) -> Nest:
+        """The batch as it was before `encode`, which has to be traced first."""
+        assert self._structure is not None
+        return self._decode(tf.nest.pack_sequence_as(self._structure(), batch))
+
+
+class TrainingStep:
+    """Takes a batch, computes gradients on each replica and updates the weights once.
+
+    The gradients of the replicas are averaged. A loss is a mean over the replica's part of the
+    batch, or over what counts in the whole batch (`replicas.BatchMean`), so that the update does
+    not depend on the number of replicas.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        optimizer: tf.keras.optimizers.Optimizer,
+        strategy: tf.distribute.Strategy,
+        clip_norm: float | None,
+        decode: Callable[[Nest], Nest] = lambda batch: batch,
+    ):
+        """Builds the optimizer for the variables of the algorithm.
+
+        Args:
+          algorithm: with its variables created, in the scope of `strategy`.
+          optimizer: any Keras optimizer, made in the scope of `strategy`.
+          strategy: of training.
+          clip_norm: largest global norm of the averaged gradients, and of those that
+            `Algorithm.clipped_apart` names; None leaves them.
+          decode: undoes what `Algorithm.dataset` did to encode a batch.
+        """
+        self._algorithm = algorithm
+        self._optimizer = optimizer
+        self._strategy = strategy
+        self._clip_norm = clip_norm
+        self._decode = decode
+        self._variables = algorithm.trainable_variables()
+        apart = {id(variable) for variable in algorithm.clipped_apart()}
+        self._apart = [id(variable) in apart for variable in self._variables]
+        with strategy.scope():
+            optimizer.build(self._variables)
+        self._run = tf.function(self._step, autograph=False)
+
+    def __call__(self, batches: Iterator[Any]) -> tuple[dict[str, tf.Tensor], Nest]:
+        """Trains on the next batch.
+
+        Returns:
+          (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
+
+        Raises:
+          tf.errors.OutOfRangeError: there are no more batches.
+        """
+        return self._run(batches)
+
+    def _step(self, batches: Iterator[Any]) -> tuple[dict[str, tf.Tensor], Nest]:
+        result: StepResult = self._strategy.run(self._replica_step, args=(next(batches),))
+        metrics = {
+            name: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, value, axis=None)
+            for name, value in result.metrics.items()
+        }
+        feedback = tf.nest.map_structure(
+            lambda value: tf.concat(self._strategy.experimental_local_results(value), 0),
+            result.feedback,
+        )
+        return metrics, feedback
+
+    def _replica_step(self, batch: Any) -> StepResult:
+        batch = self._decode(batch)
+        with tf.GradientTape() as tape:
+            result = self._algorithm.loss(batch)
+        gradients = tape.gradient(result.loss, self._variables)
+        replicas = self._strategy.num_replicas_in_sync
+        if replicas > 1:
+            gradients = _averaged(gradients)
+        metrics = dict(result.metrics, loss=result.loss)
+        gradients, norm, finite = _bounded(gradients, self._apart, self._clip_norm)
+        metrics["gradient_norm"] = norm
+        metrics["skipped_steps"] = 1.0 - tf.cast(finite, tf.float32)
+        if replicas > 1:
+            # Keras adds up what the replicas apply; each holds the average already.
+            gradients = [g if g is None else g / replicas for g in gradients]
+        self._optimizer.apply(gradients, self._variables)
+        return StepResult(result.loss, metrics, result.feedback)
+
+
+def _averaged(gradients: Gradients) -> Gradients:
+    """Means over all replicas. Variables that the loss does not use have None on each of them."""
+    context = tf.distribute.get_replica_context()
+    used = [gradient for gradient in gradients if gradient is not None]
+    means = iter(context.all_reduce(tf.distribute.ReduceOp.MEAN, used))
+    return [None if gradient is None else next(means) for gradient in gradients]
+
+
+def _bounded(
+    gradients: Gradients, apart: Sequence[bool], clip_norm: float | None
+) -> tuple[Gradients, tf.Tensor, tf.Tensor]:
+    """Scales gradients so that their global norm is at most `clip_norm`.
+
+    If any is not finite (an environment gave NaN, say) all become 0: one bad batch must not spoil
+    the weights for good.
+
+    Args:
+      gradients: of each variable.
+      apart: which of them are scaled by a norm of their own.
+      clip_norm: None leaves finite ones as they are.
+
+    Returns:
+      (gradients, global norm <float32>[] before of those not apart, whether all are finite
+      <bool>[]).
+    """
+    norms = {group: _norm(gradients, apart, group) for group in (False, True)}
+    finite = tf.reduce_all(tf.math.is_finite(list(norms.values())))
+    scales = {
+        group: tf.where(finite, clip_norm / tf.maximum(norm, clip_norm) if clip_norm else 1.0, 0.0)
+        for group, norm in norms.items()
+    }
+    # Not a plain product, in which NaN would stay NaN.
+    bounded = [
+        g if g is None else tf.math.multiply_no_nan(g, scales[group])
+        for g, group in zip(gradients, apart, strict=True)
+    ]
+    return bounded, norms[False], finite
+
+
+def _norm(gradients: Gradients, apart: Sequence[bool], group: bool) -> tf.Tensor:
+    """Global norm <float32>[] of the gradients that are, or are not, apart; 0 of none."""
+    members = [g for g, its in zip(gradients, apart, strict=True) if its == group and g is not None]
+    return tf.linalg.global_norm(members) if members else tf.constant(0.0)

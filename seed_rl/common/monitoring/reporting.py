@@ -1,0 +1,307 @@
+"""What a learner tells while it runs: progress file, console line, TensorBoard, returns.csv."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from seed_rl.common.inference.inference_store import InferenceStore
+from seed_rl.common.monitoring import run_summary
+from seed_rl.common.monitoring.metrics import (
+    MAIN,
+    EpisodeInfo,
+    EpisodeStatistics,
+    MeanMetrics,
+    SummaryWriter,
+)
+from seed_rl.common.monitoring.skipped_steps import WARN_AFTER, SkippedSteps
+from seed_rl.common.monitoring.wandb_sync import WandbSync
+from seed_rl.common.run_files.progress import SILENCE_S, ProgressWriter
+
+_LONG_PAUSE_S = 10.0
+_BEAT_S = 1.0
+_PERIODS_OF_WAITING = 2.5  # So long the training loop has not reported: it waits.
+# Means over a logging interval, by what training steps call them. Others are under train/.
+_TAGS = {"loss": f"{MAIN}/loss", "skipped_steps": "train/skipped_fraction"}
+
+
+class _Served:
+    """What a server says of a function, for the time between two readings."""
+
+    def __init__(self) -> None:
+        self._last = dict.fromkeys(("calls", "rows", "batches", "queue_s", "run_s"), 0.0)
+
+    def update(self, stats: Mapping[str, Any]) -> dict[str, float]:
+        """Takes the means since the start of the server, and returns those since the last call."""
+        now = {name: float(stats[name]) for name in ("calls", "rows", "batches")}
+        now["queue_s"] = stats["queue_wait_us"] * stats["calls"] * 1e-6
+        now["run_s"] = stats["run_us"] * stats["batches"] * 1e-6
+        new = {name: value - self._last[name] for name, value in now.items()}
+        self._last = now
+        batches, calls = max(new["batches"], 1.0), max(new["calls"], 1.0)
+        return {
+            "mean_batch": new["rows"] / batches,
+            "queue_wait_us": 1e6 * new["queue_s"] / calls,
+            "run_us": 1e6 * new["run_s"] / batches,
+        }
+
+
+class SilentEnvironments:
+    """Notices environments whose actors are stopped, hang, or never came.
+
+    Args:
+      silence: gives the seconds since each environment's last call, NaN before its first
+        (`InferenceStore.silence`).
+    """
+
+    def __init__(self, silence: Callable[[], np.ndarray]):
+        self._silence = silence
+        self._began = time.monotonic()
+        self._before: set[int] = set()
+        self._warned: set[int] = set()
+
+    def update(self) -> tuple[tuple[int, float], ...]:
+        """Those silent now and at the last update, as in `Progress.silent_envs`.
+
+        Twice, because after a stall of the learner some have not had their turn yet.
+        """
+        seconds = self._silence()
+        never = np.isnan(seconds)
+        seconds = np.where(never, time.monotonic() - self._began, seconds)
+        silent = set(np.flatnonzero(seconds > SILENCE_S).tolist())
+        told, self._before = sorted(silent & self._before), silent
+        self._warned &= silent
+        # Ids that no actor has are no news: `num_envs` may be larger than what runs.
+        lost = [i for i in told if not never[i] and i not in self._warned]
+        if lost:
+            self._warned.update(lost)
+            logging.warning(
+                "Nothing was heard of environments %s for %.0f s: their actors are stopped or "
+                "gone, or the environments hang.",
+                _ranges(lost),
+                max(seconds[i] for i in lost),
+            )
+        return tuple((i, round(float(seconds[i]), 1)) for i in told)
+
+
+def _ranges(ids: list[int]) -> str:
+    """Sorted ids in words: "0 to 3, 7"."""
+    cuts = [k for k in range(1, len(ids)) if ids[k] != ids[k - 1] + 1]
+    parts = [ids[a:b] for a, b in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
+    return ", ".join(f"{p[0]} to {p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)
+
+
+class Reporter:
+    """Collects what happens in a run and publishes it, each in its own rhythm."""
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike[str],
+        *,
+        store: InferenceStore,
+        num_training_envs: int,
+        num_action_repeats: int,
+        total_frames: int,
+        start_frames: int,
+        log_period_s: float,
+        record: Mapping[str, Any] | None = None,
+        wandb_project: str | None = None,
+    ):
+        """Opens the files.
+
+        Args:
+          logdir: an existing directory.
+          store: whose episodes and counters are told of.
+          num_training_envs: environments from this id on are for evaluation.
+          num_action_repeats: environment frames per agent step.
+          total_frames: environment frames at which the run ends.
+          start_frames: where it goes on.
+          log_period_s: seconds between points in TensorBoard and lines on the console.
+          record: all options of the run, from `run_record.describe`, for TensorBoard.
+          wandb_project: project of Weights & Biases that gets what TensorBoard gets; None: none.
+
+        Raises:
+          UserError: Weights & Biases is asked for, but missing or refusing.
+        """
+        self._wandb: WandbSync | None = None
+        if wandb_project:
+            self._wandb = WandbSync(
+                wandb_project, logdir, run_summary.hyperparameters(record or {})
+            )
+        self._store = store
+        self._num_action_repeats = num_action_repeats
+        self._log_period_s = log_period_s
+        self._logged = time.monotonic()
+        self._lock = threading.Lock()  # Guards the next three against `_watch`.
+        self._progress = ProgressWriter(logdir, total_frames, start_frames)
+        self._warnings: dict[str, str] = {}
+        self._silent = SilentEnvironments(store.silence)
+        self._episodes = EpisodeStatistics(num_training_envs, logdir, start_frames)
+        self._metrics = MeanMetrics()
+        self._skipped = SkippedSteps(store.not_finite.warning)
+        self._served_lately, self._served_since_log = _Served(), _Served()
+        self._trained: float | None = None
+        self._summaries = SummaryWriter(logdir)
+        if record:
+            self._summaries.describe(start_frames, record)
+
+    def phase(self, name: str, frames: int) -> None:
+        """Tells of a new phase, one of `progress.PHASES`, at once."""
+        with self._lock:
+            self._progress.update(phase=name, frames=frames, warning=self._warning())
+
+    def warn(self, source: str, text: str | None) -> None:
+        """Shows a warning from now on, in place of the last of this source; None ends it."""
+        with self._lock:
+            self._warnings.pop(source, None)
+            if text is not None:
+                self._warnings[source] = text
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Keeps the progress file fresh while the training loop waits, for actors perhaps."""
+        end = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(end,), name="reporter", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join()
+
+    def _watch(self, end: threading.Event) -> None:
+        while not end.wait(_BEAT_S):
+            with self._lock:
+                if self._progress.due(_PERIODS_OF_WAITING):
+                    self._progress.update(warning=self._warning(), silent_envs=self._silent_envs())
+
+    def _warning(self) -> str | None:
+        warnings = list(self._warnings.values())
+        if (skipped := self._skipped.in_a_row) >= WARN_AFTER:
+            warnings.append(f"the last {skipped} training steps were skipped")
+        if not_finite := self._store.not_finite.warning():
+            warnings.append(not_finite)
+        waited = 0.0 if self._trained is None else time.monotonic() - self._trained
+        if waited > SILENCE_S and self._progress.last.phase == "training":
+            warnings.append(f"no training step for {waited:.0f} s")
+        return "; ".join(warnings) or None
+
+    def _silent_envs(self) -> tuple[tuple[int, float], ...]:
+        return () if self._store.closed else self._silent.update()
+
+    def step(
+        self,
+        frames: int,
+        train_steps: int,
+        metrics: Mapping[str, Any],
+        served: Callable[[], Mapping[str, Any]],
+        extra: Callable[[], Mapping[str, Any]],
+        last: bool = False,
+    ) -> None:
+        """Takes in one training step, and publishes what is due.
+
+        Args:
+          frames: environment frames trained on.
+          train_steps: training steps so far.
+          metrics: scalars of this step.
+          served: gives the server's statistics of the inference function.
+          extra: gives further values for TensorBoard, see `SummaryWriter.write`.
+          last: publishes all, whether it is due or not: short runs are told of too.
+
+        Raises:
+          UserError: training stands still, because no gradient is finite.
+        """
+        self._metrics.add(
+            {_TAGS.get(name, f"train/{name}"): value for name, value in metrics.items()}
+        )
+        if metrics:
+            self._skipped.add(metrics["skipped_steps"])
+            self._tell_of_pauses(train_steps)
+        if not (last or self._progress.due()):
+            return
+        self._skipped.check()
+        self._take_episodes(frames)
+        stats = served()
+        with self._lock:
+            progress = self._progress.update(
+                phase="training",
+                frames=frames,
+                train_steps=train_steps,
+                episode_return_mean=self._episodes.recent_return,
+                episodes=self._episodes.count,
+                mean_inference_batch=self._served_lately.update(stats)["mean_batch"],
+                warning=self._warning(),
+                silent_envs=self._silent_envs(),
+            )
+        now = time.monotonic()
+        if not last and now - self._logged < self._log_period_s:
+            return
+        self._logged = now
+        inference = self._served_since_log.update(stats)
+        counters = self._store.counters()
+        self._summaries.write(
+            frames,
+            {
+                **self._metrics.harvest(),
+                **self._episodes.harvest(),
+                f"{MAIN}/frames_per_s": progress.frames_per_s,
+                "speed/mean_inference_batch": inference["mean_batch"],
+                "speed/inference_queue_wait_us": inference["queue_wait_us"],
+                "speed/inference_run_us": inference["run_us"],
+                "speed/inference_waits_for_training": counters.blocked,
+                "speed/unrolls_waiting": counters.queue_size,
+                "system/environment_starts": counters.lives,
+                "system/refused_batches": counters.refused,
+                "train/steps": train_steps,
+                **extra(),
+            },
+        )
+        logging.info("%s", progress.line())
+
+    def training_stands_still(self) -> bool:
+        """Whether the last training step was skipped: no time to save a checkpoint.
+
+        Raises:
+          UserError: see `step`.
+        """
+        return self._skipped.check() > 0
+
+    def _tell_of_pauses(self, train_steps: int) -> None:
+        now = time.monotonic()
+        then, self._trained = self._trained, now
+        if then is not None and now - then > _LONG_PAUSE_S:
+            logging.warning(
+                "%.0f s lay between training steps %d and %d. speed/inference_run_us, "
+                "_queue_wait_us and system/environment_starts in TensorBoard say what happened "
+                "meanwhile.",
+                now - then,
+                train_steps - 1,
+                train_steps,
+            )
+
+    def close(self, frames: int) -> None:
+        """Writes what is not on disk yet."""
+        self._take_episodes(frames)
+        self._episodes.close()
+        self._summaries.close()
+        if self._wandb is not None:
+            self._wandb.close()
+
+    def _take_episodes(self, frames: int) -> None:
+        episodes = self._store.episodes()
+        self._episodes.add(
+            EpisodeInfo(
+                num_frames=episodes.num_steps * self._num_action_repeats,
+                returns=episodes.returns,
+                raw_returns=episodes.raw_returns,
+                env_ids=episodes.env_ids,
+            ),
+            frames,
+        )

@@ -1,0 +1,57 @@
+"""What TensorBoard shows of a run besides its curves: the program and its options.
+
+They are in the tab Text, and in the tab HParams, where runs are compared by their options.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tensorboard.plugins.hparams import summary_v2 as hparams_summary
+from tensorboard.plugins.text import summary_v2 as text_summary
+
+from seed_rl.common.run_files import run_record
+
+TEXT_TAG = "options"
+
+
+def summaries(record: Mapping[str, Any]) -> list[bytes]:
+    """Serialized `Summary` protos for `tf.summary.experimental.write_raw_pb`.
+
+    Args:
+      record: all options by name, from `run_record.describe`.
+    """
+    protos = [
+        text_summary.text_pb(TEXT_TAG, _markdown(record)),
+        hparams_summary.hparams_pb(hyperparameters(record)),
+    ]
+    return [proto.SerializeToString() for proto in protos]
+
+
+def hyperparameters(record: Mapping[str, Any]) -> dict[str, bool | float | str]:
+    """The options that runs are compared by; addresses, paths and numbers of processes are none."""
+    return {
+        name: _scalar(value) for name, value in record.items() if name not in run_record.OWN_OPTIONS
+    }
+
+
+def _markdown(record: Mapping[str, Any]) -> str:
+    lines = ["| option | value |", "| --- | --- |"]
+    for name, value in sorted(hyperparameters(record).items()):
+        lines.append(f"| {name} | {_cell(value)} |")
+    program = record.get(run_record.PROGRAM)
+    return "\n".join([f"    {program}\n", *lines] if program else lines)
+
+
+def _scalar(value: Any) -> bool | float | str:
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(element) for element in value)
+    return "" if value is None else json.dumps(value, default=str)
+
+
+def _cell(value: bool | float | str) -> str:
+    return str(value).replace("|", "\\|")

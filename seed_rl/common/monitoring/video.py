@@ -1,0 +1,104 @@
+"""Videos of environments (no TensorFlow here)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from seed_rl.common.acting.env_adapters import as_gymnasium
+from seed_rl.common.errors import UserError
+from seed_rl.common.system.extras import missing_extra
+
+_FORMATS = (".mp4", ".gif")
+_DEFAULT_FPS = 30.0
+
+
+class VideoWriter:
+    """A video file that grows frame by frame.
+
+    Args:
+      path: ends with .mp4 (H.264) or .gif; its directory is made.
+
+    Raises:
+      UserError: another ending, no imageio, or the file cannot be written.
+    """
+
+    def __init__(self, path: Path):
+        if path.suffix.lower() not in _FORMATS:
+            raise UserError(f"--video={path} must end with {' or '.join(_FORMATS)}.")
+        try:
+            import imageio.v2 as imageio
+
+            if path.suffix.lower() == ".mp4":
+                import imageio_ffmpeg  # noqa: F401 - imageio finds it by itself.
+        except ImportError as error:
+            raise missing_extra("video", "Writing a video", error) from error
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        except OSError as error:
+            raise UserError(f"Cannot write --video={path}: {error.strerror}.") from error
+        self._imageio = imageio
+        self._path = path
+        self._writer: Any = None
+
+    def add(self, frame: np.ndarray, fps: float) -> None:
+        """Adds a picture <uint8>[height, width, 3]; the first says how many come per second."""
+        if self._writer is None:
+            if self._path.suffix.lower() == ".gif":
+                options: dict[str, Any] = {"duration": 1000.0 / fps, "loop": 0}
+            else:
+                # H.264 wants even sizes; imageio's 16 would blur small screens.
+                options = {"fps": fps, "macro_block_size": 2}
+            self._writer = self._imageio.get_writer(self._path, **options)
+        self._writer.append_data(frame)
+
+    def close(self) -> None:
+        """Completes the file; without a frame, there is none."""
+        if self._writer is not None:
+            self._writer.close()
+        elif self._path.exists() and not self._path.stat().st_size:
+            self._path.unlink()
+
+
+class Film(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment each step of which goes into a video.
+
+    Args:
+      env: renders as `rgb_array`.
+      video: None films nothing.
+    """
+
+    def __init__(self, env: Any, video: VideoWriter | None):
+        super().__init__(as_gymnasium(env))
+        self._video = video
+        self._fps = float((self.env.metadata or {}).get("render_fps") or _DEFAULT_FPS)
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        result = self.env.reset(**kwargs)
+        self._film()
+        return result
+
+    def step(self, action: Any) -> Any:
+        result = self.env.step(action)
+        self._film()
+        return result
+
+    def _film(self) -> None:
+        if self._video is None:
+            return
+        try:
+            frame = self.env.render()
+        except NotImplementedError:
+            frame = None
+        if isinstance(frame, list) and frame:  # render_mode="rgb_array_list"
+            frame = frame[-1]
+        if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
+            raise UserError(
+                f"{self.env} gives no pictures: its render() must return <uint8>[height, width, 3] "
+                'when the option render_mode is "rgb_array" (docs/playing.md).'
+            )
+        self._video.add(frame.astype(np.uint8, copy=False), self._fps)

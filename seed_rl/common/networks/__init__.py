@@ -1,0 +1,1 @@
+"""Building blocks of networks, and the networks made of them."""

@@ -1,0 +1,229 @@
+"""Actor-critic networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.nest import Nest
+from seed_rl.common.networks.encoders import ImageEncoder, VectorEncoder
+from seed_rl.common.networks.layers import Dense, variance_scaling
+from seed_rl.common.networks.recurrent import StackedLSTM
+from seed_rl.common.networks.space_encoder import SpaceEncoder
+from seed_rl.common.types import EnvOutput
+
+
+class AgentOutput(NamedTuple):
+    """What a network says about each step.
+
+    Attributes:
+      action: nest of [..., *event], sampled from the policy.
+      policy_logits: <float32>[..., param_size], parameters of the action distribution.
+      baseline: <float32>[...], estimate of the value.
+    """
+
+    action: Any
+    policy_logits: Any
+    baseline: Any
+
+
+class AgentState(NamedTuple):
+    """What a network remembers between steps.
+
+    Attributes:
+      core_state: of the recurrent layers.
+      frame_stacking_state: of the encoder: the last few frames.
+    """
+
+    core_state: Any
+    frame_stacking_state: Any
+
+
+class ActorCritic(tf.Module):
+    """Encoder, LSTM (or none), then policy and value heads."""
+
+    def __init__(
+        self,
+        parametric_action_distribution: ParametricDistribution,
+        encoder: Any,
+        lstm_sizes: Sequence[int] = (),
+        prev_action_and_reward: bool = False,
+        compute_dtype: tf.DType | str = tf.float32,
+        name: str = "actor_critic",
+    ):
+        """Makes layers; variables come with the first call.
+
+        Args:
+          parametric_action_distribution: that the policy head parametrizes.
+          encoder: `ImageEncoder`, `VectorEncoder` or the like.
+          lstm_sizes: of each LSTM layer.
+          prev_action_and_reward: whether the previous action and the reward it brought, clipped
+            to [-1, 1], are put beside the features (IMPALA does so before its LSTM).
+          compute_dtype: of the matrix products; variables, policy logits and baseline are float32
+            in any case.
+          name: of the module.
+        """
+        super().__init__(name=name)
+        self._distribution = parametric_action_distribution
+        self._prev_action_and_reward = prev_action_and_reward
+        self.encoder = encoder
+        self._core = StackedLSTM(lstm_sizes, compute_dtype, name="core")
+        # Small initial logits: the first policies are close to uniform.
+        self._policy = Dense(
+            parametric_action_distribution.param_size,
+            kernel_initializer=variance_scaling(0.01),
+            name="policy_logits",
+        )
+        self._baseline = Dense(1, name="baseline")
+
+    def initial_state(self, batch_size: int | tf.Tensor) -> AgentState:
+        """State before the first step of an environment's life."""
+        return AgentState(
+            self._core.initial_state(batch_size), self.encoder.initial_state(batch_size)
+        )
+
+    def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, AgentState]:
+        """The same as a call; the name that inference of existing code uses."""
+        return self(*args, **kwargs)
+
+    def __call__(
+        self,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: AgentState,
+        unroll: bool = False,
+        is_training: bool = False,
+    ) -> tuple[AgentOutput, AgentState]:
+        """Runs one step, or all steps of an unroll.
+
+        Args:
+          prev_actions: nest of [batch, ...], or of [time, batch, ...] if `unroll`.
+          env_outputs: `EnvOutput`, or any tuple of its five fields, of [batch, ...] or
+            [time, batch, ...]; `done` resets the state before its step.
+          agent_state: before the first step.
+          unroll: whether there is a time dimension.
+          is_training: has no effect here.
+
+        Returns:
+          (AgentOutput, state after the last step).
+        """
+        del is_training
+        env_outputs = EnvOutput(*env_outputs)
+        done = env_outputs.done
+        core_state, encoder_state = agent_state
+        features, encoder_state = self.encoder(env_outputs.observation, encoder_state, done, unroll)
+        if self._prev_action_and_reward:
+            reward = tf.clip_by_value(env_outputs.reward, -1.0, 1.0)[..., tf.newaxis]
+            action = self._distribution.action_features(prev_actions)
+            features = tf.concat(
+                [features, *(tf.cast(x, features.dtype) for x in (reward, action))], axis=-1
+            )
+        features, core_state = self._core(features, core_state, done, unroll)
+        policy_logits = self._policy(features)
+        baseline = tf.squeeze(self._baseline(features), axis=-1)
+        action = self._distribution.sample(policy_logits)
+        return (
+            AgentOutput(action, policy_logits, baseline),
+            AgentState(core_state, encoder_state),
+        )
+
+
+class ConvAgent(ActorCritic):
+    """For images, with frames stacked on the learner."""
+
+    def __init__(
+        self,
+        parametric_action_distribution: ParametricDistribution,
+        observation_shape: Sequence[int],
+        torso: str = "nature",
+        lstm_size: int | Sequence[int] = 0,
+        stack_size: int = 1,
+        compute_dtype: tf.DType | str = tf.float32,
+        observation_dtype: tf.DType = tf.uint8,
+    ):
+        """Makes layers; variables come with the first call.
+
+        Args:
+          parametric_action_distribution: that the policy head parametrizes.
+          observation_shape: [height, width, channels] of one frame.
+          torso: "nature", "impala_shallow" or "impala_deep".
+          lstm_size: units of the LSTM, or of each of several; 0 for none. With an LSTM, the
+            previous action and reward are inputs too, as in IMPALA.
+          stack_size: how many frames the network sees at once.
+          compute_dtype: "float32" or "bfloat16", of the matrix products and convolutions.
+          observation_dtype: of frames.
+        """
+        lstm_sizes = (lstm_size,) if isinstance(lstm_size, int) else tuple(lstm_size)
+        super().__init__(
+            parametric_action_distribution,
+            ImageEncoder(observation_shape, torso, stack_size, observation_dtype, compute_dtype),
+            lstm_sizes=lstm_sizes,
+            prev_action_and_reward=any(lstm_sizes),
+            compute_dtype=compute_dtype,
+            name="conv_agent",
+        )
+
+
+class SpaceAgent(ActorCritic):
+    """For any Gymnasium observation space: images, vectors, choices and nests of these."""
+
+    def __init__(
+        self,
+        parametric_action_distribution: ParametricDistribution,
+        observation_space: Any,
+        mlp_sizes: Sequence[int] = (64, 64),
+        lstm_sizes: Sequence[int] = (),
+        torso: str = "nature",
+        stack_size: int = 1,
+        compute_dtype: tf.DType | str = tf.float32,
+        mlp_activation: str = "relu",
+    ):
+        """Makes layers; variables come with the first call.
+
+        Args:
+          parametric_action_distribution: that the policy head parametrizes.
+          observation_space: of one environment.
+          mlp_sizes: units of each dense layer on what is no image.
+          lstm_sizes: units of the LSTM layers on the features of everything.
+          torso: for images.
+          stack_size: how many images the torsos see at once.
+          compute_dtype: of the arithmetic.
+          mlp_activation: "relu" or "tanh", of the dense layers.
+        """
+        super().__init__(
+            parametric_action_distribution,
+            SpaceEncoder(
+                observation_space, mlp_sizes, torso, stack_size, compute_dtype, mlp_activation
+            ),
+            lstm_sizes=lstm_sizes,
+            prev_action_and_reward=any(lstm_sizes),
+            compute_dtype=compute_dtype,
+            name="space_agent",
+        )
+
+
+class MLPandLSTM(ActorCritic):
+    """For vectors, or any structure of them: MLP with ReLU, then LSTM layers."""
+
+    def __init__(
+        self,
+        parametric_action_distribution: ParametricDistribution,
+        mlp_sizes: Sequence[int],
+        lstm_sizes: Sequence[int],
+    ):
+        """Makes layers; variables come with the first call.
+
+        Args:
+          parametric_action_distribution: that the policy head parametrizes.
+          mlp_sizes: units of each dense layer.
+          lstm_sizes: units of each LSTM layer.
+        """
+        super().__init__(
+            parametric_action_distribution,
+            VectorEncoder(mlp_sizes),
+            lstm_sizes=lstm_sizes,
+            name="mlp_and_lstm",
+        )

@@ -1,0 +1,287 @@
+"""From observations to features: convolutional torsos for images, MLPs for everything else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.nest import Nest
+from seed_rl.common.networks import frame_stacking
+from seed_rl.common.networks.layers import Conv2D, Dense, variance_scaling
+
+_RELU_INIT = variance_scaling(2.0)
+
+
+class NatureTorso(tf.Module):
+    """The network of Mnih et al. 2015: 3 convolutions of 32, 64 and 64 channels, 512 units."""
+
+    first_kernel_size, first_stride, num_features = 8, 4, 512
+
+    def __init__(self, first: Callable[..., Conv2D], compute_dtype: tf.DType):
+        """Makes layers; `first` makes the convolution of the observations."""
+        super().__init__(name="nature_torso")
+        options: dict[str, Any] = dict(
+            activation=tf.nn.relu, kernel_initializer=_RELU_INIT, compute_dtype=compute_dtype
+        )
+        self._layers = [
+            first(32, 8, 4, **options, name="conv_0"),
+            Conv2D(64, 4, 2, **options, name="conv_1"),
+            Conv2D(64, 3, 1, **options, name="conv_2"),
+        ]
+        self._dense = Dense(512, **options, name="dense")
+
+    def __call__(self, images: tf.Tensor, use_float32: bool = False) -> tf.Tensor:
+        """[batch, height, width, channels] -> [batch, num_features]; see `Dense`."""
+        for layer in self._layers:
+            images = layer(images)
+        return self._dense(flatten_batch(images), use_float32)
+
+
+class ImpalaShallowTorso(tf.Module):
+    """The small network of Espeholt et al. 2018, fig. 3: 2 convolutions of 16 and 32, 256 units."""
+
+    first_kernel_size, first_stride, num_features = 8, 4, 256
+
+    def __init__(self, first: Callable[..., Conv2D], compute_dtype: tf.DType):
+        """Makes layers; `first` makes the convolution of the observations."""
+        super().__init__(name="impala_shallow_torso")
+        options: dict[str, Any] = dict(
+            activation=tf.nn.relu, kernel_initializer=_RELU_INIT, compute_dtype=compute_dtype
+        )
+        self._layers = [
+            first(16, 8, 4, **options, name="conv_0"),
+            Conv2D(32, 4, 2, **options, name="conv_1"),
+        ]
+        self._dense = Dense(256, **options, name="dense")
+
+    def __call__(self, images: tf.Tensor, use_float32: bool = False) -> tf.Tensor:
+        """[batch, height, width, channels] -> [batch, num_features]; see `Dense`."""
+        for layer in self._layers:
+            images = layer(images)
+        return self._dense(flatten_batch(images), use_float32)
+
+
+class ImpalaDeepTorso(tf.Module):
+    """The large network of Espeholt et al. 2018, fig. 3: 15 convolutions in 3 sections, 256 units.
+
+    A section is a convolution, max pooling that halves the image, and two residual blocks of
+    relu, convolution, relu, convolution.
+    """
+
+    first_kernel_size, first_stride, num_features = 3, 1, 256
+
+    def __init__(self, first: Callable[..., Conv2D], compute_dtype: tf.DType):
+        """Makes layers; `first` makes the convolution of the observations."""
+        super().__init__(name="impala_deep_torso")
+        options: dict[str, Any] = dict(padding="SAME", compute_dtype=compute_dtype)
+        self._sections = []
+        for i, filters in enumerate((16, 32, 32)):
+            make = first if i == 0 else Conv2D
+            entry = make(filters, 3, 1, **options, name=f"section_{i}")
+            blocks = [
+                [
+                    Conv2D(filters, 3, 1, **options, name=f"section_{i}_block_{j}_conv_{k}")
+                    for k in range(2)
+                ]
+                for j in range(2)
+            ]
+            self._sections.append((entry, blocks))
+        self._dense = Dense(
+            256,
+            activation=tf.nn.relu,
+            kernel_initializer=_RELU_INIT,
+            compute_dtype=compute_dtype,
+            name="dense",
+        )
+
+    def __call__(self, images: tf.Tensor, use_float32: bool = False) -> tf.Tensor:
+        """[batch, height, width, channels] -> [batch, num_features]; see `Dense`."""
+        for entry, blocks in self._sections:
+            images = tf.nn.max_pool2d(entry(images), 3, 2, padding="SAME")
+            for first, second in blocks:
+                images += second(tf.nn.relu(first(tf.nn.relu(images))))
+        return self._dense(tf.nn.relu(flatten_batch(images)), use_float32)
+
+
+TORSOS: dict[str, Any] = {
+    "nature": NatureTorso,
+    "impala_shallow": ImpalaShallowTorso,
+    "impala_deep": ImpalaDeepTorso,
+}
+
+
+class ImageEncoder(tf.Module):
+    """Stacks frames and runs a torso on them."""
+
+    def __init__(
+        self,
+        observation_shape: Sequence[int],
+        torso: str = "nature",
+        stack_size: int = 1,
+        dtype: tf.DType = tf.uint8,
+        compute_dtype: tf.DType | str = tf.float32,
+    ):
+        """Makes layers without variables.
+
+        Args:
+          observation_shape: of an image, [height, width] or [height, width, channels].
+          torso: one of `TORSOS`.
+          stack_size: how many frames the torso sees at once.
+          dtype: of images; bytes are scaled from [0, 255] to [0, 1], others are taken as they are.
+          compute_dtype: of the arithmetic.
+
+        Raises:
+          UserError: if there is no such torso.
+        """
+        super().__init__(name="image_encoder")
+        if torso not in TORSOS:
+            raise UserError(f"There is no torso '{torso}'; choose one of {', '.join(TORSOS)}.")
+        self._observation_shape = tuple(observation_shape)
+        self._stack_size = stack_size
+        self._dtype = tf.as_dtype(dtype)
+        self._frame_shape = (*observation_shape, 1)[:3]
+        cls = TORSOS[torso]
+        self._block = _block_size(self._frame_shape, self._dtype, cls) if stack_size > 1 else 1
+        if self._block > 1:
+            height, width, channels = self._frame_shape
+            block = self._block
+            self._frame_shape = (height // block, width // block, channels * block**2)
+        self.torso = cls(self._first_convolution, tf.as_dtype(compute_dtype))
+        self.num_features: int = self.torso.num_features
+
+    def initial_state(self, batch_size: int | tf.Tensor) -> Any:
+        """The frames before the first one."""
+        return frame_stacking.initial_frame_stacking_state(
+            self._stack_size, batch_size, self._frame_shape, self._dtype
+        )
+
+    def __call__(
+        self, images: tf.Tensor, state: Any, done: tf.Tensor, unroll: bool = False
+    ) -> tuple[tf.Tensor, Any]:
+        """Encodes [batch, *observation_shape], or [time, batch, ...] if `unroll`.
+
+        Args:
+          images: of the steps.
+          state: the frames before them.
+          done: <bool>[batch] or [time, batch]; where true, an episode begins.
+          unroll: whether there is a time dimension.
+
+        Returns:
+          ([(time,) batch, num_features], state after the last step).
+        """
+        leading = tf.shape(done)
+        images = self._to_blocks(tf.reshape(images, [-1, *self._observation_shape]))
+        frames = tf.reshape(images, tf.concat([leading, self._frame_shape], axis=0))
+        stacked, state = frame_stacking.stack_frames(frames, state, done, self._stack_size, unroll)
+        height, width, channels = self._frame_shape
+        stacked = tf.reshape(stacked, [-1, height, width, channels * self._stack_size])
+        features = self.torso(stacked, use_float32=not unroll)
+        return tf.reshape(features, tf.concat([leading, [self.num_features]], axis=0)), state
+
+    def _first_convolution(
+        self, filters: int, kernel_size: int, stride: int, **options: Any
+    ) -> Conv2D:
+        scale = 1.0 / 255.0 if self._dtype == tf.uint8 else 1.0
+        block = self._block
+        return Conv2D(filters, kernel_size // block, stride // block, input_scale=scale, **options)
+
+    def _to_blocks(self, images: tf.Tensor) -> tf.Tensor:
+        """Moves blocks of block x block pixels into the channels.
+
+        A convolution whose stride is the block size becomes one of stride 1 on the result. What is
+        gained is in stacking: frames are interleaved in runs of 16 bytes and not byte by byte,
+        which costs an eighth (and a byte-wise stack costs as much as a whole convolution).
+        """
+        if self._block == 1:
+            return images
+        height, width, _ = self._frame_shape
+        # A row of a block, `block` pixels of all channels, moves as one integer.
+        word = _WORDS[self._row_bytes()]
+        rows = tf.reshape(images, [-1, height, self._block, width, self._row_bytes()])
+        rows = tf.reshape(tf.bitcast(rows, word), [-1, height, self._block, width])
+        blocks = tf.bitcast(tf.transpose(rows, [0, 1, 3, 2]), tf.uint8)
+        return tf.reshape(blocks, [-1, *self._frame_shape])
+
+    def _row_bytes(self) -> int:
+        return self._frame_shape[2] // self._block
+
+
+class VectorEncoder(tf.Module):
+    """Observations of any structure as one vector, through an MLP with ReLU."""
+
+    def __init__(
+        self,
+        mlp_sizes: Sequence[int],
+        to_vector: Callable[[Nest, tf.Tensor], tf.Tensor] | None = None,
+        compute_dtype: tf.DType | str = tf.float32,
+    ):
+        """Makes layers without variables.
+
+        Args:
+          mlp_sizes: units of each layer; with none, the vector itself is the result.
+          to_vector: from (observation, leading shape <int32>[1 or 2]) to <float32>[..., n];
+            by default `flatten_observation`.
+          compute_dtype: of the arithmetic.
+        """
+        super().__init__(name="vector_encoder")
+        self._to_vector = to_vector or flatten_observation
+        self._layers = [
+            Dense(size, tf.nn.relu, _RELU_INIT, compute_dtype, name=f"dense_{i}")
+            for i, size in enumerate(mlp_sizes)
+        ]
+
+    def initial_state(self, batch_size: int | tf.Tensor) -> tuple[()]:
+        """There is none."""
+        del batch_size
+        return ()
+
+    def __call__(
+        self, observation: Nest, state: tuple[()], done: tf.Tensor, unroll: bool = False
+    ) -> tuple[tf.Tensor, tuple[()]]:
+        """As `ImageEncoder`."""
+        del unroll
+        features = self._to_vector(observation, tf.shape(done))
+        for layer in self._layers:
+            features = layer(features)
+        return features, state
+
+
+def flatten_observation(observation: Nest, leading: tf.Tensor) -> tf.Tensor:
+    """All numbers of a nest of [..., *shape] as one <float32>[..., n].
+
+    Args:
+      observation: with `...` of one or two dimensions.
+      leading: <int32>[1 or 2] the size of these.
+    """
+    num_leading = leading.shape[0]
+    columns = []
+    for leaf in tf.nest.flatten(observation):
+        width = math.prod(leaf.shape[num_leading:])
+        column = tf.reshape(leaf, tf.concat([leading, [width]], axis=0))
+        columns.append(tf.cast(column, tf.float32))
+    return columns[0] if len(columns) == 1 else tf.concat(columns, axis=-1)
+
+
+def flatten_batch(images: tf.Tensor) -> tf.Tensor:
+    """[batch, ...] -> [batch, n]."""
+    return tf.reshape(images, [-1, math.prod(images.shape[1:])])
+
+
+_WORDS = {2: tf.uint16, 4: tf.uint32, 8: tf.uint64}
+"""Integers by their size in bytes."""
+
+
+def _block_size(frame_shape: Sequence[int], dtype: tf.DType, torso: Any) -> int:
+    """Side of the blocks to move into channels, or 1 where that cannot be done."""
+    height, width, channels = frame_shape
+    block = torso.first_stride
+    fits = (
+        dtype == tf.uint8
+        and block * channels in _WORDS
+        and not any(size % block for size in (height, width, torso.first_kernel_size))
+    )
+    return block if fits else 1

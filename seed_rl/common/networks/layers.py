@@ -1,0 +1,183 @@
+"""The few layers that our networks are made of, as plain `tf.Module`s.
+
+Keras 3 layers would do, but `tf.Module.trainable_variables` does not see their variables, and here
+inputs, weights and outputs have the types that run fastest: weights are float32 and are cast where
+the arithmetic is bfloat16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+Initializer = Callable[[Sequence[int]], tf.Tensor]
+"""From the shape of a kernel, [..., inputs, outputs], to its first value <float32>."""
+
+Activation = Callable[[tf.Tensor], tf.Tensor]
+
+
+def variance_scaling(scale: float = 1.0) -> Initializer:
+    """Uniform with variance scale / fan-in, which keeps the size of signals (LeCun et al. 1998).
+
+    Args:
+      scale: 2 makes up for a following ReLU (He et al. 2015).
+    """
+
+    def initialize(shape: Sequence[int]) -> tf.Tensor:
+        fan_in = math.prod(shape[:-1])
+        limit = math.sqrt(3.0 * scale / fan_in)
+        return tf.random.uniform(shape, -limit, limit)
+
+    return initialize
+
+
+def orthogonal(gain: float = 1.0) -> Initializer:
+    """A random orthogonal matrix times `gain` (Saxe et al. 2014).
+
+    Args:
+      gain: factor.
+    """
+
+    def initialize(shape: Sequence[int]) -> tf.Tensor:
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        q, r = tf.linalg.qr(tf.random.normal([max(rows, columns), min(rows, columns)]))
+        # The sign makes it uniform over orthogonal matrices.
+        q *= tf.sign(tf.linalg.diag_part(r))
+        return gain * tf.reshape(q if rows >= columns else tf.transpose(q), shape)
+
+    return initialize
+
+
+class Layer(tf.Module):
+    """Makes its variables when it first sees an input."""
+
+    def __init__(self, compute_dtype: tf.DType | str = tf.float32, name: str | None = None):
+        """Makes a layer without variables.
+
+        Args:
+          compute_dtype: of the arithmetic and of outputs; variables are float32.
+          name: of the module.
+        """
+        super().__init__(name=name)
+        self.compute_dtype = tf.as_dtype(compute_dtype)
+
+    def add_variable(self, name: str, initial_value: Callable[[], tf.Tensor]) -> tf.Variable:
+        """A trainable float32 variable, made outside whatever graph is being traced."""
+        with tf.init_scope(), self.name_scope:
+            return tf.Variable(initial_value(), name=name, trainable=True)
+
+    def cast(self, tensor: tf.Tensor) -> tf.Tensor:
+        """To `compute_dtype`, if it is not that already."""
+        return tf.cast(tensor, self.compute_dtype)
+
+
+class Dense(Layer):
+    """activation(inputs @ kernel + bias), [..., n] -> [..., units]."""
+
+    def __init__(
+        self,
+        units: int,
+        activation: Activation | None = None,
+        kernel_initializer: Initializer | None = None,
+        compute_dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ):
+        """Makes a layer without variables.
+
+        Args:
+          units: number of outputs.
+          activation: of the outputs.
+          kernel_initializer: by default `variance_scaling()`.
+          compute_dtype: of arithmetic and outputs.
+          name: of the module.
+        """
+        super().__init__(compute_dtype, name)
+        self._units = units
+        self._activation = activation
+        self._kernel_initializer = kernel_initializer or variance_scaling()
+        self.kernel: tf.Variable | None = None
+        self.bias: tf.Variable | None = None
+
+    def __call__(self, inputs: tf.Tensor, use_float32: bool = False) -> tf.Tensor:
+        """Applies the layer.
+
+        Args:
+          inputs: [..., n].
+          use_float32: computes in float32, for the small batches of inference: casting a large
+            kernel costs more than it saves on a few rows, whose product waits for memory anyway.
+
+        Returns:
+          <compute_dtype>[..., units].
+        """
+        if self.kernel is None:
+            shape = [_known(inputs.shape[-1], self.name), self._units]
+            self.kernel = self.add_variable("kernel", lambda: self._kernel_initializer(shape))
+            self.bias = self.add_variable("bias", lambda: tf.zeros([self._units]))
+        dtype = tf.float32 if use_float32 else self.compute_dtype
+        outputs = tf.matmul(tf.cast(inputs, dtype), tf.cast(self.kernel, dtype))
+        outputs = tf.nn.bias_add(outputs, tf.cast(self.bias, dtype))
+        return self.cast(self._activation(outputs) if self._activation else outputs)
+
+
+class Conv2D(Layer):
+    """activation(conv(inputs * input_scale) + bias), [batch, height, width, channels]."""
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: str = "VALID",
+        activation: Activation | None = None,
+        kernel_initializer: Initializer | None = None,
+        input_scale: float = 1.0,
+        compute_dtype: tf.DType | str = tf.float32,
+        name: str | None = None,
+    ):
+        """Makes a layer without variables.
+
+        Args:
+          filters: number of output channels.
+          kernel_size: height and width of the kernel.
+          stride: in both directions.
+          padding: "VALID" or "SAME".
+          activation: of the outputs.
+          kernel_initializer: by default `variance_scaling()`.
+          input_scale: applied to the kernel, which is much smaller than the inputs.
+          compute_dtype: of arithmetic and outputs.
+          name: of the module.
+        """
+        super().__init__(compute_dtype, name)
+        self._filters = filters
+        self._kernel_size = kernel_size
+        self._stride = stride
+        self._padding = padding
+        self._activation = activation
+        self._kernel_initializer = kernel_initializer or variance_scaling()
+        self._input_scale = input_scale
+        self.kernel: tf.Variable | None = None
+        self.bias: tf.Variable | None = None
+
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Applies the layer to [batch, height, width, channels]."""
+        if self.kernel is None:
+            size, channels = self._kernel_size, _known(inputs.shape[-1], self.name)
+            shape = [size, size, channels, self._filters]
+            self.kernel = self.add_variable("kernel", lambda: self._kernel_initializer(shape))
+            self.bias = self.add_variable("bias", lambda: tf.zeros([self._filters]))
+        kernel = tf.convert_to_tensor(self.kernel)
+        if self._input_scale != 1.0:
+            kernel *= self._input_scale
+        outputs = tf.nn.conv2d(
+            self.cast(inputs), self.cast(kernel), self._stride, padding=self._padding
+        )
+        outputs = tf.nn.bias_add(outputs, self.cast(self.bias))
+        return self._activation(outputs) if self._activation else outputs
+
+
+def _known(size: int | None, name: str) -> int:
+    if size is None:
+        raise ValueError(f"The size of the input to layer {name} must be known.")
+    return size

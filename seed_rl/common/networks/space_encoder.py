@@ -1,0 +1,164 @@
+"""Features of any Gymnasium observation space: images, vectors, choices and nests of these."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.common.config.options import refuse_unused
+from seed_rl.common.nest import Nest
+from seed_rl.common.networks.encoders import ImageEncoder
+from seed_rl.common.networks.layers import Dense, variance_scaling
+
+_SMALLEST_IMAGE = 36
+"""Pixels on a side, below which the torsos' convolutions have nothing left to see. Smaller boxes
+are grids or matrices, for dense layers."""
+
+
+ACTIVATIONS = {"relu": (tf.nn.relu, variance_scaling(2.0)), "tanh": (tf.tanh, variance_scaling())}
+"""By name: the function, and an initializer that keeps the size of signals under it."""
+
+
+class SpaceEncoder(tf.Module):
+    """Features of an observation of any structure.
+
+    Each image has a torso of its own. Everything else becomes one vector for dense layers: choices
+    one-hot, bytes scaled to [0, 1]. Both are put side by side.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        mlp_sizes: Sequence[int],
+        torso: str = "nature",
+        stack_size: int = 1,
+        compute_dtype: tf.DType | str = tf.float32,
+        mlp_activation: str = "relu",
+    ):
+        """Makes layers without variables.
+
+        Args:
+          observation_space: of one environment.
+          mlp_sizes: units of each dense layer on what is no image.
+          torso: for images.
+          stack_size: how many images the torsos see at once.
+          compute_dtype: of the arithmetic.
+          mlp_activation: a key of `ACTIVATIONS`, of the dense layers.
+        """
+        super().__init__(name="space_encoder")
+        leaves = tf.nest.flatten(_leaf_spaces(observation_space))
+        self._images: list[ImageEncoder | None] = [
+            ImageEncoder(leaf.shape, torso, stack_size, tf.as_dtype(leaf.dtype), compute_dtype)
+            if is_image(leaf)
+            else None
+            for leaf in leaves
+        ]
+        self._to_vector = [None if is_image(leaf) else _vectorizer(leaf) for leaf in leaves]
+        activation, initializer = ACTIVATIONS[mlp_activation]
+        # A part of the names in checkpoints: weights of the same shapes, but of another activation,
+        # must not be taken for these.
+        self._mlp_name = "_mlp" if mlp_activation == "relu" else f"_mlp_{mlp_activation}"
+        layers = [
+            Dense(size, activation, initializer, compute_dtype, f"dense_{i}")
+            for i, size in enumerate(mlp_sizes)
+        ]
+        setattr(self, self._mlp_name, layers)
+
+    def initial_state(self, batch_size: int | tf.Tensor) -> tuple[Any, ...]:
+        """One state per image."""
+        return tuple(image.initial_state(batch_size) for image in self._images if image)
+
+    def __call__(
+        self, observation: Nest, state: tuple[Any, ...], done: tf.Tensor, unroll: bool = False
+    ) -> tuple[tf.Tensor, tuple[Any, ...]]:
+        """As `ImageEncoder`."""
+        leading = tf.shape(done)
+        features, vectors, new_state = [], [], []
+        states = iter(state)
+        for leaf, image, to_vector in zip(
+            tf.nest.flatten(observation), self._images, self._to_vector, strict=True
+        ):
+            if image is not None:
+                encoded, image_state = image(leaf, next(states), done, unroll)
+                features.append(encoded)
+                new_state.append(image_state)
+            elif to_vector is not None:
+                vectors.append(to_vector(leaf, leading))
+        if vectors:
+            vector = tf.concat(vectors, axis=-1)
+            for layer in getattr(self, self._mlp_name):
+                vector = layer(vector)
+            features.append(vector)
+        features = [tf.cast(feature, features[0].dtype) for feature in features]
+        return tf.concat(features, axis=-1), tuple(new_state)
+
+
+def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
+    """Refuses flags of the layers that observations of this space do not pass through.
+
+    Raises:
+      UserError: one of them was set.
+    """
+    images = [is_image(leaf) for leaf in tf.nest.flatten(_leaf_spaces(observation_space))]
+    if all(images):
+        refuse_unused(
+            ["mlp_sizes", "mlp_activation"],
+            f"observations are images ({observation_space}), for the convolutions of --torso",
+        )
+    if not any(images):
+        refuse_unused(
+            ["torso", "stack_size"],
+            f"observations are no images ({observation_space}), but for the dense layers of "
+            "--mlp_sizes",
+        )
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Whether a torso suits the space: [height, width, channels], or bytes [height, width]."""
+    return (
+        isinstance(space, spaces.Box)
+        and (len(space.shape) == 3 or (len(space.shape) == 2 and space.dtype == "uint8"))
+        and min(space.shape[:2]) >= _SMALLEST_IMAGE
+    )
+
+
+def _leaf_spaces(space: spaces.Space[Any]) -> Any:
+    """The spaces of the leaves, nested as observations are."""
+    if isinstance(space, spaces.Dict):
+        return {key: _leaf_spaces(part) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_leaf_spaces(part) for part in space.spaces)
+    return space
+
+
+def _vectorizer(space: spaces.Space[Any]) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """A function from (<dtype>[..., *shape], leading shape) to <float32>[..., n]."""
+    if isinstance(space, spaces.Discrete):
+        start, n = int(space.start), int(space.n)
+        return lambda leaf, leading: tf.one_hot(tf.cast(leaf, tf.int32) - start, n)
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes = [int(n) for n in space.nvec.flatten()]
+        starts = tf.constant(space.start.flatten(), tf.int32)
+        return lambda leaf, leading: _one_hots(leaf, leading, sizes, starts)
+    scale = 1.0 / 255.0 if space.dtype == "uint8" else 1.0
+    width = math.prod(space.shape or ())
+
+    def flatten(leaf: tf.Tensor, leading: tf.Tensor) -> tf.Tensor:
+        flat = tf.reshape(leaf, tf.concat([leading, [width]], axis=0))
+        return tf.cast(flat, tf.float32) * scale
+
+    return flatten
+
+
+def _one_hots(
+    leaf: tf.Tensor, leading: tf.Tensor, sizes: list[int], starts: tf.Tensor
+) -> tf.Tensor:
+    choices = tf.cast(tf.reshape(leaf, tf.concat([leading, [len(sizes)]], axis=0)), tf.int32)
+    columns = tf.unstack(choices - starts, axis=-1)
+    return tf.concat(
+        [tf.one_hot(column, n) for column, n in zip(columns, sizes, strict=True)], axis=-1
+    )

@@ -1,0 +1,1 @@
+"""Value targets and advantages: pure functions of rewards, discounts and values."""

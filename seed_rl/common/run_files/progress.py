@@ -1,0 +1,229 @@
+"""The progress file: how the learner tells the supervisor, and people, how far it is.
+
+The learner replaces `<logdir>/progress.json` about once a second; supervisor and panel read it.
+No TensorFlow is imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from seed_rl.common.system import files
+
+FILE_NAME = "progress.json"
+PHASES = ("starting", "training", "saving", "done", "stopped", "failed")
+"""The last three are final: all frames were used, the run was told to end before, or an error."""
+SILENCE_S = 15.0
+"""Whoever is not heard of for so long is reported."""
+_LONGEST_ETA_S = 100 * 365 * 86400.0
+_TYPES = {"float": (int, float), "int": (int,), "str": (str,), "None": (type(None),)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """Where a run stands. Times are in seconds, frames are environment frames."""
+
+    time: float
+    """Unix time of writing: an old one means that the learner hangs or is gone."""
+    pid: int
+    phase: str
+    """One of `PHASES`."""
+    frames: int
+    total_frames: int
+    frames_per_s: float
+    """Smoothed over about ten seconds."""
+    train_steps: int
+    episode_return_mean: float | None
+    """Over recent training episodes; None before the first."""
+    episodes: int
+    mean_inference_batch: float
+    eta_s: float | None
+    """Seconds until `total_frames` at the present rate; None while that is not known, for instance
+    because training stands still."""
+    started: float
+    """Unix time at which this learner started."""
+    warning: str | None = None
+    """What people should know of or mend, while it lasts."""
+    silent_envs: tuple[tuple[int, float], ...] = ()
+    """(environment id, seconds since its last call) of those silent for longer than `SILENCE_S`."""
+
+    def line(self) -> str:
+        """One line for the console."""
+        share = 100 * self.frames / self.total_frames if self.total_frames else 0.0
+        returns = "–" if self.episode_return_mean is None else f"{self.episode_return_mean:.4g}"
+        eta = "–" if self.eta_s is None else str(datetime.timedelta(seconds=round(self.eta_s)))
+        return (
+            f"{self.phase}: {self.frames:,}/{self.total_frames:,} frames ({share:.1f}%) | "
+            f"{self.frames_per_s:,.0f} frames/s | return {returns} ({self.episodes:,} episodes) | "
+            f"{self.train_steps:,} updates | batch {self.mean_inference_batch:.1f} | ETA {eta}"
+        )
+
+
+def read(logdir: str | os.PathLike[str]) -> Progress | None:
+    """The progress last written in `logdir`; None if there is none that can be read."""
+    try:
+        values = json.loads((Path(logdir) / FILE_NAME).read_text(encoding="utf-8"))
+        values["silent_envs"] = tuple((int(i), float(s)) for i, s in values["silent_envs"])
+        names = [field.name for field in dataclasses.fields(Progress)]
+        progress = Progress(**{name: values[name] for name in names})
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return progress if _well_typed(progress) else None
+
+
+def _well_typed(progress: Progress) -> bool:
+    """Whether its numbers are finite numbers, and its texts texts."""
+    for field in dataclasses.fields(Progress):
+        if field.name == "silent_envs":
+            continue
+        value = getattr(progress, field.name)
+        types = [t for name in str(field.type).split(" | ") for t in _TYPES[name]]
+        if type(value) not in types or (isinstance(value, float) and not math.isfinite(value)):
+            return False
+    return True
+
+
+class RateMeter:
+    """Smoothed rate of a growing count.
+
+    An exponential average whose weights are corrected for the short history at the start, so
+    that the first values are right too.
+
+    Args:
+      time_constant_s: the weight of what happened this long ago is 1/e of that of now.
+    """
+
+    def __init__(self, time_constant_s: float = 10.0):
+        self._time_constant_s = time_constant_s
+        self._last: tuple[float, float] | None = None
+        self._rate = 0.0
+        self._weight = 0.0
+
+    def update(self, count: float, now: float) -> float:
+        """Takes in the count at time `now` (seconds) and gives the rate per second."""
+        if self._last is not None and now > self._last[1]:
+            elapsed = now - self._last[1]
+            keep = math.exp(-elapsed / self._time_constant_s)
+            self._rate = keep * self._rate + (1 - keep) * (count - self._last[0]) / elapsed
+            self._weight = keep * self._weight + (1 - keep)
+            self._last = (count, now)
+        elif self._last is None:
+            self._last = (count, now)
+        return self.rate
+
+    @property
+    def rate(self) -> float:
+        """The rate per second, 0 until two updates came."""
+        return self._rate / self._weight if self._weight else 0.0
+
+
+class ProgressWriter:
+    """Keeps the progress file of one learner.
+
+    Calling `update` often is cheap: between two writes it only looks at the clock. A disk that
+    cannot be written costs a warning, never the run.
+
+    Args:
+      logdir: an existing directory.
+      total_frames: environment frames at which the run ends.
+      frames: environment frames from which it continues.
+      period_s: time between writes; a new phase is written at once.
+      clock: Unix time, replaceable in tests.
+    """
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike[str],
+        total_frames: int,
+        frames: int = 0,
+        period_s: float = 1.0,
+        clock: Callable[[], float] = time.time,
+    ):
+        self._path = Path(logdir) / FILE_NAME
+        self._period_s = period_s
+        self._clock = clock
+        self._rate = RateMeter()
+        self._warned = False
+        now = clock()
+        self._last = Progress(
+            time=now,
+            pid=os.getpid(),
+            phase="starting",
+            frames=frames,
+            total_frames=total_frames,
+            frames_per_s=0.0,
+            train_steps=0,
+            episode_return_mean=None,
+            episodes=0,
+            mean_inference_batch=0.0,
+            eta_s=None,
+            started=now,
+        )
+        self._write()
+
+    @property
+    def last(self) -> Progress:
+        """What was written last."""
+        return self._last
+
+    def due(self, periods: float = 1) -> bool:
+        """Whether the last write was so many periods ago.
+
+        After one, the next `update` writes: gather costly values only then.
+        """
+        elapsed = self._clock() - self._last.time
+        return elapsed >= periods * self._period_s or elapsed < 0  # The clock may be set back.
+
+    def update(self, phase: str | None = None, **values: Any) -> Progress:
+        """Writes what changed, if it is time or the phase is new.
+
+        Args:
+          phase: one of `PHASES`; None keeps the last.
+          **values: any of frames, train_steps, episode_return_mean, episodes,
+            mean_inference_batch, total_frames, warning, silent_envs. What is not named stays as
+            it was.
+
+        Returns:
+          The progress as of the last write.
+        """
+        phase = phase or self._last.phase
+        if phase not in PHASES:
+            raise ValueError(f"No such phase: {phase}")
+        if phase == self._last.phase and not self.due():
+            return self._last
+        now = self._clock()
+        progress = dataclasses.replace(self._last, time=now, phase=phase, **values)
+        if phase == "training":  # Start-up is no part of the rate.
+            self._rate.update(progress.frames, now)
+        rate = self._rate.rate
+        left = max(0, progress.total_frames - progress.frames)
+        # Towards infinity when nothing is trained, which neither JSON nor `timedelta` can express.
+        eta_s = left / rate if rate > left / _LONGEST_ETA_S else None
+        mean = progress.episode_return_mean
+        self._last = dataclasses.replace(
+            progress,
+            frames_per_s=rate,
+            eta_s=eta_s,
+            # JSON has no NaN, and the reader need not be Python.
+            episode_return_mean=mean if mean is not None and math.isfinite(mean) else None,
+        )
+        self._write()
+        return self._last
+
+    def _write(self) -> None:
+        try:
+            files.write_atomically(self._path, json.dumps(dataclasses.asdict(self._last)) + "\n")
+            self._warned = False
+        except OSError as error:
+            if not self._warned:
+                logging.warning("Cannot write %s: %s. Training goes on.", self._path, error)
+            self._warned = True

@@ -1,0 +1,144 @@
+"""`returns.csv`: one row per finished episode, for plots (no TensorFlow)."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from seed_rl.common.system import files
+
+FILE_NAME = "returns.csv"
+_HEADER = "frames,time,return,raw_return,episode_frames,env_id,evaluation\n"
+_FLUSH_PERIOD_S = 1.0
+_MOST_ROWS_HELD = 100_000
+
+
+class EpisodeRow(NamedTuple):
+    """One finished episode.
+
+    Attributes:
+      frames: environment frames of the whole run when it ended.
+      time: Unix time, seconds.
+      episode_return: sum of the rewards.
+      raw_return: sum of the unshaped rewards, the game's score.
+      episode_frames: its length in environment frames.
+      env_id: its environment.
+      evaluation: whether that is an evaluation environment.
+    """
+
+    frames: int
+    time: float
+    episode_return: float
+    raw_return: float
+    episode_frames: int
+    env_id: int
+    evaluation: bool
+
+
+def read(path: str | os.PathLike[str]) -> list[EpisodeRow]:
+    """The rows of a file; lines cut short by a crash are left out."""
+    rows = []
+    with open(path, newline="", encoding="utf-8") as file:
+        for line in csv.reader(file):
+            row = _parse(line)
+            if row is not None:
+                rows.append(row)
+    return rows
+
+
+class ReturnsLog:
+    """Appends finished episodes to the file of a run.
+
+    A disk that cannot be written costs a warning, never the run.
+
+    Args:
+      logdir: an existing directory.
+      start_frames: where the run goes on. Rows of later frames are from a life that ended after
+        its last checkpoint; they are removed, so that frames never go back.
+      clock: monotonic seconds, replaceable in tests.
+    """
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike[str],
+        start_frames: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._path = Path(logdir) / FILE_NAME
+        self._clock = clock
+        self._held: list[EpisodeRow] = []
+        self._flushed = clock()
+        self._warned = False
+        try:
+            kept = [row for row in read(self._path) if row.frames <= start_frames]
+        except (OSError, UnicodeDecodeError, csv.Error):
+            kept = []
+        with self._warn_of_errors():
+            files.write_atomically(self._path, _HEADER + _format(kept))
+
+    def add(self, rows: Iterable[EpisodeRow]) -> None:
+        """Takes rows in and writes what is held about once a second."""
+        self._held += rows
+        if self._clock() - self._flushed >= _FLUSH_PERIOD_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is held."""
+        self._flushed = self._clock()
+        if not self._held:
+            return
+        with self._warn_of_errors():
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(_format(self._held))
+            self._held = []
+            self._warned = False
+        del self._held[:-_MOST_ROWS_HELD]
+
+    @contextlib.contextmanager
+    def _warn_of_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not self._warned:
+                logging.warning("Cannot write %s: %s. Training goes on.", self._path, error)
+            self._warned = True
+
+
+def _format(rows: Iterable[EpisodeRow]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(
+        (
+            row.frames,
+            f"{row.time:.3f}",
+            f"{row.episode_return:.6g}",
+            f"{row.raw_return:.6g}",
+            row.episode_frames,
+            row.env_id,
+            int(row.evaluation),
+        )
+        for row in rows
+    )
+    return text.getvalue()
+
+
+def _parse(line: list[str]) -> EpisodeRow | None:
+    try:
+        frames, when, episode_return, raw_return, episode_frames, env_id, evaluation = line
+        return EpisodeRow(
+            int(frames),
+            float(when),
+            float(episode_return),
+            float(raw_return),
+            int(episode_frames),
+            int(env_id),
+            bool(int(evaluation)),
+        )
+    except ValueError:
+        return None

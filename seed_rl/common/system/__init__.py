@@ -1,0 +1,1 @@
+"""Files, locks, signals and terminals (no TensorFlow here)."""

@@ -1,0 +1,20 @@
+"""The name of the program that runs in this process (no TensorFlow here)."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def name() -> str | None:
+    """What runs: a module, or the path of a script; None if it is neither."""
+    main = sys.modules["__main__"]
+    spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    return os.path.abspath(str(path)) if path else None
+
+
+def stem(program: str) -> str:
+    """The last part of what `name` returned: `my_main` for a module or script of that name."""
+    return os.path.basename(program)[:-3] if program.endswith(".py") else program.rpartition(".")[2]

@@ -1,0 +1,392 @@
+"""The actor loop against a server whose answers the tests write."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from absl import flags
+from gymnasium import spaces
+
+from seed_rl.common.acting import actor
+from seed_rl.common.acting.actor import ActorConfig, ExitCode, actor_loop
+from seed_rl.common.acting.batched_env import BatchedEnvironment
+from seed_rl.common.errors import UserError
+from seed_rl.common.types import EnvOutput
+from seed_rl.grpc.errors import CallError, StatusCode
+from seed_rl.testing import envs
+from seed_rl.testing.scripted_learner import ScriptedLearner
+
+OBSERVATIONS = envs.LifeStepEnv().observation_space
+ACTIONS = spaces.Discrete(2)
+
+
+class Recorder:
+    """Answers random actions, keeps the calls and ends the actor after some of them."""
+
+    def __init__(self, calls: int = 10, end: CallError | None = None):
+        self.calls: list[tuple[np.ndarray, np.ndarray, EnvOutput, np.ndarray]] = []
+        self.actions: list[np.ndarray] = []
+        self._limit = calls
+        self._end = end or CallError(StatusCode.FAILED_PRECONDITION, "A newer actor is here.")
+        self._random = np.random.default_rng(0)
+
+    def __call__(self, env_ids: Any, run_ids: Any, env_outputs: Any, raw_rewards: Any) -> Any:
+        if len(self.calls) >= self._limit:
+            raise self._end
+        self.calls.append((env_ids, run_ids, env_outputs, raw_rewards))
+        self.actions.append(self._random.integers(2, size=len(env_ids)))
+        return self.actions[-1]
+
+
+def run(
+    learner: ScriptedLearner, create_env_fn: Callable[[int, Any], Any], **options: Any
+) -> ExitCode:
+    """Runs an actor until it ends by itself."""
+    with pytest.raises(SystemExit) as ending:
+        actor_loop(create_env_fn, ActorConfig(server_address=learner.address, **options))
+    return ExitCode(ending.value.code)
+
+
+def serve(inference: Any, **kwargs: Any) -> ScriptedLearner:
+    return ScriptedLearner(OBSERVATIONS, ACTIONS, inference, **kwargs)
+
+
+def make(env_id: int, config: Any = None) -> envs.LifeStepEnv:
+    return envs.LifeStepEnv(episode_length=3 + env_id, truncate=env_id % 2 == 1)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_calls_carry_the_protocol(size: int) -> None:
+    """Everything a call carries, step for step, against the environments run by hand."""
+    recorder = Recorder(calls=30)
+    with serve(recorder) as learner:
+        code = run(learner, make, env_batch_size=size, task=2)
+    assert code == ExitCode.SUPERSEDED
+    by_hand = [make(2 * size + i) for i in range(size)]
+    expected = [(env.reset()[0], 0.0, False, False, 0, 0.0) for env in by_hand]
+    cut = [False] * size
+    for call, actions in zip(recorder.calls, recorder.actions, strict=True):
+        env_ids, run_ids, env_output, raw_rewards = call
+        assert env_ids.dtype == np.int32 and run_ids.dtype == np.int64
+        assert env_ids.tolist() == list(range(2 * size, 3 * size))
+        assert run_ids.tolist() == [recorder.calls[0][1][0]] * size and run_ids[0] > 0
+        for i, (observation, *rest) in enumerate(expected):
+            np.testing.assert_array_equal(env_output.observation[i, 1:], observation[1:])
+            assert rest == [
+                env_output.reward[i],
+                env_output.done[i],
+                env_output.abandoned[i],
+                env_output.episode_step[i],
+                raw_rewards[i],
+            ]
+        for i, env in enumerate(by_hand):
+            steps = expected[i][4] + 1
+            if cut[i]:
+                expected[i] = (env.reset()[0], 0.0, True, True, 0, 0.0)
+                cut[i] = False
+                continue
+            observation, reward, over, cut[i], info = env.step(int(actions[i]))
+            if over:
+                observation, steps = env.reset()[0], 0
+            expected[i] = (observation, reward, over, False, steps, info["score_reward"])
+
+
+def test_new_life_after_the_learner_was_away(socket_address: str) -> None:
+    """Steps from before and after a lost connection must never join in one unroll."""
+    first, second = Recorder(10**9), Recorder(calls=12)
+    enough, back = threading.Event(), threading.Event()
+
+    def count(*args: Any) -> Any:
+        if len(first.calls) == 25:
+            enough.set()
+        return first(*args)
+
+    def restart() -> None:
+        enough.wait()
+        learner.close()
+        back.wait(1.0)  # Long enough for attempts in vain.
+        restarted.append(serve(second, address=socket_address))
+
+    restarted: list[ScriptedLearner] = []
+    learner = serve(count, address=socket_address)
+    thread = threading.Thread(target=restart)
+    thread.start()
+    assert run(learner, make, env_batch_size=2, reconnect_timeout_s=60) == ExitCode.SUPERSEDED
+    thread.join()
+    restarted[0].close()
+    assert {tuple(call[1]) for call in first.calls} != {tuple(call[1]) for call in second.calls}
+    assert len({tuple(call[1]) for call in second.calls}) == 1
+    env_output = second.calls[0][2]
+    assert env_output.observation[:, 2].tolist() == [0, 0]  # The first step of episodes,
+    assert env_output.observation[:, 1].min() > first.calls[-1][2].observation[:, 1].min()  # new
+    assert env_output.reward.tolist() == [0, 0] and not env_output.done.any()
+    assert env_output.episode_step.tolist() == [0, 0]
+
+
+def test_gives_up_after_the_set_time(socket_address: str, capsys: Any) -> None:
+    """A learner that never comes must not leave actors behind for ever."""
+    config = ActorConfig(server_address=socket_address, connect_timeout_s=0.5)
+    with pytest.raises(SystemExit) as ending:
+        actor_loop(make, config)
+    assert ending.value.code == ExitCode.NO_LEARNER
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith(f"error: No learner at {socket_address} for 0.5 s, giving up")
+
+
+def test_gives_up_on_a_learner_that_went_away(socket_address: str) -> None:
+    """The time counts from the last answer, not from the start."""
+    recorder = Recorder(10**9)
+
+    def leave(*args: Any) -> Any:
+        if len(recorder.calls) == 5:
+            threading.Thread(target=learner.close).start()
+        return recorder(*args)
+
+    learner = serve(leave, address=socket_address)
+    assert run(learner, make, connect_timeout_s=60, reconnect_timeout_s=0.5) == (
+        ExitCode.NO_LEARNER
+    )
+    assert len(recorder.calls) >= 5
+
+
+def test_patience_begins_when_the_learner_is_lost(socket_address: str) -> None:
+    """However long it took to answer before: it may have waited for training."""
+    later, moved = Recorder(calls=3), []
+
+    def move(*args: Any) -> Any:
+        time.sleep(1.0)
+        learner.close()
+        moved.append(serve(later, address=socket_address))
+
+    recorder = Recorder(10**9)
+    learner = serve(
+        lambda *a: recorder(*a) if len(recorder.calls) < 5 else move(*a), address=socket_address
+    )
+    try:
+        code = run(learner, make, reconnect_timeout_s=0.5)
+    finally:
+        for other in moved:
+            other.close()
+    assert code == ExitCode.SUPERSEDED and len(later.calls) == 3
+
+
+def test_waits_for_a_learner_that_comes_late(socket_address: str) -> None:
+    learners = []
+    recorder = Recorder(calls=3)
+
+    def come() -> None:
+        learners.append(serve(recorder, address=socket_address))
+
+    timer = threading.Timer(0.7, come)
+    timer.start()
+    with pytest.raises(SystemExit) as ending:
+        actor_loop(make, ActorConfig(server_address=socket_address, connect_timeout_s=60))
+    learners[0].close()
+    assert ending.value.code == ExitCode.SUPERSEDED and len(recorder.calls) == 3
+
+
+def test_superseded_says_what_to_do(capsys: Any) -> None:
+    with serve(Recorder(0)) as learner:
+        assert run(learner, make, task=3, env_batch_size=2) == ExitCode.SUPERSEDED
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "A newer actor is here." in error and "6 to 7" in error and "--task" in error
+
+
+def test_transient_errors_of_the_learner_are_tried_again() -> None:
+    """An inference that failed once (out of memory, say) does not cost the actor its life."""
+    recorder = Recorder(calls=4)
+    failures = [CallError(StatusCode.INTERNAL, "out of memory")] * 2
+
+    def fail_first(*args: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return recorder(*args)
+
+    with serve(fail_first) as learner:
+        assert run(learner, make) == ExitCode.SUPERSEDED
+    assert len(recorder.calls) == 4
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "expected"),
+    [
+        (StatusCode.INVALID_ARGUMENT, "Environment id 9 is not below 4", "--num_envs"),
+        (StatusCode.PERMISSION_DENIED, "not you", "--auth_token_file"),
+    ],
+)
+def test_refusals_that_only_the_user_can_mend(
+    code: StatusCode, message: str, expected: str
+) -> None:
+    """An id out of range must not be tried for ever."""
+    with serve(Recorder(0, CallError(code, message))) as learner:
+        with pytest.raises(UserError, match=f"{message}.*{expected}"):
+            actor_loop(make, ActorConfig(server_address=learner.address, task=9))
+
+
+def test_token(tmp_path: Any) -> None:
+    """With the learner's secret an actor is let in, without it the message names the option."""
+    secret = tmp_path / "token"
+    secret.write_text("s3cret\n")
+    recorder = Recorder(calls=2)
+    with serve(recorder, token="s3cret") as learner:
+        assert run(learner, make, auth_token_file=str(secret)) == ExitCode.SUPERSEDED
+        with pytest.raises(UserError, match="--auth_token_file"):
+            actor_loop(make, ActorConfig(server_address=learner.address))
+
+
+@pytest.mark.parametrize("option", ["auth_token_file", "tls_ca"])
+def test_unreadable_files_are_told_at_once(option: str, tmp_path: Any) -> None:
+    """Not tried again and again, as if the learner were away."""
+    with pytest.raises(UserError, match=f"--{option}"):
+        actor_loop(make, ActorConfig(**{option: str(tmp_path / "missing")}))
+
+
+def test_observations_the_learner_does_not_expect() -> None:
+    """Told at once and in words, not as an error of the first call's third argument."""
+    other = spaces.Box(0, 255, (84, 84, 1), np.uint8)
+    with ScriptedLearner(other, ACTIONS, Recorder()) as learner:
+        with pytest.raises(UserError, match=r"expects .*uint8\[84, 84, 1\].*gives float32\[4\]"):
+            actor_loop(make, ActorConfig(server_address=learner.address))
+
+
+def test_actions_of_another_space() -> None:
+    with serve(lambda env_ids, *_: np.full(len(env_ids), 17)) as learner:
+        with pytest.raises(UserError, match="action space"):
+            actor_loop(make, ActorConfig(server_address=learner.address))
+
+
+def test_actions_that_only_mean_something_else() -> None:
+    """All of the learner's actions are possible here, so nothing else would tell."""
+    fewer = spaces.Discrete(1)
+    with ScriptedLearner(OBSERVATIONS, fewer, Recorder()) as learner:
+        with pytest.raises(UserError, match="actions are 1 choices.*takes 2 choices"):
+            actor_loop(make, ActorConfig(server_address=learner.address))
+
+
+def test_a_server_that_is_no_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told in one line, and not as a crash that a supervisor would answer with a new start."""
+    monkeypatch.setattr(ScriptedLearner, "describe", lambda *_: b"<html>")
+    with serve(Recorder()) as learner:
+        with pytest.raises(UserError, match="Cannot use this learner"):
+            actor_loop(make, ActorConfig(server_address=learner.address))
+
+
+@pytest.mark.parametrize("fault", ["raise", "raise_in_reset"])
+def test_environment_that_raises(fault: str, capsys: Any, caplog: Any) -> None:
+    """The supervisor restarts the actor; the log has the environment's own traceback."""
+    with serve(Recorder(10**9)) as learner:
+        code = run(learner, lambda i, c: envs.FaultyEnv(fault, at=2), env_batch_size=2)
+    assert code == ExitCode.ENVIRONMENT_FAILED
+    assert "error: Environment 0 raised in" in capsys.readouterr().err
+    assert "RuntimeError" in caplog.text and "envs.py" in caplog.text
+
+
+def test_environment_that_cannot_be_created(capsys: Any) -> None:
+    def create(env_id: int, config: Any) -> Any:
+        raise OSError("no display")
+
+    with pytest.raises(SystemExit) as ending:
+        actor_loop(create, ActorConfig(env_batch_size=2, task=1))
+    assert ending.value.code == ExitCode.ENVIRONMENT_FAILED
+    assert "Environments 2 to 3 could not be created" in capsys.readouterr().err
+
+
+def test_environments_are_closed_however_it_ends() -> None:
+    closed = []
+
+    class Closing(envs.LifeStepEnv):
+        def close(self) -> None:
+            closed.append(True)
+
+    with serve(Recorder(3)) as learner:
+        run(learner, lambda i, c: Closing(), env_batch_size=2)
+    assert closed == [True, True]
+
+
+def test_seed_repeats_the_first_life_only() -> None:
+    """A new life with the old seed would play the same episodes again."""
+    seeds = []
+
+    class Seeded(envs.LifeStepEnv):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            seeds.append(seed)
+            return super().reset(seed=seed, options=options)
+
+    recorder = Recorder(calls=6)
+    failures = [CallError(StatusCode.INTERNAL, "once")]
+
+    def fail_once(*args: Any) -> Any:
+        if len(recorder.calls) == 3 and failures:
+            raise failures.pop()
+        return recorder(*args)
+
+    with serve(fail_once) as learner:
+        run(learner, lambda i, c: Seeded(), seed=3)
+    assert seeds[0] is not None and seeds[1:] == [None] * (len(seeds) - 1)
+    assert len(seeds) == 2
+
+
+def test_native_vector_environment_is_preferred_to_single_ones() -> None:
+    """`create_vector_env_fn` gets the actor's ids; None falls back to single environments."""
+    asked = []
+
+    def decline(env_ids: np.ndarray, config: Any) -> None:
+        asked.append((env_ids.tolist(), config))
+
+    recorder = Recorder(calls=2)
+    with serve(recorder) as learner, pytest.raises(SystemExit):
+        config = ActorConfig(server_address=learner.address, env_batch_size=2, task=1)
+        actor_loop(make, config, "options", create_vector_env_fn=decline)
+    assert asked == [([2, 3], "options")] and len(recorder.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        (np.array([0.5, None]), "Environment 3: its reward is None"),
+        ([0.5, None], "Environment 3: its reward is None"),
+        (np.ones((2, 1), np.float32), r"Environments 2 to 3: .*reward.* shape \[2, 1\], not \[2\]"),
+        (np.ones(3, np.float32), r"Environments 2 to 3: .*reward.* shape \[3\], not \[2\]"),
+    ],
+)
+@pytest.mark.parametrize("field", ["reward", "raw_reward"])
+def test_rewards_of_a_vector_environment(field: str, reward: Any, message: str) -> None:
+    """Guards the same check, and a message that does not send people to the learner's options."""
+
+    class Paying(BatchedEnvironment):
+        def step(self, action_batch: Any) -> Any:
+            return super().step(action_batch)._replace(**{field: reward})
+
+    with serve(Recorder()) as learner:
+        config = ActorConfig(server_address=learner.address, env_batch_size=2, task=1)
+        create = functools.partial(_vector, Paying)
+        with pytest.raises(UserError, match=message.replace("reward", field)):
+            actor_loop(make, config, create_vector_env_fn=create)
+
+
+def _vector(kind: type[BatchedEnvironment], env_ids: np.ndarray, config: Any) -> BatchedEnvironment:
+    return kind(make, len(env_ids), int(env_ids[0]), config)
+
+
+def test_call_of_existing_programs(monkeypatch: Any) -> None:
+    """`actor_loop(create_env_fn, config)` passes config on and takes its options from flags."""
+    recorder = Recorder(calls=2)
+    with serve(recorder) as learner:
+        values = flags.FlagValues()
+        flags.DEFINE_string("server_address", learner.address, "", flag_values=values)
+        flags.DEFINE_integer("task", 1, "", flag_values=values)
+        flags.DEFINE_integer("env_batch_size", 2, "", flag_values=values)
+        values(["program"])
+        monkeypatch.setattr(flags, "FLAGS", values)
+        configs = []
+        with pytest.raises(SystemExit):
+            actor_loop(lambda i, config: configs.append(config) or make(i), "my config")
+        assert actor.are_summaries_enabled() is False  # Task 1; only task 0 by default.
+    assert configs == ["my config"] * 2
+    assert recorder.calls[0][0].tolist() == [2, 3]

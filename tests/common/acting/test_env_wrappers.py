@@ -1,0 +1,255 @@
+"""Wrappers and adapters of environments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from seed_rl.common.acting import env_wrappers
+from seed_rl.common.acting.env_adapters import OldGymAdapter, as_gymnasium, as_gymnasium_space
+from seed_rl.common.acting.spaces import ArraySpec
+from seed_rl.common.errors import UserError
+from seed_rl.testing import envs
+
+
+class Recorder(gymnasium.Env[Any, Any]):
+    """Keeps the actions it gets, which must be in its action space."""
+
+    def __init__(self, action_space: Any, observation_space: Any = None):
+        self.action_space = action_space
+        default = spaces.Box(0.0, 1.0, (1,))
+        self.observation_space = default if observation_space is None else observation_space
+        self.actions: list[Any] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        self.actions.append(action)
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+BOX = spaces.Box(np.array([-2.0, 0.0]), np.array([2.0, 10.0]), dtype=np.float64)
+
+
+def test_uniform_bounds() -> None:
+    """-1 and 1 are the bounds, 0 the middle, everything outside is clipped."""
+    recorder = Recorder(BOX)
+    env = env_wrappers.UniformBoundActionSpaceWrapper(recorder)
+    assert env.action_space == spaces.Box(-1.0, 1.0, (2,), np.float32)
+    for action in ([-1, -1], [0, 0], [1, 1], [-9, 9], [0.5, -0.5]):
+        env.step(np.array(action, np.float32))
+    expected = [[-2, 0], [0, 5], [2, 10], [-2, 10], [1, 2.5]]
+    np.testing.assert_allclose(recorder.actions, expected)
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(2), spaces.Box(-np.inf, 1.0, (1,))])
+def test_uniform_bounds_need_bounds(space: Any) -> None:
+    with pytest.raises(UserError, match="bounded Box"):
+        env_wrappers.UniformBoundActionSpaceWrapper(Recorder(space))
+
+
+def test_linear_discretization() -> None:
+    recorder = Recorder(BOX)
+    env = env_wrappers.DiscretizeEnvWrapper(recorder, 5)
+    assert env.action_space == spaces.MultiDiscrete([5, 5])
+    for action in ([0, 4], [2, 2], [3, 1]):
+        env.step(np.array(action))
+    np.testing.assert_allclose(recorder.actions, [[-2, 10], [0, 5], [1, 2.5]])
+
+
+def test_logarithmic_discretization() -> None:
+    """Magnitudes 1/ratio ... 1 in equal ratios, on both sides of 0."""
+    recorder = Recorder(spaces.Box(-3.0, 3.0, (1,), np.float64))
+    env = env_wrappers.DiscretizeEnvWrapper(recorder, 7, "log", action_ratio=100.0)
+    for choice in range(7):
+        env.step(np.array([choice]))
+    values = np.array(recorder.actions)[:, 0]
+    np.testing.assert_allclose(values / 3, [-1, -0.1, -0.01, 0, 0.01, 0.1, 1], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("space", "arguments", "message"),
+    [
+        (spaces.Discrete(2), (3,), "bounded Box"),
+        (spaces.Box(-1.0, 1.0, (2, 2)), (3,), "rank 1"),
+        (BOX, (4,), "odd"),
+        (BOX, (3, "cubic"), "cubic"),
+        (BOX, (3, "log", 30.0), "symmetric"),
+        (spaces.Box(-1.0, 1.0, (1,)), (3, "log"), "action_ratio"),
+    ],
+)
+def test_impossible_discretization(space: Any, arguments: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        env_wrappers.DiscretizeEnvWrapper(Recorder(space), *arguments)
+
+
+def test_flat_observations() -> None:
+    """Keys in sorted order, everything float32, bounds where the specs have them."""
+    observation = {"b": np.array([[1, 2], [3, 4]]), "a": np.float64(0.5)}
+    flat = env_wrappers.flatten_and_concatenate_obs(observation)
+    assert flat.dtype == np.float32 and flat.tolist() == [0.5, 1, 2, 3, 4]
+
+    class Bounded:
+        shape = (2, 2)
+        minimum, maximum = np.array([[0, 1], [2, 3]]), 9.0
+
+    box = env_wrappers.spec_to_box({"b": Bounded(), "a": ArraySpec((), np.dtype(np.float32))})
+    assert box.shape == flat.shape and box.dtype == np.float32
+    assert box.low.tolist() == [-np.inf, 0, 1, 2, 3]
+    assert box.high.tolist() == [np.inf, 9, 9, 9, 9]
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "expected"),
+    [
+        (spaces.Discrete(3, start=5), 6, [0, 1, 0]),
+        (spaces.MultiDiscrete([2, 3]), np.array([1, 0]), [0, 1, 1, 0, 0]),
+        (spaces.MultiDiscrete(np.array([[2], [2]])), np.array([[1], [0]]), [0, 1, 1, 0]),
+        (spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
+        (spaces.Box(-5, 5, (2,), np.int64), np.array([3, -4]), [3, -4]),
+        (spaces.Box(-5.0, 5.0, (1,), np.float64), np.array([0.25]), [0.25]),
+    ],
+)
+def test_observations_for_agents(space: Any, value: Any, expected: list[float]) -> None:
+    env = env_wrappers.AgentObservations(Recorder(spaces.Discrete(2), space))
+    observation = env.observation(value)
+    assert observation.dtype == np.float32 and observation.tolist() == expected
+    assert env.observation_space.contains(observation)
+
+
+def test_actions_for_agents() -> None:
+    """Nested boxes become vectors within [-1, 1]; the environment gets its own form back."""
+    inner = spaces.Dict(
+        {
+            "grip": spaces.Box(0.0, 2.0, (2, 1)),
+            "keys": spaces.MultiBinary((2, 2)),
+            "modes": spaces.Tuple([spaces.MultiDiscrete(np.full((1, 2), 3)), spaces.Discrete(4)]),
+            "free": spaces.Box(-np.inf, np.inf, (1,)),
+        }
+    )
+    recorder = Recorder(inner)
+    env = env_wrappers.wrap_for_agent(recorder)
+    assert isinstance(env.action_space, spaces.Dict)
+    assert env.action_space["grip"] == spaces.Box(-1.0, 1.0, (2,), np.float32)
+    assert env.action_space["keys"] == spaces.MultiBinary(4)
+    assert env.action_space["modes"][0] == spaces.MultiDiscrete([3, 3])
+    for _ in range(5):
+        env.step(env.action_space.sample())  # The recorder checks each.
+    env.step({**env.action_space.sample(), "grip": np.array([-1.0, 0.5], np.float32)})
+    np.testing.assert_allclose(recorder.actions[-1]["grip"], [[0.0], [1.5]])
+
+
+def test_environments_that_fit_are_not_wrapped() -> None:
+    """Every wrapper costs time at every step."""
+    env = envs.LifeStepEnv()
+    assert env_wrappers.wrap_for_agent(env) is env
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+def test_old_gym_environment(truncate: bool) -> None:
+    env = as_gymnasium(envs.OldGymEnv(episode_length=2, truncate=truncate))
+    observation, info = env.reset(seed=4)
+    assert isinstance(env, OldGymAdapter) and env.env.seeds == [4]
+    assert observation.shape == (4,) and info == {}
+    assert env.step(0)[2:4] == (False, False)
+    assert env.step(0)[2:4] == (not truncate, truncate)
+    env.close()  # It has no close() of its own.
+
+
+def test_abandoned_of_old_environments() -> None:
+    """The mark that environments for the original used."""
+
+    class Abandons(envs.OldGymEnv):
+        def step(self, action: int) -> Any:
+            observation, reward, done, info = super().step(action)
+            return observation, reward, done, {**info, "abandoned": done}
+
+    env = as_gymnasium(Abandons(episode_length=1))
+    env.reset()
+    assert env.step(0)[2:4] == (False, True)
+
+
+def test_new_interface_without_the_base_class_passes_through() -> None:
+    class Duck:
+        def __init__(self) -> None:
+            env = envs.LifeStepEnv(1)
+            self.observation_space, self.action_space = env.observation_space, env.action_space
+            self.reset = lambda: env.reset()
+            self.step = env.step
+
+    env = as_gymnasium(Duck())
+    observation, info = env.reset()
+    assert observation[2] == 0 and info == {}
+    assert env.step(0)[2:4] == (True, False)
+
+
+@pytest.mark.parametrize("form", ["seed", "kwargs"])
+def test_the_last_gym_takes_seeds_in_reset(form: str) -> None:
+    """gym 0.26 has no `seed` method any more."""
+    given: dict[str, Any] = {}
+    env = envs.LifeStepEnv(1)
+
+    def by_name(*, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        given.update(seed=seed, options=options)
+        return env.reset()
+
+    class Gym026:
+        observation_space, action_space = env.observation_space, env.action_space
+        reset = staticmethod(by_name if form == "seed" else lambda **kwargs: by_name(**kwargs))
+        step = staticmethod(env.step)
+
+    as_gymnasium(Gym026()).reset(seed=5, options={"level": 2})
+    assert given == {"seed": 5, "options": {"level": 2}}
+
+
+def test_an_old_observation_that_looks_like_a_pair() -> None:
+    class Old:
+        observation_space = spaces.Tuple([spaces.Discrete(3), spaces.Dict(a=spaces.Discrete(2))])
+        action_space = spaces.Discrete(2)
+
+        def __init__(self, new: bool):
+            self._new = new
+
+        def reset(self) -> Any:
+            observation = (1, {"a": 0})
+            return (observation, {"b": 1}) if self._new else observation
+
+        def step(self, action: int) -> Any:
+            raise NotImplementedError
+
+    assert as_gymnasium(Old(new=False)).reset() == ((1, {"a": 0}), {})
+    assert as_gymnasium(Old(new=True)).reset() == ((1, {"a": 0}), {"b": 1})
+
+
+def test_what_is_no_environment() -> None:
+    with pytest.raises(UserError, match="no environment: it has no reset, step"):
+        as_gymnasium(object())
+
+
+def test_spaces_of_old_gym() -> None:
+    """Recognized by name: the old package need not be installed."""
+
+    def old(name: str, **attributes: Any) -> Any:
+        return type(name, (), attributes)()
+
+    box = old("Box", low=np.zeros(2), high=np.ones(2), dtype=np.float32)
+    discrete = old("Discrete", n=3)
+    assert as_gymnasium_space(box) == spaces.Box(0.0, 1.0, (2,))
+    assert as_gymnasium_space(discrete) == spaces.Discrete(3)
+    assert as_gymnasium_space(old("MultiDiscrete", nvec=[2, 3])) == spaces.MultiDiscrete([2, 3])
+    assert as_gymnasium_space(old("MultiBinary", n=3)) == spaces.MultiBinary(3)
+    assert as_gymnasium_space(old("Tuple", spaces=[box, discrete])) == spaces.Tuple(
+        [spaces.Box(0.0, 1.0, (2,)), spaces.Discrete(3)]
+    )
+    assert as_gymnasium_space(old("Dict", spaces={"a": discrete})) == spaces.Dict(
+        a=spaces.Discrete(3)
+    )
+    with pytest.raises(UserError, match="no space like"):
+        as_gymnasium_space(old("Graph"))

@@ -1,0 +1,39 @@
+"""Programs that are a learner or an actor, as a person starts them."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers import PROGRAMS
+
+EXISTING = PROGRAMS / "existing_main.py"
+MODULES = [
+    f"seed_rl.{game}.{agent}_main" for game in ("atari", "gym") for agent in ("vtrace", "r2d2")
+]
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_program_without_a_run_mode_says_so(module, tmp_path):
+    """Guards that nothing becomes a learner by itself: one line, exit code 2, no file written."""
+    result = run("-m", module, f"--logdir={tmp_path}/run")
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: --run_mode is missing")
+    assert "--run_mode=learner" in result.stderr and "--run_mode=actor" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_existing_program_without_a_run_mode_ends_likewise(tmp_path):
+    """Its own "Unsupported run mode None" would come with a traceback."""
+    result = run(str(EXISTING), f"--logdir={tmp_path}/run")
+    last = result.stderr.strip().splitlines()[-1]
+    assert (result.returncode, last.partition(":")[0]) == (2, "error")
+    assert "--run_mode is missing" in last and "Traceback" not in result.stderr
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,138 @@
+"""A program written for the original SEED RL, as a user has it: learner and actors to the end."""
+
+import collections
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.vtrace import learner, losses
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common import utils
+from seed_rl.common.learner.training import BatchCodec
+from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.common.types import EnvOutput
+from tests.helpers import PROGRAMS
+
+PROGRAM = PROGRAMS / "existing_main.py"
+
+
+def start(*arguments):
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), *arguments], stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+def test_learner_and_actors(tmp_path, socket_address):
+    """Guards the whole of what existing programs use: imports, flags, loops, agent, optimizer.
+
+    The agent is called with a pair; all of ours have the other form.
+    """
+    shared = [
+        f"--server_address={socket_address}",
+        f"--logdir={tmp_path}",
+        "--num_envs=4",
+        "--env_batch_size=2",
+        "--agent_form=pair",
+    ]
+    trainer = start(
+        *shared, "--run_mode=learner", "--batch_size=2", "--total_environment_frames=500"
+    )
+    actors = [start(*shared, "--run_mode=actor", f"--task={task}") for task in range(2)]
+    try:
+        _, errors = trainer.communicate(timeout=200)
+        assert trainer.returncode == 0, errors
+        for actor in actors:
+            actor.send_signal(signal.SIGTERM)
+            _, errors = actor.communicate(timeout=60)
+            assert actor.returncode == 0, errors
+    finally:
+        for process in (trainer, *actors):
+            process.kill()
+            process.wait()
+    progress = json.loads((tmp_path / "progress.json").read_text())
+    assert (progress["phase"], progress["frames"]) == ("done", 500)
+    # 5 steps an unroll is the program's own default, which must win over the learner's.
+    (checkpoint,) = (tmp_path / "checkpoints").iterdir()
+    saved = tf.train.load_checkpoint(str(checkpoint / "variables"))
+    assert saved.get_tensor("train_steps/.ATTRIBUTES/VARIABLE_VALUE") == 500 // (5 * 2)
+    options = json.loads((checkpoint / "config.json").read_text())
+    assert options["program"] == str(PROGRAM)
+    assert options["corridor_length"] == 4 and "--corridor_length=4" in options["arguments"]
+
+
+AgentOutput = collections.namedtuple("AgentOutput", "action policy_logits baseline")
+
+
+class Pair(tf.Module):
+    """A linear agent of the form with a pair."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = tf.Variable([[0.3, -0.2, 0.5], [0.1, 0.4, -0.7]])
+
+    def initial_state(self, batch_size):
+        return [tf.zeros([batch_size, 1])]
+
+    def __call__(self, input_, agent_state, unroll=False, is_training=False):
+        assert unroll and is_training
+        _, env_outputs = input_
+        outputs = env_outputs.observation @ self.weights
+        return AgentOutput(None, outputs[..., :2], outputs[..., 2]), agent_state
+
+
+class Separate(Pair):
+    def __call__(self, prev_actions, env_outputs, agent_state, unroll=False, is_training=False):
+        return super().__call__((prev_actions, env_outputs), agent_state, unroll, is_training)
+
+
+def test_compute_loss_logs_what_our_loss_returns():
+    """Guards the signature with a logger, and that both forms of an agent give the same loss."""
+    rng = np.random.default_rng(0)
+    shape = [6, 3]
+    batch = learner.Unroll(
+        agent_state=[tf.zeros([3, 1])],
+        prev_actions=tf.zeros(shape, tf.int32),
+        env_outputs=EnvOutput(
+            tf.constant(rng.normal(size=shape), tf.float32),
+            tf.constant(rng.random(shape) < 0.2),
+            tf.constant(rng.normal(size=[*shape, 2]), tf.float32),
+            tf.zeros(shape, tf.bool),
+            tf.zeros(shape, tf.int32),
+        ),
+        agent_outputs=AgentOutput(
+            tf.constant(rng.integers(0, 2, shape), tf.int32),
+            tf.constant(rng.normal(size=[*shape, 2]), tf.float32),
+            tf.zeros(shape),
+        ),
+    )
+    distribution = categorical_distribution(2, tf.int32)
+    expected, metrics = losses.compute_loss(
+        VTraceConfig(), distribution, Separate(), *batch, losses.EntropyCost(VTraceConfig())
+    )
+    logger = utils.ProgressLogger()
+    for agent in (Separate(), Pair()):
+        loss, session = learner.compute_loss(logger, distribution, agent, *batch)
+        np.testing.assert_allclose(loss, expected, rtol=1e-6)
+        np.testing.assert_allclose(session["policy/entropy"], metrics["policy/entropy"])
+        logger.step_end(session)
+
+
+def test_lists_survive_tf_data():
+    """Guards recurrent states that are lists: tf.data alone would stack them to one tensor."""
+    form = BatchCodec(
+        encode=lambda n: tf.nest.map_structure(lambda t: t + 1, n),
+        decode=lambda n: tf.nest.map_structure(lambda t: t - 1, n),
+    )
+    batch = {"state": [tf.constant([1, 2]), tf.constant([3, 4])], "rest": (tf.constant(5.0),)}
+    dataset = tf.data.Dataset.from_tensors(0).map(lambda _: form.encode(batch))
+    (element,) = dataset
+    decoded = form.decode(element)
+    tf.nest.assert_same_structure(batch, decoded)
+    assert isinstance(decoded["state"], list)
+    np.testing.assert_array_equal(decoded["state"], [[1, 2], [3, 4]])

@@ -1,0 +1,142 @@
+"""Flags generated from typed options, in real programs."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from seed_rl.common.config import options
+from seed_rl.common.config.options import option
+
+PROGRAM = textwrap.dedent(
+    '''
+    """A program of the test."""
+    import dataclasses
+    from seed_rl.common.config import options
+    from seed_rl.common.config.options import option
+    from seed_rl.common.errors import UserError
+
+    @dataclasses.dataclass(frozen=True)
+    class Shape:
+        """Shape: what it looks like."""
+        width: float = option(0.5, "How wide, in metres.", minimum=0)
+        sizes: tuple[int, ...] = option((1, 2), "Layer sizes.")
+        name: str | None = option(None, "What it is called.", aliases=("label-name",))
+        round: bool = option(False, "Whether it has no corners.")
+        kind: str = option("box", "Which kind.", choices=("box", "ball"))
+
+    @dataclasses.dataclass(frozen=True)
+    class Other:
+        """Other"""
+        depth: int = option(3, "How deep.", minimum=1)
+
+    def main():
+        shape = options.from_flags(Shape)
+        if shape.name == "bad":
+            raise UserError("Choose another --name.")
+        print(shape, options.from_flags(Other))
+
+    options.define_flags(Shape, Other, depth=7)
+    options.run_main(main)
+    '''
+)
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_flags_become_the_configuration():
+    """Guards types, aliases, lists and a program's own defaults."""
+    result = run("--width=2", "--sizes=3,4", "--label-name=x", "--round", "--kind=ball")
+    assert result.stdout.strip() == (
+        "Shape(width=2.0, sizes=(3, 4), name='x', round=True, kind='ball') Other(depth=7)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--width=-1", "width"),
+        ("--sizes=a", "sizes"),
+        ("--kind=cone", "kind"),
+        ("--widht=1", "widht"),
+        ("stray", "stray"),
+        ("--name=bad", "Choose another --name."),
+    ],
+)
+def test_wrong_arguments_are_one_line_and_exit_code_2(argument, message):
+    """Guards that user errors never end in a traceback."""
+    result = run(argument)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "number"),
+    [
+        ("--depth=1e6", 1_000_000),
+        ("--depth=1_000", 1000),
+        ("--depth=2.5E3", 2500),
+        ("--depth=7", 7),
+    ],
+)
+def test_whole_numbers_as_people_write_them(given, number):
+    result = run(given)
+    assert result.stdout.strip().endswith(f"Other(depth={number})"), result.stderr
+
+
+@pytest.mark.parametrize("given", ["1.5", "1e-2", "2.55e1", "many", "1e9999", "e6", ""])
+def test_what_is_no_whole_number_is_refused(given):
+    result = run(f"--depth={given}")
+    assert result.returncode == 2
+    assert "a whole number is needed, such as 1000000 or 1e6" in result.stderr
+
+
+def test_whole_numbers_in_lists_and_their_bounds():
+    assert "sizes=(1000, 20)" in run("--sizes=1e3,20").stdout
+    assert run("--depth=0").returncode == 2
+
+
+def test_a_flag_under_two_names_is_recorded_once():
+    """Guards records of runs from an alias that takes the place of what was given."""
+    code = "; print(sorted(options.flag_dictionary()))"
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("Other))", f"Other)){code}"), "--label-name=x"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    names = ["depth", "kind", "name", "round", "sizes", "width"]
+    assert result.stdout.splitlines()[-1] == str(names), result.stderr
+
+
+def test_help_groups_options_by_class():
+    result = run("--help")
+    assert result.returncode == 0
+    first, second = result.stdout.index("Shape: what it looks like"), result.stdout.index("Other:")
+    assert first < result.stdout.index("--width") < second < result.stdout.index("--depth")
+    assert "(default: '7')" in result.stdout
+
+
+def test_two_classes_with_one_option_are_a_bug_of_ours():
+    import dataclasses
+
+    @dataclasses.dataclass(frozen=True)
+    class A:
+        """A"""
+
+        twice: int = option(1, "")
+
+    @dataclasses.dataclass(frozen=True)
+    class B:
+        """B"""
+
+        twice: int = option(1, "")
+
+    with pytest.raises(ValueError, match="twice"):
+        options.define_flags(A, B)

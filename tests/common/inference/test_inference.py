@@ -1,0 +1,165 @@
+"""Central inference: what is inferred from, what is recorded, which device does it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.common.inference import inference as inference_lib
+from seed_rl.common.inference.inference import CentralInference, InferenceSizes
+from seed_rl.common.inference.policy import Acted
+from seed_rl.common.learner import variables
+from seed_rl.common.learner.algorithm import Algorithm, StepResult
+from seed_rl.common.types import EnvOutput, Specs
+
+
+class Counter(tf.Module):
+    """An agent whose state counts the steps of an episode, and whose action is that count."""
+
+    def __init__(self):
+        super().__init__()
+        self.offset = tf.Variable(0, dtype=tf.int32)
+
+    def initial_state(self, batch_size):
+        return tf.zeros([batch_size], tf.int32)
+
+    def __call__(self, env_outputs, state):
+        state = tf.where(env_outputs.done, 0, state)
+        return state + self.offset, state + 1
+
+
+class Counting(Algorithm):
+    """Records its actions as they were before the offset."""
+
+    def __init__(self, num_overlapping_steps=0):
+        self.agent = self.make_agent()
+        self.num_overlapping_steps = num_overlapping_steps
+
+    def make_agent(self):
+        return Counter()
+
+    def act(self, agent, env_ids, prev_actions, env_outputs, agent_state):
+        action, state = agent(env_outputs, agent_state)
+        return Acted(action, {"doubled": 2 * action}, state)
+
+    def evaluate(self, prev_actions, env_outputs, agent_state):
+        return self.agent(env_outputs, agent_state)
+
+    def loss(self, batch):
+        return StepResult(tf.constant(0.0), {})
+
+
+SPECS = Specs(
+    tf.TensorSpec([], tf.int32),
+    EnvOutput(
+        tf.TensorSpec([], tf.float32),
+        tf.TensorSpec([], tf.bool),
+        {"seen": tf.TensorSpec([2], tf.uint8)},
+        tf.TensorSpec([], tf.bool),
+        tf.TensorSpec([], tf.int32),
+    ),
+)
+
+
+def make(algorithm, num_envs=3, unroll_length=2, num_eval_envs=0):
+    placements = [("/cpu:0", algorithm.agent)]
+    return CentralInference(
+        algorithm, SPECS, InferenceSizes(num_envs, num_eval_envs, unroll_length, 100), placements
+    )
+
+
+def call(inference, env_ids, done=False, seen=0, run_id=1, episode_step=0):
+    n = len(env_ids)
+    return (
+        inference.functions[0](
+            tf.constant(env_ids, tf.int32),
+            tf.fill([n], tf.constant(run_id, tf.int64)),
+            EnvOutput(
+                tf.zeros([n]),
+                tf.fill([n], done),
+                {"seen": tf.fill([n, 2], tf.constant(seen, tf.uint8))},
+                tf.fill([n], False),
+                tf.fill([n], episode_step),
+            ),
+            tf.zeros([n]),
+        )
+        .numpy()
+        .tolist()
+    )
+
+
+def test_state_is_kept_per_environment():
+    """Guards that rows of a batch find their own state, whatever the batch."""
+    inference = make(Counting())
+    assert call(inference, [0, 1]) == [0, 0]
+    assert call(inference, [1]) == [1]
+    assert call(inference, [2, 1, 0]) == [0, 2, 1]
+    assert call(inference, [1], done=True) == [0]
+    assert call(inference, [0], run_id=2) == [0]
+
+
+def test_evaluation_is_of_whole_games():
+    """Guards that a lost life resets what training environments remember, and no others'."""
+    inference = make(Counting(), num_eval_envs=1)
+    call(inference, [0, 1, 2])
+    assert call(inference, [0, 1, 2], episode_step=1) == [1, 1, 1]
+    assert call(inference, [0, 1, 2], done=True, episode_step=2) == [0, 0, 2]
+    assert call(inference, [0, 1, 2], done=True, episode_step=0) == [0, 0, 0]
+
+
+def test_batches_of_one_size(monkeypatch):
+    """For a TPU, which compiles anew for every other size: the same answers from padded batches."""
+
+    class Sizes(Counting):
+        seen = []
+
+        def act(self, agent, env_ids, prev_actions, env_outputs, agent_state):
+            self.seen += [t.shape[0] for t in tf.nest.flatten((env_ids, env_outputs, agent_state))]
+            return super().act(agent, env_ids, prev_actions, env_outputs, agent_state)
+
+    monkeypatch.setattr(inference_lib, "requires_static_batch", lambda device: True)
+    inference = make(Sizes(num_overlapping_steps=1))
+    Sizes.seen.clear()
+    for seen in range(4):
+        assert call(inference, [2], seen=seen) == [seen]
+    assert call(inference, [2, 1, 0]) == [4, 0, 0]
+    assert set(Sizes.seen) == {3}
+    (outputs,) = tf.nest.flatten(inference.store.dequeue(1).steps.agent_outputs)
+    np.testing.assert_array_equal(outputs[:, 0], [0, 2, 4, 6])
+
+
+@pytest.mark.parametrize(
+    ("device", "one_size"),
+    [("/job:worker/device:TPU:0", True), ("/gpu:0", False), ("cpu:0", False)],
+)
+def test_devices_that_need_batches_of_one_size(device, one_size):
+    assert inference_lib.requires_static_batch(device) is one_size
+
+
+def test_unrolls_hold_what_was_seen_and_done():
+    """Guards the record: previous action, observation, outputs and the state before the first."""
+    inference = make(Counting(num_overlapping_steps=1))
+    for seen in range(6):
+        call(inference, [2], seen=seen)
+    unrolls = inference.store.dequeue(2)
+    np.testing.assert_array_equal(unrolls.agent_state, [0, 2])
+    steps = unrolls.steps
+    np.testing.assert_array_equal(steps.prev_actions[:, 1], [1, 2, 3, 4])
+    np.testing.assert_array_equal(steps.env_outputs.observation["seen"][:, 1, 0], [2, 3, 4, 5])
+    np.testing.assert_array_equal(steps.agent_outputs["doubled"][:, 1], [4, 6, 8, 10])
+
+
+def test_inference_uses_the_newest_weights():
+    """Guards the paper's point that the policy may change within an unroll."""
+    algorithm = Counting()
+    inference = make(algorithm)
+    assert call(inference, [0]) == [0]
+    variables.variables(algorithm.agent)[0].assign(100)
+    assert call(inference, [0]) == [101]
+
+
+def test_an_error_of_one_environment_does_not_change_others():
+    inference = make(Counting())
+    call(inference, [0, 1])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Environment id 7"):
+        call(inference, [0, 7])
+    assert call(inference, [0, 1]) == [1, 1]

@@ -1,0 +1,354 @@
+"""The native store against a plain Python one, and its waits."""
+
+import threading
+import time
+
+import hypothesis
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import strategies as st
+
+from seed_rl.common.inference.inference_store import InferenceStore
+from seed_rl.common.types import EnvOutput
+from seed_rl.grpc import ops
+from tests.helpers.op_helpers import Background, serving
+from tests.helpers.waiting import wait_until
+
+OBSERVATION = tf.TensorSpec([3], tf.uint8)
+ACTION = tf.TensorSpec([], tf.int32)
+
+
+def make_store(
+    num_envs=4,
+    num_training_envs=None,
+    unroll_length=3,
+    num_overlapping_steps=0,
+    queue_capacity=1000,
+):
+    return InferenceStore(
+        num_envs=num_envs,
+        num_training_envs=num_envs if num_training_envs is None else num_training_envs,
+        unroll_length=unroll_length,
+        num_overlapping_steps=num_overlapping_steps,
+        queue_capacity=queue_capacity,
+        action_specs=ACTION,
+        initial_state=(tf.constant([[7.0, 7.0]]),),
+        step_specs={"observation": OBSERVATION, "reward": tf.TensorSpec([], tf.float32)},
+    )
+
+
+def env_outputs(n, reward=0.0, done=False, abandoned=False, episode_step=0):
+    return EnvOutput(
+        reward=tf.fill([n], tf.constant(reward, tf.float32)),
+        done=tf.fill([n], done),
+        observation=tf.zeros([n, 3], tf.uint8),
+        abandoned=tf.fill([n], abandoned),
+        episode_step=tf.fill([n], episode_step),
+    )
+
+
+def step(store, env_ids, run_ids, value=0, **kwargs):
+    """One whole step; the state afterwards, the action and the observation carry `value`."""
+    n = len(env_ids)
+    env_ids = tf.constant(env_ids, tf.int32)
+    run_ids = tf.constant(run_ids, tf.int64)
+    outputs = env_outputs(n, **kwargs)
+    actions, state = store.begin(env_ids, run_ids, outputs, outputs.reward)
+    store.end(
+        env_ids,
+        run_ids,
+        tf.fill([n], tf.constant(value, tf.int32)),
+        (tf.fill([n, 2], tf.constant(value, tf.float32)),),
+        {
+            "observation": tf.fill([n, 3], tf.constant(value % 256, tf.uint8)),
+            "reward": outputs.reward,
+        },
+    )
+    return actions.numpy(), state[0].numpy()
+
+
+class Oracle:
+    """What the store should do, for one environment at a time and lists of plain numbers."""
+
+    def __init__(self, unroll_length, overlap):
+        self.length, self.overlap = unroll_length, overlap
+        self.envs, self.unrolls = {}, []
+
+    def step(self, env_id, run_id, value):
+        env = self.envs.get(env_id)
+        if env is None or env["run_id"] != run_id:
+            env = {"run_id": run_id, "history": [], "state": 7.0, "action": 0, "unrolled": 0}
+            self.envs[env_id] = env
+        before = (env["action"], env["state"])
+        env["history"].append((value, env["state"]))
+        env["action"], env["state"] = value, float(value)
+        first = env["unrolled"] * self.length
+        whole = self.overlap + self.length + 1
+        if len(env["history"]) == first + whole:
+            part = env["history"][first:]
+            self.unrolls.append((env_id, part[0][1], [v for v, _ in part]))
+            env["unrolled"] += 1
+        return before
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(
+    unroll_length=st.integers(1, 5),
+    overlap=st.integers(0, 8),
+    batches=st.lists(
+        st.lists(
+            st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=4,
+            unique_by=lambda e: e[0],
+        ),
+        max_size=40,
+    ),
+)  # fmt: skip
+def test_agrees_with_a_plain_implementation(unroll_length, overlap, batches):
+    """Guards unroll contents, overlap, first states, previous actions and resets of lives."""
+    store = make_store(unroll_length=unroll_length, num_overlapping_steps=overlap)
+    oracle = Oracle(unroll_length, overlap)
+    run_ids = [0] * 4
+    for value, batch in enumerate(batches, start=1):
+        for env_id, restarted in batch:
+            run_ids[env_id] += restarted
+        ids = [env_id for env_id, _ in batch]
+        runs = [run_ids[env_id] for env_id in ids]
+        actions, states = step(store, ids, runs, value)
+        for i, (env_id, run_id) in enumerate(zip(ids, runs, strict=True)):
+            assert (actions[i], states[i, 0]) == oracle.step(env_id, run_id, value)
+    count = store.counters().queue_size
+    assert count == len(oracle.unrolls)
+    if count:
+        unrolls = store.dequeue(count)
+        for i, (env_id, state, values) in enumerate(oracle.unrolls):
+            assert unrolls.env_ids[i] == env_id
+            np.testing.assert_array_equal(unrolls.agent_state[0][i], [state] * 2)
+            np.testing.assert_array_equal(
+                unrolls.steps["observation"][:, i], np.repeat(values, 3).reshape(-1, 3) % 256
+            )
+
+
+def test_late_call_of_a_replaced_life_is_refused():
+    """Guards that two lives of an environment never mix, whichever of their calls comes last."""
+    store = make_store()
+    step(store, [0], [1])
+    step(store, [0], [2], 5)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="newer actor"):
+        step(store, [0], [1])
+    assert step(store, [0], [2])[0] == [5]
+
+
+def test_step_of_a_life_replaced_during_inference_is_dropped():
+    """Guards the interval between begin and end."""
+    store = make_store(unroll_length=1)
+    ids, old, new = tf.constant([0]), tf.constant([1], tf.int64), tf.constant([2], tf.int64)
+    outputs = env_outputs(1)
+    recorded = {"observation": tf.zeros([1, 3], tf.uint8), "reward": outputs.reward}
+    store.begin(ids, old, outputs, outputs.reward)
+    store.begin(ids, new, outputs, outputs.reward)
+    store.end(ids, old, tf.constant([9]), (tf.fill([1, 2], 9.0),), recorded)
+    actions, state = store.begin(ids, new, outputs, outputs.reward)
+    assert actions.numpy() == [0]
+    np.testing.assert_array_equal(state[0], [[7.0, 7.0]])
+    assert store.counters().dropped == 1
+
+
+@pytest.mark.parametrize("bad_ids", [[-1], [4], [0, 99]])
+def test_environment_id_out_of_range_changes_nothing(bad_ids):
+    """Guards against a foreign actor; the good ids of its batch keep their state too."""
+    store = make_store()
+    step(store, [0], [1], 5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Environment id .* is not in"):
+        step(store, bad_ids, [2] * len(bad_ids))
+    assert step(store, [0], [1])[0] == [5]
+
+
+def test_duplicate_environment_ids():
+    """Guards the error text that existing code matches."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Duplicate environment ids"):
+        step(make_store(), [1, 1], [1, 1])
+
+
+def test_evaluation_environments_fill_no_unrolls():
+    store = make_store(num_envs=2, num_training_envs=1, unroll_length=1)
+    for value in range(4):
+        step(store, [0, 1], [1, 1], value)
+    assert store.counters().queue_size == 3
+    assert set(store.dequeue(3).env_ids.numpy()) == {0}
+
+
+def test_episode_statistics():
+    """Guards steps and returns at done, at truncation (whose reset step is no step) and restart."""
+    store = make_store(num_envs=1)
+    step(store, [0], [1])  # reset
+    step(store, [0], [1], reward=1.0)
+    step(store, [0], [1], reward=2.0, done=True)
+    step(store, [0], [1], reward=4.0)  # final observation of a truncated episode
+    step(store, [0], [1], reward=0.0, done=True, abandoned=True)
+    step(store, [0], [1], reward=8.0)
+    step(store, [0], [2])  # the actor died in the third episode
+    step(store, [0], [2], reward=16.0, done=True)
+    episodes = store.episodes()
+    np.testing.assert_array_equal(episodes.num_steps, [2, 1, 1])
+    np.testing.assert_array_equal(episodes.returns, [3.0, 4.0, 16.0])
+    np.testing.assert_array_equal(episodes.raw_returns, [3.0, 4.0, 16.0])
+    assert store.episodes().env_ids.size == 0
+
+
+def test_episodes_continue_where_only_the_learners_ends():
+    """Guards returns and lengths of whole games in which lost lives end the learner's episode."""
+    store = make_store(num_envs=1)
+    step(store, [0], [1])
+    step(store, [0], [1], reward=1.0, done=True, episode_step=1)
+    step(store, [0], [1], reward=2.0, episode_step=2)
+    assert store.episodes().env_ids.size == 0
+    step(store, [0], [1], reward=4.0, done=True, episode_step=0)
+    step(store, [0], [1], reward=8.0, done=True, episode_step=1)  # Also the last before a limit.
+    step(store, [0], [1], done=True, abandoned=True, episode_step=0)
+    episodes = store.episodes()
+    np.testing.assert_array_equal(episodes.num_steps, [3, 1])
+    np.testing.assert_array_equal(episodes.returns, [7.0, 8.0])
+
+
+def test_full_queue_makes_inference_wait_and_loses_nothing():
+    """Guards back-pressure: with the queue full, `end` returns only after a dequeue."""
+    store = make_store(num_envs=1, unroll_length=1, queue_capacity=1)
+    step(store, [0], [1], 0)
+    step(store, [0], [1], 1)
+    finished = threading.Event()
+    thread = threading.Thread(target=lambda: (step(store, [0], [1], 2), finished.set()))
+    thread.start()
+    assert not finished.wait(0.3)
+    first = store.dequeue(1)
+    assert finished.wait(10)
+    second = store.dequeue(1)
+    thread.join()
+    np.testing.assert_array_equal(first.steps["observation"][:, 0, 0], [0, 1])
+    np.testing.assert_array_equal(second.steps["observation"][:, 0, 0], [1, 2])
+    assert store.counters().blocked == 1
+
+
+def test_close_ends_waits():
+    """Guards shutdown: a training loop that waits for data is told that there is no more."""
+    store = make_store()
+    errors = []
+
+    def wait():
+        try:
+            store.dequeue(1)
+        except tf.errors.OutOfRangeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    store.close()
+    thread.join(10)
+    assert not thread.is_alive() and len(errors) == 1
+    step(store, [0], [1])  # inference goes on
+
+
+def test_dequeue_feeds_a_dataset_that_can_be_dropped():
+    """Guards cancellation: a dataset iterator that is deleted while it waits does not hang."""
+    store = make_store(num_envs=1, unroll_length=1)
+    dataset = tf.data.Dataset.from_tensors(0).repeat().map(lambda _: store.dequeue(1)).prefetch(1)
+    iterator = iter(dataset)
+    step(store, [0], [1], 0)
+    step(store, [0], [1], 1)
+    np.testing.assert_array_equal(next(iterator).steps["observation"][:, 0, 0], [0, 1])
+    del iterator
+
+
+def test_wrong_row_shape_is_an_error():
+    store = make_store()
+    ids, runs = tf.constant([0]), tf.constant([1], tf.int64)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="actions.0. should be int32"):
+        store.end(
+            ids,
+            runs,
+            tf.zeros([1, 2], tf.int32),
+            (tf.zeros([1, 2]),),
+            {"observation": tf.zeros([1, 3], tf.uint8), "reward": tf.zeros([1])},
+        )
+
+
+def test_a_server_ends_while_inference_waits_for_training(socket_address):
+    """Guards programs that shut their server down without closing the store first."""
+    store = make_store(num_envs=1, unroll_length=1, queue_capacity=1)
+    run_ids = tf.constant([5], tf.int64)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    def infer(env_ids):
+        outputs = env_outputs(1)
+        actions, state = store.begin(env_ids, run_ids, outputs, outputs.reward)
+        steps = {"observation": outputs.observation, "reward": outputs.reward}
+        store.end(env_ids, run_ids, actions, state, steps)
+        return actions
+
+    with serving(socket_address, infer, isolate_errors=True) as server:
+        client = ops.Client(socket_address)
+        while store.counters().queue_size < 1:
+            client.infer(np.int32([0]))
+        blocked = Background(client.infer, np.int32([0]))
+        wait_until(lambda: store.counters().blocked == 1)
+        server.shutdown()
+        with pytest.raises(tf.errors.OpError):
+            blocked.result()
+
+
+def test_a_step_begun_twice_counts_once():
+    """Guards returns: where the network fails, the rows of its batch are begun again one by one."""
+    store = make_store(num_envs=1)
+    ids, run_ids = tf.constant([0]), tf.constant([5], tf.int64)
+    step(store, [0], [5])
+    outputs = env_outputs(1, reward=2.0, done=True)
+    first = store.begin(ids, run_ids, outputs, outputs.reward)
+    again = store.begin(ids, run_ids, outputs, outputs.reward)
+    for a, b in zip(tf.nest.flatten(first), tf.nest.flatten(again), strict=True):
+        np.testing.assert_array_equal(a, b)
+    step(store, [0], [5], reward=2.0, done=True)
+    step(store, [0], [5], reward=1.0, done=True)
+    episodes = store.episodes()
+    np.testing.assert_array_equal(episodes.returns, [2.0, 1.0])
+    np.testing.assert_array_equal(episodes.num_steps, [1, 1])
+
+
+def test_silence_is_the_time_since_the_last_call():
+    """Guards that stopped actors are named, and only those."""
+    store = make_store(queue_capacity=1, unroll_length=1)
+    assert np.isnan(store.silence()).all()
+    step(store, [0, 1], [1, 1])
+    time.sleep(0.3)
+    step(store, [1], [1])
+    silence = store.silence()
+    assert silence[0] >= 0.3 and silence[0] - silence[1] >= 0.3
+    assert np.isnan(silence[2:]).all()
+    time.sleep(0.1)
+    assert store.silence()[1] - silence[1] >= 0.1  # Nobody calls: it grows.
+
+
+def test_waiting_for_the_learner_is_no_silence():
+    """Guards actors whose calls wait for the network, or for room in the queue."""
+    store = make_store(queue_capacity=1, unroll_length=1)
+    ids, runs, outputs = tf.constant([0]), tf.constant([1], tf.int64), env_outputs(1)
+    store.begin(ids, runs, outputs, outputs.reward)
+    time.sleep(0.2)
+    assert store.silence()[0] == 0
+    store.end(
+        ids,
+        runs,
+        tf.constant([9]),
+        (tf.fill([1, 2], 9.0),),
+        {"observation": tf.zeros([1, 3], tf.uint8), "reward": outputs.reward},
+    )
+    assert store.silence()[0] >= 0.2
+
+    step(store, [0], [1])  # Fills the queue.
+    waiting = threading.Thread(target=step, args=(store, [0], [1]))
+    waiting.start()
+    wait_until(lambda: store.counters().blocked == 1)
+    before = store.silence()[0]
+    time.sleep(0.2)
+    assert store.silence()[0] == before == 0
+    store.close()
+    waiting.join()

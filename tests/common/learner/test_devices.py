@@ -1,0 +1,210 @@
+"""The split of devices, training on several of them, and the TPU's encoding."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner import devices
+from seed_rl.common.learner.tpu_encoding import PackedIntegers, pack, unpack
+from seed_rl.common.types import EnvOutput
+from tests.helpers import PROGRAMS
+
+CPU = "/device:CPU:0"
+GPUS = [f"/device:GPU:{number}" for number in range(4)]
+
+
+@pytest.mark.parametrize(
+    "checks",
+    [
+        # Not in one process: TensorFlow's collectives mix up mirrored strategies of two sizes.
+        ["mirrored_training_equals_one_device", "one_device_shares_its_agent"],
+        ["inference_gets_the_newest_weights"],
+        ["inference_devices_draw_differently"],
+    ],
+)
+def test_on_logical_devices(checks):
+    program = PROGRAMS / "devices_program.py"
+    result = subprocess.run([sys.executable, program, *checks], capture_output=True, text=True)
+    assert result.returncode == 0 and "passed" in result.stdout, result.stderr[-3000:]
+
+
+@pytest.mark.parametrize(
+    ("inference", "training", "gpus", "expected"),
+    [
+        ("auto", "auto", 0, ([CPU], [CPU])),
+        ("auto", "auto", 1, (GPUS[:1], GPUS[:1])),
+        ("auto", "auto", 4, (GPUS[:1], GPUS[1:])),
+        ("gpu:0,gpu:1", "auto", 4, (GPUS[:2], GPUS[2:])),
+        ("gpu:0,gpu:1", "auto", 2, (GPUS[:2], GPUS[:2])),
+        ("auto", "gpu:1,/GPU:2", 4, ([GPUS[0], GPUS[3]], GPUS[1:3])),
+        ("auto", "gpu:0,gpu:1", 2, (GPUS[:1], GPUS[:2])),
+        ("cpu:0", "auto", 2, ([CPU], GPUS[:2])),
+        ("/device:gpu:0", " GPU:0 ", 2, (GPUS[:1], GPUS[:1])),
+    ],
+)
+def test_the_split_of_gpus(inference, training, gpus, expected):
+    config = DeviceConfig(inference_devices=inference, training_devices=training)
+    available = ["/device:CPU:0", *GPUS[:gpus]]
+    assert devices.choose(config, available) == expected
+
+
+@pytest.mark.parametrize(
+    ("inference", "training", "message"),
+    [
+        ("gpu:7", "auto", r"--inference_devices=gpu:7: .*sees cpu:0, gpu:0, gpu:1"),
+        ("auto", "gpu:0,gpu:0", "--training_devices=gpu:0,gpu:0 must name devices, each once"),
+        ("", "auto", "--inference_devices= must name devices"),
+        ("auto", "cpu:0,gpu:0", "mixes kinds"),
+        ("one", "auto", "no such device"),
+    ],
+)
+def test_impossible_splits_name_the_option(inference, training, message):
+    config = DeviceConfig(inference_devices=inference, training_devices=training)
+    with pytest.raises(UserError, match=message):
+        devices.choose(config, [CPU, *GPUS[:2]])
+
+
+def topology(hosts, chips=2):
+    """Of `hosts` hosts with `chips` chips of two cores each."""
+    coordinates = [
+        [[chip, host, 0, core] for chip in range(chips) for core in range(2)]
+        for host in range(hosts)
+    ]
+    return tf.tpu.experimental.Topology(
+        mesh_shape=[chips, hosts, 1, 2], device_coordinates=np.array(coordinates, np.int32)
+    )
+
+
+def tpu(task, core, job="worker"):
+    return f"/job:{job}/task:{task}/device:TPU:{core}"
+
+
+def test_the_cores_of_a_tpu_are_split():
+    shape = topology(hosts=1)
+    cores, hosts = devices.split_tpu(shape, 3, "localhost")
+    assignment = tf.tpu.experimental.DeviceAssignment(shape, cores)
+    trained = [assignment.tpu_device(replica, 0, job="localhost") for replica in range(3)]
+    assert trained == [tpu(0, core, "localhost") for core in range(3)]
+    assert hosts == [("/job:localhost/task:0/device:CPU:0", [tpu(0, 3, "localhost")])]
+
+
+def test_every_core_trains_and_infers_if_none_is_left():
+    cores, hosts = devices.split_tpu(topology(hosts=1), 4, "worker")
+    assert cores.shape == (4, 1, 4)
+    assert hosts[0][1] == [tpu(0, core) for core in range(4)]
+
+
+def test_several_tpu_hosts_are_split_alike():
+    shape = topology(hosts=2)
+    cores, hosts = devices.split_tpu(shape, 2, "worker")
+    assignment = tf.tpu.experimental.DeviceAssignment(shape, cores)
+    assert [assignment.tpu_device(n, 0, job="worker") for n in range(2)] == [tpu(0, 0), tpu(1, 0)]
+    assert hosts == [
+        (f"/job:worker/task:{task}/device:CPU:0", [tpu(task, core) for core in (1, 2, 3)])
+        for task in range(2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "num_training", "message"),
+    [(1, 5, "the TPU has 4 cores"), (2, 3, "multiple of the 2 hosts")],
+)
+def test_impossible_tpu_splits(hosts, num_training, message):
+    with pytest.raises(UserError, match=message):
+        devices.split_tpu(topology(hosts), num_training, "worker")
+
+
+def test_a_tpu_that_is_not_there_is_told():
+    with pytest.raises(UserError, match="TPU cannot be used"):
+        devices.make_devices(DeviceConfig(tpu="local"))
+    with pytest.raises(UserError, match="--num_training_tpus"):
+        devices.make_devices(DeviceConfig(tpu="local", training_devices="cpu:0"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    dtype=st.sampled_from(["uint8", "int8", "uint16", "int16"]),
+    shape=st.lists(st.integers(0, 5), max_size=5),
+    seed=st.integers(0, 1000),
+)
+def test_the_encoding_is_exact_for_any_shape(dtype, shape, seed):
+    limits = np.iinfo(dtype)
+    generator = np.random.default_rng(seed)
+    array = generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    encoded = pack(tf.constant(array))
+    assert encoded.words.dtype == tf.uint32
+    decoded = unpack(encoded)
+    assert decoded.dtype == dtype
+    np.testing.assert_array_equal(decoded, array)
+
+
+def test_frames_are_encoded_without_waste():
+    frames = tf.zeros([21, 32, 84, 84, 1], tf.uint8)
+    assert pack(frames).words.shape == [21, 32, 84 * 84 // 4]
+
+
+def test_a_nest_is_encoded_in_a_dataset_and_decoded_on_the_replicas():
+    generator = np.random.default_rng(0)
+    frames = generator.integers(0, 256, [3, 2, 5, 7], np.uint8)
+    env_outputs = EnvOutput(
+        reward=tf.ones([3, 2]),
+        done=tf.constant([[True, False]] * 3),
+        observation={"frame": tf.constant(frames), "speed": tf.range(6)},
+        abandoned=tf.zeros([3, 2], tf.bool),
+        episode_step=tf.zeros([3, 2], tf.int32),
+    )
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    dataset = tf.data.Dataset.from_tensors(0).map(lambda _: pack(env_outputs))
+    batches = iter(strategy.distribute_datasets_from_function(lambda _: dataset))
+
+    @tf.function
+    def decode(batch):
+        assert isinstance(batch.observation["frame"], PackedIntegers)
+        return strategy.run(unpack, args=(batch,))
+
+    decoded = decode(next(batches))
+    assert isinstance(decoded, EnvOutput)
+    tf.nest.map_structure(np.testing.assert_array_equal, decoded, env_outputs)
+
+
+def test_unknown_leading_dimensions_may_stay_unknown():
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 3, 3], tf.uint8)])
+    def roundtrip(frames):
+        decoded = unpack(pack(frames))
+        assert decoded.shape.as_list() == [None, None, 3, 3]
+        return decoded
+
+    frames = np.arange(2 * 3 * 9, dtype=np.uint8).reshape(2, 3, 3, 3)
+    np.testing.assert_array_equal(roundtrip(frames), frames)
+    with pytest.raises(ValueError, match="only the first two"):
+        tf.function(pack).get_concrete_function(tf.TensorSpec([1, 1, None], tf.uint8))
+
+
+def test_destroying_an_iterator_of_batches_waits_for_nobody():
+    """The thread that tunes a dataset sometimes ends only after up to 60 s, which delayed the save
+    at the end of a run. So there must be none.
+    """
+
+    def make_dataset():
+        return tf.data.Dataset.range(10).repeat().prefetch(1)
+
+    def num_threads():
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    strategy = devices.make_devices(DeviceConfig()).training_strategy
+    kept, added = [], []
+    for _ in range(2):  # What TensorFlow starts at the first use is not counted.
+        for make in (lambda: devices.batches(strategy, make_dataset), lambda: iter(make_dataset())):
+            before = num_threads()
+            kept.append(make())
+            assert [int(next(kept[-1])) for _ in range(3)] == [0, 1, 2]
+            added.append(num_threads() - before)
+    assert added[2] == added[3] - 1

@@ -1,0 +1,179 @@
+"""A training step gives the same weights on one device and on several."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.common.learner.algorithm import Algorithm, StepResult
+from seed_rl.common.learner.training import TrainingStep
+
+PROGRAM = textwrap.dedent(
+    """
+    import sys
+    import numpy as np
+    import tensorflow as tf
+
+    replicas, optimizer_name = int(sys.argv[1]), sys.argv[2]
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration()] * (replicas + 1),
+    )
+    from seed_rl.common.learner.algorithm import Algorithm, StepResult
+    from seed_rl.common.learner.devices import make_devices
+    from seed_rl.common.config.device_config import DeviceConfig
+    from seed_rl.common.learner.training import TrainingStep
+
+    class Regression(Algorithm):
+        def __init__(self):
+            self.agent = self.make_agent()
+
+        def make_agent(self):
+            agent = tf.Module()
+            agent.weights = tf.Variable([[1.0], [2.0], [3.0]])
+            if "unused" in sys.argv:
+                agent.head = tf.Variable([7.0])
+            return agent
+
+        def act(self, *args):
+            raise AssertionError
+
+        evaluate = act
+
+        def loss(self, batch):
+            inputs, targets = batch
+            errors = tf.squeeze(inputs @ self.agent.weights, 1) - targets
+            return StepResult(
+                tf.reduce_mean(errors**2), {"mean": tf.reduce_mean(errors)}, tf.abs(errors)
+            )
+
+    training = ",".join(f"cpu:{i + 1}" for i in range(replicas))
+    devices = make_devices(DeviceConfig(inference_devices="cpu:0", training_devices=training))
+    strategy = devices.training_strategy
+    with strategy.scope():
+        algorithm = Regression()
+        optimizer = getattr(tf.keras.optimizers, optimizer_name)(0.1)
+    step = TrainingStep(algorithm, optimizer, strategy, clip_norm=5.0)
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=[5, 4, 3]).astype(np.float32)
+    targets = generator.normal(size=[5, 4]).astype(np.float32)
+
+    def dataset(context):
+        per_replica = 4 // replicas
+        return tf.data.Dataset.from_tensor_slices(
+            (inputs.reshape(-1, per_replica, 3), targets.reshape(-1, per_replica))
+        )
+
+    batches = iter(strategy.distribute_datasets_from_function(dataset))
+    for _ in range(5):
+        metrics, feedback = step(batches)
+    for variable in algorithm.trainable_variables():
+        print(*variable.numpy().ravel())
+    print(float(metrics["mean"]), *feedback.numpy())
+    """
+)
+
+
+def train(replicas, optimizer, *more):
+    """(numbers that the program prints, what it warns of)."""
+    output = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(replicas), optimizer, *more],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert output.returncode == 0, output.stderr
+    return np.array(output.stdout.split(), np.float64), output.stderr
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_mirrored_training_equals_single_device(optimizer):
+    """Guards averaging and clipping of gradients, and that Keras does not add them up again."""
+    (single, _), (mirrored, _) = train(1, optimizer), train(2, optimizer)
+    assert single.shape == (3 + 1 + 4,)
+    np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
+
+
+def test_a_variable_without_gradient():
+    """Guards a head that the loss does not use: a warning, on one replica and on several."""
+    (single, warned), (mirrored, warned_too) = (train(n, "Adam", "unused") for n in (1, 2))
+    np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
+    assert single[0] == 7.0
+    for text in (warned, warned_too):
+        assert "Gradients do not exist for variables" in text
+
+
+class Line(Algorithm):
+    """Fits one weight to the batch."""
+
+    def __init__(self):
+        self.agent = self.make_agent()
+
+    def make_agent(self):
+        agent = tf.Module()
+        agent.weight = tf.Variable(1.0)
+        return agent
+
+    def act(self, *args):
+        raise AssertionError
+
+    evaluate = act
+
+    def loss(self, batch):
+        return StepResult(tf.square(self.agent.weight - batch), {})
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.5])
+def test_a_batch_with_nan_does_not_spoil_the_weights(clip_norm):
+    """Guards training against environments that give NaN or infinite rewards."""
+    algorithm = Line()
+    strategy = tf.distribute.get_strategy()
+    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, clip_norm)
+    batches = iter(tf.data.Dataset.from_tensor_slices([np.nan, 3.0, np.inf, 3.0]))
+    weights, skipped = [], []
+    for _ in range(4):
+        metrics, _ = step(batches)
+        weights.append(float(algorithm.agent.weight))
+        skipped.append(float(metrics["skipped_steps"]))
+    assert skipped == [1.0, 0.0, 1.0, 0.0]
+    assert weights[0] == 1.0 and weights[1] > 1.0
+    assert weights[2] == weights[1] < weights[3]
+    if clip_norm:
+        np.testing.assert_allclose(np.diff([1.0, *weights])[[1, 3]], 0.05, rtol=1e-5)
+
+
+class TwoGroups(Line):
+    """The same with a multiplier, whose gradient is far larger than the network's."""
+
+    def __init__(self):
+        super().__init__()
+        self.multiplier = tf.Variable(1.0)
+
+    def loss(self, batch):
+        loss = tf.square(self.agent.weight - batch) + 1e4 * self.multiplier
+        return StepResult(loss, {})
+
+    def trainable_variables(self):
+        return [self.multiplier, self.agent.weight]
+
+    def clipped_apart(self):
+        return [self.multiplier]
+
+
+def test_multipliers_do_not_clip_the_network():
+    """Guards the network's step size against the gradient of an adjusted cost, which has bounds."""
+    algorithm = TwoGroups()
+    strategy = tf.distribute.get_strategy()
+    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, clip_norm=5.0)
+    batches = iter(tf.data.Dataset.from_tensor_slices([3.0, np.nan]))
+    metrics, _ = step(batches)
+    assert float(metrics["gradient_norm"]) == pytest.approx(4.0)
+    assert float(algorithm.agent.weight) == pytest.approx(1.0 + 0.1 * 4.0)
+    assert float(algorithm.multiplier) == pytest.approx(1.0 - 0.1 * 5.0)
+    # Nor is either trained on what made the other's gradient NaN.
+    metrics, _ = step(batches)
+    assert float(metrics["skipped_steps"]) == 1.0
+    assert float(algorithm.multiplier) == pytest.approx(1.0 - 0.1 * 5.0)

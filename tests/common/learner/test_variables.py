@@ -1,0 +1,65 @@
+"""Finding an agent's variables: Keras layers inside a tf.Module are the case that goes wrong."""
+
+import collections
+
+import tensorflow as tf
+
+from seed_rl.common.learner import variables
+
+Pair = collections.namedtuple("Pair", "first second")
+
+
+class Agent(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.plain = tf.Variable(1.0)
+        self.counter = tf.Variable(0, trainable=False)
+        self.layer = tf.keras.layers.Dense(2)
+        self.again = self.layer
+        self.listed = [tf.keras.layers.Dense(3)]
+        self.named = {"b": tf.Variable(2.0), "a": Pair(tf.keras.layers.LSTMCell(2), 1)}
+        self.inner = tf.Module()
+        self.inner.norm = tf.keras.layers.BatchNormalization()
+        self.stack = tf.keras.Sequential([tf.keras.layers.Dense(4), tf.keras.layers.Dropout(0.5)])
+        inputs = tf.ones([1, 5])
+        for layer in (self.layer, *self.listed, self.inner.norm, self.stack):
+            layer(inputs)
+        self.named["a"].first(inputs, [tf.zeros([1, 2])] * 2)
+
+
+def test_every_variable_is_found_once():
+    agent = Agent()
+    found = variables.variables(agent)
+    assert all(isinstance(variable, tf.Variable) for variable in found)
+    assert len({id(variable) for variable in found}) == len(found)
+    # Shapes: plain, counter, "b", three Dense layers, an LSTM, batch normalization's four.
+    shapes = sorted(tuple(variable.shape) for variable in found)
+    dense = [(5, 2), (2,), (5, 3), (3,), (5, 4), (4,)]
+    lstm = [(5, 8), (2, 8), (8,)]
+    assert shapes == sorted([(), (), (), *dense, *lstm, *[(5,)] * 4])
+
+
+def test_only_what_learns_is_trainable():
+    agent = Agent()
+    frozen = [v for v in variables.variables(agent) if not v.trainable]
+    assert len(frozen) == 3  # The counter and the moving mean and variance.
+    trainable = variables.trainable_variables(agent)
+    assert len(trainable) == len(variables.variables(agent)) - 3
+
+
+def test_agents_made_alike_list_their_variables_alike():
+    left, right = variables.variables(Agent()), variables.variables(Agent())
+    assert [v.shape for v in left] == [v.shape for v in right]
+
+
+def test_an_optimizer_updates_the_variables_found():
+    agent = Agent()
+    found = variables.trainable_variables(agent)
+    optimizer = tf.keras.optimizers.SGD(0.5)
+    optimizer.build(found)
+    before = [variable.numpy() for variable in found]
+    optimizer.apply_gradients([(tf.ones_like(variable), variable) for variable in found])
+    for variable, old in zip(found, before, strict=True):
+        tf.debugging.assert_near(variable, old - 0.5)
+    # The layers see it: the variables found are their own, not copies.
+    tf.debugging.assert_near(agent.layer.bias, -0.5 * tf.ones([2]))

@@ -1,0 +1,258 @@
+"""Means of training metrics, episode statistics and TensorBoard files."""
+
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.common.compat.progress_logger import ProgressLogger
+from seed_rl.common.monitoring.metrics import (
+    EpisodeInfo,
+    EpisodeStatistics,
+    MeanMetrics,
+    SummaryWriter,
+)
+from seed_rl.common.run_files import returns_log
+
+
+def read_arrays(logdir):
+    """{name: [(step, array), ...]} of all event files, read the way TensorBoard does."""
+    arrays = {}
+    for path in sorted(logdir.glob("events.out.tfevents.*")):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                arrays.setdefault(value.tag, []).append((event.step, tf.make_ndarray(value.tensor)))
+    return arrays
+
+
+def read_scalars(logdir):
+    """The same, of scalars."""
+    arrays = read_arrays(logdir)
+    return {name: [(step, array.item()) for step, array in all_] for name, all_ in arrays.items()}
+
+
+def episodes(*rows):
+    """EpisodeInfo of (frames, return, raw return, env id) rows."""
+    columns = np.array(rows, np.float64).reshape(-1, 4).T
+    dtypes = (np.int64, np.float32, np.float32, np.int32)
+    return EpisodeInfo(*(c.astype(d) for c, d in zip(columns, dtypes, strict=True)))
+
+
+def test_means_are_over_the_steps_since_the_last_harvest():
+    metrics = MeanMetrics()
+    assert metrics.harvest() == {}
+    for value in (1.0, 2.0, 6.0):
+        metrics.add({"loss": tf.constant(value), "norm": np.float32(2 * value)})
+    metrics.add({"loss": 3.0})  # Not every step need have every metric.
+    assert metrics.harvest() == {"loss": 3.0, "norm": 6.0}
+    metrics.add({"loss": 5})
+    assert metrics.harvest() == {"loss": 5.0}
+
+
+def test_long_intervals_hold_few_tensors():
+    metrics = MeanMetrics()
+    for step in range(2500):
+        metrics.add({"loss": float(step)})
+    assert max(len(held) for held in metrics._held.values()) < 1000
+    assert metrics.harvest() == {"loss": 1249.5}
+
+
+def test_scalars_reach_tensorboard_at_their_frames(tmp_path):
+    writer = SummaryWriter(tmp_path)
+    writer.write(1000, {"loss": 0.5, "speed/frames_per_s": 10})
+    writer.write(2000, {"loss": tf.constant(0.25)})
+    writer.close()
+    assert read_scalars(tmp_path) == {
+        "loss": [(1000, 0.5), (2000, 0.25)],
+        "speed/frames_per_s": [(1000, 10.0)],
+    }
+
+
+def test_options_reach_tensorboard_before_any_scalar(tmp_path, caplog):
+    """Guards the order of a run: it describes itself before it has anything to measure."""
+    writer = SummaryWriter(tmp_path)
+    writer.describe(500, {"learning_rate": 0.5})
+    writer.write(1000, {"loss": 0.5})
+    writer.close()
+    names = read_arrays(tmp_path)
+    assert names.pop("loss") == [(1000, 0.5)] and names
+    assert {step for values in names.values() for step, _ in values} == {500}
+    assert not caplog.records
+
+
+def test_arrays_reach_tensorboard_as_histograms(tmp_path):
+    writer = SummaryWriter(tmp_path)
+    writer.write(1000, {"priorities": np.array([0.0, 1.0, 1.0, 10.0], np.float32)})
+    writer.close()
+    ((step, buckets),) = read_arrays(tmp_path)["priorities"]  # Rows of (left, right, count).
+    assert step == 1000 and buckets[:, 2].sum() == 4
+    assert (buckets[0, 0], buckets[-1, 1]) == (0.0, 10.0)
+
+
+def test_options_written_before_any_curve_reach_tensorboard(tmp_path):
+    """Guards the first thing every run writes: without it, none of its curves were written."""
+    writer = SummaryWriter(tmp_path)
+    writer.describe(0, {"program": "seed_rl.gym.vtrace_main", "learning_rate": 0.5})
+    writer.write(1000, {"loss": 0.5})
+    writer.close()
+    arrays = read_arrays(tmp_path)
+    assert b"| learning_rate | 0.5 |" in arrays["options"][0][1].item()
+    assert arrays["loss"] == [(1000, 0.5)]
+
+
+def test_a_defect_in_one_write_is_logged_and_the_next_is_done(tmp_path, caplog):
+    """Guards against a thread that ends: its queue fills up, and the learner never ends."""
+    writer = SummaryWriter(tmp_path)
+    writer.describe(0, {"rate": 1, 2: "a name that is no text"})
+    writer.write(1000, {"loss": 0.5})
+    writer.close()
+    assert read_scalars(tmp_path) == {"loss": [(1000, 0.5)]}
+    assert [bool(r.exc_info) for r in caplog.records] == [True]
+
+
+def test_a_writer_that_fails_warns_once_and_never_raises(tmp_path, caplog):
+    writer = SummaryWriter(tmp_path / "logs")
+
+    def fail(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    writer._write = fail
+    for step in range(3):
+        writer.write(step, {"loss": 1.0})
+    writer.close()
+    warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert [r.getMessage() for r in warnings] == [
+        "Cannot write for TensorBoard (No space left on device). Training goes on."
+    ]
+
+
+def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
+    statistics = EpisodeStatistics(num_training_envs=3, logdir=tmp_path)
+    assert statistics.recent_return is None
+    statistics.add(episodes(), frames=0)
+    statistics.add(episodes((100, 1, 10, 0), (200, 3, 30, 2), (50, 7, 70, 3)), frames=500)
+    assert statistics.count == 2
+    assert statistics.recent_return == 2
+    assert statistics.recent_evaluation_return == 7
+    assert statistics.harvest() == {
+        "charts/return": 2,
+        "charts/score": 20,
+        "episodes/frames": 150,
+        "episodes/recent_return": 2,
+        "episodes/count": 2,
+        "charts/evaluation_return": 7,
+        "charts/evaluation_score": 70,
+        "evaluation/frames": 50,
+        "evaluation/recent_return": 7,
+        "evaluation/count": 1,
+    }
+    assert statistics.harvest() == {}
+    statistics.close()
+    rows = returns_log.read(tmp_path / "returns.csv")
+    assert [(r.frames, r.episode_return, r.env_id, r.evaluation) for r in rows] == [
+        (500, 1, 0, False),
+        (500, 3, 2, False),
+        (500, 7, 3, True),
+    ]
+
+
+def test_scores_are_shown_only_where_they_differ_from_returns():
+    """Guards against a curve that repeats another, and one that comes and goes."""
+    statistics = EpisodeStatistics(num_training_envs=1)
+    statistics.add(episodes((1, 2, 2, 0)), frames=1)
+    assert "charts/score" not in statistics.harvest()
+    statistics.add(episodes((1, 2, 3, 0)), frames=2)
+    assert statistics.harvest()["charts/score"] == 3
+    statistics.add(episodes((1, 4, 4, 0)), frames=3)
+    assert statistics.harvest()["charts/score"] == 4
+
+
+def test_recent_means_forget_old_episodes():
+    statistics = EpisodeStatistics(num_training_envs=1, window=3)
+    for value in range(6):
+        statistics.add(episodes((1, value, value, 0)), frames=value)
+    assert statistics.recent_return == 4
+    assert statistics.count == 6
+
+
+def test_a_resumed_run_drops_the_episodes_of_the_lost_life(tmp_path):
+    first = EpisodeStatistics(1, tmp_path)
+    for frames in (100, 200, 300):
+        first.add(episodes((10, frames, frames, 0)), frames)
+    first.close()
+    with open(tmp_path / "returns.csv", "a") as file:
+        file.write("400,17000")  # The row that kill -9 cut short.
+    second = EpisodeStatistics(1, tmp_path, start_frames=200)
+    second.add(episodes((10, 1, 1, 0)), 250)
+    second.close()
+    assert [r.frames for r in returns_log.read(tmp_path / "returns.csv")] == [100, 200, 250]
+
+
+def test_a_returns_file_that_cannot_be_written_is_warned_of_once(tmp_path, caplog):
+    (tmp_path / "returns.csv").mkdir()
+    statistics = EpisodeStatistics(1, tmp_path)
+    for frames in range(3):
+        statistics.add(episodes((10, 1, 1, 0)), frames)
+        statistics.close()
+    assert statistics.recent_return == 1
+    assert len([r for r in caplog.records if "Training goes on" in r.getMessage()]) == 1
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_progress_logger_writes_means(tmp_path, in_graph):
+    logger = ProgressLogger(tf.summary.create_file_writer(str(tmp_path)), 1000, starting_step=50)
+
+    def step(value):
+        session = logger.log_session()
+        logger.log(session, "V/mean", [value, value + 2])
+        session |= logger.log_session_from_dict({"loss": -value})
+        logger.step_end(session, step_increment=10)
+
+    if in_graph:
+        step = tf.function(step)
+    logger.start(lambda: tf.summary.scalar("extra", 7.0))
+    for value in (1.0, 2.0, 3.0):
+        step(tf.constant(value))
+    logger.shutdown()
+    scalars = read_scalars(tmp_path)
+    assert scalars.pop("speed/steps_per_sec")[0][0] == 80
+    assert scalars == {"V/mean": [(80, 3.0)], "loss": [(80, -2.0)], "extra": [(80, 7.0)]}
+
+
+def test_progress_logger_loses_no_step_while_it_writes():
+    # Steps are logged while the writing thread harvests as fast as it can.
+    logger = ProgressLogger(None, initial_period=1e-4, period_factor=1.0)
+    harvest = logger._harvest
+    harvested = []
+
+    def recorded():
+        result = harvest()
+        harvested.extend(result.values())
+        return result
+
+    logger._harvest = recorded
+
+    @tf.function
+    def step():
+        logger.step_end({"one": tf.constant(1.0)})
+
+    logger.start()
+    for _ in range(500):
+        step()
+    logger.shutdown()
+    assert sum(value for value, _ in harvested) == 500
+    assert all(value == count for value, count in harvested)
+    assert len(harvested) > 1  # Or nothing happened at the same time.
+
+
+def test_progress_logger_recovers_from_nan(tmp_path):
+    logger = ProgressLogger(tf.summary.create_file_writer(str(tmp_path)), 1000)
+    logger.start()
+    logger.step_end({"loss": tf.constant(float("nan"))})
+    logger._write()
+    logger.step_end({"loss": tf.constant(2.0)})
+    logger.shutdown()
+    (_, first), (_, second) = read_scalars(tmp_path)["loss"]
+    assert np.isnan(first)
+    assert second == 2.0

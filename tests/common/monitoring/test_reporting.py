@@ -1,0 +1,125 @@
+"""What the learner makes of the server's statistics, and what it warns of."""
+
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference.inference_store import InferenceStore
+from seed_rl.common.monitoring import reporting
+from seed_rl.common.run_files import progress
+from seed_rl.common.types import EnvOutput, Step
+from seed_rl.launch import panel
+
+
+def stats(calls, rows, batches, queue_s, run_s):
+    """As the server gives them: counts and means since its start."""
+    return dict(
+        calls=calls,
+        rows=rows,
+        batches=batches,
+        mean_batch=rows / max(batches, 1),
+        queue_wait_us=1e6 * queue_s / max(calls, 1),
+        run_us=1e6 * run_s / max(batches, 1),
+    )
+
+
+def test_figures_are_those_of_the_time_since_the_last():
+    """Guards that an hour of quick batches does not hide that they have become slow."""
+    served = reporting._Served()
+    hour = stats(1_000_000, 8_000_000, 1_000_000, queue_s=100, run_s=3000)
+    first = served.update(hour)
+    assert first["mean_batch"] == 8 and first["run_us"] == pytest.approx(3000)
+    second = served.update(stats(1_000_010, 8_000_040, 1_000_010, queue_s=101, run_s=3002))
+    assert second["mean_batch"] == pytest.approx(4)
+    assert second["queue_wait_us"] == pytest.approx(1e5)
+    assert second["run_us"] == pytest.approx(2e5)
+    nothing = served.update(stats(1_000_010, 8_000_040, 1_000_010, queue_s=101, run_s=3002))
+    assert set(nothing.values()) == {0}
+
+
+@pytest.fixture
+def store():
+    number, flag = tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool)
+    count = tf.TensorSpec([], tf.int32)
+    env_output = EnvOutput(number, flag, number, flag, count)
+    return InferenceStore(
+        num_envs=9,
+        num_training_envs=9,
+        unroll_length=1,
+        num_overlapping_steps=0,
+        queue_capacity=1,
+        action_specs=count,
+        initial_state=(),
+        step_specs=Step(count, env_output, number),
+    )
+
+
+@pytest.fixture
+def reporter(tmp_path, store):
+    reporter = reporting.Reporter(
+        tmp_path,
+        store=store,
+        num_training_envs=9,
+        num_action_repeats=1,
+        total_frames=1000,
+        start_frames=0,
+        log_period_s=1000,
+    )
+    yield reporter
+    reporter.close(0)
+
+
+def report(reporter, skipped, times=1, last=True):
+    for step in range(times):
+        served = stats(1, 1, 1, 0, 0)
+        metrics = {"skipped_steps": tf.constant(float(skipped))}
+        reporter.step(1, step, metrics, lambda s=served: s, dict, last=last and step == times - 1)
+
+
+def test_warnings_reach_the_panel(tmp_path, store, reporter):
+    """Guards what a person sees of skipped steps and NaN, and that it goes when they are over."""
+    report(reporter, 0)
+    reporter.phase("saving", 1)  # What comes after another phase is written at once.
+    assert progress.read(tmp_path).warning is None
+    store.not_finite.note(np.array([7, 3], np.int32))
+    report(reporter, 1, 13)
+    warning = progress.read(tmp_path).warning
+    assert warning.startswith("the last 13 training steps were skipped; NaN or infinity in ")
+    assert "environments 3, 7: 2 unrolls" in warning
+    rows = panel.describe(panel.Status(progress.read(tmp_path), 1, 1))
+    assert ("warning", warning) in rows
+
+
+def test_no_checkpoint_while_training_stands_still(reporter):
+    """Guards that the newest checkpoint is one of a training that worked."""
+    report(reporter, 0, 5, last=False)
+    assert not reporter.training_stands_still()
+    report(reporter, 1, last=False)
+    assert reporter.training_stands_still()
+    report(reporter, 0, last=False)
+    assert not reporter.training_stands_still()
+    with pytest.raises(UserError, match="100 training steps in a row"):
+        report(reporter, 1, 100)
+
+
+def test_silent_environments(caplog):
+    """Guards that actors which stand still are told of, once, and no others."""
+    caplog.set_level(logging.WARNING)
+    seconds = np.array([0.1, 40, 40, 1, 40, np.nan], np.float32)
+    silent = reporting.SilentEnvironments(lambda: seconds.copy())
+    # Once is not enough: after a stall of the learner the last have not had their turn.
+    assert silent.update() == ()
+    assert silent.update() == ((1, 40), (2, 40), (4, 40))
+    assert "environments 1 to 2, 4 for 40 s" in caplog.text
+    silent._began -= 100  # Environment 5 has not come for so long: no news, but told.
+    silent.update()
+    seconds[4] = 0
+    assert silent.update() == ((1, 40), (2, 40), (5, pytest.approx(100, abs=10)))
+    assert len(caplog.records) == 1
+    seconds[4] = 16
+    silent.update()
+    assert silent.update()[2] == (4, 16)
+    assert "environments 4 for 16 s" in caplog.records[1].getMessage()

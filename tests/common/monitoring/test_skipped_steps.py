@@ -1,0 +1,65 @@
+"""Training that stands still is reported and ended."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.monitoring.skipped_steps import MOST, WARN_AFTER, SkippedSteps
+
+
+def watch(steps, caplog):
+    """(skipped in a row at the end, warnings)."""
+    skipped = SkippedSteps()
+    for step in steps:
+        skipped.add(tf.constant(float(step)))
+    return skipped.check(), len(caplog.records)
+
+
+def test_a_row_of_skipped_steps_is_warned_of_once(caplog):
+    assert watch([1] * (WARN_AFTER - 1), caplog) == (WARN_AFTER - 1, 0)
+    assert watch([1] * (MOST - 1), caplog) == (MOST - 1, 1)
+    assert "The last 10 training steps were skipped" in caplog.text
+
+
+def test_skipped_steps_between_others_are_tolerated(caplog):
+    """Guards a run with a rare NaN: nine bad batches of ten neither warn nor end it."""
+    assert watch(([1] * (WARN_AFTER - 1) + [0]) * 50, caplog) == (0, 0)
+
+
+def test_a_second_row_is_warned_of_again(caplog):
+    assert watch([1] * WARN_AFTER + [0] + [1] * WARN_AFTER, caplog) == (WARN_AFTER, 2)
+
+
+@pytest.mark.parametrize("good", [0, 7, 1234])
+def test_training_that_stands_still_ends(good):
+    """Guards the end, whenever `check` is called, and what its message offers."""
+    for often in (False, True):
+        skipped = SkippedSteps(lambda: "mice")
+        for _ in range(good):
+            skipped.add(0.0)
+        with pytest.raises(UserError, match="100 training steps in a row .* Known: mice.* Likely"):
+            for _ in range(2 * MOST):
+                skipped.add(1.0)
+                if often:
+                    skipped.check()
+
+
+def test_values_are_read_when_asked_for_only():
+    """Guards an accelerator from waiting for the host in each step."""
+
+    class Counted:
+        reads = 0
+
+        def __float__(self):
+            Counted.reads += 1
+            return float(np.float32(0))
+
+    skipped = SkippedSteps()
+    for _ in range(50):
+        skipped.add(Counted())
+    assert Counted.reads == 0
+    skipped.check()
+    assert Counted.reads == 50
+    skipped.check()
+    assert Counted.reads == 50

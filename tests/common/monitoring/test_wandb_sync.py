@@ -1,0 +1,133 @@
+"""`--wandb_project`, with the real package in offline mode, in which it uses no network."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import pathlib
+import re
+import struct
+from typing import Any
+
+import pytest
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.monitoring.metrics import SummaryWriter
+from seed_rl.common.monitoring.wandb_sync import WandbSync
+from tests.helpers.system_helpers import Program
+from tests.helpers.waiting import wait_until
+
+_HEADER, _BLOCK = 7, 32768
+
+
+def records(path: pathlib.Path) -> list[Any]:
+    """What W&B kept for a later `wandb sync`: protos in LevelDB's log format."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data, found, part, at = path.read_bytes(), [], b"", _HEADER
+    while at + _HEADER <= len(data):
+        if _BLOCK - at % _BLOCK < _HEADER:  # Too little for another header: padding.
+            at += _BLOCK - at % _BLOCK
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, at)
+        part += data[at + _HEADER : at + _HEADER + length]
+        at += _HEADER + length
+        if kind in (1, 4):  # Whole, or the last part.
+            found.append(Record.FromString(part))
+            part = b""
+    return found
+
+
+def learner(logdir: pathlib.Path, frames: int, environment: dict[str, str], *flags: str) -> Program:
+    return Program(
+        "seed_rl.gym.vtrace_main",
+        "--run_mode=learner",
+        f"--logdir={logdir}",
+        f"--server_address=unix:{logdir.parent}/socket",
+        "--env_name=CartPole-v1",
+        f"--total_environment_frames={frames}",
+        "--wandb_project=mazes",
+        "--nosave_model",
+        *flags,
+        environment=environment,
+    )
+
+
+@pytest.mark.slow
+def test_a_run_and_its_resumption_are_one_run_of_wandb(tmp_path: Any, monkeypatch: Any) -> None:
+    """Guards project, name, options and curves of what W&B would send."""
+    logdir = tmp_path / "maze"
+    environment = {"WANDB_MODE": "offline", "HOME": str(tmp_path)}
+    actor = Program(
+        "seed_rl.gym.vtrace_main",
+        "--run_mode=actor",
+        f"--server_address=unix:{tmp_path}/socket",
+        "--env_name=CartPole-v1",
+        "--env_batch_size=4",
+    )
+    program = learner(logdir, 1280, environment)
+    try:
+        assert program.wait() == 0, program.text()
+    finally:
+        program.kill()
+        actor.kill()
+    (first,) = (logdir / "wandb").glob("offline-run-*")
+    run_id = check(first, {"charts/loss", "charts/frames_per_s", "train/losses/policy"})
+
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    sync = WandbSync("mazes", logdir, {"env_name": "CartPole-v1"})
+    writer = SummaryWriter(logdir)
+    writer.write(2560, {"charts/loss": 1.0})
+    writer.close()
+    sync.close()
+    (second,) = set((logdir / "wandb").glob("offline-run-*")) - {first}
+    assert check(second, {"charts/loss"}) == run_id
+    # TensorBoard looks into all folders of the logdir: it must find nothing twice.
+    assert not list((logdir / "wandb").rglob("*tfevents*"))
+
+
+def check(folder: pathlib.Path, curves: set[str]) -> str:
+    """Looks at what W&B keeps of one life; returns the id of the run."""
+    (path,) = folder.glob("*.wandb")
+    # W&B writes in a process of its own, which lives as long as the one that began the run.
+    wait_until(lambda: curves <= names(records(path)))
+    kept = records(path)
+    (run,) = {(r.run.project, r.run.display_name, r.run.run_id) for r in kept if r.run.run_id}
+    assert run[:2] == ("mazes", "maze")
+    options = {item.key: item.value_json for r in kept for item in r.run.config.update}
+    assert options["env_name"] == '"CartPole-v1"' and "logdir" not in options
+    return str(run[2])
+
+
+def names(kept: list[Any]) -> set[str]:
+    """Of the curves that have a point."""
+    return {item.key or "/".join(item.nested_key) for r in kept for item in r.history.item}
+
+
+@pytest.mark.slow
+def test_nobody_logged_in_is_one_line(tmp_path: pathlib.Path) -> None:
+    """Guards against a traceback, and a run that trains without the curves that were asked for."""
+    program = learner(tmp_path / "run", 1280, {"HOME": str(tmp_path), "WANDB_MODE": "online"})
+    try:
+        assert program.wait() == 2, program.text()
+    finally:
+        program.kill()
+    (line,) = program.errors()
+    assert re.search("--wandb_project=mazes: .*WANDB_MODE=offline", line)
+    assert "Traceback" not in program.text()
+
+
+def test_a_missing_package_names_the_command(tmp_path: Any, monkeypatch: Any) -> None:
+    """Guards the message of those who do not have the extra."""
+    real_import = builtins.__import__
+
+    def without_wandb(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.partition(".")[0] == "wandb":
+            raise ImportError("No module named 'wandb'")
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_wandb)
+    with pytest.raises(UserError, match="--wandb_project needs .* -m pip install wandb"):
+        WandbSync("mazes", tmp_path, {})
+    assert not os.listdir(tmp_path)

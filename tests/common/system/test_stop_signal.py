@@ -1,0 +1,116 @@
+"""Stopping on SIGINT and SIGTERM, also while the main thread is inside a call that never ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from seed_rl.common.system.stop_signal import StopSignal
+
+
+def test_a_signal_asks_to_stop_and_old_handlers_come_back():
+    before = signal.getsignal(signal.SIGTERM)
+    stopped = threading.Event()
+    with StopSignal(on_stop=stopped.set) as stop:
+        assert not stop.requested
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(10)
+        assert stopped.wait(10)
+        # Another kind belongs to the same request: a supervisor passes Ctrl-C on as SIGTERM.
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_request_needs_no_signal_and_counts_once():
+    calls = []
+    with StopSignal(on_stop=lambda: calls.append(1)) as stop:
+        stop.request("end of training")
+        stop.request()
+        assert stop.requested
+    assert calls == [1]
+
+
+def test_it_can_be_used_in_another_thread():
+    results = []
+
+    def run():
+        with StopSignal() as stop:
+            stop.request()
+            results.append(stop.requested)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert results == [True]
+
+
+PROGRAM = """
+import os, sys, threading
+from seed_rl.common.system.stop_signal import StopSignal
+reader, writer = os.pipe()
+lock = threading.Lock()
+lock.acquire()
+hang = sys.argv[1] == "hang"
+times = {"save_time_s": float(sys.argv[2])} if sys.argv[2:] else {}
+with StopSignal(None if hang else lambda: os.write(writer, b"x"), **times) as stop:
+    print("ready", flush=True)
+    # Stands for a TensorFlow call: a read that is begun again after a signal, so that no Python
+    # handler ends it.
+    os.read(reader, 1)
+    sys.exit(0 if stop.requested else 1)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_on_stop_frees_a_main_thread_that_waits(number):
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "free"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    assert process.wait(30) == 0
+
+
+def start_program(*arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_a_second_ctrl_c_ends_a_process_that_hangs():
+    process = start_program("hang")
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 128 + signal.SIGINT
+    assert "what was not saved is lost" in process.stderr.read()
+
+
+def test_terms_in_quick_succession_are_one_request():
+    """Guards the checkpoint when a job manager and a supervisor both signal the learner."""
+    process = start_program("hang")
+    for number in [signal.SIGTERM] * 3 + [signal.SIGINT] + [signal.SIGTERM] * 3:
+        process.send_signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+    process.kill()
+    process.wait()
+
+
+def test_a_term_after_the_time_to_save_ends_a_process_that_hangs():
+    process = start_program("hang", "1")
+    process.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.5)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert "what was not saved is lost" in process.stderr.read()

@@ -1,0 +1,140 @@
+"""R2D2 with everything but the network between actors and learner, in one process."""
+
+import contextlib
+import threading
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.agents.r2d2.config import QNetworkConfig
+from seed_rl.agents.r2d2.learner import R2D2
+from seed_rl.agents.r2d2.networks import create_network
+from seed_rl.common.acting.batched_env import BatchedEnvironment
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.inference import env_specs
+from seed_rl.common.inference.inference import CentralInference, InferenceSizes
+from seed_rl.common.learner.devices import make_devices
+from seed_rl.common.learner.training import TrainingStep
+from seed_rl.common.replay import ReplayConfig
+from seed_rl.common.types import EnvOutput
+from seed_rl.gym.env import wrap_for_agent
+
+SMALL = QNetworkConfig(lstm_size=16, head_size=16, mlp_sizes=(16,), stack_size=1)
+
+
+class Run(contextlib.AbstractContextManager):
+    """One actor thread and a training step that the test calls.
+
+    Args:
+      make_env: makes one environment.
+      r2d2: options, as are `replay` and `network`.
+      seed: of weights, exploration and sampling.
+      placement: devices; by default the one CPU.
+    """
+
+    def __init__(
+        self,
+        make_env,
+        r2d2,
+        replay=None,
+        network=SMALL,
+        num_envs=4,
+        num_eval_envs=0,
+        unroll_length=4,
+        batch_size=8,
+        learning_rate=1e-3,
+        seed=0,
+        placement=None,
+    ):
+        tf.keras.utils.set_random_seed(seed)
+        self._seed = seed
+        self.env = BatchedEnvironment(lambda *_: wrap_for_agent(make_env()), num_envs, 0)
+        self.specs = env_specs.specs(self.env.observation_space, self.env.action_space)
+        num_actions = int(self.env.action_space.n)
+        replay = replay or ReplayConfig(replay_buffer_size=100, replay_buffer_min_size=4)
+        placement = placement or make_devices(DeviceConfig("cpu:0", "cpu:0"))
+        strategy = placement.training_strategy
+        with strategy.scope():
+            self.algorithm = R2D2(
+                r2d2,
+                replay,
+                lambda: create_network(self.specs.env_output, num_actions, network),
+                self.specs,
+                self.env.action_space,
+                unroll_length,
+                num_envs,
+                num_eval_envs,
+                seed,
+            )
+            optimizer = tf.keras.optimizers.Adam(learning_rate, epsilon=1e-4)
+        self.inference = CentralInference(
+            self.algorithm,
+            self.specs,
+            InferenceSizes(num_envs, num_eval_envs, unroll_length, batch_size),
+            placement.place_inference(self.algorithm.agent, self.algorithm.make_agent),
+        )
+        self.store = self.inference.store
+        self._training = TrainingStep(self.algorithm, optimizer, strategy, 40.0)
+        self._strategy = strategy
+        self._per_replica = batch_size // strategy.num_replicas_in_sync
+        self.train_steps = 0
+        self._stop = threading.Event()
+        self.actor_error = None
+        self._actor = threading.Thread(target=self._act, daemon=True)
+        self._batches = None
+
+    def start(self):
+        """Starts the threads of the algorithm; the actor only with `act`."""
+        self._batches = iter(
+            self._strategy.distribute_datasets_from_function(
+                lambda _: self.algorithm.dataset(self.store, self._per_replica, lambda x: x)
+            )
+        )
+
+    def act(self):
+        """Lets the actor run."""
+        self._actor.start()
+
+    def train(self):
+        """One step; waits for experience. Returns (metrics, feedback)."""
+        metrics, feedback = self._training(self._batches)
+        self.train_steps += 1
+        self.algorithm.after_step(feedback, self.train_steps)
+        return metrics, feedback
+
+    def step(self, actions, reset=False):
+        """One step of all environments and one inference; returns the actions."""
+        size = len(self.env.env_ids)
+        if reset:
+            zeros, false = np.zeros(size, np.float32), np.zeros(size, np.bool_)
+            steps = np.zeros(size, np.int32)
+            env_output = EnvOutput(zeros, false, self.env.reset(self._seed), false, steps)
+            raw_reward = zeros
+        else:
+            observation, reward, done, abandoned, step, raw_reward = self.env.step(actions)
+            env_output = EnvOutput(reward, done, observation, abandoned, step)
+        # Copies, because the environments use their arrays again.
+        env_output, raw_reward = tf.nest.map_structure(
+            lambda x: tf.constant(np.copy(x)), (env_output, raw_reward)
+        )
+        run_ids = tf.ones([size], tf.int64)
+        return self.inference.functions[0](
+            tf.constant(self.env.env_ids), run_ids, env_output, raw_reward
+        ).numpy()
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self.store.close()
+        self.algorithm.close()
+        if self._actor.is_alive():
+            self._actor.join()
+        self.env.close()
+
+    def _act(self):
+        try:
+            actions = self.step(None, reset=True)
+            while not self._stop.is_set():
+                actions = self.step(actions)
+        except BaseException as error:
+            self.actor_error = error
+            self.store.close()

@@ -1,0 +1,225 @@
+"""Trains and infers on logical CPU devices (a program of test_devices.py).
+
+A process of its own, because the number of devices can be set only once.
+"""
+
+import sys
+import threading
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.vtrace.learner import VTrace
+from seed_rl.agents.vtrace.networks import MLPandLSTM
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.inference import env_specs
+from seed_rl.common.inference.inference import CentralInference, InferenceSizes
+from seed_rl.common.learner import devices, variables
+from seed_rl.common.parametric_distribution import categorical_distribution
+
+
+class Agent(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self._layers = [tf.keras.layers.Dense(8, "tanh"), tf.keras.layers.Dense(1)]
+
+    def __call__(self, inputs):
+        for layer in self._layers:
+            inputs = layer(inputs)
+        return inputs
+
+
+def make_batch(step, part, parts):
+    generator = np.random.default_rng(step)
+    inputs, targets = generator.normal(size=[12, 3]), generator.normal(size=[12, 1])
+    share = slice(12 * part // parts, 12 * (part + 1) // parts)
+    return inputs[share].astype(np.float32), targets[share].astype(np.float32)
+
+
+def train(chosen, steps=5, after_step=lambda agent: None):
+    """Trains a regression; returns (agent, gradients of the last step)."""
+    tf.keras.utils.set_random_seed(1)
+    strategy = chosen.training_strategy
+    replicas = strategy.num_replicas_in_sync
+    with strategy.scope():
+        agent = Agent()
+        agent(tf.zeros([1, 3]))
+        optimizer = tf.keras.optimizers.RMSprop(1e-2, momentum=0.9)
+        weights = variables.trainable_variables(agent)
+        optimizer.build(weights)
+
+    def replica_step(batch):
+        inputs, targets = batch
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((agent(inputs) - targets) ** 2)
+        gradients = tape.gradient(loss, weights)
+        if replicas > 1:
+            context = tf.distribute.get_replica_context()
+            gradients = context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+        optimizer.apply_gradients(
+            [(gradient / replicas, w) for gradient, w in zip(gradients, weights, strict=True)]
+        )
+        return gradients
+
+    @tf.function
+    def training_step(batch):
+        gradients = strategy.run(replica_step, args=(batch,))
+        return [strategy.experimental_local_results(gradient)[0] for gradient in gradients]
+
+    gradients = None
+    for step in range(steps):
+        batch = devices.distribute(chosen, lambda part, s=step: make_batch(s, part, replicas))
+        gradients = training_step(batch)
+        after_step(agent)
+    return agent, gradients
+
+
+def values(agent):
+    return [variable.numpy() for variable in variables.variables(agent)]
+
+
+def assert_close(left, right):
+    for a, b in zip(left, right, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def mirrored_training_equals_one_device():
+    single = devices.make_devices(DeviceConfig())
+    assert isinstance(single.training_strategy, tf.distribute.OneDeviceStrategy)
+    mirrored = devices.make_devices(
+        DeviceConfig(inference_devices="cpu:0", training_devices="cpu:1,cpu:2,cpu:3")
+    )
+    assert mirrored.training_strategy.num_replicas_in_sync == 3
+    assert mirrored.inference_devices == ["/device:CPU:0"]
+    alone, gradients_alone = train(single)
+    together, gradients_together = train(mirrored)
+    assert_close(gradients_alone, gradients_together)
+    assert_close(values(alone), values(together))
+    # All replicas hold the same weights, each on its own device.
+    strategy = mirrored.training_strategy
+    for variable in variables.variables(together):
+        copies = strategy.experimental_local_results(variable)
+        assert len({copy.device for copy in copies}) == 3
+        for copy in copies[1:]:
+            np.testing.assert_array_equal(copy, copies[0])
+
+
+def inference_gets_the_newest_weights():
+    chosen = devices.make_devices(
+        DeviceConfig(inference_devices="cpu:0,cpu:1", training_devices="cpu:2,cpu:3")
+    )
+    placements = []
+    functions = []
+    inputs = tf.constant(np.random.default_rng(0).normal(size=[4, 3]), tf.float32)
+    stop = threading.Event()
+    errors = []
+    inferences = [0, 0]
+
+    def infer_for_ever(number):
+        try:
+            while not stop.is_set():
+                assert np.all(np.isfinite(functions[number]().numpy()))
+                inferences[number] += 1
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=infer_for_ever, args=(n,)) for n in range(2)]
+    copy = None
+
+    def refresh(agent):
+        nonlocal copy
+        if not placements:
+            placements.extend(chosen.place_inference(agent, Agent))
+            for device, other in placements:
+                with tf.device(device):
+                    assert other is not agent
+                    other(inputs)
+                functions.append(tf.function(lambda other=other: other(inputs)))
+                assert all(device in v.device for v in variables.variables(other))
+            for thread in threads:
+                thread.start()
+            others = [other for _, other in placements]
+            copy = tf.function(lambda: devices.copy_variables(agent, others))
+        copy()
+        for _, other in placements:
+            for new, old in zip(values(other), values(agent), strict=True):
+                np.testing.assert_array_equal(new, old)
+
+    agent, _ = train(chosen, steps=20, after_step=refresh)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert all(count > 0 for count in inferences), inferences
+    with tf.device("/device:CPU:2"):
+        expected = agent(inputs).numpy()
+    for function in functions:
+        np.testing.assert_allclose(function().numpy(), expected, rtol=1e-5)
+    try:
+        devices.copy_variables(agent, [Agent()])  # Never called: it has no variables yet.
+    except ValueError as error:
+        assert "called once" in str(error)
+    else:
+        raise AssertionError("copied to an agent without variables")
+
+
+def one_device_shares_its_agent():
+    chosen = devices.make_devices()
+    assert list(chosen.inference_devices) == ["/device:CPU:0"]
+    agent, _ = train(chosen, steps=1)
+    assert chosen.place_inference(agent, Agent) == [("/device:CPU:0", agent)]
+    assert chosen.decode(chosen.encode(3)) == 3
+
+
+def drawn_actions(seed):
+    """What each of two inference devices draws for the same inputs, <int>[device, call, env]."""
+    tf.keras.utils.set_random_seed(seed)
+    chosen = devices.make_devices(
+        DeviceConfig(inference_devices="cpu:0,cpu:1", training_devices="cpu:2")
+    )
+    distribution = categorical_distribution(1000, tf.int64)
+    algorithm = VTrace(
+        VTraceConfig(), lambda: MLPandLSTM(distribution, [4], []), distribution, num_envs=64
+    )
+    spec = env_specs.specs(spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(1000))
+    inference = CentralInference(
+        algorithm,
+        spec,
+        InferenceSizes(64, 0, unroll_length=5, queue_capacity=100),
+        chosen.place_inference(algorithm.agent, algorithm.make_agent),
+    )
+    zeros = tf.nest.map_structure(lambda s: tf.zeros([32, *s.shape], s.dtype), spec.env_output)
+    return np.array(
+        [
+            [
+                function(tf.range(32) + 32 * i, tf.ones([32], tf.int64), zeros, tf.zeros([32]))
+                for _ in range(3)
+            ]
+            for i, function in enumerate(inference.functions)
+        ]
+    )
+
+
+def inference_devices_draw_differently():
+    first, second = drawn_actions(seed=7)
+    # Of 1,000 about equally likely actions, hardly any is the same by chance.
+    assert np.mean(first == second) < 0.1, np.mean(first == second)
+    assert np.mean(first[0] == first[1]) < 0.1, "an environment repeats itself"
+    np.testing.assert_array_equal(drawn_actions(seed=7), [first, second])
+    assert np.mean(drawn_actions(seed=8) == [first, second]) < 0.1
+    assert np.mean(drawn_actions(seed=8)[0] == second) < 0.1, "seeds are those of neighbours"
+
+
+def main():
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
+    for name in sys.argv[1:]:
+        globals()[name]()
+    print("passed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Stands in for a main program in the supervisor's tests: a real process that behaves as told.
+
+fake_program.py learner LOGDIR [train | end | fail=CODE | deaf | quit_slowly=SECONDS | unsaved |
+                                importing | slow_start | silent=ENVIRONMENT | chatty]
+fake_program.py actor LOGDIR TASK [run | crash | user_error | crash_once | family | exit_0]
+
+An actor's behaviour ending in @N is that of actor N alone; the others run.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from seed_rl.common.errors import NotSavedError
+from seed_rl.common.run_files import checkpoint_list, progress
+
+CHATTER = """\
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1795312722.694208    3394 port.cc:153] oneDNN custom operations are on. You may see
+I0000 00:00:1795312722.694476    3394 cudart_stub.cc:31] Could not find cuda drivers
+2026-01-02 03:04:05.678901: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on.
+To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow
+E0000 00:00:1795312727.757586    3394 cuda_platform.cc:52] failed call to cuInit: INTERNAL
+I0102 03:04:05.678901 139872 learner.py:260] Serving inference."""
+
+
+def learner(logdir: pathlib.Path, behaviour: str) -> int:
+    name, _, value = behaviour.partition("=")
+    stops = []
+    signal.signal(signal.SIGTERM, lambda *_: stops.append(1))
+    if name == "importing":
+        return wait_for(stops)
+    frames = checkpoint_list.saved_frames(logdir) or 0
+    writer = progress.ProgressWriter(logdir, total_frames=1000, frames=frames, period_s=0.05)
+    if name == "slow_start":
+        return wait_for(stops)
+    (logdir / "learner.pid").write_text(str(os.getpid()))
+    print("learner of", logdir, flush=True)
+    if name == "fail":
+        print("error: the port is in use", flush=True)
+        return int(value)
+    if name == "chatty":
+        print(CHATTER, flush=True)
+        raise RuntimeError("the loss is a string")
+    silent_envs = [(int(value), 40.0)] if name == "silent" else []
+    while name == "deaf" or not stops:
+        frames += 1
+        writer.update(
+            "training",
+            frames=frames,
+            episode_return_mean=1.5,
+            episodes=frames,
+            silent_envs=silent_envs,
+        )
+        if name == "end" and frames >= 30:
+            break
+        time.sleep(0.02)
+    if name == "quit_slowly":
+        time.sleep(float(value))
+    if name == "unsaved":
+        writer.update("failed", frames=frames)
+        return NotSavedError.exit_code
+    (logdir / checkpoint_list.DIRECTORY / f"ckpt-000001-step-{frames:012d}").mkdir(
+        parents=True, exist_ok=True
+    )
+    writer.update("stopped" if stops else "done", frames=frames)
+    return 0
+
+
+def wait_for(stops: list[int]) -> int:
+    while not stops:
+        time.sleep(0.02)
+    return 0
+
+
+def actor(logdir: pathlib.Path, task: str, behaviour: str) -> int:
+    behaviour, _, only = behaviour.partition("@")
+    if only not in ("", task):
+        behaviour = "run"
+    lives = logdir / f"lives-{task}"
+    with open(lives, "a") as file:
+        file.write(f"{os.getpid()}\n")
+    if behaviour == "crash":
+        raise RuntimeError("the environment broke")
+    if behaviour == "crash_once" and len(lives.read_text().split()) == 1:
+        return 3
+    if behaviour == "exit_0":
+        return 0
+    if behaviour == "user_error":
+        print("error: there is no game 'Pnog'; did you mean 'Pong'?", flush=True)
+        return 2
+    if behaviour == "family":
+        child = subprocess.Popen(["sleep", "1000"], start_new_session=False)
+        (logdir / f"grandchild-{task}").write_text(str(child.pid))
+    while True:
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    folder = pathlib.Path(sys.argv[2])
+    sys.exit(
+        learner(folder, *sys.argv[3:]) if sys.argv[1] == "learner" else actor(folder, *sys.argv[3:])
+    )

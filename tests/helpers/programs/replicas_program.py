@@ -1,0 +1,156 @@
+"""Trains an agent on so many logical devices (a program of test_replicas.py).
+
+    replicas_program.py AGENT REPLICAS
+
+The parts of its batches differ strongly in how much of them is real, in importance weights and in
+rewards. Prints weights and metrics after some steps as JSON. A process of its own, because the
+number of devices can be set only once.
+"""
+
+import json
+import sys
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
+from seed_rl.agents.r2d2.experience import SampledUnrolls
+from seed_rl.agents.r2d2.learner import R2D2
+from seed_rl.agents.r2d2.networks import create_network
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.vtrace.learner import VTrace
+from seed_rl.agents.vtrace.networks import AgentOutput, MLPandLSTM
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.inference import env_specs
+from seed_rl.common.inference.inference import initialize
+from seed_rl.common.learner.devices import make_devices
+from seed_rl.common.learner.training import BatchCodec, TrainingStep
+from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.common.replay import ReplayConfig
+from seed_rl.common.types import EnvOutput, Unroll
+
+BATCH, STEPS, ACTIONS = 8, 4, 3
+OBSERVATIONS = spaces.Box(-1.0, 1.0, (4,), np.float32)
+
+
+def random_unrolls(rng):
+    """Of the first half of the batch hardly anything is real, of the other all."""
+    shape = (STEPS + 1, BATCH)
+    abandoned = np.zeros(shape, np.bool_)
+    abandoned[1:, : BATCH // 2] = True
+    abandoned[2, 1] = False
+    rewards = rng.normal(size=shape) * np.linspace(0.1, 3.0, BATCH)
+    env_outputs = EnvOutput(
+        rewards.astype(np.float32),
+        abandoned,
+        rng.normal(size=(*shape, 4)).astype(np.float32),
+        abandoned,
+        np.zeros(shape, np.int32),
+    )
+    actions = [rng.integers(0, ACTIONS, shape) for _ in range(2)]
+    return actions, env_outputs
+
+
+def initial_state(algorithm):
+    return tf.nest.map_structure(lambda t: t.numpy(), algorithm.agent.initial_state(BATCH))
+
+
+def make_vtrace():
+    distribution = categorical_distribution(ACTIONS, tf.int64)
+    config = VTraceConfig(entropy_cost=0.1, target_entropy=0.5, kl_cost=0.1)
+
+    def create_agent():
+        return MLPandLSTM(distribution, [8], [])
+
+    def make_batch(rng):
+        (prev_actions, actions), env_outputs = random_unrolls(rng)
+        logits = rng.normal(size=(STEPS + 1, BATCH, ACTIONS)).astype(np.float32)
+        outputs = AgentOutput(actions, logits, np.zeros((STEPS + 1, BATCH), np.float32))
+        return Unroll(initial_state(algorithm), prev_actions, env_outputs, outputs)
+
+    algorithm = VTrace(config, create_agent, distribution, num_envs=2)
+    return algorithm, make_batch
+
+
+def make_r2d2():
+    specs = env_specs.specs(OBSERVATIONS, spaces.Discrete(ACTIONS))
+    network = QNetworkConfig(lstm_size=0, head_size=8, mlp_sizes=(8,), stack_size=1)
+    algorithm = R2D2(
+        R2D2Config(burn_in=0, n_steps=2),
+        ReplayConfig(replay_buffer_size=10, replay_buffer_min_size=1),
+        lambda: create_network(specs.env_output, ACTIONS, network),
+        specs,
+        spaces.Discrete(ACTIONS),
+        STEPS,
+        num_envs=2,
+    )
+
+    def make_batch(rng):
+        (prev_actions, actions), env_outputs = random_unrolls(rng)
+        unrolls = Unroll(
+            initial_state(algorithm), prev_actions, env_outputs, actions.astype(np.int32)
+        )
+        weights = np.geomspace(0.05, 8.0, BATCH).astype(np.float32)
+        return SampledUnrolls(unrolls, np.arange(BATCH), weights)
+
+    return algorithm, make_batch
+
+
+def part(name, batch, number, replicas):
+    """A replica's share; unrolls are batched in the second dimension, all else in the first."""
+    share = slice(BATCH * number // replicas, BATCH * (number + 1) // replicas)
+
+    def of_unrolls(unrolls):
+        steps = tf.nest.map_structure(lambda t: t[:, share], unrolls._replace(agent_state=()))
+        state = tf.nest.map_structure(lambda t: t[share], unrolls.agent_state)
+        return steps._replace(agent_state=state)
+
+    if name == "vtrace":
+        return of_unrolls(batch)
+    return SampledUnrolls(of_unrolls(batch.unrolls), batch.indices[share], batch[2][share])
+
+
+def main(name, replicas):
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    logical = [tf.config.LogicalDeviceConfiguration()] * (replicas + 1)
+    tf.config.set_logical_device_configuration(cpu, logical)
+    training = ",".join(f"cpu:{i + 1}" for i in range(replicas))
+    placement = make_devices(DeviceConfig(inference_devices="cpu:0", training_devices=training))
+    strategy = placement.training_strategy
+    tf.keras.utils.set_random_seed(1)
+    with strategy.scope():
+        algorithm, make_batch = {"vtrace": make_vtrace, "r2d2": make_r2d2}[name]()
+        specs = env_specs.specs(OBSERVATIONS, spaces.Discrete(ACTIONS))
+        initialize(algorithm, algorithm.agent, specs)
+        optimizer = tf.keras.optimizers.SGD(0.1)
+    rng = np.random.default_rng(0)
+    batches = [make_batch(rng) for _ in range(3)]
+    form = BatchCodec()
+    parts = [
+        form.encode(tf.nest.map_structure(tf.constant, part(name, batch, number, replicas)))
+        for batch in batches
+        for number in range(replicas)
+    ]
+
+    def dataset(_):
+        stacked = tuple(tf.stack(tensors) for tensors in zip(*parts, strict=True))
+        return tf.data.Dataset.from_tensor_slices(stacked)
+
+    step = TrainingStep(algorithm, optimizer, strategy, clip_norm=2.0, decode=form.decode)
+    iterator = iter(strategy.distribute_datasets_from_function(dataset))
+    result = {}
+    for number in range(len(batches)):
+        metrics, feedback = step(iterator)
+        for metric, value in metrics.items():
+            result[f"{number}/{metric}"] = float(value)
+        for i, value in enumerate(tf.nest.flatten(feedback)):
+            result[f"{number}/feedback/{i}"] = value.numpy().tolist()
+    for i, variable in enumerate(algorithm.trainable_variables()):
+        result[f"weights/{i}"] = variable.numpy().tolist()
+    algorithm.close()
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

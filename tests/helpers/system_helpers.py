@@ -1,0 +1,171 @@
+"""What the system tests share: the real programs as processes, and patience."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from seed_rl.common.run_files import progress as progress_lib
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PATIENCE_S = 120  # What is waited for takes seconds unless something is broken.
+LIFE_STEP = "--env_name=seed_rl.testing.envs:LifeStep-v0"
+FAULTY = "--env_name=seed_rl.testing.envs:Faulty-v0"
+
+
+def until(condition: Callable[[], Any], *, running: Program | None = None) -> Any:
+    """Waits until `condition()` is true, and returns it; `running` must not end meanwhile."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (value := condition()):
+        if running is not None and running.code is not None:
+            raise AssertionError(f"ended with {running.code}:\n{running.text()}")
+        if time.monotonic() > deadline:
+            raise AssertionError(running.text() if running else "did not happen in time")
+        time.sleep(0.05)
+    return value
+
+
+class Program:
+    """A Python module as a process of its own session, whose output is kept.
+
+    Args:
+      module: to run with `python -m`.
+      *arguments: its own.
+      within: a command that runs the one that follows it in its own place (`full_disk.command`).
+      environment: variables besides those of this process.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        within: Sequence[str] = (),
+        environment: dict[str, str] | None = None,
+    ):
+        self._process = subprocess.Popen(
+            [*within, sys.executable, "-m", module, *arguments],
+            cwd=REPOSITORY,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,  # Not a file: some programs are not allowed to write any.
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        self._lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def text(self) -> str:
+        """What it printed; all of it once it has ended."""
+        if self.code is not None:
+            self._reader.join(10)
+        return "".join(self._lines)
+
+    def errors(self) -> list[str]:
+        """The lines for the user."""
+        return [line for line in self.text().splitlines() if line.startswith("error: ")]
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        try:
+            return self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"does not end:\n{self.text()}") from None
+
+    def kill(self) -> None:
+        """kill -9, also of what it started."""
+        if self.code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def resident_bytes(self) -> int:
+        pages = pathlib.Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.append(line)
+
+
+class Site:
+    """A run's directory and address, and the programs started there."""
+
+    def __init__(self, folder: pathlib.Path, address: str, *options: str):
+        self.logdir = folder / "run"
+        self.address = address
+        self._options = options
+        self._programs: list[Program] = []
+
+    def start(self, module: str, *arguments: str, within: Sequence[str] = ()) -> Program:
+        self._programs.append(Program(module, *arguments, within=within))
+        return self._programs[-1]
+
+    def learner(self, *arguments: str) -> Program:
+        return self._main("learner", f"--logdir={self.logdir}", *arguments)
+
+    def actor(self, task: int, *arguments: str) -> Program:
+        return self._main("actor", f"--task={task}", "--reconnect_timeout_s=300", *arguments)
+
+    def progress(self, writer: Program | None = None) -> progress_lib.Progress | None:
+        """What the learner last told, or None; `writer`: None unless this learner told it."""
+        progress = progress_lib.read(self.logdir)
+        if progress is not None and writer is not None and progress.pid != writer.pid:
+            return None
+        return progress
+
+    def frames(self, learner: Program) -> int:
+        """Environment frames that `learner` has trained on, as it last told; 0 before."""
+        progress = self.progress(learner)
+        return progress.frames if progress else 0
+
+    def trains_on(self, learner: Program, frames: int = 1) -> None:
+        """Waits until `learner` has trained on `frames` more than now, or than it began with."""
+        # A resumed run has frames from the start.
+        goal = until(lambda: self.progress(learner), running=learner).frames + frames
+        until(lambda: self.frames(learner) >= goal, running=learner)
+
+    def close(self) -> None:
+        for program in self._programs:
+            program.kill()
+
+    def _main(self, mode: str, *arguments: str) -> Program:
+        return self.start(
+            "seed_rl.gym.vtrace_main",
+            f"--run_mode={mode}",
+            f"--server_address={self.address}",
+            *self._options,
+            *arguments,
+        )
+
+
+@contextlib.contextmanager
+def site(folder: pathlib.Path, address: str, *options: str) -> Iterator[Site]:
+    """A `Site` that leaves no process behind."""
+    there = Site(folder, address, *options)
+    try:
+        yield there
+    finally:
+        there.close()

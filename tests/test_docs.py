@@ -17,7 +17,7 @@ FILE = re.compile(r"^`(my_package/\w+\.py)`:\n\n```python\n(.*?)^```$", re.MULTI
 FOLDERS = "seed_rl|examples|benchmarks|tests|scripts"
 # Files and modules of the repository, wherever pages name them; not those below another folder.
 PATH = re.compile(rf"(?<![\w/~.-])(?:{FOLDERS})/[\w/.-]*\w")
-MODULE = re.compile(r"(?<![\w/.-])(?:seed_rl|examples|benchmarks)(?:\.\w+)+")
+MODULE = re.compile(r"(?<![\w/.-])(?:seed_rl|examples|benchmarks)(?!\.md)(?:\.\w+)+")
 
 
 @pytest.fixture

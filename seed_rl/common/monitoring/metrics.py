@@ -148,11 +148,11 @@ class SummaryWriter:
         except (OSError, tf.errors.OpError) as error:
             self._warn(str(error).split("\n", 1)[0])
         except Exception:  # A defect of ours must not end the thread: `close` waits for it.
-            logging.exception("Something could not be written for TensorBoard. Training goes on.")
+            logging.exception("Something could not be written for TensorBoard. Training continues.")
 
     def _warn(self, reason: str) -> None:
         if not self._warned:
-            logging.warning("Cannot write for TensorBoard (%s). Training goes on.", reason)
+            logging.warning("Cannot write for TensorBoard (%s). Training continues.", reason)
         self._warned = True
 
 

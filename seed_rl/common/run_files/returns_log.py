@@ -1,4 +1,4 @@
-"""`returns.csv`: one row per finished episode, for plots (no TensorFlow)."""
+"""`returns.csv`: one row per finished episode, for plots."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class EpisodeRow(NamedTuple):
     """One finished episode.
 
     Attributes:
-      frames: environment frames of the whole run when it ended.
-      time: Unix time, seconds.
+      frames: environment frames of the whole run when the episode ended.
+      time: Unix time in seconds.
       episode_return: sum of the rewards.
       raw_return: sum of the unshaped rewards, the game's score.
-      episode_frames: its length in environment frames.
-      env_id: its environment.
-      evaluation: whether that is an evaluation environment.
+      episode_frames: length in environment frames.
+      env_id: id of the environment.
+      evaluation: whether it is an evaluation environment.
     """
 
     frames: int
@@ -43,7 +43,7 @@ class EpisodeRow(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> list[EpisodeRow]:
-    """The rows of a file; lines cut short by a crash are left out."""
+    """The rows of a file, except lines truncated by a crash."""
     rows = []
     with open(path, newline="", encoding="utf-8") as file:
         for line in csv.reader(file):
@@ -54,15 +54,15 @@ def read(path: str | os.PathLike[str]) -> list[EpisodeRow]:
 
 
 class ReturnsLog:
-    """Appends finished episodes to the file of a run.
+    """Appends finished episodes to a run's file.
 
-    A disk that cannot be written costs a warning, never the run.
+    If the file cannot be written, a warning is logged and the run continues.
 
     Args:
       logdir: an existing directory.
-      start_frames: where the run goes on. Rows of later frames are from a life that ended after
-        its last checkpoint; they are removed, so that frames never go back.
-      clock: monotonic seconds, replaceable in tests.
+      start_frames: environment frames from which the run continues. Rows of later frames, written
+        after the last checkpoint of an earlier process, are removed, so that frames never decrease.
+      clock: returns monotonic seconds; tests replace it.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class ReturnsLog:
             files.write_atomically(self._path, _HEADER + _format(kept))
 
     def add(self, rows: Iterable[EpisodeRow]) -> None:
-        """Takes rows in and writes what is held about once a second."""
+        """Adds rows; writes all pending ones about once a second."""
         self._held += rows
         if self._clock() - self._flushed >= _FLUSH_PERIOD_S:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is held."""
+        """Writes all pending rows."""
         self._flushed = self._clock()
         if not self._held:
             return
@@ -107,7 +107,7 @@ class ReturnsLog:
             yield
         except OSError as error:
             if not self._warned:
-                logging.warning("Cannot write %s: %s. Training goes on.", self._path, error)
+                logging.warning("Cannot write %s: %s. Training continues.", self._path, error)
             self._warned = True
 
 

@@ -123,7 +123,7 @@ def test_a_writer_that_fails_warns_once_and_never_raises(tmp_path, caplog):
     writer.close()
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert [r.getMessage() for r in warnings] == [
-        "Cannot write for TensorBoard (No space left on device). Training goes on."
+        "Cannot write for TensorBoard (No space left on device). Training continues."
     ]
 
 
@@ -196,7 +196,7 @@ def test_a_returns_file_that_cannot_be_written_is_warned_of_once(tmp_path, caplo
         statistics.add(episodes((10, 1, 1, 0)), frames)
         statistics.close()
     assert statistics.recent_return == 1
-    assert len([r for r in caplog.records if "Training goes on" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "Training continues" in r.getMessage()]) == 1
 
 
 @pytest.mark.parametrize("in_graph", [False, True])

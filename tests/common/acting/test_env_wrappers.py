@@ -229,7 +229,7 @@ def test_an_old_observation_that_looks_like_a_pair() -> None:
 
 
 def test_what_is_no_environment() -> None:
-    with pytest.raises(UserError, match="no environment: it has no reset, step"):
+    with pytest.raises(UserError, match="not an environment: it has no reset, step"):
         as_gymnasium(object())
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.common import nest
-from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.acting.env_adapters import as_gymnasium
 from seed_rl.common.acting.spaces import specs
 from seed_rl.common.errors import UserError
@@ -17,7 +16,6 @@ from seed_rl.common.errors import UserError
 __all__ = [
     "AgentActions",
     "AgentObservations",
-    "BatchedEnvironment",
     "DiscretizeEnvWrapper",
     "UniformBoundActionSpaceWrapper",
     "flatten_and_concatenate_obs",

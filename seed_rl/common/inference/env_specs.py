@@ -10,14 +10,11 @@ import tensorflow as tf
 from seed_rl.common.acting import env_adapters, spaces
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest, map_structure
-from seed_rl.common.types import EnvOutput, Specs
+from seed_rl.common.types import EnvOutput, Spaces, Specs
 
 
-def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> tuple[Any, Any]:
-    """Makes one environment, asks it for its spaces and closes it.
-
-    Returns:
-      (observation space, action space).
+def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> Spaces:
+    """Creates an environment, reads its spaces and closes it.
 
     Raises:
       UserError: it cannot be made.
@@ -29,7 +26,7 @@ def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> tupl
     except Exception as error:
         raise UserError(f"The environment cannot be made: {error!r}") from error
     try:
-        return env.observation_space, env.action_space
+        return Spaces(observation=env.observation_space, action=env.action_space)
     finally:
         env.close()
 

@@ -41,6 +41,7 @@ from seed_rl.common.system import files
 _TEMPORARY = re.compile(r"\.saving-(\d+)-.*")
 _VARIABLES = "variables"
 
+_RETRIES = 1  # A network disk, for example, may fail once.
 _PROBE_BYTES = 1 << 16  # If these do not fit, no checkpoint will.
 
 
@@ -63,7 +64,6 @@ class CheckpointManager:
         entropy parameter). All variables must exist already: call the agent once, and
         `optimizer.build(...)`. `load_weights` loads the agent named "agent".
       keep: how many of the newest checkpoints to keep.
-      retries: how often to retry a failed save (on a network disk, for example).
       config: the options of the run, written into each checkpoint.
       extra: further state to write into each checkpoint, by name.
 
@@ -76,7 +76,6 @@ class CheckpointManager:
         directory: str | os.PathLike[str],
         trackables: Mapping[str, Any],
         keep: int = 3,
-        retries: int = 1,
         config: Mapping[str, Any] | None = None,
         extra: Mapping[str, ExtraFiles] | None = None,
     ):
@@ -89,7 +88,6 @@ class CheckpointManager:
         self._directory = Path(directory)
         self._checkpoint = tf.train.Checkpoint(**trackables)
         self._keep = keep
-        self._retries = retries
         self._config = dict(config or {})
         self._extra = dict(extra or {})
         self._problem: str | None = None
@@ -124,7 +122,7 @@ class CheckpointManager:
           The checkpoint; None if it could not be written, which logs a warning and leaves the
           older checkpoints intact.
         """
-        for left in range(self._retries, -1, -1):
+        for left in range(_RETRIES, -1, -1):
             try:
                 path = self._write(step)
             except (OSError, tf.errors.OpError) as error:
@@ -272,7 +270,7 @@ class CheckpointManager:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") -> None:
+def load_weights(path: str | os.PathLike[str], agent: Any) -> None:
     """Loads only an agent's weights from a checkpoint (`--init_checkpoint`).
 
     Args:
@@ -280,14 +278,13 @@ def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") 
         logdir of a run, or the prefix of a checkpoint written with
         `tf.train.Checkpoint(agent=...)`.
       agent: its variables exist already.
-      name: the agent's name among the trackables.
 
     Raises:
       UserError: there is no intact checkpoint, or it was saved by another agent.
     """
     prefix = _variables_prefix(Path(path))
     try:
-        misfits.read(prefix, tf.train.Checkpoint(**{name: agent}), partly=True)
+        misfits.read(prefix, tf.train.Checkpoint(agent=agent), partly=True)
     except misfits.MisfitError as misfit:
         raise UserError(
             f"The weights in {path} do not fit this agent ({misfit}). Give an --init_checkpoint of "

@@ -8,7 +8,7 @@ import io
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,19 +62,12 @@ class ReturnsLog:
       logdir: an existing directory.
       start_frames: environment frames from which the run continues. Rows of later frames, written
         after the last checkpoint of an earlier process, are removed, so that frames never decrease.
-      clock: returns monotonic seconds; tests replace it.
     """
 
-    def __init__(
-        self,
-        logdir: str | os.PathLike[str],
-        start_frames: int = 0,
-        clock: Callable[[], float] = time.monotonic,
-    ):
+    def __init__(self, logdir: str | os.PathLike[str], start_frames: int = 0):
         self._path = Path(logdir) / FILE_NAME
-        self._clock = clock
         self._held: list[EpisodeRow] = []
-        self._flushed = clock()
+        self._flushed = time.monotonic()
         self._warned = False
         try:
             kept = [row for row in read(self._path) if row.frames <= start_frames]
@@ -86,12 +79,12 @@ class ReturnsLog:
     def add(self, rows: Iterable[EpisodeRow]) -> None:
         """Adds rows; writes all pending ones about once a second."""
         self._held += rows
-        if self._clock() - self._flushed >= _FLUSH_PERIOD_S:
+        if time.monotonic() - self._flushed >= _FLUSH_PERIOD_S:
             self.flush()
 
     def flush(self) -> None:
         """Writes all pending rows."""
-        self._flushed = self._clock()
+        self._flushed = time.monotonic()
         if not self._held:
             return
         with self._warn_of_errors():

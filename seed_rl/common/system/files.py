@@ -1,4 +1,4 @@
-"""Writes files atomically and durably."""
+"""Writes files atomically, and flushes them to disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_atomically(path: str | os.PathLike[str], text: str, durable: bool = False) -> None:
+def write_atomically(path: str | os.PathLike[str], text: str) -> None:
     """Replaces the file at `path` with `text`; readers see the old or the new content.
 
     Args:
       path: the file; its directory must exist.
       text: the new content.
-      durable: whether it must survive a power failure right after the call. Costs a disk flush.
 
     Raises:
       OSError: it cannot be written; the old file is left intact.
@@ -26,16 +25,11 @@ def write_atomically(path: str | os.PathLike[str], text: str, durable: bool = Fa
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    if durable:
-        flush_directory(path.parent)
 
 
 def is_no_room(error: BaseException) -> bool:

@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import Iterator
 
+_INTERRUPTED = 128 + signal.SIGINT  # The exit code that shells report for Ctrl-C.
+
 
 def end_without_reader() -> None:
     """Ends this process silently when the reader of its output has gone (`--help | head`).
@@ -22,14 +24,14 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def interrupt_ends(code: int = 130) -> object:
+def interrupt_ends() -> object:
     """Makes Ctrl-C end this process immediately, unless ignored; returns the previous handler.
 
     As an exception, it would print tracebacks from the imports of large packages.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return signal.SIG_IGN
-    return signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+    return signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
 
 
 @contextlib.contextmanager

@@ -251,5 +251,5 @@ def test_spaces_of_old_gym() -> None:
     assert as_gymnasium_space(old("Dict", spaces={"a": discrete})) == spaces.Dict(
         a=spaces.Discrete(3)
     )
-    with pytest.raises(UserError, match="no space like"):
+    with pytest.raises(UserError, match="no equivalent of"):
         as_gymnasium_space(old("Graph"))

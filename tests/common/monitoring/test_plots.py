@@ -43,7 +43,7 @@ def test_the_program_draws_several_runs(tmp_path, capsys):
 
 def test_mistakes_are_told_in_one_line(tmp_path, capsys):
     assert plots.main([str(tmp_path / "nothing")]) == 2
-    assert "Give logdirs of runs" in capsys.readouterr().err
+    assert "Give the logdirs of runs" in capsys.readouterr().err
     write_run(tmp_path / "empty", [])
     with pytest.raises(UserError, match="no episodes yet"):
         plots.read_curves([str(tmp_path / "empty")])

@@ -174,23 +174,23 @@ class _Actor:
         # First observations of episodes in which no step has been taken yet.
         self._fresh_observation: Any = None
         # Time of the learner's last answer; before the first, time of starting to connect.
-        self._heard = time.monotonic()
-        self._patience_s = config.connect_timeout_s
+        self._last_answer = time.monotonic()
+        self._timeout_s = config.connect_timeout_s
         self._pauses = 0
 
     def run(self, env: BatchedEnv, stop: StopSignal) -> None:
         """Runs lives until the stop signal; otherwise ends only by an exception."""
         self._env = env
         self._stop = stop
-        self._heard = time.monotonic()
+        self._last_answer = time.monotonic()
         while not stop.requested:
             self._reset()
             try:
                 self._client = self._connect()
-                self._live(self._client)
+                self._run_life(self._client)
             except ClientError as error:
                 if not stop.requested:
-                    self._judge(error)
+                    self._exit_if_fatal(error)
                     self._pause(str(error))
             finally:
                 self.close()
@@ -207,7 +207,7 @@ class _Actor:
             began = time.monotonic()
             self._fresh_observation = self._env.reset(seed=self._seed)
             self._seed = None  # Seeding again would repeat the same episodes.
-            self._heard += time.monotonic() - began
+            self._last_answer += time.monotonic() - began
 
     def _connect(self) -> Client:
         options = dataclasses.replace(
@@ -228,7 +228,7 @@ class _Actor:
             raise
         return client
 
-    def _live(self, client: Client) -> None:
+    def _run_life(self, client: Client) -> None:
         """Runs one life: from first observations until the stop signal or an exception."""
         env, clock, stop = self._env, self._clock, self._stop
         inference = client.inference
@@ -242,7 +242,7 @@ class _Actor:
         if not stop.requested:
             actions = inference(env_ids, run_ids, env_output, raw_reward)
             self._fresh_observation = None
-            self._settle()
+            self._record_answer()
             clock.start()
         while not stop.requested:
             observation, reward, done, abandoned, episode_step, raw_reward = env.step(actions)
@@ -252,9 +252,9 @@ class _Actor:
             try:
                 actions = inference(env_ids, run_ids, env_output, raw_reward)
             finally:  # The timeout starts when the learner is lost, however long the call took.
-                self._heard = clock.answered()
+                self._last_answer = clock.answered()
 
-    def _settle(self) -> None:
+    def _record_answer(self) -> None:
         """Records that the learner answers."""
         logging.info(
             "Actor %d: environments %s, learner at %s.",
@@ -262,12 +262,12 @@ class _Actor:
             _ranges(self._env.env_ids),
             self._config.server_address,
         )
-        self._heard = time.monotonic()
-        self._patience_s = self._config.reconnect_timeout_s
+        self._last_answer = time.monotonic()
+        self._timeout_s = self._config.reconnect_timeout_s
         self._pauses = 0
 
     def _remaining_s(self) -> float:
-        return self._heard + self._patience_s - time.monotonic()
+        return self._last_answer + self._timeout_s - time.monotonic()
 
     def _pause(self, reason: str) -> None:
         """Waits before the next attempt, longer each time; exits when the time is up."""
@@ -275,7 +275,7 @@ class _Actor:
         address = self._config.server_address
         if remaining <= 0:
             _exit(
-                f"No learner at {address} for {self._patience_s:g} s, giving up ({reason}). Check "
+                f"No learner at {address} for {self._timeout_s:g} s, giving up ({reason}). Check "
                 "that it is running and that --server_address is right.",
                 ExitCode.NO_LEARNER,
             )
@@ -291,7 +291,7 @@ class _Actor:
         # Many actors lose the same learner at once and must not all reconnect at once.
         self._stop.wait(min(pause * random.uniform(0.5, 1.0), remaining))
 
-    def _judge(self, error: ClientError) -> None:
+    def _exit_if_fatal(self, error: ClientError) -> None:
         """Ends the actor if retrying cannot help."""
         if not isinstance(error, CallError):
             return

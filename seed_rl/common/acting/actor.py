@@ -43,7 +43,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
 
 class ExitCode(enum.IntEnum):
-    """Exit codes of an actor process; user errors have 2."""
+    """Exit codes of an actor process; user errors exit with 2."""
 
     ENVIRONMENT_FAILED = 1
     SUPERSEDED = 3

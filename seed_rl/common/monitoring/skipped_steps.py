@@ -71,7 +71,7 @@ class SkippedSteps:
 
 
 def _message(cause: str | None) -> str:
-    known = f" Known: {cause}." if cause else ""
+    known = f" Known cause: {cause}." if cause else ""
     return (
         f"{END_AFTER} training steps in a row were skipped because their gradients are not finite "
         f"(NaN or infinity); the run ends, as it no longer learns.{known} Likely causes: "

@@ -23,8 +23,8 @@ START_OVER = (
 )
 
 _PROGRAM = "the program"
-# Options that do not change the shapes of variables of networks and optimizers.
-_SHAPE_NEUTRAL = frozenset(
+# Options that no variable of a network or an optimizer depends on.
+_NOT_IN_VARIABLES = frozenset(
     name
     for cls in (RunConfig, LearnerConfig, DeviceConfig, ReplayConfig)
     for field in dataclasses.fields(cls)
@@ -93,7 +93,7 @@ def suspects(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
       saved: options from a config.json.
       now: all options of the run, by name.
     """
-    now = {name: value for name, value in now.items() if name not in _SHAPE_NEUTRAL}
+    now = {name: value for name, value in now.items() if name not in _NOT_IN_VARIABLES}
     exact = {name: value for name, value in now.items() if not isinstance(value, float)}
     return differences(saved, exact) or differences(saved, now)
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 from seed_rl.common.acting import env_adapters, spaces
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest, map_structure
-from seed_rl.common.types import EnvOutput, Specs
-
-
-class Spaces(NamedTuple):
-    """Gymnasium spaces of an environment."""
-
-    observation: Any
-    action: Any
+from seed_rl.common.types import EnvOutput, Spaces, Specs
 
 
 def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> Spaces:
-    """The spaces of an environment, which is made and closed again.
+    """Creates an environment, reads its spaces and closes it.
 
     Raises:
       UserError: it cannot be made.
@@ -33,7 +26,7 @@ def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> Spac
     except Exception as error:
         raise UserError(f"The environment cannot be made: {error!r}") from error
     try:
-        return Spaces(env.observation_space, env.action_space)
+        return Spaces(observation=env.observation_space, action=env.action_space)
     finally:
         env.close()
 

@@ -1,4 +1,4 @@
-"""Calling networks of either of the two forms that exist."""
+"""Calls networks of either call form."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def call_agent(
     unroll: bool = False,
     is_training: bool = False,
 ) -> tuple[Any, Nest]:
-    """Runs a network of ours, or one written for the other form.
+    """Calls a network in the form that its signature asks for.
 
-    Ours is `agent(prev_actions, env_outputs, agent_state, unroll, is_training)`, the other
-    `agent((prev_actions, env_outputs), agent_state, unroll, is_training)`. The latter, with two
-    required arguments, may do without `is_training`.
+    The forms are `agent(prev_actions, env_outputs, agent_state, unroll, is_training)`, which this
+    package uses, and `agent((prev_actions, env_outputs), agent_state, unroll, is_training)`. The
+    latter is recognised by its two required arguments; it may lack `is_training`.
 
     Returns:
-      (AgentOutput, new state), whatever the network's are.
+      (AgentOutput, new state), as the network returns them.
     """
     parameters = inspect.signature(agent.__call__).parameters
     required = [

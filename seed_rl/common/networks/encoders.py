@@ -213,16 +213,15 @@ class ImageEncoder(tf.Module):
 class VectorEncoder(tf.Module):
     """Flattens observations of any structure to one vector and runs an MLP with ReLU on it."""
 
-    def __init__(self, mlp_sizes: Sequence[int], compute_dtype: tf.DType | str = tf.float32):
+    def __init__(self, mlp_sizes: Sequence[int]):
         """Creates layers without variables.
 
         Args:
           mlp_sizes: units of each layer; without any, the features are the vector itself.
-          compute_dtype: type of the arithmetic.
         """
         super().__init__(name="vector_encoder")
         self._layers = [
-            Dense(size, tf.nn.relu, _RELU_INIT, compute_dtype, name=f"dense_{i}")
+            Dense(size, tf.nn.relu, _RELU_INIT, name=f"dense_{i}")
             for i, size in enumerate(mlp_sizes)
         ]
 

@@ -13,10 +13,9 @@
 //    environment; `Begin` refuses calls of an earlier life, and `End` drops them.
 //  - An unroll has overlap + unroll_length + 1 steps; its last overlap + 1 steps are the first of
 //    the next one. It carries the recurrent state before its first step.
-//  - Complete unrolls wait in a queue. In-flight batches may push it past its capacity; after
-//  `End`,
-//    callers check `BelowCapacity` and wait with `NotifyWhenBelowCapacity` (back-pressure, no
-//    loss).
+//  - Complete unrolls wait in a queue. In-flight batches may push it past its capacity: after
+//    `End`, callers check `BelowCapacity` and wait with `NotifyWhenBelowCapacity`. This is
+//    back-pressure; nothing is lost.
 //  - Thread-safe. Callbacks are never called with the lock held.
 
 #ifndef SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_

@@ -57,22 +57,22 @@ class CentralInference:
         sizes: InferenceSizes,
         placements: Sequence[tuple[str, tf.Module]],
     ):
-        """Creates the variables of every agent and an empty store.
+        """Creates the variables of every network and an empty store.
 
         Args:
           policy: chooses actions.
           specs: specs of one environment.
           sizes: sizes of the store.
-          placements: (device, agent) for each inference device.
+          placements: (device, network) for each inference device.
         """
         self._policy = policy
         self._specs = specs
         self._max_batch = sizes.max_batch or sizes.num_envs
         self._num_eval_envs = sizes.num_eval_envs
         self._num_training_envs = sizes.num_envs - sizes.num_eval_envs
-        for device, agent in placements:
+        for device, network in placements:
             with tf.device(device):
-                recorded = initialize(policy, agent, specs)
+                recorded = initialize(policy, network, specs)
         self.store = InferenceStore(
             num_envs=sizes.num_envs,
             num_training_envs=self._num_training_envs,
@@ -84,11 +84,11 @@ class CentralInference:
             step_specs=Step(specs.action, specs.env_output, recorded),
         )
         self.functions = [
-            self._function(number, device, agent)
-            for number, (device, agent) in enumerate(placements)
+            self._function(number, device, network)
+            for number, (device, network) in enumerate(placements)
         ]
 
-    def _function(self, number: int, device: str, agent: tf.Module) -> Any:
+    def _function(self, number: int, device: str, network: tf.Module) -> Any:
         batched = tf.nest.map_structure(
             lambda s: tf.TensorSpec([None, *s.shape], s.dtype, s.name), self._specs.env_output
         )
@@ -108,7 +108,7 @@ class CentralInference:
             env_outputs = self._evaluate_whole_games(env_ids, env_outputs)
             _decorrelate_random_ops(number)
             prev_actions, state = self.store.begin(env_ids, run_ids, env_outputs, raw_rewards)
-            acted = self._act(device, agent, (env_ids, prev_actions, env_outputs, state))
+            acted = self._act(device, network, (env_ids, prev_actions, env_outputs, state))
             step = Step(prev_actions, env_outputs, acted.agent_outputs)
             self.store.end(env_ids, run_ids, acted.action, acted.agent_state, step)
             return acted.action
@@ -122,13 +122,13 @@ class CentralInference:
         kept = (env_ids < self._num_training_envs) | tf.equal(env_outputs.episode_step, 0)
         return env_outputs._replace(done=env_outputs.done & (kept | env_outputs.abandoned))
 
-    def _act(self, device: str, agent: tf.Module, inputs: tuple[Nest, ...]) -> Acted:
+    def _act(self, device: str, network: tf.Module, inputs: tuple[Nest, ...]) -> Acted:
         """Acts on a device; pads the batch to a fixed size where the device requires one."""
         size = tf.shape(inputs[0])[0]
         if requires_static_batch(device):
             inputs = tf.nest.map_structure(lambda t: _pad(t, self._max_batch), inputs)
         with tf.device(device):
-            acted = self._policy.act(agent, *inputs)
+            acted = self._policy.act(network, *inputs)
         if requires_static_batch(device):
             acted = tf.nest.map_structure(lambda t: t[:size], acted)
         return acted
@@ -160,8 +160,8 @@ def _pad(tensor: tf.Tensor, size: int) -> tf.Tensor:
     return tf.ensure_shape(padded, [size, *tensor.shape[1:]])
 
 
-def initialize(policy: Policy, agent: tf.Module, specs: Specs) -> Nest:
-    """Acts once on zeros, which creates the variables of `agent`.
+def initialize(policy: Policy, network: tf.Module, specs: Specs) -> Nest:
+    """Acts once on zeros, which creates the variables of `network`.
 
     Returns:
       Nest of `tf.TensorSpec` of the agent outputs recorded per step, without a batch dimension.
@@ -169,5 +169,7 @@ def initialize(policy: Policy, agent: tf.Module, specs: Specs) -> Nest:
     action, env_output = tf.nest.map_structure(
         lambda s: tf.zeros([1, *s.shape], s.dtype), (specs.action, specs.env_output)
     )
-    acted = policy.act(agent, tf.zeros([1], tf.int32), action, env_output, agent.initial_state(1))
+    acted = policy.act(
+        network, tf.zeros([1], tf.int32), action, env_output, network.initial_state(1)
+    )
     return tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), acted.agent_outputs)

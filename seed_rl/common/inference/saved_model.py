@@ -18,7 +18,7 @@ Act = Callable[[Nest, EnvOutput, Nest], tuple[Nest, Nest]]
 
 
 def save_model(
-    directory: str | os.PathLike[str], agent: tf.Module, specs: Specs, act: Act
+    directory: str | os.PathLike[str], network: tf.Module, specs: Specs, act: Act
 ) -> Path | None:
     """Exports a policy; an existing model is replaced once the new one is complete.
 
@@ -32,7 +32,7 @@ def save_model(
 
     Args:
       directory: directory to write.
-      agent: the network; its variables must exist.
+      network: the trained network; its variables must exist.
       specs: specs of one environment.
       act: chooses actions: `act(prev_actions, env_outputs, agent_state)` returns (actions,
         agent_state).
@@ -43,7 +43,7 @@ def save_model(
     directory = Path(directory)
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.saving")
     replaced = directory.with_name(f".{directory.name}.{os.getpid()}.replaced")
-    module = _export(agent, specs, act)
+    module = _export(network, specs, act)
     try:
         tf.saved_model.save(module, os.fspath(temporary))
         if directory.exists():
@@ -60,21 +60,21 @@ def save_model(
     return directory
 
 
-def _export(agent: Any, specs: Specs, act: Act) -> tf.Module:
+def _export(network: Any, specs: Specs, act: Act) -> tf.Module:
     def batched(nest: Nest) -> Nest:
         return tf.nest.map_structure(
             lambda s: tf.TensorSpec([None, *s.shape], s.dtype, s.name), nest
         )
 
     state_specs = tf.nest.map_structure(
-        lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), agent.initial_state(1)
+        lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), network.initial_state(1)
     )
     # A dictionary, because programs that load the model may not have our named tuple.
     env_output_specs = dict(batched(specs.env_output)._asdict())
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.int32, "batch_size")], autograph=False)
     def initial_state(batch_size: tf.Tensor) -> Nest:
-        return agent.initial_state(batch_size)
+        return network.initial_state(batch_size)
 
     @tf.function(
         input_signature=[batched(specs.action), env_output_specs, state_specs], autograph=False
@@ -85,7 +85,7 @@ def _export(agent: Any, specs: Specs, act: Act) -> tf.Module:
         return act(prev_actions, EnvOutput(**env_outputs), agent_state)
 
     module = tf.Module()
-    module.agent = agent  # Tracks its variables.
+    module.network = network  # Tracks its variables.
     module.initial_state = initial_state
     module.act = exported_act
     return module

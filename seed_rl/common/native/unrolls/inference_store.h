@@ -124,7 +124,7 @@ class InferenceStore {
   Counters counters() const;
 
   // Seconds since each environment's last call; NaN before its first. Time that calls spend waiting
-  // for the network or for training does not count: actors cannot call then.
+  // for the network or for training does not count: which actors would have called is unknown.
   std::vector<float> Silence() const;
 
  private:

@@ -202,10 +202,10 @@ def _vtrace(workload: Workload, compute_dtype: str, spaces: Any, specs: Any) -> 
 
     del specs
     network = ConvNetworkConfig(**workload.network, compute_dtype=compute_dtype)
-    distribution = get_parametric_distribution_for_action_space(spaces[1])
+    distribution = get_parametric_distribution_for_action_space(spaces.action)
     return VTrace(
         VTraceConfig(),
-        lambda: create_network(spaces[0], distribution, network),
+        lambda: create_network(spaces.observation, distribution, network),
         distribution,
         NUM_ENVS,
     )
@@ -221,9 +221,9 @@ def _r2d2(workload: Workload, compute_dtype: str, spaces: Any, specs: Any) -> An
     return R2D2(
         R2D2Config(burn_in=workload.flags["burn_in"]),
         ReplayConfig(**_REPLAY),
-        lambda: create_network(specs.env_output, int(spaces[1].n), network),
+        lambda: create_network(specs.env_output, int(spaces.action.n), network),
         specs,
-        spaces[1],
+        spaces.action,
         workload.unroll_length,
         NUM_ENVS,
     )

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the documentation into build/site, where a broken link is an error; `serve` shows it at
-# http://localhost:8000 and follows changes.
+# Builds the documentation into build/site; broken links are errors. `serve` serves it at
+# http://localhost:8000 and rebuilds it on changes.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

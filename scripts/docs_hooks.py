@@ -1,7 +1,8 @@
-"""Adds the files of the repository's root to the site of the documentation (see mkdocs.yml)."""
+"""Hooks of the documentation's site, see mkdocs.yml."""
 
 import pathlib
 
+from markdown.extensions import Extension
 from mkdocs.structure.files import File
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -13,7 +14,21 @@ PAGES = {
 FILES = ("LICENSE", "CITATION.cff")
 
 
+class NoHTML(Extension):
+    """Shows <float32> in docstrings, which would otherwise pass for an HTML tag and vanish."""
+
+    def extendMarkdown(self, md):
+        md.preprocessors.deregister("html_block")
+        md.inlinePatterns.deregister("html")
+
+
+def on_config(config):
+    config.markdown_extensions.append(NoHTML())
+    return config
+
+
 def on_files(files, config):
+    """Adds the pages of the repository's root."""
     for source, page in PAGES.items():
         text = (ROOT / source).read_text().replace("](docs/", "](")
         for name, target in PAGES.items():

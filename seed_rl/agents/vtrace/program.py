@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.acting import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+from seed_rl.common.config.presets import Preset
 
 
 def main(
@@ -16,6 +17,7 @@ def main(
     create_agent: Callable[[Any, Any, Any], Any],
     create_optimizer: Callable[[int], Any] | None = None,
     agent_configs: tuple[type, ...] = (),
+    presets: Sequence[Preset] = (),
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -23,11 +25,13 @@ def main(
     Args:
       family: the environments.
       create_agent: `create_agent(action_space, observation_space, parametric_action_distribution)`
-        returns the network. Called in the learner only, so import TensorFlow inside of it.
+        returns the network. Called only in the learner, so it should import TensorFlow itself.
       create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn);
-        by default as the flags of `OptimizerConfig` say.
-      agent_configs: further dataclasses of options to define flags for.
-      **defaults: defaults of options that differ for this program.
+        by default, the optimizer that the flags of `OptimizerConfig` describe.
+      agent_configs: further dataclasses of options.
+      presets: defaults that replace those of the dataclasses, applied in order. V-trace has no
+        preset of its own.
+      **defaults: further defaults of this program, applied last.
     """
 
     def learn(env_config: Any) -> None:
@@ -36,4 +40,4 @@ def main(
         learner.learner_loop(family.create, create_agent, create_optimizer, env_config=env_config)
 
     configs = (VTraceConfig, *agent_configs, ContinuousDistributionConfig)
-    program.main(family, configs, learn, **defaults)
+    program.main(family, configs, learn, presets=presets, **defaults)

@@ -51,19 +51,19 @@ class ExitCode(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class ActorConfig(RunConfig):
-    """Actor: options of the processes that step environments."""
+    """Actor: connection to the learner, and timing logs."""
 
     connect_timeout_s: float = option(
-        600.0, "Seconds to wait for the learner at the start before giving up.", minimum=0
+        600.0, "Seconds to wait for the learner at the start before exiting.", minimum=0
     )
     reconnect_timeout_s: float = option(
-        600.0, "Seconds to try to reach a learner that went away before giving up.", minimum=0
+        600.0, "Seconds to try to reconnect to a lost learner before exiting.", minimum=0
     )
     num_actors_with_summaries: int = option(
-        1, "So many actors, from task 0 on, log where their time goes.", minimum=0
+        1, "Number of actors that log timing; the first tasks do.", minimum=0
     )
     actor_log_period_s: float = option(
-        60.0, "Seconds between those log lines; 0 turns them off.", minimum=0
+        60.0, "Seconds between timing logs; 0 disables them.", minimum=0
     )
 
 

@@ -106,6 +106,7 @@ def train(
         return
     saved_run.check(run.logdir, trained.environment)
     trained = dataclasses.replace(trained, config=run_record.describe(trained.config))
+    run_record.log_options(trained.config)
     learner = Learner(run, config, placement, trained, specs)
     try:
         run_record.write(run.logdir, trained.config)

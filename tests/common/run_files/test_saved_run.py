@@ -59,7 +59,7 @@ def test_options_that_cannot_be_read_refuse_nothing(tmp_path, text):
 
 @pytest.mark.parametrize("arguments", [7, None, "--a=b"])
 def test_a_damaged_record_starts_nothing(arguments):
-    with pytest.raises(UserError, match="arguments are no list"):
+    with pytest.raises(UserError, match="arguments are not a list"):
         run_record.start_again({"program": "somebody.main", "arguments": arguments}, [])
 
 

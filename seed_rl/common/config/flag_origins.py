@@ -54,18 +54,24 @@ def origin(name: str) -> str:
     return _origin(flags.FLAGS[ALIASES.get(name, name)], _given(sys.argv[1:]))
 
 
-def origins(names: Sequence[str]) -> dict[str, str]:
-    """The origins of those of the flags `names` whose values differ from the dataclass's default.
+def origins(values: Mapping[str, Any]) -> dict[str, str]:
+    """The origins of the options that differ from the dataclass's default.
 
-    Flags that the program defines with absl are compared with their own defaults.
+    Flags must be parsed. Flags that the program defines with absl are compared with their own
+    defaults.
+
+    Args:
+      values: options in effect, by name. If one differs from its flag, the program replaced it;
+        those without a flag are ignored.
     """
     given = _given(sys.argv[1:])
     changed = {}
-    for name in names:
+    for name in values.keys() & set(flags.FLAGS):
         flag = flags.FLAGS[name]
         known = default_of(flag)
-        if not same_value(flag.value, known.library if known else flag.default):
-            changed[name] = _origin(flag, given)
+        if not same_value(values[name], known.library if known else flag.default):
+            kept = same_value(values[name], flag.value)
+            changed[name] = _origin(flag, given) if kept else PROGRAM
     return changed
 
 

@@ -12,8 +12,7 @@ from typing import Any
 from absl import flags, logging
 
 from seed_rl.common.config import flag_origins, options
-from seed_rl.common.config.flag_definitions import PROGRAM as SET_BY_PROGRAM
-from seed_rl.common.config.flag_definitions import same_value, shown
+from seed_rl.common.config.flag_definitions import shown
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import files, running_program
 
@@ -48,9 +47,8 @@ def describe(values: Mapping[str, Any]) -> dict[str, Any]:
     record = {**options.flag_dictionary(), **values}
     name = running_program.name()
     if flags.FLAGS.is_parsed() and name:
-        record[PROGRAM] = name
-        record[ARGUMENTS] = _arguments()
-        record[ORIGINS] = _origins(values)
+        origins = flag_origins.origins(record)
+        record |= {PROGRAM: name, ARGUMENTS: _arguments(), ORIGINS: origins}
     return record
 
 
@@ -141,15 +139,6 @@ def _run(name: str) -> None:
     else:
         sys.path.insert(0, os.getcwd())
         runpy.run_module(name, run_name="__main__", alter_sys=True)
-
-
-def _origins(values: Mapping[str, Any]) -> dict[str, str]:
-    flag_values = options.flag_dictionary()
-    origins = flag_origins.origins(list(flag_values))
-    for name in flag_values.keys() & values.keys():
-        if not same_value(flag_values[name], values[name]):
-            origins[name] = SET_BY_PROGRAM  # Which passes other options than its flags.
-    return origins
 
 
 def _clipped(text: str) -> str:

@@ -194,7 +194,8 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.run_files import run_record
 
 def main():
-    learner = LearnerConfig(unroll_length=7, batch_size=options.from_flags(LearnerConfig).batch_size)
+    batch_size = options.from_flags(LearnerConfig).batch_size
+    learner = LearnerConfig(unroll_length=7, batch_size=batch_size)
     record = run_record.describe(options.flag_values(options.from_flags(RunConfig), learner))
     run_record.log_options(record)
     run_record.write(record["logdir"], record)

@@ -11,8 +11,6 @@ from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
-SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS = "never", "stop", "always"
-
 
 @dataclasses.dataclass(frozen=True)
 class R2D2Config:
@@ -44,12 +42,6 @@ class R2D2Config:
     )
     eval_epsilon: float = option(
         1e-3, "Probability of a random action during evaluation.", minimum=0.0, maximum=1.0
-    )
-    save_replay: str = option(
-        SAVE_AT_STOP,
-        "Which checkpoints include the replay: none, the one written when the run stops or ends, "
-        "or every one. Without it, a resumed run refills the replay before it continues training.",
-        choices=(SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS),
     )
 
 

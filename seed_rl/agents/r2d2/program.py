@@ -55,6 +55,7 @@ def main(
     family: EnvironmentFamily,
     create_agent: Callable[[Any, int], Any] = create_agent,
     create_optimizer: Callable[[int], Any] = create_optimizer,
+    algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (QNetworkConfig,),
     presets: Sequence[Preset] = (),
     **defaults: Any,
@@ -66,15 +67,23 @@ def main(
       create_agent: `create_agent(env_output_specs, num_actions)` returns the network. Called only
         in the learner, so it should import TensorFlow itself.
       create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn).
+      algorithm: returns `R2D2` or a subclass, which is created with the same arguments.
+        Called only in the learner, so it should import TensorFlow itself.
       agent_configs: the network's dataclasses of options.
       presets: defaults applied after `PRESET`, in order.
       **defaults: further defaults of this program, applied last.
     """
 
     def learn(env_config: Any) -> None:
-        from seed_rl.agents.r2d2 import learner
+        from seed_rl.agents.r2d2.algorithm import R2D2, create_job
 
-        learner.learner_loop(family.create, create_agent, create_optimizer, env_config=env_config)
+        create_job(
+            family.create,
+            create_agent,
+            create_optimizer,
+            env_config=env_config,
+            algorithm=algorithm() if algorithm else R2D2,
+        ).execute()
 
     configs = (R2D2Config, ReplayConfig, *agent_configs)
     program.main(family, configs, learn, presets=(PRESET, *presets), **defaults)

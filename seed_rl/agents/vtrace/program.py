@@ -16,6 +16,7 @@ def main(
     family: EnvironmentFamily,
     create_agent: Callable[[Any, Any, Any], Any],
     create_optimizer: Callable[[int], Any] | None = None,
+    algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (),
     presets: Sequence[Preset] = (),
     **defaults: Any,
@@ -28,6 +29,8 @@ def main(
         returns the network. Called only in the learner, so it should import TensorFlow itself.
       create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn);
         by default, the optimizer that the flags of `OptimizerConfig` describe.
+      algorithm: returns `VTrace` or a subclass, which is created with the same arguments.
+        Called only in the learner, so it should import TensorFlow itself.
       agent_configs: further dataclasses of options.
       presets: defaults that replace those of the dataclasses, applied in order. V-trace has no
         preset of its own.
@@ -35,9 +38,15 @@ def main(
     """
 
     def learn(env_config: Any) -> None:
-        from seed_rl.agents.vtrace import learner
+        from seed_rl.agents.vtrace.algorithm import VTrace, create_job
 
-        learner.learner_loop(family.create, create_agent, create_optimizer, env_config=env_config)
+        create_job(
+            family.create,
+            create_agent,
+            create_optimizer,
+            env_config=env_config,
+            algorithm=algorithm() if algorithm else VTrace,
+        ).execute()
 
     configs = (VTraceConfig, *agent_configs, ContinuousDistributionConfig)
     program.main(family, configs, learn, presets=presets, **defaults)

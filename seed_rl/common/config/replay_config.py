@@ -7,6 +7,8 @@ import dataclasses
 from seed_rl.common.config.options import option
 from seed_rl.common.errors import UserError
 
+SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS = "never", "stop", "always"
+
 
 @dataclasses.dataclass(frozen=True)
 class ReplayConfig:
@@ -65,6 +67,12 @@ class ReplayConfig:
         "Compression ratio of images that the memory estimate at the start assumes (Atari frames "
         "reach 50 to 260). 1: no compression.",
         minimum=1,
+    )
+    save_replay: str = option(
+        SAVE_AT_STOP,
+        "Which checkpoints include the replay: none, the one written when a run stops or ends, or "
+        "all. Without it, a resumed run refills the replay before training continues.",
+        choices=(SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS),
     )
 
     def __post_init__(self) -> None:

@@ -26,9 +26,10 @@ from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes, initialize
 from seed_rl.common.inference.saved_model import save_model
 from seed_rl.common.learner import devices
+from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.learner.serving import serving
-from seed_rl.common.learner.training import BatchCodec, TrainingStep
+from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.monitoring.reporting import Reporter
 from seed_rl.common.run_files import checkpoint_list
 from seed_rl.common.system.file_lock import LearnerLock
@@ -165,17 +166,10 @@ class Learner:
         self._await_experience(stop, server)
         last_save = time.monotonic()
         while self.frames < self._config.total_environment_frames and not stop.requested:
-            try:
-                metrics, feedback = self._training(batches)
-            except (
-                tf.errors.OutOfRangeError,
-                tf.errors.CancelledError,
-                tf.errors.InvalidArgumentError,  # What tf.data makes of a closed queue.
-            ):
-                if stop.requested:
-                    return  # The stop ended the wait for unrolls.
-                self._algorithm.check()
-                raise
+            trained = self._train_on_next_batch(batches, stop)
+            if trained is None:
+                return
+            metrics, feedback = trained
             self._train_steps += 1
             self._algorithm.trained_on(self._config.batch_size)
             self._algorithm.after_step(feedback, self._train_steps)
@@ -187,6 +181,22 @@ class Learner:
             if due and not self._reporter.training_stands_still():
                 self._save()
                 last_save = time.monotonic()
+
+    def _train_on_next_batch(
+        self, batches: Iterator[Any], stop: StopSignal
+    ) -> tuple[dict[str, tf.Tensor], Any] | None:
+        """(metrics, feedback) of a training step; None if a stop ended the wait for unrolls."""
+        try:
+            return self._training(batches)
+        except (
+            tf.errors.OutOfRangeError,
+            tf.errors.CancelledError,
+            tf.errors.InvalidArgumentError,  # What tf.data makes of a closed queue.
+        ):
+            if stop.requested:
+                return None
+            self._algorithm.check()
+            raise
 
     def _await_experience(self, stop: StopSignal, server: grpc.Server) -> None:
         """Reports progress until the algorithm has enough experience to train on."""

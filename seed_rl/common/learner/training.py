@@ -13,37 +13,6 @@ from seed_rl.common.nest import Nest
 Gradients = list[tf.Tensor | None]
 
 
-class BatchCodec:
-    """Takes batches of any structure through tf.data, which would make tensors of lists.
-
-    Args:
-      encode: applied to batches before.
-      decode: undoes it after.
-    """
-
-    def __init__(
-        self,
-        encode: Callable[[Nest], Nest] = lambda batch: batch,
-        decode: Callable[[Nest], Nest] = lambda batch: batch,
-    ):
-        self._encode = encode
-        self._decode = decode
-        # Behind a function, so that the structure stays what it is.
-        self._structure: Callable[[], Nest] | None = None
-
-    def encode(self, batch: Nest) -> tuple[Any, ...]:
-        """For the function that makes the batches of a dataset."""
-        encoded = self._encode(batch)
-        structure = tf.nest.map_structure(lambda _: 0, encoded)
-        self._structure = lambda: structure
-        return tuple(tf.nest.flatten(encoded))
-
-    def decode(self, batch: tuple[Any, ...]) -> Nest:
-        """The batch as it was before `encode`, which has to be traced first."""
-        assert self._structure is not None
-        return self._decode(tf.nest.pack_sequence_as(self._structure(), batch))
-
-
 class TrainingStep:
     """Takes a batch and has the algorithm update the weights with it, on each replica.
 

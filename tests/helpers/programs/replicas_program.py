@@ -23,9 +23,10 @@ from seed_rl.agents.vtrace.networks import AgentOutput, MLPandLSTM
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import initialize
+from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.learner.devices import make_devices
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
-from seed_rl.common.learner.training import BatchCodec, TrainingStep
+from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import EnvOutput, Unroll

@@ -25,7 +25,7 @@ STICKY_PROBABILITY = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class AtariConfig:
-    """Atari: options of the environment."""
+    """Atari: the environment."""
 
     game: str = option(
         "Pong", "Game, such as Pong or SpaceInvaders (also space_invaders, ALE/SpaceInvaders-v5)."
@@ -36,29 +36,29 @@ class AtariConfig:
         "(Machado et al. 2018).",
     )
     max_random_noops: int = option(
-        30, "An episode begins with up to so many frames without action.", minimum=0
+        30, "Maximum number of no-op frames at the start of an episode.", minimum=0
     )
     full_action_space: bool = option(
-        True, "Whether to offer all 18 actions or only those the game has a use for."
+        True, "Whether to use all 18 actions or only the minimal set of the game."
     )
     max_episode_frames: int = option(
-        108_000, "Frames after which an episode is cut off (truncated).", minimum=1
+        108_000, "Frames after which an episode is truncated.", minimum=1
     )
     episodic_life: bool = option(
         False,
         "Whether losing a life ends the learner's episode, as in IMPALA. The game continues: "
-        "returns and lengths are of whole games, and so is evaluation.",
+        "reported returns and lengths, and evaluation, cover whole games.",
     )
     num_action_repeats: int = option(4, "Frames per action.", minimum=1, shared=True)
     vectorized: bool = option(
         True,
-        "Whether an actor's environments are stepped by ALE's native vector environment or by "
-        "one Python object each (slower, the same experience).",
+        "Whether an actor steps its environments with ALE's native vector environment or with one "
+        "Python object each (slower, with the same experience).",
         neutral=True,
     )
     render_mode: str | None = option(
         None,
-        "Single environments: human shows the game in a window, rgb_array draws pictures.",
+        "For single environments: human opens a window, rgb_array returns images.",
         choices=("human", "rgb_array"),
         neutral=True,
     )

@@ -16,7 +16,7 @@ FAMILY = EnvironmentFamily(
 
 
 def main() -> None:
-    """Runs the learner or an actor, as the flags say."""
+    """Runs the learner or an actor, depending on --run_mode."""
     program.main(FAMILY, create_agent, create_optimizer)
 
 

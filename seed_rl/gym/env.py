@@ -20,23 +20,23 @@ from seed_rl.common.system.extras import missing_dependency
 
 @dataclasses.dataclass(frozen=True)
 class GymConfig:
-    """Gymnasium: which environment and how to make it."""
+    """Gymnasium: the environment."""
 
     env_name: str = option(
         "CartPole-v1",
-        "Registered id; module:id imports the module first; module:callable calls it, for "
-        "environments that are not registered or have gym's old interface.",
+        "Registered id; module:id to import a module first; or module:callable, for environments "
+        "that are not registered or have gym's old interface.",
     )
-    env_kwargs: str = option("{}", "Arguments of the environment as a JSON object.")
+    env_kwargs: str = option("{}", "Arguments of the environment, as a JSON object.")
     env_wrappers: tuple[str, ...] = option(
-        (), "Wrappers as module:callable, the innermost first; each is called with the environment."
+        (), "Wrappers as module:callable, innermost first; each is called with the environment."
     )
     raw_observations: bool = option(
-        False, "Leave observations as they are, instead of one-hot and float32."
+        False, "Whether to pass observations unchanged, instead of as one-hot and float32."
     )
     render_mode: str | None = option(
         None,
-        "human shows the environment in a window, rgb_array draws pictures. Not given: none.",
+        "human opens a window, rgb_array returns images. Default: no rendering.",
         neutral=True,
     )
 

@@ -50,7 +50,7 @@ train() { # FOLDER
   }
   step train.log "$python" -m seed_rl.launch.local gym vtrace 1 4 --env_name=CartPole-v1 \
     "--total_environment_frames=$frames" --tensorboard=false --logdir="$1/run" &&
-    step progress.log "$python" -c "from seed_rl.common import progress as p
+    step progress.log "$python" -c "from seed_rl.common.run_files import progress as p
 assert p.read('run').frames >= $frames, p.read('run')" &&
     step play.log "$python" -m seed_rl.play "$1/run" --episodes=1
 }

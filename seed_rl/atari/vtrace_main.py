@@ -1,6 +1,6 @@
 """V-trace on Atari: the learner (--run_mode=learner) or an actor (--run_mode=actor).
 
-The settings of the IMPALA paper: --flagfile=seed_rl/atari/impala_paper.flags
+Hyperparameters of the IMPALA paper: --flagfile=seed_rl/atari/impala_paper.flags
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ FAMILY = EnvironmentFamily(
 def create_agent(
     action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
-    """The network that the flags ask for."""
+    """Creates the network from the flags."""
     del action_space
-    from seed_rl.common.networks import network_factory  # TensorFlow: in the learner only.
+    from seed_rl.common.networks import network_factory  # Actors must not import TensorFlow.
 
     return network_factory.create_network(
         env_observation_space, parametric_action_distribution, conv=from_flags(ConvNetworkConfig)
@@ -31,13 +31,13 @@ def create_agent(
 
 
 def main() -> None:
-    """Runs the learner or an actor, as the flags say."""
+    """Runs the learner or an actor, depending on --run_mode."""
     program.main(
         FAMILY,
         create_agent,
         agent_configs=(ConvNetworkConfig,),
         max_abs_reward=1.0,
-        # Small batches make many updates of few frames, which is what one workstation needs. With
+        # A single workstation generates few frames: small batches turn them into many updates. With
         # an entropy cost of 0.01 the policy on Pong stays uniform for millions of frames.
         batch_size=8,
         learning_rate=6e-4,

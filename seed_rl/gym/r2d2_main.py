@@ -1,4 +1,4 @@
-"""R2D2 on any Gymnasium environment: learner (--run_mode=learner) or actor (=actor)."""
+"""R2D2 on Gymnasium: the learner (--run_mode=learner) or an actor (--run_mode=actor)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="e
 
 
 def main() -> None:
-    """Runs the learner or an actor, as the flags say."""
+    """Runs the learner or an actor, depending on --run_mode."""
     program.main(
         FAMILY,
         batch_size=32,

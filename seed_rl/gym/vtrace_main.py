@@ -1,4 +1,4 @@
-"""V-trace on any Gymnasium environment: learner (--run_mode=learner) or actor (=actor)."""
+"""V-trace on Gymnasium: the learner (--run_mode=learner) or an actor (--run_mode=actor)."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="e
 def create_agent(
     action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
-    """The network that the flags ask for: convolutions for images, dense layers otherwise."""
+    """Creates the network from the flags: convolutional for images, otherwise dense."""
     del action_space
     from seed_rl.common.networks import (
-        network_factory,  # TensorFlow: in the learner only.
+        network_factory,  # Actors must not import TensorFlow.
         space_encoder,
     )
 
@@ -47,7 +47,7 @@ def create_agent(
 
 
 def main() -> None:
-    """Runs the learner or an actor, as the flags say."""
+    """Runs the learner or an actor, depending on --run_mode."""
     program.main(
         FAMILY,
         create_agent,

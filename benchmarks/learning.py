@@ -4,8 +4,8 @@
 
 Runs `./run_local.sh gym vtrace 2 8 --env_name=CartPole-v1` for each seed in turn, with the default
 settings and the given FLAGS. Once the mean return of the last 100 training episodes has reached
-`--goal`, a run continues for `--after` environment frames, but ends at `--limit` frames. Seconds are
-counted from the start of the command. *lowest after* is the lowest mean of 100 episodes after the
+`--goal`, a run continues for `--after` environment frames, but ends at `--limit` frames. Seconds
+count from the start of the command. *lowest after* is the lowest mean of 100 episodes after the
 goal was reached: it reveals policies that collapse occasionally.
 """
 

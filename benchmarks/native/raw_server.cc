@@ -1,5 +1,6 @@
-// The upper limit for the op's server: a ping-pong over gRPC's generic API that answers each message
-// on a stream immediately, with the same bytes except for the call id. No batching, checks or work.
+// The upper limit for the op's server: a ping-pong over gRPC's generic API that answers each
+// message on a stream immediately, with the same bytes except for the call id. No batching, checks
+// or work.
 //
 // Usage: raw_server REPLY_FILE THREADS ADDRESS...
 // Prints the ports as a JSON list (0 or 1 for addresses without one).

@@ -131,7 +131,7 @@ def test_a_token_is_asked_for(socket_address):
             assert values(client.double(1)) == 2
             assert client.stats()["functions"]["double"]["calls"] == 2
         for wrong in (None, "sesam", "sesame!", ""):
-            with pytest.raises(tf.errors.UnauthenticatedError, match="asks for a token"):
+            with pytest.raises(tf.errors.UnauthenticatedError, match="requires a token"):
                 ops.Client(socket_address, ClientOptions(token=wrong))
         with grpc.insecure_channel(socket_address) as channel:
             for method in ("/seed_rl.Inference/Stats", "/seed_rl.Inference/Describe"):

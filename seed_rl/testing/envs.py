@@ -28,7 +28,7 @@ class LifeStepEnv(gymnasium.Env[np.ndarray, Any]):
     """
 
     def __init__(self, episode_length: int = 10, truncate: bool = False, num_actions: int = 2):
-        """Creates an environment whose episodes terminate or are truncated after so many steps."""
+        """Episodes terminate, or are truncated if `truncate`, after `episode_length` steps."""
         # Exact in float32: 2^14 process ids times 2^9 objects.
         self.life = (os.getpid() % 2**14) * 2**9 + next(_lives) % 2**9
         self._length = episode_length

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stops a run started by ./run_local.sh after it has saved a checkpoint.
+# Stops a run started by ./run_local.sh; the run saves a checkpoint first.
 #
 #   ./stop_local.sh [LOGDIR]     default: the only active run under runs/
 set -euo pipefail

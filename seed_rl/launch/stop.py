@@ -20,7 +20,7 @@ USAGE = "usage: ./stop_local.sh [LOGDIR]"
 _HELP = f"""\
 {USAGE}
 
-Stops a run started by ./run_local.sh after it has saved a checkpoint.
+Stops a run started by ./run_local.sh; the run saves a checkpoint first.
 
   LOGDIR  the run's directory (default: the only active run under runs/)
 """

@@ -13,7 +13,7 @@ import runpy, sys
 from gymnasium import spaces
 import numpy as np
 from seed_rl.common.inference import env_specs
-from seed_rl.common.learner import learner
+from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.errors import UserError
 
 module, space = sys.argv[1], eval(sys.argv[2])
@@ -24,17 +24,17 @@ class Env:
     def step(self, action): return space.sample(), 0.0, False, False, {}
     def close(self): pass
 
-def show(run, config, placement, trained, specs):
+def show(job):
     from seed_rl.common.inference.inference import initialize
-    initialize(trained.algorithm, trained.algorithm.agent, specs)
-    state = trained.algorithm.agent.initial_state(1).core_state
+    initialize(job.algorithm, job.algorithm.network, job.specs)
+    state = job.algorithm.network.initial_state(1).core_state
     print([int(layer[0].shape[-1]) for layer in state])
 
 from seed_rl.gym import env
 env.create_environment = lambda task, config: Env()
 sys.argv = [module, "--run_mode=learner", *sys.argv[3:]]
-with learner.instead_of_training(show):
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+TrainingJob.train = show
+runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
 VECTOR = "spaces.Box(-1, 1, (3,), np.float32)"
 IMAGE = "spaces.Box(0, 255, (40, 40, 1), np.uint8)"

@@ -1,6 +1,6 @@
 """V-trace on Atari: the learner (--run_mode=learner) or an actor (--run_mode=actor).
 
-The settings of the IMPALA paper: --flagfile=seed_rl/atari/impala_paper.flags
+Hyperparameters of the IMPALA paper: --flagfile=seed_rl/atari/impala_paper.flags
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def create_agent(
 ) -> Any:
     """The network that the flags describe."""
     del action_space
-    from seed_rl.common.networks import network_factory  # TensorFlow: in the learner only.
+    from seed_rl.common.networks import network_factory  # Actors must not import TensorFlow.
 
     return network_factory.create_network(
         env_observation_space, parametric_action_distribution, conv=from_flags(ConvNetworkConfig)

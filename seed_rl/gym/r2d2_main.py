@@ -1,4 +1,4 @@
-"""R2D2 on any Gymnasium environment: learner (--run_mode=learner) or actor (=actor)."""
+"""R2D2 on Gymnasium: the learner (--run_mode=learner) or an actor (--run_mode=actor)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V-trace on any Gymnasium environment: learner (--run_mode=learner) or actor (=actor)."""
+"""V-trace on Gymnasium: the learner (--run_mode=learner) or an actor (--run_mode=actor)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def create_agent(
     """The network that the flags describe: convolutions for images, dense layers otherwise."""
     del action_space
     from seed_rl.common.networks import (
-        network_factory,  # TensorFlow: in the learner only.
+        network_factory,  # Actors must not import TensorFlow.
         space_encoder,
     )
 

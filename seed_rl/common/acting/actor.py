@@ -52,7 +52,7 @@ class ExitCode(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class ActorConfig(RunConfig):
-    """Actor: options of the processes that step environments."""
+    """Actor: connection to the learner, and timing logs."""
 
     connect_timeout_s: float = option(
         600.0, "Seconds to wait for the learner at start-up before giving up.", minimum=0

@@ -81,6 +81,7 @@ class TrainingJob:
 
         saved_run.check(self.run.logdir, self.environment)
         job = dataclasses.replace(self, options=run_record.describe(self.options))
+        run_record.log_options(job.options)
         learner = Learner(job)
         try:
             run_record.write(self.run.logdir, job.options)

@@ -80,7 +80,7 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     changes = []
     if not _same_program(saved.get(run_record.PROGRAM), now.get(run_record.PROGRAM)):
         changes.append(_change(_PROGRAM, saved[run_record.PROGRAM], now[run_record.PROGRAM]))
-    for name in sorted(now.keys() & saved.keys() - {run_record.PROGRAM, run_record.ARGUMENTS}):
+    for name in sorted(now.keys() & saved.keys() - run_record.NOT_OPTIONS):
         if now[name] != saved[name]:
             changes.append(_change(f"--{name}", saved[name], now[name]))
     return changes

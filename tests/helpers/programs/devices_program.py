@@ -70,7 +70,9 @@ def train(chosen, steps=5, after_step=lambda agent: None):
 
     gradients = None
     for step in range(steps):
-        batch = devices.distribute(chosen, lambda part, s=step: make_batch(s, part, replicas))
+        batch = strategy.experimental_distribute_values_from_function(
+            lambda context, s=step: make_batch(s, context.replica_id_in_sync_group, replicas)
+        )
         gradients = training_step(batch)
         after_step(agent)
     return agent, gradients

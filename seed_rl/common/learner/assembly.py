@@ -66,7 +66,7 @@ def make_job(
         for its spaces.
       create_algorithm: called in the scope of the training strategy.
       create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
-        learning_rate_fn); by default, `optimizer.create_optimizer` with the `optimizer` options.
+        learning_rate_fn); by default, `optimizer` configures one.
       env_config: passed to `create_env_fn`; the program's flags if not given.
       run: options shared with the actors.
       config: options of the learner.

@@ -1,6 +1,6 @@
-"""What several tests use."""
+"""Helpers shared by tests."""
 
 import pathlib
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
-"""Programs that tests start as processes of their own."""
+"""Programs that tests start as separate processes."""

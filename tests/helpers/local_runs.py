@@ -1,4 +1,4 @@
-"""Runs under the supervisor of ./run_local.sh, and what can be seen of them from outside."""
+"""Runs under the supervisor of ./run_local.sh, observed from outside."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nothing_runs(place):
 
 
 def progress_of(place, supervisor):
-    """The progress of the run that `supervisor` watches; None until its learner has told some."""
+    """Progress of the run that `supervisor` watches; None until its learner reports any."""
     progress = place.progress()
     learner = processes_of(place, "learner").get(-1)
     return progress if progress is not None and progress.pid == learner else None

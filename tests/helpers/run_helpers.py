@@ -1,4 +1,4 @@
-"""What the supervisor's tests share: runs of real processes over fake programs."""
+"""Helpers for the supervisor's tests: runs of real processes over fake programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.helpers import PROGRAMS
 
 
 class Run:
-    """A supervisor process over fake programs."""
+    """A supervisor process of fake programs."""
 
     def __init__(self, logdir: pathlib.Path, *arguments: str, **options: Any):
         self.logdir = logdir
@@ -37,7 +37,7 @@ class Run:
         self.process.send_signal(number)
 
     def lives(self, task: int) -> list[int]:
-        """Process ids of an actor's lives."""
+        """Process ids of an actor's starts so far."""
         file = self.logdir / f"lives-{task}"
         return [int(pid) for pid in file.read_text().split()] if file.exists() else []
 

@@ -1,8 +1,8 @@
-"""Waiting for what other threads and processes do."""
+"""Waiting for other threads and processes."""
 
 import time
 
-PATIENCE_S = 60  # What is waited for happens at once unless something is broken.
+PATIENCE_S = 60  # Every wait is short unless something is broken.
 
 
 def wait_until(condition):

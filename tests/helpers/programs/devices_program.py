@@ -1,6 +1,6 @@
 """Trains and infers on logical CPU devices (a program of test_devices.py).
 
-A process of its own, because the number of devices can be set only once.
+A separate process, because the number of devices can be set only once.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Python programs that start at once: forks of a process that has already imported TensorFlow.
 
-The import takes seconds, which a test that runs a program ten times cannot afford. The fork happens
-before TensorFlow has started any work, so that the program may still configure devices. Tests of what
+The import takes seconds, too much for tests that run a program many times. TensorFlow has not
+started any work when the process forks, so that programs can still configure devices. Tests of what
 a program imports, or of how it starts, run a real interpreter instead.
 """
 

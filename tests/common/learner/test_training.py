@@ -8,6 +8,7 @@ from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.training import TrainingStep
 from tests.helpers import PROGRAMS
 
+
 @pytest.fixture
 def train(forks):
     """`train(replicas, optimizer)` returns (numbers that the program prints, its warnings)."""

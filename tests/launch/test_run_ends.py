@@ -143,25 +143,12 @@ def test_a_failing_learner_is_shown_without_chatter(start):
         assert chatter not in text and chatter in log
 
 
-FULL_PROGRAM = """
-import pathlib, sys, time
-from seed_rl.launch.run_state import RunState
-state = RunState(pathlib.Path(sys.argv[1]))
-print(state.problem())
-time.sleep(3.2)
-print(state.problem())
-print(state.loss())
-"""
-
-
 def test_a_directory_without_room_is_noticed(tmp_path):
     """Guards a learner that cannot tell of itself: its files have no room."""
     (tmp_path / "run").mkdir()
-    program = tmp_path / "program.py"
-    program.write_text(FULL_PROGRAM)
     logdir = str(tmp_path / "run")
     result = subprocess.run(
-        full_disk.command(logdir, sys.executable, program, logdir),
+        full_disk.command(logdir, sys.executable, PROGRAMS / "full_run_state.py", logdir),
         capture_output=True,
         text=True,
         timeout=60,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
+import shutil
 
 import pytest
 
@@ -14,6 +13,7 @@ from seed_rl.common.config.options import option
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import run_record, saved_run
 from seed_rl.common.system import running_program
+from tests.helpers import PROGRAMS, run_python
 
 
 def save(logdir, **options):
@@ -107,13 +107,9 @@ def test_the_identity_of_an_environment():
 
 
 def ask(directory, module, *flags):
-    """What a program says to --only_check_args in `directory`."""
-    return subprocess.run(
-        [sys.executable, "-m", module, "--run_mode=learner", *flags, "--only_check_args"],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=120,
+    """What a program answers to --only_check_args in `directory`."""
+    return run_python(
+        "-m", module, "--run_mode=learner", *flags, "--only_check_args", cwd=directory
     )
 
 
@@ -136,33 +132,10 @@ def test_the_default_directory_is_named_after_program_and_environment(
     can have prepared it.
     """
     (tmp_path / "my.flags").write_text("--game=Breakout\n")
-    for own, arguments in (
-        ("my_main", "EnvironmentFamily(Maze, print), ()"),
-        ("my_maze", 'EnvironmentFamily(Maze, print, environment="size"), ()'),
-        (
-            "my_place",
-            'EnvironmentFamily(Maze, print, environment="size"), (), learn=print, logdir="here"',
-        ),
-    ):
-        arguments = arguments if "learn" in arguments else f"{arguments}, print"
-        (tmp_path / f"{own}.py").write_text(OWN_PROGRAM + f"program.main({arguments})\n")
+    shutil.copytree(PROGRAMS / "own_mains", tmp_path, dirs_exist_ok=True)
     answer = ask(tmp_path, module, *flags)
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout)["logdir"] == name
-
-
-OWN_PROGRAM = '''
-import dataclasses
-from seed_rl.common.acting import program
-from seed_rl.common.config.options import option
-from seed_rl.common.acting.environment_family import EnvironmentFamily
-
-@dataclasses.dataclass(frozen=True)
-class Maze:
-    """Maze"""
-    size: int = option(9, "Width.")
-
-'''
 
 
 def test_a_program_says_that_it_would_not_continue(tmp_path):

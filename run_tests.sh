@@ -1,10 +1,21 @@
 #!/usr/bin/env bash
-# Sets up this checkout as ./run_local.sh does, builds the native op and runs the whole test suite.
+# Sets up this checkout as ./run_local.sh does, builds the native op and runs the test suite.
 #
 #   ./run_tests.sh [PYTEST ARGUMENTS ...]     for instance: ./run_tests.sh tests/grpc -m "not slow"
+#
+# Tests run in parallel processes, unless arguments choose some of them (paths, -k, --lf) or say how
+# many processes to use (-n0).
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 "$root/scripts/setup.sh" dev
 cd "$root"
-exec .venv/bin/python -m pytest "$@"
+
+# More than four would get in each other's way: many tests start several processes themselves.
+parallel=(-n auto --maxprocesses 4 --dist worksteal)
+for argument in "$@"; do
+  case "$argument" in
+    tests* | ./tests* | "$root"* | -k* | -n* | --lf | --pdb) parallel=() ;;
+  esac
+done
+exec .venv/bin/python -m pytest "${parallel[@]}" "$@"

@@ -43,6 +43,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="of the whole system")
     parser.add_argument("--warmup", type=float, default=20, help="seconds not counted before")
     parser.add_argument("--json", help="file for the results")
+    parser.add_argument(
+        "--part_seconds", type=float, default=6, help="of each part alone (%(default)s)"
+    )
     parser.add_argument("--part", choices=sorted(PARTS), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.part:
@@ -109,7 +112,7 @@ def _child(args: argparse.Namespace, part: str) -> float:
     """One part, alone on the machine; core-microseconds per transition."""
     command = [sys.executable, "-m", "benchmarks.training", f"--part={part}"]
     command += [f"--workload={args.workload}", f"--compute_dtype={args.compute_dtype}"]
-    command += [f"--actors={args.actors}"]
+    command += [f"--actors={args.actors}", f"--part_seconds={args.part_seconds}"]
     output = subprocess.run(command, check=True, capture_output=True, text=True, env=_environment())
     return float(json.loads(output.stdout.splitlines()[-1]))
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
         ("actor", ["--rounds=1"], ["rss_mb", "first_step_s"]),
         (
             "training",
-            ["--actors=1", "--seconds=2", "--warmup=0"],
+            ["--actors=1", "--seconds=2", "--warmup=0", "--part_seconds=0.5"],
             ["efficiency", "frames_per_s", "ideal_frames_per_s"],
         ),
         (

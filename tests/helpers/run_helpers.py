@@ -12,7 +12,7 @@ from typing import Any
 from seed_rl.common.run_files import checkpoint_list
 from seed_rl.launch import run_lock
 from tests.helpers import PROGRAMS
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 
 class Run:
@@ -31,7 +31,7 @@ class Run:
         return self.output.read_text()
 
     def wait(self) -> int:
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=PATIENCE_S)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

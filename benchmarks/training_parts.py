@@ -99,12 +99,12 @@ def measure_infer(args: argparse.Namespace) -> float:
     tf.config.threading.set_inter_op_parallelism_threads(1)
     algorithm, specs, _ = _algorithm(args)
     inputs = _zeros([NUM_ENVS], (specs.action, specs.env_output))
-    state = algorithm.agent.initial_state(NUM_ENVS)
+    state = algorithm.network.initial_state(NUM_ENVS)
     env_ids = tf.range(NUM_ENVS)
 
     @tf.function(autograph=False)
     def act() -> Any:
-        return algorithm.act(algorithm.agent, env_ids, *inputs, state).action
+        return algorithm.act(algorithm.network, env_ids, *inputs, state).action
 
     return _cpu_us(act, args.part_seconds) / NUM_ENVS
 
@@ -153,9 +153,9 @@ def _vtrace_batch(workload: Workload, algorithm: Any, specs: Any) -> Any:
     from seed_rl.common.types import Unroll
 
     batch, steps = workload.batch_size, workload.unroll_length + 1
-    state = algorithm.agent.initial_state(batch)
+    state = algorithm.network.initial_state(batch)
     step_specs = (specs.action, specs.env_output)
-    acted = algorithm.act(algorithm.agent, tf.range(batch), *_zeros([batch], step_specs), state)
+    acted = algorithm.act(algorithm.network, tf.range(batch), *_zeros([batch], step_specs), state)
     outputs = tf.nest.map_structure(
         lambda t: tf.repeat(t[tf.newaxis], steps, 0), acted.agent_outputs
     )
@@ -167,12 +167,12 @@ def _r2d2_batch(workload: Workload, algorithm: Any, specs: Any) -> Any:
     """`SampledUnrolls` of zeros."""
     import tensorflow as tf
 
-    from seed_rl.agents.r2d2.experience import SampledUnrolls
+    from seed_rl.common.learner.replay_pipeline import SampledUnrolls
     from seed_rl.common.types import Unroll
 
     batch = workload.batch_size
     steps = workload.flags["burn_in"] + workload.unroll_length + 1
-    state = algorithm.agent.initial_state(batch)
+    state = algorithm.network.initial_state(batch)
     prev_actions, env_outputs = _zeros([steps, batch], (specs.action, specs.env_output))
     unrolls = Unroll(state, prev_actions, env_outputs, tf.zeros([steps, batch], tf.int32))
     return SampledUnrolls(unrolls, tf.zeros([batch], tf.int64), tf.ones([batch]))
@@ -192,13 +192,13 @@ def _algorithm(args: argparse.Namespace) -> Any:
     make = _r2d2 if workload.agent == "r2d2" else _vtrace
     with strategy.scope():
         algorithm = make(workload, args.compute_dtype, spaces, specs)
-        inference.initialize(algorithm, algorithm.agent, specs)
+        inference.initialize(algorithm, algorithm.network, specs)
     return algorithm, specs, strategy
 
 
 def _vtrace(workload: Workload, compute_dtype: str, spaces: Any, specs: Any) -> Any:
+    from seed_rl.agents.vtrace.algorithm import VTrace
     from seed_rl.agents.vtrace.config import VTraceConfig
-    from seed_rl.agents.vtrace.learner import VTrace
     from seed_rl.common.config.network_config import ConvNetworkConfig
     from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
     from seed_rl.common.networks.network_factory import create_network
@@ -215,8 +215,8 @@ def _vtrace(workload: Workload, compute_dtype: str, spaces: Any, specs: Any) -> 
 
 
 def _r2d2(workload: Workload, compute_dtype: str, spaces: Any, specs: Any) -> Any:
+    from seed_rl.agents.r2d2.algorithm import R2D2
     from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
-    from seed_rl.agents.r2d2.learner import R2D2
     from seed_rl.agents.r2d2.networks import create_network
     from seed_rl.common.replay import ReplayConfig
 

@@ -24,6 +24,7 @@ check() {
 check ruff check
 check ruff format --check
 check mypy
+check lint-imports --no-logo
 check shellcheck "${shell_scripts[@]}"
 check clang-format --dry-run -Werror "${native_sources[@]}"
 exit "$failed"

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from seed_rl import play
 from seed_rl.common.errors import UserError
+from seed_rl.common.learner import playing
 from seed_rl.common.monitoring import video
 from seed_rl.common.system.chatter import is_chatter
 from seed_rl.common.types import EnvOutput, Specs
@@ -182,9 +183,9 @@ def test_table_of_returns():
             console.print(play.table(episodes, "greedy"))
         return capture.get()
 
-    text = shown([play.Episode(10, 1.0, 1.0), play.Episode(20, 4.0, 4.0)])
+    text = shown([playing.Episode(10, 1.0, 1.0), playing.Episode(20, 4.0, 4.0)])
     assert "2.50 ± 1.50" in text and "15.00 ± 5.00" in text and "score" not in text
-    assert "7.50 ± 2.50" in shown([play.Episode(1, 0, 5.0), play.Episode(1, 0, 10.0)])
+    assert "7.50 ± 2.50" in shown([playing.Episode(1, 0, 5.0), playing.Episode(1, 0, 10.0)])
     assert "0 episodes" in shown([])
 
 
@@ -214,10 +215,10 @@ def test_whole_games_are_played():
         return prev_actions, state
 
     specs = Specs(tf.TensorSpec([], tf.int64), EnvOutput(*(None,) * 5))
-    episodes = play._episodes(Lives(), act, lambda: (), specs, None)
+    episodes = playing._episodes(Lives(), act, lambda: (), specs, None)
     played = [next(episodes), next(episodes)]
     episodes.close()
-    assert played == [play.Episode(6, 6.0, 6.0)] * 2
+    assert played == [playing.Episode(6, 6.0, 6.0)] * 2
     assert [step for step, done in seen if done] == [0.0]  # At the second game's start.
 
 

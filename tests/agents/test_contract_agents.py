@@ -13,7 +13,7 @@ from seed_rl.agents.vtrace import learner as vtrace_learner
 from seed_rl.agents.vtrace import networks as vtrace_networks
 from seed_rl.atari import networks as atari_networks
 from seed_rl.common import utils
-from seed_rl.common.inference.agent_calls import call_agent
+from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.networks.encoders import VectorEncoder
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.dmlab import networks as dmlab_networks
@@ -76,7 +76,7 @@ def test_every_network_takes_a_plain_tuple(name, unroll):
     actions = tf.zeros(leading, tf.int32)
     tf.random.set_seed(0)
     results = [
-        call_agent(network, actions, outputs, network.initial_state(2), unroll)
+        call_network(network, actions, outputs, network.initial_state(2), unroll)
         for outputs in (utils.EnvOutput(*plain), plain)
     ]
     # The action is drawn anew each time; all after it is not.
@@ -88,7 +88,7 @@ def recorded(network, shape, leading):
     """(agent state, previous actions, env outputs, agent outputs) of an unroll."""
     outputs, actions = env_outputs(shape, leading), tf.zeros(leading, tf.int32)
     state = network.initial_state(leading[1])
-    return state, actions, outputs, call_agent(network, actions, outputs, state, True)[0]
+    return state, actions, outputs, call_network(network, actions, outputs, state, True)[0]
 
 
 def test_vtrace_loss_takes_a_plain_tuple():

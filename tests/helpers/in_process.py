@@ -6,8 +6,8 @@ import threading
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.agents.r2d2.algorithm import R2D2
 from seed_rl.agents.r2d2.config import QNetworkConfig
-from seed_rl.agents.r2d2.learner import R2D2
 from seed_rl.agents.r2d2.networks import create_network
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.config.device_config import DeviceConfig
@@ -71,7 +71,7 @@ class Run(contextlib.AbstractContextManager):
             self.algorithm,
             self.specs,
             InferenceSizes(num_envs, num_eval_envs, unroll_length, batch_size),
-            placement.place_inference(self.algorithm.agent, self.algorithm.make_agent),
+            placement.place_inference(self.algorithm.network, self.algorithm.make_network),
         )
         self.store = self.inference.store
         self._training = TrainingStep(self.algorithm, optimizer, strategy, 40.0)

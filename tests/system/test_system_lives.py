@@ -48,9 +48,9 @@ class RandomActions(Algorithm):
     """Chooses actions by lot; the troubled actor has two of them only."""
 
     def __init__(self):
-        self.agent = self.make_agent()
+        self.network = self.make_network()
 
-    def make_agent(self):
+    def make_network(self):
         return StepCounter()
 
     def act(self, agent, env_ids, prev_actions, env_outputs, agent_state):
@@ -77,7 +77,7 @@ class Side:
             algorithm,
             specs,
             InferenceSizes(NUM_ENVS, 0, UNROLL_LENGTH, queue_capacity=16),
-            [("/cpu:0", algorithm.agent)],
+            [("/cpu:0", algorithm.network)],
         )
         self.server = grpc.Server([address], grpc.ServerOptions(max_batch_size=NUM_ENVS))
         self.server.bind(self.inference.functions, isolate_errors=True)

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2 import losses
 from seed_rl.agents.r2d2.config import R2D2Config, validate
-from seed_rl.agents.r2d2.experience import SampledUnrolls
 from seed_rl.agents.r2d2.program import WORKSTATION
 from seed_rl.common.compat.tensors import make_time_major
 from seed_rl.common.config import learner_config, options
@@ -24,6 +23,7 @@ from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
+from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
 
@@ -84,14 +84,14 @@ def create_dataset(
 ) -> Any:
     """Training batches: each waits for new unrolls, puts them into the replay, and draws from it.
 
-    `learner_loop` has a faster way of its own (`seed_rl.agents.r2d2.experience`).
+    `learner_loop` has a faster way of its own (`seed_rl.common.learner.replay_pipeline`).
 
     Args:
       unroll_queue: `StructuredFIFOQueue` of `Unroll`s.
       replay_buffer: `PrioritizedReplay` of the same.
       strategy: of training.
       batch_size: unrolls drawn per replica.
-      priority_exponent: see `PrioritizedReplay.sample`.
+      priority_exponent: unrolls are drawn in proportion to priority ** priority_exponent.
       encode: applied to each batch.
 
     Returns:
@@ -139,11 +139,11 @@ def compute_loss_and_priorities_from_agent_outputs(
 
     Args:
       training_agent_output: with `q_values` <float32>[time + 1, batch, actions].
-      target_agent_output: likewise, of the target network.
+      target_agent_output: of the target network, in the same form.
       env_outputs: nest of [time + 1, batch, ...].
       agent_outputs: with `action` <int>[time + 1, batch], those taken.
       gamma: discount factor.
-      eta: see `losses.priorities`.
+      eta: weight of the largest error in a priority, see `losses.priorities`.
 
     Returns:
       (losses <float32>[batch], priorities <float32>[batch]).

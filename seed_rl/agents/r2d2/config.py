@@ -11,8 +11,6 @@ from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
-SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS = "never", "stop", "always"
-
 
 @dataclasses.dataclass(frozen=True)
 class R2D2Config:
@@ -44,12 +42,6 @@ class R2D2Config:
     )
     eval_epsilon: float = option(
         1e-3, "How often evaluation environments act at random.", minimum=0.0, maximum=1.0
-    )
-    save_replay: str = option(
-        SAVE_AT_STOP,
-        "Which checkpoints hold the replay: none, the one written when a run is stopped or ends, "
-        "or each. Without it, a resumed run fills the replay anew before it goes on training.",
-        choices=(SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.r2d2.config import R2D2Config
-from seed_rl.common.inference.agent_calls import call_agent
+from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
 
@@ -44,11 +44,11 @@ def n_step_bellman_target(
 ) -> tf.Tensor:
     """Discounted sum of the next `n_steps` rewards and the value of the state after them.
 
-    The sum ends at the end of an episode. Towards the end of the sequence, where fewer rewards
-    are left, it has as many as there are, and the last value.
+    The sum stops at the end of an episode. Near the end of the sequence, where fewer rewards are
+    left, it uses those and the last value.
 
-    An episode that is cut off reports its last state as an ordinary step whose action nobody
-    takes; the step after it has `abandoned`. Returns end at that state with its value.
+    An abandoned episode reports its last state as an ordinary step whose action is never taken;
+    the step after it has `abandoned`. Returns end at that state with its value.
 
     Args:
       rewards: <float32>[time, batch] of each action.
@@ -59,18 +59,19 @@ def n_step_bellman_target(
       abandoned: <bool>[time, batch] where there was no transition; None: nowhere.
 
     Returns:
-      <float32>[time, batch]. Without meaning where `abandoned`.
+      <float32>[time, batch]; meaningless where `abandoned`.
     """
-    discounts = gamma * (1.0 - tf.cast(done, rewards.dtype))
+    r_t, v_t = rewards, q_target
+    discount_t = gamma * (1.0 - tf.cast(done, r_t.dtype))
     if abandoned is not None:
-        # The "return" from the last state of a cut-off episode on is the value of that state.
-        own_values = tf.concat([tf.zeros_like(q_target[:1]), q_target[:-1]], axis=0)
-        rewards = tf.where(abandoned, own_values, rewards)
-        discounts = tf.where(abandoned, tf.zeros_like(discounts), discounts)
-    following = q_target
+        # The "return" from the last state of an abandoned episode is the value of that state.
+        v_tm1 = tf.concat([tf.zeros_like(v_t[:1]), v_t[:-1]], axis=0)
+        r_t = tf.where(abandoned, v_tm1, r_t)
+        discount_t = tf.where(abandoned, tf.zeros_like(discount_t), discount_t)
+    following = v_t
     for _ in range(n_steps):
-        targets = rewards + discounts * following
-        following = tf.concat([targets[1:], q_target[-1:]], axis=0)
+        targets = r_t + discount_t * following
+        following = tf.concat([targets[1:], v_t[-1:]], axis=0)
     return targets
 
 
@@ -78,14 +79,14 @@ class TDErrors(NamedTuple):
     """Errors of T steps, <float32>[time, batch].
 
     Attributes:
-      errors: target - Q, in rescaled units; 0 where nothing is real.
-      real: 1, and 0 where the step was the last state of an abandoned episode.
+      errors: target - Q, in rescaled units; 0 where `mask` is.
+      mask: 0 where the step was the last state of an abandoned episode, 1 elsewhere.
       q_values: Q of the action taken, in rescaled units.
       targets: without gradient, in rescaled units.
     """
 
     errors: tf.Tensor
-    real: tf.Tensor
+    mask: tf.Tensor
     q_values: tf.Tensor
     targets: tf.Tensor
 
@@ -107,26 +108,27 @@ def td_errors(
       actions: <int>[time + 1, batch] taken after each step; the last is not used.
     """
     env_outputs = EnvOutput(*env_outputs)
-    replayed = tf.gather(training_output.q_values[:-1], actions[:-1], batch_dims=2)
-    best = tf.argmax(training_output.q_values[1:], axis=-1)
-    values = tf.gather(target_output.q_values[1:], best, batch_dims=2)
-    rewards, done, abandoned = (
+    q_tm1, a_tm1 = training_output.q_values[:-1], actions[:-1]
+    qa_tm1 = tf.gather(q_tm1, a_tm1, batch_dims=2)
+    best_t = tf.argmax(training_output.q_values[1:], axis=-1)
+    v_t = tf.gather(target_output.q_values[1:], best_t, batch_dims=2)
+    r_t, done_t, abandoned_t = (
         tensor[1:] for tensor in (env_outputs.reward, env_outputs.done, env_outputs.abandoned)
     )
     if config.max_abs_reward:
-        rewards = tf.clip_by_value(rewards, -config.max_abs_reward, config.max_abs_reward)
+        r_t = tf.clip_by_value(r_t, -config.max_abs_reward, config.max_abs_reward)
     epsilon = config.value_function_rescaling_epsilon
     if config.value_function_rescaling:
-        values = inverse_value_function_rescaling(values, epsilon)
+        v_t = inverse_value_function_rescaling(v_t, epsilon)
     targets = n_step_bellman_target(
-        rewards, done, values, config.discounting, config.n_steps, abandoned
+        r_t, done_t, v_t, config.discounting, config.n_steps, abandoned_t
     )
     if config.value_function_rescaling:
         targets = value_function_rescaling(targets, epsilon)
     targets = tf.stop_gradient(targets)
-    # Not a product: the action that nobody took may be one that the network forbids (Q = -inf).
-    errors = tf.where(abandoned, tf.zeros_like(targets), targets - replayed)
-    return TDErrors(errors, 1.0 - tf.cast(abandoned, tf.float32), replayed, targets)
+    # Not a product: the action that was never taken may be one that the network masks (Q = -inf).
+    errors = tf.where(abandoned_t, tf.zeros_like(targets), targets - qa_tm1)
+    return TDErrors(errors, 1.0 - tf.cast(abandoned_t, tf.float32), qa_tm1, targets)
 
 
 def unroll_losses(td: TDErrors) -> tf.Tensor:
@@ -135,9 +137,9 @@ def unroll_losses(td: TDErrors) -> tf.Tensor:
 
 
 def priorities(td: TDErrors, eta: float = 0.9) -> tf.Tensor:
-    """Of each unroll, eta max|error| + (1 - eta) mean|error| over real steps, <float32>[batch]."""
+    """Eta max|error| + (1 - eta) mean|error| over unmasked steps, <float32>[batch]."""
     sizes = tf.stop_gradient(tf.abs(td.errors))
-    mean = tf.math.divide_no_nan(tf.reduce_sum(sizes, axis=0), tf.reduce_sum(td.real, axis=0))
+    mean = tf.math.divide_no_nan(tf.reduce_sum(sizes, axis=0), tf.reduce_sum(td.mask, axis=0))
     return eta * tf.reduce_max(sizes, axis=0) + (1.0 - eta) * mean
 
 
@@ -159,10 +161,10 @@ def replay_errors(
       config: options.
       training_agent: the network being trained.
       target_agent: the other one.
-      agent_state: nest of [batch, ...], as inference had it before the first step.
+      agent_state: nest of [batch, ...], stored by inference before the first step.
       prev_actions: nest of [burn_in + T + 1, batch, ...].
-      env_outputs: likewise.
-      actions: likewise.
+      env_outputs: nest of [burn_in + T + 1, batch, ...].
+      actions: <int>[burn_in + T + 1, batch] taken after each step.
     """
     burn_in = config.burn_in
     env_outputs = EnvOutput(*env_outputs)
@@ -174,10 +176,10 @@ def replay_errors(
         state = agent_state
         if burn_in:
             before, observed = part(None, burn_in)
-            _, state = call_agent(agent, before, observed, state, unroll=True, is_training=True)
+            _, state = call_network(agent, before, observed, state, unroll=True, is_training=True)
             state = tf.nest.map_structure(tf.stop_gradient, state)
         before, observed = part(burn_in, None)
-        output, _ = call_agent(agent, before, observed, state, unroll=True, is_training=True)
+        output, _ = call_network(agent, before, observed, state, unroll=True, is_training=True)
         return output
 
     trained_on = tf.nest.map_structure(lambda t: t[burn_in:], env_outputs)
@@ -194,8 +196,8 @@ def get_envs_epsilon(
     Args:
       env_ids: <int32>[batch].
       num_training_envs: ids [0, num_training_envs).
-      num_eval_envs: the ids after them, which all have `eval_epsilon`.
-      eval_epsilon: see there.
+      num_eval_envs: number of ids after them, which all have `eval_epsilon`.
+      eval_epsilon: probability of a random action in evaluation environments.
 
     Returns:
       <float32>[batch].
@@ -219,9 +221,9 @@ def apply_epsilon_greedy(
     Args:
       actions: <int>[batch] greedy ones, in [0, num_actions).
       env_ids: <int32>[batch].
-      num_training_envs: see `get_envs_epsilon`.
-      num_eval_envs: likewise.
-      eval_epsilon: likewise.
+      num_training_envs: ids [0, num_training_envs).
+      num_eval_envs: number of ids after them.
+      eval_epsilon: probability of a random action in evaluation environments.
       num_actions: number of actions.
     """
     epsilons = get_envs_epsilon(env_ids, num_training_envs, num_eval_envs, eval_epsilon)

@@ -53,6 +53,7 @@ def main(
     family: EnvironmentFamily,
     create_agent: Callable[[Any, int], Any] = create_agent,
     create_optimizer: Callable[[int], Any] = create_optimizer,
+    algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (QNetworkConfig,),
     **defaults: Any,
 ) -> None:
@@ -63,14 +64,22 @@ def main(
       create_agent: `create_agent(env_output_specs, num_actions)` returns the network. Called in
         the learner only, so import TensorFlow inside of it.
       create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn).
+      algorithm: returns `R2D2` or a subclass, made with the same arguments. Called in the learner
+        only, so import TensorFlow inside of it.
       agent_configs: dataclasses of options of the network to define flags for.
       **defaults: defaults of options that differ from `WORKSTATION`.
     """
 
     def learn(env_config: Any) -> None:
-        from seed_rl.agents.r2d2 import learner
+        from seed_rl.agents.r2d2.algorithm import R2D2, create_job
 
-        learner.learner_loop(family.create, create_agent, create_optimizer, env_config=env_config)
+        create_job(
+            family.create,
+            create_agent,
+            create_optimizer,
+            env_config=env_config,
+            algorithm=algorithm() if algorithm else R2D2,
+        ).execute()
 
     configs = (R2D2Config, ReplayConfig, *agent_configs)
     program.main(family, configs, learn, **{**WORKSTATION, **defaults})

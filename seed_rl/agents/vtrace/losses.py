@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
-from seed_rl.common.inference.agent_calls import call_agent
+from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.learner import replicas
 from seed_rl.common.nest import Nest
 from seed_rl.common.returns import vtrace
+from seed_rl.common.returns.transitions import transitions
 from seed_rl.common.types import EnvOutput
 
 _MIN_COST, _MAX_COST = 1e-8, 1e3
@@ -77,75 +78,6 @@ class EntropyCost(tf.Module):
         return self() * tf.stop_gradient(entropy - self._config.target_entropy)
 
 
-class Transitions(NamedTuple):
-    """T transitions cut from an unroll of T + 1 steps, <float32>[time, batch].
-
-    Attributes:
-      rewards: of the action of each step, scaled and clipped.
-      discounts: of what follows; 0 where the episode ended.
-      real: 0 where the step was the last state of an abandoned episode, whose action nobody took,
-        1 elsewhere.
-    """
-
-    rewards: tf.Tensor
-    discounts: tf.Tensor
-    real: tf.Tensor
-
-
-def transitions(config: VTraceConfig, env_outputs: EnvOutput) -> Transitions:
-    """What happened after each step but the last.
-
-    An episode that is cut off reports its final state as an ordinary step; the next step has
-    `done` and `abandoned` and begins another episode. From the former to the latter there is no
-    transition in the game.
-
-    Args:
-      config: discount, scale and bound of rewards.
-      env_outputs: of [time + 1, batch].
-    """
-    rewards = env_outputs.reward[1:] * config.reward_scaling
-    if config.max_abs_reward:
-        rewards = tf.clip_by_value(rewards, -config.max_abs_reward, config.max_abs_reward)
-    done = tf.cast(env_outputs.done[1:], tf.float32)
-    abandoned = tf.cast(env_outputs.abandoned[1:], tf.float32)
-    return Transitions(rewards, (1.0 - done) * config.discounting, 1.0 - abandoned)
-
-
-def vtrace_returns(
-    config: VTraceConfig,
-    steps: Transitions,
-    target_log_probs: tf.Tensor,
-    behaviour_log_probs: tf.Tensor,
-    values: tf.Tensor,
-) -> vtrace.VTraceReturns:
-    """V-trace in which abandoned episodes are bootstrapped from their last state.
-
-    At that state the value target is the value itself. A reward equal to the value says exactly
-    that, the discount being 0 there: the temporal difference vanishes, and so do the advantage of
-    the action that was never taken and the value loss. The step before it then sees the value of
-    the true last state, as if the episode had gone on.
-
-    Args:
-      config: thresholds and lambda.
-      steps: of [time, batch].
-      target_log_probs: <float32>[time, batch].
-      behaviour_log_probs: <float32>[time, batch].
-      values: <float32>[time + 1, batch], the last row being the bootstrap value.
-    """
-    rewards = tf.where(steps.real > 0, steps.rewards, values[:-1])
-    return vtrace.from_importance_weights(
-        target_action_log_probs=target_log_probs,
-        behaviour_action_log_probs=behaviour_log_probs,
-        discounts=steps.discounts,
-        rewards=rewards,
-        values=values[:-1],
-        bootstrap_value=values[-1],
-        clip_rho_threshold=config.max_importance_weight,
-        clip_pg_rho_threshold=config.max_pg_importance_weight,
-        lambda_=config.lambda_,
-    )
-
-
 def compute_loss(
     config: VTraceConfig,
     parametric_action_distribution: ParametricDistribution,
@@ -161,7 +93,7 @@ def compute_loss(
     Args:
       config: options.
       parametric_action_distribution: that `policy_logits` parametrize.
-      agent: the network, of either form of `call_agent`.
+      agent: the network, of either form of `call_network`.
       agent_state: nest of [batch, ...], before the first step.
       prev_actions: nest of [time + 1, batch, ...].
       env_outputs: nest of [time + 1, batch, ...]; any tuple of the five fields will do.
@@ -173,23 +105,35 @@ def compute_loss(
       (loss <float32>[], metrics <float32>[] by name).
     """
     env_outputs = EnvOutput(*env_outputs)
-    learned, _ = call_agent(agent, prev_actions, env_outputs, agent_state, True, True)
-    steps = transitions(config, env_outputs)
-    mean = replicas.BatchMean(steps.real)
-    actions = tf.nest.map_structure(lambda t: t[:-1], agent_outputs.action)
-    target = parametric_action_distribution(learned.policy_logits[:-1])
-    behaviour = parametric_action_distribution(agent_outputs.policy_logits[:-1])
-    target_log_probs = target.log_prob(actions)
-    behaviour_log_probs = behaviour.log_prob(actions)
-    returns = vtrace_returns(config, steps, target_log_probs, behaviour_log_probs, learned.baseline)
+    learned, _ = call_network(agent, prev_actions, env_outputs, agent_state, True, True)
+    steps = transitions(
+        env_outputs, config.discounting, config.reward_scaling, config.max_abs_reward
+    )
+    mean = replicas.BatchMean(steps.mask)
+    a_tm1 = tf.nest.map_structure(lambda t: t[:-1], agent_outputs.action)
+    pi_tm1 = parametric_action_distribution(learned.policy_logits[:-1])
+    mu_tm1 = parametric_action_distribution(agent_outputs.policy_logits[:-1])
+    target_log_probs, behaviour_log_probs = pi_tm1.log_prob(a_tm1), mu_tm1.log_prob(a_tm1)
+    v_tm1 = learned.baseline[:-1]
+    returns = vtrace.from_importance_weights(
+        target_action_log_probs=target_log_probs,
+        behaviour_action_log_probs=behaviour_log_probs,
+        discounts=steps.discount_t,
+        rewards=steps.bootstrapping_rewards(v_tm1),
+        values=v_tm1,
+        bootstrap_value=learned.baseline[-1],
+        clip_rho_threshold=config.max_importance_weight,
+        clip_pg_rho_threshold=config.max_pg_importance_weight,
+        lambda_=config.lambda_,
+    )
 
-    # The weight of an action that the policy excludes by now is 0, its log probability -inf.
+    # An action that the policy excludes by now has weight 0 and log probability -inf.
     policy_loss = -mean(tf.math.multiply_no_nan(target_log_probs, returns.pg_advantages))
-    value_errors = returns.vs - learned.baseline[:-1]
+    value_errors = returns.vs - v_tm1
     baseline_loss = 0.5 * mean(tf.square(value_errors))
-    entropy = mean(target.entropy())
+    entropy = mean(pi_tm1.entropy())
     cost = entropy_cost()
-    kl = mean(behaviour.kl_divergence(target))
+    kl = mean(mu_tm1.kl_divergence(pi_tm1))
 
     loss = (
         policy_loss
@@ -197,7 +141,7 @@ def compute_loss(
         - tf.stop_gradient(cost) * entropy
         + entropy_cost.adjustment_loss(entropy)
     )
-    if config.kl_cost:  # The divergence may be infinite, which no cost of 0 takes back.
+    if config.kl_cost:  # The divergence may be infinite, and 0 times that is NaN.
         loss += config.kl_cost * kl
     rhos = tf.exp(target_log_probs - behaviour_log_probs)
     metrics = {
@@ -210,7 +154,7 @@ def compute_loss(
         "policy/importance_weight_clipped": mean(
             tf.cast(rhos > config.max_importance_weight, tf.float32)
         ),
-        "value/baseline": mean(learned.baseline[:-1]),
+        "value/baseline": mean(v_tm1),
         "value/target": mean(returns.vs),
         "value/abs_error": mean(tf.abs(value_errors)),
         "policy/advantage": mean(returns.pg_advantages),

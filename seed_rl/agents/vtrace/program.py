@@ -15,6 +15,7 @@ def main(
     family: EnvironmentFamily,
     create_agent: Callable[[Any, Any, Any], Any],
     create_optimizer: Callable[[int], Any] | None = None,
+    algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (),
     **defaults: Any,
 ) -> None:
@@ -26,14 +27,22 @@ def main(
         returns the network. Called in the learner only, so import TensorFlow inside of it.
       create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn);
         by default as the flags of `OptimizerConfig` say.
+      algorithm: returns `VTrace` or a subclass, made with the same arguments. Called in the learner
+        only, so import TensorFlow inside of it.
       agent_configs: further dataclasses of options to define flags for.
       **defaults: defaults of options that differ for this program.
     """
 
     def learn(env_config: Any) -> None:
-        from seed_rl.agents.vtrace import learner
+        from seed_rl.agents.vtrace.algorithm import VTrace, create_job
 
-        learner.learner_loop(family.create, create_agent, create_optimizer, env_config=env_config)
+        create_job(
+            family.create,
+            create_agent,
+            create_optimizer,
+            env_config=env_config,
+            algorithm=algorithm() if algorithm else VTrace,
+        ).execute()
 
     configs = (VTraceConfig, *agent_configs, ContinuousDistributionConfig)
     program.main(family, configs, learn, **defaults)

@@ -7,6 +7,8 @@ import dataclasses
 from seed_rl.common.config.options import option
 from seed_rl.common.errors import UserError
 
+SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS = "never", "stop", "always"
+
 
 @dataclasses.dataclass(frozen=True)
 class ReplayConfig:
@@ -64,6 +66,12 @@ class ReplayConfig:
         "How many times smaller images are assumed to get when the replay's memory is projected "
         "at the start (Atari frames: 50 to 260). 1: assume no compression.",
         minimum=1,
+    )
+    save_replay: str = option(
+        SAVE_AT_STOP,
+        "Which checkpoints hold the replay: none, the one written when a run stops or ends, or "
+        "all. Without it, a resumed run fills the replay again before training continues.",
+        choices=(SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS),
     )
 
     def __post_init__(self) -> None:

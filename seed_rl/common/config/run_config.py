@@ -57,6 +57,7 @@ class RunConfig:
         "schedules use frames.",
         minimum=1,
     )
+    play: str = option("", "Set by `python -m seed_rl.play`: what the learner plays instead.")
     task: int = option(0, "Number of this process among those of its run mode, from 0.", minimum=0)
     seed: int | None = option(
         None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -13,11 +13,15 @@ from seed_rl.common.nest import Nest, map_structure
 from seed_rl.common.types import EnvOutput, Specs
 
 
-def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> tuple[Any, Any]:
-    """Makes one environment, asks it for its spaces and closes it.
+class Spaces(NamedTuple):
+    """Gymnasium spaces of an environment."""
 
-    Returns:
-      (observation space, action space).
+    observation: Any
+    action: Any
+
+
+def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> Spaces:
+    """The spaces of an environment, which is made and closed again.
 
     Raises:
       UserError: it cannot be made.
@@ -29,7 +33,7 @@ def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> tupl
     except Exception as error:
         raise UserError(f"The environment cannot be made: {error!r}") from error
     try:
-        return env.observation_space, env.action_space
+        return Spaces(env.observation_space, env.action_space)
     finally:
         env.close()
 

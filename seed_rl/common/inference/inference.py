@@ -80,7 +80,7 @@ class CentralInference:
             num_overlapping_steps=policy.num_overlapping_steps,
             queue_capacity=sizes.queue_capacity,
             action_specs=specs.action,
-            initial_state=policy.agent.initial_state(1),
+            initial_state=policy.network.initial_state(1),
             step_specs=Step(specs.action, specs.env_output, recorded),
         )
         self.functions = [

@@ -28,16 +28,16 @@ class Policy(Protocol):
     """Chooses actions. `learner.algorithm.Algorithm` is one.
 
     Attributes:
-      agent: the network being trained.
+      network: the one being trained.
       num_overlapping_steps: steps shared by consecutive unrolls of an environment.
     """
 
-    agent: Any
+    network: Any
     num_overlapping_steps: int
 
     def act(
         self,
-        agent: tf.Module,
+        network: tf.Module,
         env_ids: tf.Tensor,
         prev_actions: Nest,
         env_outputs: EnvOutput,
@@ -46,7 +46,7 @@ class Policy(Protocol):
         """Chooses actions for a batch.
 
         Args:
-          agent: the network to use.
+          network: the network to use.
           env_ids: <int32>[batch].
           prev_actions: nest of [batch, ...].
           env_outputs: nest of [batch, ...].

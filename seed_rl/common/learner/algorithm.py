@@ -1,4 +1,11 @@
-"""What an agent brings to the shared inference and learner."""
+"""What an agent brings to the shared inference and learner: networks, how to act, a loss.
+
+The learner drives an algorithm like this (`learner.Learner`):
+
+    for batch in algorithm.dataset(store, batch_size, encode):
+        result = algorithm.update(batch, minimize)      # on each training replica, in a tf.function
+        algorithm.after_step(result.feedback, steps)    # in Python
+"""
 
 from __future__ import annotations
 
@@ -17,13 +24,13 @@ from seed_rl.common.types import EnvOutput, Unroll
 
 
 class StepResult(NamedTuple):
-    """Result of a loss on one batch.
+    """Result of a loss, and of a training step.
 
     Attributes:
-      loss: <float32>[] to be minimized.
-      metrics: scalars by name, for TensorBoard.
+      loss: <float32>[], to be minimized.
+      metrics: <float32>[] by name, for TensorBoard.
       feedback: nest of tensors for `Algorithm.after_step`, batched in the first dimension
-        (R2D2's new priorities, say); () where there is none.
+        (R2D2's new priorities, for example); () if there is none.
     """
 
     loss: tf.Tensor
@@ -31,28 +38,38 @@ class StepResult(NamedTuple):
     feedback: Nest = ()
 
 
+Minimize = Callable[[Callable[[], StepResult]], StepResult]
+"""`minimize(loss)` makes one gradient step on what `loss()` returns.
+
+It averages the gradients over the replicas, clips them and applies the optimizer, and returns the
+result of `loss` with the metrics `loss`, `gradient_norm` and `skipped_steps` added.
+"""
+
+
 class Algorithm(abc.ABC):
-    """An agent as the learner sees it: networks, how to act, a loss.
+    """An agent as the learner sees it.
 
     Attributes:
-      agent: the network being trained. Central inference runs it, or copies of it on its own
-        devices.
+      network: the one being trained. Central inference runs it, or copies of it on devices of its
+        own.
       num_overlapping_steps: steps shared by consecutive unrolls (burn-in).
-      passes_over_experience: how many times each unroll is trained on.
+      updates_per_unroll: gradient steps per `batch_size` unrolls of experience; learning rate
+        schedules end after that many.
     """
 
-    agent: tf.Module
+    network: tf.Module
     num_overlapping_steps: int = 0
     updates_per_unroll: float = 1.0
+    _trained_on: int = 0
 
     @abc.abstractmethod
-    def make_agent(self) -> tf.Module:
+    def make_network(self) -> tf.Module:
         """Another network of the same form, for an inference device of its own."""
 
     @abc.abstractmethod
     def act(
         self,
-        agent: tf.Module,
+        network: tf.Module,
         env_ids: tf.Tensor,
         prev_actions: Nest,
         env_outputs: EnvOutput,
@@ -61,7 +78,7 @@ class Algorithm(abc.ABC):
         """Chooses actions.
 
         Args:
-          agent: the network to use: `self.agent` or a copy.
+          network: the network to use: `self.network` or a copy.
           env_ids: <int32>[batch].
           prev_actions: nest of [batch, ...].
           env_outputs: nest of [batch, ...].
@@ -78,52 +95,69 @@ class Algorithm(abc.ABC):
           (actions, new recurrent state), nests of [batch, ...].
         """
 
-    @abc.abstractmethod
     def loss(self, batch: Any) -> StepResult:
-        """The loss on a batch from `dataset`, run on each training replica."""
+        """The loss on a batch from `dataset`; all that an algorithm of one gradient step needs."""
+        raise NotImplementedError(f"{type(self).__name__} has neither `loss` nor `update`.")
+
+    def update(self, batch: Any, minimize: Minimize) -> StepResult:
+        """Trains on a batch from `dataset`; by default, one gradient step on `loss`.
+
+        Runs on each training replica, inside a `tf.function`. Override it for anything else:
+        several epochs, minibatches, statistics to update. Every replica must call `minimize`
+        equally often; with several replicas not inside `tf.while_loop`, where they cannot
+        exchange gradients.
+
+        Args:
+          batch: this replica's part.
+          minimize: makes a gradient step.
+
+        Returns:
+          What to report: of several steps usually `training.mean_result`.
+        """
+        return minimize(lambda: self.loss(batch))
 
     def dataset(
         self, store: InferenceStore, batch_size: int, encode: Callable[[Nest], Nest]
     ) -> tf.data.Dataset:
-        """Endless training batches; by default the unrolls of the newest policies.
+        """Endless training batches; by default `Unroll`s, oldest first, each used once.
 
-        Unrolls that are not finite are reported, and all their steps are `abandoned`: no loss may
-        count them.
+        Unrolls with NaN or infinity are reported, and all their steps are `abandoned`: losses must
+        not count them.
 
         Args:
           store: where inference leaves complete unrolls.
           batch_size: unrolls per batch, for one replica.
-          encode: to be applied to each batch: brings it into the form that the training devices
-            take quickly.
+          encode: applied to each batch; brings it into the form that the training devices take
+            quickly.
         """
 
         def next_unrolls(_: tf.Tensor) -> Nest:
             unrolls = finite_unrolls.leave_out(store.dequeue(batch_size), store.not_finite)
             return encode(Unroll(unrolls.agent_state, *unrolls.steps))
 
-        # One batch ahead: the next one is put together while this one is trained on.
+        # One batch ahead: the next one is assembled while this one is trained on.
         return tf.data.Dataset.from_tensors(0).repeat().map(next_unrolls).prefetch(1)
 
     def ready(self) -> bool:
-        """Whether training may begin; asked after `dataset`, while a replay fills, say."""
+        """Whether training may begin; asked after `dataset`, while a replay fills, for example."""
         return True
 
-    def num_unrolls(self, train_steps: int, batch_size: int) -> int:
-        """Unrolls of experience that `train_steps` steps have used, which the run is counted by.
+    @property
+    def unrolls_consumed(self) -> int:
+        """Unrolls of experience used so far, by which a run counts its frames."""
+        return self._trained_on
 
-        Args:
-          train_steps: training steps so far.
-          batch_size: unrolls in each, over all replicas.
-        """
-        return train_steps * batch_size
+    def trained_on(self, num_unrolls: int) -> None:
+        """Called after each training step with the unrolls of its batch, over all replicas."""
+        self._trained_on += num_unrolls
 
     def check(self) -> None:
-        """Raises what ended a thread of the algorithm; asked when there are no more batches."""
+        """Re-raises the exception of a background thread; called when the batches end."""
 
     def trainable_variables(self) -> list[tf.Variable]:
-        """What the optimizer updates."""
-        # Not `agent.trainable_variables`: a tf.Module does not see the variables of Keras 3 layers.
-        return variables.trainable_variables(self.agent)
+        """The variables that the optimizer updates."""
+        # Not `network.trainable_variables`: a tf.Module does not see variables of Keras 3 layers.
+        return variables.trainable_variables(self.network)
 
     def clipped_apart(self) -> list[tf.Variable]:
         """Those of `trainable_variables` whose gradients are clipped by a norm of their own.
@@ -134,11 +168,11 @@ class Algorithm(abc.ABC):
         return []
 
     def checkpointables(self) -> dict[str, Any]:
-        """By name, what a checkpoint must hold besides agent, optimizer and counters."""
+        """By name, what a checkpoint must hold besides network, optimizer and counters."""
         return {}
 
     def extra_files(self) -> dict[str, Any]:
-        """By name, `checkpoints.ExtraFiles` to be written into each checkpoint."""
+        """By name, `checkpoints.ExtraFiles` to write into each checkpoint."""
         return {}
 
     def after_step(self, feedback: Nest, train_steps: int) -> None:
@@ -150,9 +184,9 @@ class Algorithm(abc.ABC):
     def logs(self) -> dict[str, Any]:
         """Further values for TensorBoard, asked for once per logging period.
 
-        Of arrays, the histogram is shown.
+        Arrays become histograms.
         """
         return {}
 
     def close(self) -> None:
-        """Ends whatever threads the algorithm started."""
+        """Ends the threads that the algorithm started."""

@@ -1,4 +1,4 @@
-"""One training step on however many replicas."""
+"""One training step on any number of replicas."""
 
 from __future__ import annotations
 
@@ -13,43 +13,12 @@ from seed_rl.common.nest import Nest
 Gradients = list[tf.Tensor | None]
 
 
-class BatchCodec:
-    """Takes batches of any structure through tf.data, which would make tensors of lists.
-
-    Args:
-      encode: applied to batches before.
-      decode: undoes it after.
-    """
-
-    def __init__(
-        self,
-        encode: Callable[[Nest], Nest] = lambda batch: batch,
-        decode: Callable[[Nest], Nest] = lambda batch: batch,
-    ):
-        self._encode = encode
-        self._decode = decode
-        # Behind a function, so that the structure stays what it is.
-        self._structure: Callable[[], Nest] | None = None
-
-    def encode(self, batch: Nest) -> tuple[Any, ...]:
-        """For the function that makes the batches of a dataset."""
-        encoded = self._encode(batch)
-        structure = tf.nest.map_structure(lambda _: 0, encoded)
-        self._structure = lambda: structure
-        return tuple(tf.nest.flatten(encoded))
-
-    def decode(self, batch: tuple[Any, ...]) -> Nest:
-        """The batch as it was before `encode`, which has to be traced first."""
-        assert self._structure is not None
-        return self._decode(tf.nest.pack_sequence_as(self._structure(), batch))
-
-
 class TrainingStep:
-    """Takes a batch, computes gradients on each replica and updates the weights once.
+    """Takes a batch and has the algorithm update the weights with it, on each replica.
 
-    The gradients of the replicas are averaged. A loss is a mean over the replica's part of the
-    batch, or over what counts in the whole batch (`replicas.BatchMean`), so that the update does
-    not depend on the number of replicas.
+    Each gradient step averages the gradients of the replicas. A loss is a mean over the replica's
+    part of the batch, or over what counts in the whole batch (`replicas.BatchMean`), so that the
+    update does not depend on the number of replicas.
     """
 
     def __init__(
@@ -106,22 +75,42 @@ class TrainingStep:
         return metrics, feedback
 
     def _replica_step(self, batch: Any) -> StepResult:
-        batch = self._decode(batch)
+        return self._algorithm.update(self._decode(batch), self._minimize)
+
+    def _minimize(self, loss: Callable[[], StepResult]) -> StepResult:
+        """One gradient step, see `algorithm.Minimize`."""
         with tf.GradientTape() as tape:
-            result = self._algorithm.loss(batch)
+            result = loss()
         gradients = tape.gradient(result.loss, self._variables)
         replicas = self._strategy.num_replicas_in_sync
         if replicas > 1:
             gradients = _averaged(gradients)
-        metrics = dict(result.metrics, loss=result.loss)
         gradients, norm, finite = _bounded(gradients, self._apart, self._clip_norm)
-        metrics["gradient_norm"] = norm
-        metrics["skipped_steps"] = 1.0 - tf.cast(finite, tf.float32)
         if replicas > 1:
-            # Keras adds up what the replicas apply; each holds the average already.
+            # Keras sums what the replicas apply, and each of them has the average.
             gradients = [g if g is None else g / replicas for g in gradients]
         self._optimizer.apply(gradients, self._variables)
-        return StepResult(result.loss, metrics, result.feedback)
+        metrics = {
+            **result.metrics,
+            "loss": result.loss,
+            "gradient_norm": norm,
+            "skipped_steps": 1.0 - tf.cast(finite, tf.float32),
+        }
+        return result._replace(metrics=metrics)
+
+
+def mean_result(results: Sequence[StepResult]) -> StepResult:
+    """The means of loss and metrics over several gradient steps, with the last one's feedback.
+
+    Args:
+      results: of `minimize`, all with the same metrics.
+    """
+    metrics = {
+        name: tf.reduce_mean([result.metrics[name] for result in results])
+        for name in results[0].metrics
+    }
+    loss = tf.reduce_mean([result.loss for result in results])
+    return StepResult(loss, metrics, results[-1].feedback)
 
 
 def _averaged(gradients: Gradients) -> Gradients:

@@ -27,7 +27,7 @@ SHORT = R2D2Config(burn_in=2, n_steps=2, update_target_every_n_step=3)
 
 def goes_on(algorithm, inserted):
     """Whether more than `inserted` unrolls are in the count of the run."""
-    return algorithm.num_unrolls(0, 8) > inserted
+    return algorithm.unrolls_consumed > inserted
 
 
 def values(agent):
@@ -37,7 +37,7 @@ def values(agent):
 def play(run, num_unrolls):
     """Plays until so many unrolls have reached the replay."""
     actions = run.step(None, reset=True)
-    while run.algorithm.num_unrolls(0, 0) < num_unrolls:
+    while run.algorithm.unrolls_consumed < num_unrolls:
         actions = run.step(actions)
 
 
@@ -65,7 +65,7 @@ def test_unrolls_in_the_replay(truncate):
             unrolls.env_outputs.abandoned[1:], (positions[1:] % period == 0) & truncate
         )
         # The weights have not changed, so training would give the same priorities.
-        agent = run.algorithm.agent
+        agent = run.algorithm.network
         td = losses.replay_errors(
             SHORT,
             agent,
@@ -82,12 +82,12 @@ def test_feedback_and_target_network():
         run.start()
         run.act()
         algorithm = run.algorithm
-        first = values(algorithm.agent)
-        for a, b in zip(first, values(algorithm.target_agent), strict=True):
+        first = values(algorithm.network)
+        for a, b in zip(first, values(algorithm.target_network), strict=True):
             np.testing.assert_array_equal(a, b)
         for step in range(1, 7):
             _, (indices, priorities) = run.train()
-            agent, target = values(algorithm.agent), values(algorithm.target_agent)
+            agent, target = values(algorithm.network), values(algorithm.target_network)
             same = all(np.array_equal(a, t) for a, t in zip(agent, target, strict=True))
             assert same == (step % 3 == 0)
             if step < 3:
@@ -104,7 +104,7 @@ def manager(run, directory):
     algorithm = run.algorithm
     return checkpoints.CheckpointManager(
         directory,
-        {"agent": algorithm.agent, **algorithm.checkpointables()},
+        {"agent": algorithm.network, **algorithm.checkpointables()},
         extra=algorithm.extra_files(),
     )
 
@@ -112,10 +112,11 @@ def manager(run, directory):
 @pytest.mark.parametrize("save_replay", ["never", "stop", "always"])
 def test_checkpoint_and_resume(tmp_path, save_replay):
     """Guards that a resumed run goes on with target network, frames and, if wanted, replay."""
-    config = R2D2Config(burn_in=1, n_steps=2, save_replay=save_replay)
+    config = R2D2Config(burn_in=1, n_steps=2)
+    replay = ReplayConfig(replay_buffer_size=100, replay_buffer_min_size=4, save_replay=save_replay)
 
     def make_run(seed):
-        return Run(lambda: LifeStepEnv(5), config, seed=seed)
+        return Run(lambda: LifeStepEnv(5), config, replay, seed=seed)
 
     with make_run(0) as run:
         run.start()
@@ -129,16 +130,16 @@ def test_checkpoint_and_resume(tmp_path, save_replay):
             manager(run, directory).save(1)
             inserted[directory] = int(run.algorithm.checkpointables()["inserted_unrolls"].numpy())
             run.store.close()
-        target = values(run.algorithm.target_agent)
+        target = values(run.algorithm.target_network)
         assert 0 < inserted[running] <= inserted[stopped]
     for directory, saved in ((running, save_replay == "always"), (stopped, save_replay != "never")):
         with make_run(1) as resumed:
             assert manager(resumed, directory).restore_latest() == 1
             algorithm = resumed.algorithm
-            assert algorithm.num_unrolls(2, 8) == inserted[directory]
+            assert algorithm.unrolls_consumed == inserted[directory]
             assert (len(algorithm.replay) > 0) == saved
             resumed.start()
-            for a, b in zip(target, values(algorithm.target_agent), strict=True):
+            for a, b in zip(target, values(algorithm.target_network), strict=True):
                 np.testing.assert_array_equal(a, b)
             resumed.act()
             resumed.train()
@@ -151,7 +152,7 @@ def test_frames_of_the_warm_up_survive_a_stop():
     with Run(lambda: LifeStepEnv(5), SHORT, replay) as run:
         run.start()
         run.act()
-        wait_until(lambda: run.algorithm.num_unrolls(0, 8) > 20)
+        wait_until(lambda: run.algorithm.unrolls_consumed > 20)
         run.algorithm.before_save()
         assert int(run.algorithm.checkpointables()["inserted_unrolls"].numpy()) > 20
 
@@ -193,7 +194,7 @@ def test_frames_are_those_inserted():
         assert run.algorithm.ready()
         stats = run.algorithm.replay.stats()
         # Inserts may be going on between the two counts.
-        assert 0 <= run.algorithm.num_unrolls(20, 8) - stats.inserted <= 16
+        assert 0 <= run.algorithm.unrolls_consumed - stats.inserted <= 16
         assert stats.sampled >= 20 * 8
 
 
@@ -226,7 +227,7 @@ def test_divergence_is_told():
     """Guards the message of a network that gives NaN, and that the learner does not hang."""
     with Run(lambda: LifeStepEnv(5), SHORT) as run:
         run.start()
-        for variable in variables.variables(run.algorithm.agent):
+        for variable in variables.variables(run.algorithm.network):
             variable.assign(tf.fill(variable.shape, np.nan))
         run.act()
         with pytest.raises(tf.errors.OutOfRangeError):
@@ -269,7 +270,7 @@ def test_evaluation_tries_random_actions_now_and_then(epsilon):
         env_output = tf.nest.map_structure(
             lambda s: tf.zeros([size, *s.shape], s.dtype), run.specs.env_output
         )
-        state = run.algorithm.agent.initial_state(size)
+        state = run.algorithm.network.initial_state(size)
         evaluate = tf.function(run.algorithm.evaluate, autograph=False)
         actions, _ = evaluate(tf.zeros([size], tf.int64), env_output, state)
     assert actions.dtype == run.specs.action.dtype

@@ -8,8 +8,8 @@ from gymnasium import spaces
 from seed_rl.agents.r2d2.config import QNetworkConfig
 from seed_rl.agents.r2d2.networks import create_network
 from seed_rl.atari.networks import DuelingLSTMDQNNet
-from seed_rl.common.inference.agent_calls import call_agent
 from seed_rl.common.inference.env_specs import env_output_specs
+from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.types import EnvOutput
 
 SPACES = {
@@ -103,8 +103,8 @@ def test_networks_of_either_form_are_called_alike():
     new = create_network(env_output_specs(SPACES["image"]), NUM_ACTIONS, CONFIG)
     steps = random_steps(SPACES["image"], 2, 2)
     for network in (old, new):
-        output, _ = call_agent(network, *steps, network.initial_state(2), unroll=True)
+        output, _ = call_network(network, *steps, network.initial_state(2), unroll=True)
         assert output.q_values.shape == [2, 2, NUM_ACTIONS]
     direct, _ = old(steps, old.initial_state(2), unroll=True)
-    called, _ = call_agent(old, *steps, old.initial_state(2), unroll=True, is_training=True)
+    called, _ = call_network(old, *steps, old.initial_state(2), unroll=True, is_training=True)
     np.testing.assert_array_equal(direct.q_values, called.q_values)

@@ -109,11 +109,11 @@ class Tables(Algorithm):
     """Logits and values of every step are the weights, so that gradients can be written down."""
 
     def __init__(self, config, logits, values):
-        self.config, self.agent = config, tf.Module()
-        self.agent.logits, self.agent.values = tf.Variable(logits), tf.Variable(values)
+        self.config, self.network = config, tf.Module()
+        self.network.logits, self.network.values = tf.Variable(logits), tf.Variable(values)
 
-    def make_agent(self):
-        return self.agent
+    def make_network(self):
+        return self.network
 
     def act(self, *args):
         raise AssertionError
@@ -124,7 +124,7 @@ class Tables(Algorithm):
         env_outputs, behaviour = EnvOutput(*batch[0]), AgentOutput(*batch[1])
 
         def network(prev_actions, env_outputs, agent_state, unroll, is_training):
-            return AgentOutput(None, self.agent.logits + 0, self.agent.values + 0), ()
+            return AgentOutput(None, self.network.logits + 0, self.network.values + 0), ()
 
         return StepResult(
             *losses.compute_loss(
@@ -212,7 +212,7 @@ def test_updates_are_those_of_the_papers_summed_losses():
             rate = LEARNING_RATE * (1 - i / count)
             weight -= rate * gradient / np.sqrt(square + EPSILON)
         for actual, expected, start in zip(
-            (ours.agent.logits, ours.agent.values), weights, (logits, values), strict=True
+            (ours.network.logits, ours.network.values), weights, (logits, values), strict=True
         ):
             moved = np.abs(expected - start).max()
             assert moved > 1e-3

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.agents.vtrace.learner import VTrace
 from seed_rl.agents.vtrace.networks import AgentOutput
 from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.inference.inference_store import StoredUnrolls
@@ -46,7 +46,7 @@ def test_an_adjusted_entropy_cost_does_not_clip_the_network():
     config = VTraceConfig(entropy_cost=0.1, target_entropy=0.2, entropy_cost_adjustment_speed=1e4)
     distribution = categorical_distribution(3, tf.int32)
     algorithm = VTrace(config, TableAgent, distribution, num_envs=5)
-    network = variables.trainable_variables(algorithm.agent)
+    network = variables.trainable_variables(algorithm.network)
     (multiplier,) = algorithm.clipped_apart()
     with tf.GradientTape() as tape:
         loss = algorithm.loss(batch()).loss
@@ -71,7 +71,7 @@ def test_an_unroll_that_is_not_finite_has_no_part_in_the_loss():
     """Guards a batch from one environment's NaN: it teaches what the others alone teach."""
     distribution = categorical_distribution(3, tf.int32)
     algorithm = VTrace(VTraceConfig(kl_cost=0.1), TableAgent, distribution, num_envs=5)
-    network = variables.trainable_variables(algorithm.agent)
+    network = variables.trainable_variables(algorithm.network)
     whole, good = batch(), np.array([True, True, False, True, True])
     spoiled = whole.env_outputs.reward.numpy()
     spoiled[1, ~good] = np.nan
@@ -87,11 +87,13 @@ def test_an_unroll_that_is_not_finite_has_no_part_in_the_loss():
     others = tf.nest.map_structure(lambda t: tf.boolean_mask(t, good, axis=1), whole)
     for weight in network:
         weight_of_others = tf.boolean_mask(weight, good, axis=1)
-        setattr(algorithm.agent, weight_name(algorithm.agent, weight), weight_of_others)
+        setattr(algorithm.network, weight_name(algorithm.network, weight), weight_of_others)
     with tf.GradientTape() as tape:
-        tape.watch([algorithm.agent.policy_logits, algorithm.agent.baseline])
+        tape.watch([algorithm.network.policy_logits, algorithm.network.baseline])
         alone = algorithm.loss(others)
-    expected = tape.gradient(alone.loss, [algorithm.agent.baseline, algorithm.agent.policy_logits])
+    expected = tape.gradient(
+        alone.loss, [algorithm.network.baseline, algorithm.network.policy_logits]
+    )
     assert float(result.loss) == pytest.approx(float(alone.loss), rel=1e-5)
     for gradient, other in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(gradient[:, good], other, rtol=1e-5, atol=1e-7)
@@ -134,7 +136,7 @@ def test_an_unroll_that_is_not_finite_leaves_an_observation_that_allows_actions(
     def learned(unrolls):
         with tf.GradientTape() as tape:
             loss = algorithm.loss(Unroll(unrolls.agent_state, *unrolls.steps)).loss
-        return loss, tape.gradient(loss, algorithm.agent.weights)
+        return loss, tape.gradient(loss, algorithm.network.weights)
 
     mended = finite_unrolls.leave_out(stored, finite_unrolls.NonFiniteUnrolls())
     others = tf.nest.map_structure(

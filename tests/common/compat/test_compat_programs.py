@@ -13,7 +13,7 @@ import tensorflow as tf
 from seed_rl.agents.vtrace import learner, losses
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common import utils
-from seed_rl.common.learner.training import BatchCodec
+from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput
 from tests.helpers import PROGRAMS

@@ -31,10 +31,10 @@ class Counting(Algorithm):
     """Records its actions as they were before the offset."""
 
     def __init__(self, num_overlapping_steps=0):
-        self.agent = self.make_agent()
+        self.network = self.make_network()
         self.num_overlapping_steps = num_overlapping_steps
 
-    def make_agent(self):
+    def make_network(self):
         return Counter()
 
     def act(self, agent, env_ids, prev_actions, env_outputs, agent_state):
@@ -42,7 +42,7 @@ class Counting(Algorithm):
         return Acted(action, {"doubled": 2 * action}, state)
 
     def evaluate(self, prev_actions, env_outputs, agent_state):
-        return self.agent(env_outputs, agent_state)
+        return self.network(env_outputs, agent_state)
 
     def loss(self, batch):
         return StepResult(tf.constant(0.0), {})
@@ -61,7 +61,7 @@ SPECS = Specs(
 
 
 def make(algorithm, num_envs=3, unroll_length=2, num_eval_envs=0):
-    placements = [("/cpu:0", algorithm.agent)]
+    placements = [("/cpu:0", algorithm.network)]
     return CentralInference(
         algorithm, SPECS, InferenceSizes(num_envs, num_eval_envs, unroll_length, 100), placements
     )
@@ -153,7 +153,7 @@ def test_inference_uses_the_newest_weights():
     algorithm = Counting()
     inference = make(algorithm)
     assert call(inference, [0]) == [0]
-    variables.variables(algorithm.agent)[0].assign(100)
+    variables.variables(algorithm.network)[0].assign(100)
     assert call(inference, [0]) == [101]
 
 

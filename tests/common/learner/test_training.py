@@ -43,9 +43,9 @@ class Line(Algorithm):
     """Fits one weight to the batch."""
 
     def __init__(self):
-        self.agent = self.make_agent()
+        self.network = self.make_network()
 
-    def make_agent(self):
+    def make_network(self):
         agent = tf.Module()
         agent.weight = tf.Variable(1.0)
         return agent
@@ -56,7 +56,7 @@ class Line(Algorithm):
     evaluate = act
 
     def loss(self, batch):
-        return StepResult(tf.square(self.agent.weight - batch), {})
+        return StepResult(tf.square(self.network.weight - batch), {})
 
 
 @pytest.mark.parametrize("clip_norm", [None, 0.5])
@@ -69,7 +69,7 @@ def test_a_batch_with_nan_does_not_spoil_the_weights(clip_norm):
     weights, skipped = [], []
     for _ in range(4):
         metrics, _ = step(batches)
-        weights.append(float(algorithm.agent.weight))
+        weights.append(float(algorithm.network.weight))
         skipped.append(float(metrics["skipped_steps"]))
     assert skipped == [1.0, 0.0, 1.0, 0.0]
     assert weights[0] == 1.0 and weights[1] > 1.0
@@ -86,11 +86,11 @@ class TwoGroups(Line):
         self.multiplier = tf.Variable(1.0)
 
     def loss(self, batch):
-        loss = tf.square(self.agent.weight - batch) + 1e4 * self.multiplier
+        loss = tf.square(self.network.weight - batch) + 1e4 * self.multiplier
         return StepResult(loss, {})
 
     def trainable_variables(self):
-        return [self.multiplier, self.agent.weight]
+        return [self.multiplier, self.network.weight]
 
     def clipped_apart(self):
         return [self.multiplier]
@@ -104,7 +104,7 @@ def test_multipliers_do_not_clip_the_network():
     batches = iter(tf.data.Dataset.from_tensor_slices([3.0, np.nan]))
     metrics, _ = step(batches)
     assert float(metrics["gradient_norm"]) == pytest.approx(4.0)
-    assert float(algorithm.agent.weight) == pytest.approx(1.0 + 0.1 * 4.0)
+    assert float(algorithm.network.weight) == pytest.approx(1.0 + 0.1 * 4.0)
     assert float(algorithm.multiplier) == pytest.approx(1.0 - 0.1 * 5.0)
     # Nor is either trained on what made the other's gradient NaN.
     metrics, _ = step(batches)

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
 
+from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.agents.vtrace.learner import VTrace
 from seed_rl.agents.vtrace.networks import MLPandLSTM
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.inference import env_specs
@@ -189,7 +189,7 @@ def drawn_actions(seed):
         algorithm,
         spec,
         InferenceSizes(64, 0, unroll_length=5, queue_capacity=100),
-        chosen.place_inference(algorithm.agent, algorithm.make_agent),
+        chosen.place_inference(algorithm.network, algorithm.make_network),
     )
     zeros = tf.nest.map_structure(lambda s: tf.zeros([32, *s.shape], s.dtype), spec.env_output)
     return np.array(

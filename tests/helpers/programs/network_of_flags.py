@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.common.inference.inference import initialize
-from seed_rl.common.learner import learner
+from seed_rl.common.learner.job import TrainingJob
 from seed_rl.gym import env
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
@@ -37,18 +37,18 @@ class Env:
         pass
 
 
-def show(run, config, placement, trained, specs):
-    agent = trained.algorithm.agent
-    initialize(trained.algorithm, agent, specs)
-    print(json.dumps([layer[0].shape[-1] for layer in agent.initial_state(1).core_state]))
+def show(job):
+    network = job.algorithm.network
+    initialize(job.algorithm, network, job.specs)
+    print(json.dumps([layer[0].shape[-1] for layer in network.initial_state(1).core_state]))
 
 
 def main():
     _, module, space, *flags = sys.argv
     env.create_environment = lambda task, config: Env(SPACES[space])
     sys.argv = [module, "--run_mode=learner", *flags]
-    with learner.instead_of_training(show):
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    TrainingJob.train = show
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def main():
             assert indices.shape == [8] and priorities.shape == [8]
             agent, target = (
                 [v.numpy() for v in variables.variables(a)]
-                for a in (run.algorithm.agent, run.algorithm.target_agent)
+                for a in (run.algorithm.network, run.algorithm.target_network)
             )
             same = all(np.array_equal(a, t) for a, t in zip(agent, target, strict=True))
             assert same == (step % 2 == 0), step

@@ -19,14 +19,14 @@ from seed_rl.common.learner.training import TrainingStep
 
 class Regression(Algorithm):
     def __init__(self):
-        self.agent = self.make_agent()
+        self.network = self.make_network()
 
-    def make_agent(self):
-        agent = tf.Module()
-        agent.weights = tf.Variable([[1.0], [2.0], [3.0]])
+    def make_network(self):
+        network = tf.Module()
+        network.weights = tf.Variable([[1.0], [2.0], [3.0]])
         if "unused" in sys.argv:
-            agent.head = tf.Variable([7.0])
-        return agent
+            network.head = tf.Variable([7.0])
+        return network
 
     def act(self, *args):
         raise AssertionError
@@ -35,7 +35,7 @@ class Regression(Algorithm):
 
     def loss(self, batch):
         inputs, targets = batch
-        errors = tf.squeeze(inputs @ self.agent.weights, 1) - targets
+        errors = tf.squeeze(inputs @ self.network.weights, 1) - targets
         return StepResult(
             tf.reduce_mean(errors**2), {"mean": tf.reduce_mean(errors)}, tf.abs(errors)
         )

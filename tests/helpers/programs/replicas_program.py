@@ -14,18 +14,19 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
 
+from seed_rl.agents.r2d2.algorithm import R2D2
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
-from seed_rl.agents.r2d2.experience import SampledUnrolls
-from seed_rl.agents.r2d2.learner import R2D2
 from seed_rl.agents.r2d2.networks import create_network
+from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.agents.vtrace.learner import VTrace
 from seed_rl.agents.vtrace.networks import AgentOutput, MLPandLSTM
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import initialize
+from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.learner.devices import make_devices
-from seed_rl.common.learner.training import BatchCodec, TrainingStep
+from seed_rl.common.learner.replay_pipeline import SampledUnrolls
+from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import EnvOutput, Unroll
@@ -53,7 +54,7 @@ def random_unrolls(rng):
 
 
 def initial_state(algorithm):
-    return tf.nest.map_structure(lambda t: t.numpy(), algorithm.agent.initial_state(BATCH))
+    return tf.nest.map_structure(lambda t: t.numpy(), algorithm.network.initial_state(BATCH))
 
 
 def make_vtrace():
@@ -122,7 +123,7 @@ def main(name, replicas):
     with strategy.scope():
         algorithm, make_batch = {"vtrace": make_vtrace, "r2d2": make_r2d2}[name]()
         specs = env_specs.specs(OBSERVATIONS, spaces.Discrete(ACTIONS))
-        initialize(algorithm, algorithm.agent, specs)
+        initialize(algorithm, algorithm.network, specs)
         optimizer = tf.keras.optimizers.SGD(0.1)
     rng = np.random.default_rng(0)
     batches = [make_batch(rng) for _ in range(3)]

@@ -11,7 +11,7 @@ from seed_rl.common.types import EnvOutput
 _REQUIRED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def call_agent(
+def call_network(
     agent: Any,
     prev_actions: Nest,
     env_outputs: EnvOutput,

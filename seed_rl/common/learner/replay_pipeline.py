@@ -1,8 +1,8 @@
-"""The way of experience: from central inference into the replay, and from there to training.
+"""Moves unrolls from inference into the replay, and from the replay to training.
 
     store --[ReplayWriter]--> replay --[batches]--> training --[PriorityWriter]--> replay
 
-Each arrow is a thread of its own, and each waits when the next is behind.
+Each arrow is a thread of its own, and waits when the next one is behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import finite_unrolls
-from seed_rl.common.inference.inference_store import InferenceStore, StoredUnrolls
+from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.nest import Nest
 from seed_rl.common.replay import BatchFeed, PrioritizedReplay, ReplayClosed
 from seed_rl.common.types import Unroll
@@ -33,7 +33,7 @@ DIVERGED = (
     "older checkpoint (--init_checkpoint) with a lower --learning_rate or --clip_norm."
 )
 
-Prepare = Callable[[StoredUnrolls], tuple[Unroll, Any]]
+Prepare = Callable[[Unroll], tuple[Unroll, tf.Tensor]]
 """From unrolls of inference to (what the replay keeps of them, priorities <float32>[batch])."""
 
 
@@ -41,9 +41,9 @@ class SampledUnrolls(NamedTuple):
     """A training batch.
 
     Attributes:
-      unrolls: `Unroll`, time-major, whose `agent_outputs` are the actions <int32>[time, batch].
-      indices: <int64>[batch] by which the replay knows them.
-      importance_weights: <float32>[batch], in any one unit for all parts of a batch.
+      unrolls: `Unroll`, time-major, with what the algorithm keeps of each step.
+      indices: <int64>[batch], keys of the unrolls in the replay.
+      importance_weights: <float32>[batch], not normalized, but in one unit for all replicas.
     """
 
     unrolls: Unroll
@@ -54,11 +54,11 @@ class SampledUnrolls(NamedTuple):
 class ReplayWriter:
     """Moves complete unrolls from the store into the replay until either is closed.
 
-    Where the rate limiter lets nothing in, it waits; then the store fills up and inference waits.
+    It waits while the rate limiter admits nothing; then the store fills up and inference waits.
 
     Attributes:
       inserted: unrolls moved, counted from `start`.
-      error: what ended the thread, if it was not somebody's closing the store or the replay.
+      error: the exception that ended the thread; None if the store or the replay was closed.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class ReplayWriter:
         check_network: Callable[[], None],
         start: int,
     ):
-        """Starts the thread. It closes the replay when it ends, so that nobody waits for it.
+        """Starts the thread. It closes the replay when it ends, which ends all waiting.
 
         Args:
-          store: where unrolls come from.
-          replay: where they go.
-          prepare: called with unrolls of the store.
-          check_network: called when some are not finite; raises if it is the network's fault.
-          start: of `inserted`.
+          store: the source of unrolls.
+          replay: their destination.
+          prepare: computes what to insert.
+          check_network: called when some unrolls are not finite; raises if the network is.
+          start: first value of `inserted`.
         """
         self._store = store
         self._replay = replay
@@ -100,7 +100,7 @@ class ReplayWriter:
         except UserError as error:
             self.error = error
         except BaseException as error:
-            logging.exception("Unrolls cannot be put into the replay.")
+            logging.exception("Cannot insert unrolls into the replay.")
             self.error = error
         finally:
             self._replay.close()
@@ -108,8 +108,9 @@ class ReplayWriter:
     def _move(self) -> None:
         waiting = self._store.counters().queue_size
         stored = self._store.dequeue(min(max(waiting, 1), _MOST_AT_ONCE))
-        unrolls, priorities = tf.nest.map_structure(lambda t: t.numpy(), self._prepare(stored))
-        # Not all that is not finite shows in the network's values: a ReLU may turn NaN into 0.
+        prepared = self._prepare(Unroll(stored.agent_state, *stored.steps))
+        unrolls, priorities = tf.nest.map_structure(lambda t: t.numpy(), prepared)
+        # The network's values need not show a NaN of its inputs: a ReLU may turn it into 0.
         good = np.isfinite(priorities) & finite_unrolls.finite(stored).numpy()
         if not good.all():
             self._check_network()
@@ -121,7 +122,7 @@ class ReplayWriter:
 
 
 class PriorityWriter:
-    """Writes new priorities back while training goes on."""
+    """Writes new priorities back to the replay while training continues."""
 
     def __init__(self, replay: PrioritizedReplay):
         """Starts the thread."""
@@ -133,7 +134,7 @@ class PriorityWriter:
         self._thread.start()
 
     def put(self, indices: Any, priorities: Any) -> None:
-        """Takes tensors [batch], which the accelerator may still be working out.
+        """Takes tensors [batch], which the accelerator may still be computing.
 
         Raises:
           UserError: earlier priorities were not finite.
@@ -143,12 +144,12 @@ class PriorityWriter:
         self._queue.put((indices, priorities))
 
     def recent(self) -> np.ndarray:
-        """Priorities of the last training steps, <float32>[n]."""
+        """Priorities of the latest training steps, <float32>[n]."""
         recent = list(self._recent)
         return np.concatenate(recent) if recent else np.zeros([0], np.float32)
 
     def flush(self) -> None:
-        """Waits until all that was put is written."""
+        """Waits until everything put so far is written."""
         self._queue.join()
 
     def close(self) -> None:
@@ -159,7 +160,7 @@ class PriorityWriter:
     def _run(self) -> None:
         while (update := self._queue.get()) is not None:
             try:
-                if self._error is None:  # Else until `put` tells of it.
+                if self._error is None:  # Otherwise discard it; `put` raises the error.
                     self._write(*update)
             except BaseException as error:
                 self._error = error
@@ -178,7 +179,7 @@ class BatchSource:
     """Training batches of the replay as a `tf.data.Dataset`.
 
     Attributes:
-      mean_age: of the unrolls in recent batches: how many were inserted after them.
+      mean_age: mean age of the unrolls in recent batches: how many were inserted after each.
     """
 
     def __init__(self, replay: PrioritizedReplay, batch_size: int):
@@ -194,7 +195,7 @@ class BatchSource:
         self._ages: deque[float] = deque(maxlen=_RECENT)
 
     @property
-    def mean_age(self) -> float:  # noqa: D102 - see the class
+    def mean_age(self) -> float:
         ages = list(self._ages)
         return float(np.mean(ages)) if ages else 0.0
 
@@ -217,14 +218,13 @@ class BatchSource:
             unrolls = tf.nest.pack_sequence_as(self._specs, tensors[:-2])
             return more, encode(SampledUnrolls(unrolls, *tensors[-2:]))
 
-        # The next batch is brought into TensorFlow while this one is trained on; the feed has
-        # further ones sampled.
+        # Loads the next batch while this one is trained on; the feed samples further ones ahead.
         loaded = tf.data.Dataset.from_tensors(0).repeat().map(load)
-        # In threads of its own: `load` waits for the feed, which may wait for unrolls that others
-        # need TensorFlow's threads to bring, and of these there may be only one.
+        # Private threads: `load` waits for the feed, which may wait for unrolls whose inference
+        # needs one of TensorFlow's threads, and there may be only one.
         options = tf.data.Options()
         options.threading.private_threadpool_size = 2
-        # Else `_second` would run ahead, with more batches that age.
+        # Otherwise `_second` would run ahead, with more batches that age.
         options.experimental_optimization.map_parallelization = False
         return loaded.take_while(_first).map(_second).prefetch(1).with_options(options)
 
@@ -253,7 +253,7 @@ def _second(more: tf.Tensor, batch: Nest) -> Nest:
 
 
 def _chosen(unrolls: Unroll, good: np.ndarray) -> Unroll:
-    """Those of a batch of time-major unrolls where `good` <bool>[batch]."""
+    """The time-major unrolls of a batch where `good` <bool>[batch] is true."""
     steps = tf.nest.map_structure(lambda array: array[:, good], unrolls._replace(agent_state=()))
     state = tf.nest.map_structure(lambda array: array[good], unrolls.agent_state)
     return steps._replace(agent_state=state)

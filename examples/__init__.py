@@ -1,0 +1,1 @@
+"""Small programs on top of SEED RL: docs/examples.md walks through them."""

@@ -1,0 +1,242 @@
+"""R2D2 as an `Algorithm`, and the job that trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.r2d2 import losses
+from seed_rl.agents.r2d2.config import R2D2Config, validate
+from seed_rl.agents.r2d2.networks import AgentOutput
+from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference.inference import initialize
+from seed_rl.common.inference.network_calls import call_network
+from seed_rl.common.inference.policy import Acted
+from seed_rl.common.learner import devices, replicas
+from seed_rl.common.learner.algorithm import StepResult
+from seed_rl.common.learner.assembly import AlgorithmContext, make_job
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
+from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm
+from seed_rl.common.learner.replay_pipeline import SampledUnrolls
+from seed_rl.common.nest import Nest
+from seed_rl.common.replay import unroll_specs
+from seed_rl.common.types import EnvOutput, Specs, Step, Unroll
+
+
+class R2D2(ReplayAlgorithm):
+    """Recurrent double Q-learning from a prioritized replay (Kapturowski et al. 2019).
+
+    The replay keeps the number of the action taken as `agent_outputs`, <int32>[time].
+    """
+
+    def __init__(
+        self,
+        config: R2D2Config,
+        replay_config: ReplayConfig,
+        create_network: Callable[[], tf.Module],
+        specs: Specs,
+        action_space: spaces.Discrete,
+        unroll_length: int,
+        num_envs: int,
+        num_eval_envs: int = 0,
+        seed: int | None = None,
+    ):
+        """Makes both networks and the replay; call it in the scope of the training strategy.
+
+        Args:
+          config: options of acting and learning.
+          replay_config: options of the replay.
+          create_network: makes a network with `AgentOutput(action, q_values)`, of either form of
+            `call_network`.
+          specs: of one environment.
+          action_space: its actions.
+          unroll_length: steps of an unroll besides burn-in and bootstrap step.
+          num_envs: environments of the run.
+          num_eval_envs: how many of them, those with the largest ids, act with `eval_epsilon`.
+          seed: makes sampling repeatable.
+
+        Raises:
+          UserError: the replay would not fit into memory.
+        """
+        self.config = config
+        self.specs = specs
+        self._create_network = create_network
+        self._num_training_envs = num_envs - num_eval_envs
+        self._num_eval_envs = num_eval_envs
+        self._num_actions = int(action_space.n)
+        self._first_action = int(action_space.start)
+        self._action_dtype = specs.action.dtype
+        self.num_overlapping_steps = config.burn_in
+        self.network = create_network()
+        self.target_network = create_network()
+        for network in (self.network, self.target_network):
+            initialize(self, network, specs)
+        self._copy_to_target = tf.function(
+            lambda: devices.copy_variables(self.network, [self.target_network]), autograph=False
+        )
+        super().__init__(replay_config, self._replay_specs(specs, unroll_length), seed)
+
+    def make_network(self) -> tf.Module:
+        return self._create_network()
+
+    def act(
+        self,
+        network: tf.Module,
+        env_ids: tf.Tensor,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: Nest,
+    ) -> Acted:
+        output, agent_state = call_network(
+            network, self._to_choices(prev_actions), env_outputs, agent_state
+        )
+        choices = losses.apply_epsilon_greedy(
+            tf.cast(output.action, tf.int32),
+            env_ids,
+            self._num_training_envs,
+            self._num_eval_envs,
+            self.config.eval_epsilon,
+            self._num_actions,
+        )
+        recorded = AgentOutput(choices, output.q_values)
+        return Acted(self._to_actions(choices), recorded, agent_state)
+
+    def evaluate(
+        self, prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest
+    ) -> tuple[Nest, Nest]:
+        choices = self._to_choices(prev_actions)
+        output, agent_state = call_network(self.network, choices, env_outputs, agent_state)
+        # As evaluation environments do: a greedy agent may do nothing for a whole episode.
+        choices = losses.explore(
+            tf.cast(output.action, tf.int32), self.config.eval_epsilon, self._num_actions
+        )
+        return self._to_actions(choices), agent_state
+
+    def kept(self, unrolls: Unroll) -> Unroll:
+        # The Q-values served the initial priorities only.
+        return unrolls._replace(agent_outputs=unrolls.agent_outputs.action)
+
+    def initial_priorities(self, unrolls: Unroll) -> tf.Tensor:
+        # As after training, with the acting network's own Q-values in both roles.
+        env_outputs, outputs = tf.nest.map_structure(
+            lambda t: t[self.config.burn_in :],
+            (unrolls.env_outputs._replace(observation=()), unrolls.agent_outputs),
+        )
+        td = losses.td_errors(self.config, outputs, outputs, env_outputs, outputs.action)
+        return losses.priorities(td, self.config.priority_eta)
+
+    def loss(self, batch: SampledUnrolls) -> StepResult:
+        unrolls = batch.unrolls
+        td = losses.replay_errors(
+            self.config,
+            self.network,
+            self.target_network,
+            unrolls.agent_state,
+            self._to_choices(unrolls.prev_actions),
+            unrolls.env_outputs,
+            unrolls.agent_outputs,
+        )
+        priorities = losses.priorities(td, self.config.priority_eta)
+        weights = batch.importance_weights / replicas.maximum(batch.importance_weights)
+        loss = tf.reduce_mean(weights * losses.unroll_losses(td))
+        mean, sizes = replicas.BatchMean(td.mask), tf.abs(td.errors)
+        metrics = {
+            "q/value": mean(td.q_values),
+            "q/target": mean(td.targets),
+            "q/abs_td_error": mean(sizes),
+            "q/max_abs_td_error": replicas.maximum(sizes),
+            "replay/importance_weight": tf.reduce_mean(weights),
+        }
+        metrics = {name: tf.stop_gradient(value) for name, value in metrics.items()}
+        return StepResult(loss, metrics, (batch.indices, priorities))
+
+    def before_first_batch(self, new_run: bool) -> None:
+        if new_run:  # Its weights may come from --init_checkpoint.
+            self._copy_to_target()
+
+    def after_step(self, feedback: Nest, train_steps: int) -> None:
+        super().after_step(feedback, train_steps)
+        if train_steps % self.config.update_target_every_n_step == 0:
+            self._copy_to_target()
+
+    def checkpointables(self) -> dict[str, Any]:
+        return {"target_agent": self.target_network, **super().checkpointables()}
+
+    def _to_choices(self, actions: tf.Tensor) -> tf.Tensor:
+        """From the environment's actions to numbers from 0."""
+        return tf.cast(actions - self._first_action, tf.int32)
+
+    def _to_actions(self, choices: tf.Tensor) -> tf.Tensor:
+        return tf.cast(choices, self._action_dtype) + self._first_action
+
+    def _replay_specs(self, specs: Specs, unroll_length: int) -> Unroll:
+        state = tf.nest.map_structure(
+            lambda t: tf.TensorSpec(t.shape[1:], t.dtype), self.network.initial_state(1)
+        )
+        step = Step(specs.action, specs.env_output, tf.TensorSpec([], tf.int32))
+        num_steps = self.config.burn_in + unroll_length + 1
+        agent_state, steps = unroll_specs(step, num_steps, state)
+        return Unroll(agent_state, *steps)
+
+
+def create_job(
+    create_env_fn: Callable[[int, Any], Any],
+    create_agent_fn: Callable[[EnvOutput, int], tf.Module],
+    create_optimizer_fn: CreateOptimizer | None = None,
+    *,
+    r2d2: R2D2Config | None = None,
+    replay: ReplayConfig | None = None,
+    algorithm: type[R2D2] = R2D2,
+    **options: Any,
+) -> TrainingJob:
+    """Puts R2D2, environment and devices together; `create_job(...).run()` trains.
+
+    Args:
+      create_env_fn: see `assembly.make_job`.
+      create_agent_fn: `create_agent_fn(env_output_specs, num_actions)` returns the network, of
+        either form of `call_network`.
+      create_optimizer_fn: see `assembly.make_job`.
+      r2d2: options of acting and learning; those of the flags if not given.
+      replay: options of the replay; those of the flags if not given.
+      algorithm: `R2D2` or a subclass, made with the same arguments.
+      **options: `env_config`, `run`, `config`, `optimizer` and `device_config` of
+        `assembly.make_job`.
+
+    Raises:
+      UserError: options that do not fit together, the environment or this machine.
+    """
+    r2d2 = r2d2 or from_flags(R2D2Config)
+    replay = replay or from_flags(ReplayConfig)
+
+    def create_algorithm(context: AlgorithmContext) -> R2D2:
+        validate(context.run, context.config, r2d2, replay)
+        actions = context.spaces.action
+        if not isinstance(actions, spaces.Discrete):
+            raise UserError(
+                f"R2D2 needs a Discrete action space, but the environment has {actions}. Train "
+                "with vtrace, or wrap the environment so that it has one."
+            )
+        return algorithm(
+            r2d2,
+            replay,
+            lambda: create_agent_fn(context.specs.env_output, int(actions.n)),
+            context.specs,
+            actions,
+            context.config.unroll_length,
+            context.run.num_envs,
+            context.run.num_eval_envs,
+            context.run.seed,
+        )
+
+    return make_job(
+        create_env_fn,
+        create_algorithm,
+        create_optimizer_fn,
+        agent_options=(r2d2, replay),
+        **options,
+    )

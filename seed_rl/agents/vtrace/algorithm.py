@@ -1,0 +1,113 @@
+"""V-trace (IMPALA) as an `Algorithm`, and the job that trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.agents.vtrace import losses
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+from seed_rl.common.config.options import from_flags
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+from seed_rl.common.learner import variables
+from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
+from seed_rl.common.learner.algorithm import StepResult
+from seed_rl.common.learner.assembly import AlgorithmContext, make_job
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
+from seed_rl.common.types import Specs, Unroll
+
+
+class VTrace(ActorCriticAlgorithm):
+    """Actor-critic with off-policy correction (Espeholt et al. 2018)."""
+
+    def __init__(
+        self,
+        config: VTraceConfig,
+        create_network: Callable[[], tf.Module],
+        distribution: ParametricDistribution,
+        num_envs: int,
+        num_eval_envs: int = 0,
+        specs: Specs | None = None,
+    ):
+        """Makes the network; call it in the scope of the training strategy.
+
+        Args:
+          config: options of the loss.
+          create_network: see `ActorCriticAlgorithm`, as the other arguments.
+          distribution: over actions, parametrized by `policy_logits`.
+          num_envs: environments of the run.
+          num_eval_envs: how many of them, those with the largest ids, act greedily.
+          specs: of one environment; for subclasses with further networks.
+        """
+        super().__init__(create_network, distribution, num_envs, num_eval_envs, specs)
+        self.config = config
+        self._entropy_cost = losses.EntropyCost(config)
+
+    def loss(self, batch: Unroll) -> StepResult:
+        loss, metrics = losses.compute_loss(
+            self.config, self.distribution, self.network, *batch, self._entropy_cost
+        )
+        return StepResult(loss, metrics)
+
+    def trainable_variables(self) -> list[tf.Variable]:
+        return super().trainable_variables() + self.clipped_apart()
+
+    def clipped_apart(self) -> list[tf.Variable]:
+        return variables.trainable_variables(self._entropy_cost)
+
+    def checkpointables(self) -> dict[str, Any]:
+        return {"entropy_cost": self._entropy_cost}
+
+
+def create_job(
+    create_env_fn: Callable[[int, Any], Any],
+    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_optimizer_fn: CreateOptimizer | None = None,
+    *,
+    vtrace: VTraceConfig | None = None,
+    continuous: ContinuousDistributionConfig | None = None,
+    algorithm: type[VTrace] = VTrace,
+    **options: Any,
+) -> TrainingJob:
+    """Puts V-trace, environment and devices together; `create_job(...).run()` trains.
+
+    Args:
+      create_env_fn: see `assembly.make_job`.
+      create_agent_fn: `create_agent_fn(action_space, observation_space,
+        parametric_action_distribution)` returns the network, of either form of `call_network`.
+      create_optimizer_fn: see `assembly.make_job`.
+      vtrace: options of the loss; those of the flags if not given.
+      continuous: options of continuous actions; those of the flags if not given.
+      algorithm: `VTrace` or a subclass, made with the same arguments.
+      **options: `env_config`, `run`, `config`, `optimizer` and `device_config` of
+        `assembly.make_job`.
+
+    Raises:
+      UserError: options that do not fit together, the environment or this machine.
+    """
+    vtrace = vtrace or from_flags(VTraceConfig)
+    continuous = continuous or from_flags(ContinuousDistributionConfig)
+
+    def create_algorithm(context: AlgorithmContext) -> VTrace:
+        observation_space, action_space = context.spaces
+        distribution = get_parametric_distribution_for_action_space(action_space, continuous)
+        return algorithm(
+            vtrace,
+            lambda: create_agent_fn(action_space, observation_space, distribution),
+            distribution,
+            context.run.num_envs,
+            context.run.num_eval_envs,
+            context.specs,
+        )
+
+    return make_job(
+        create_env_fn,
+        create_algorithm,
+        create_optimizer_fn,
+        agent_options=(vtrace, continuous),
+        **options,
+    )

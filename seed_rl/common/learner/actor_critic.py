@@ -1,0 +1,79 @@
+"""What all actor-critic algorithms share: a network with a policy and a value, and how it acts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.inference.network_calls import call_network
+from seed_rl.common.inference.policy import Acted
+from seed_rl.common.learner.algorithm import Algorithm
+from seed_rl.common.nest import Nest
+from seed_rl.common.types import EnvOutput, Specs
+
+
+class ActorCriticAlgorithm(Algorithm):
+    """Samples actions from the policy; evaluation environments take the most likely ones.
+
+    A subclass adds a `loss`, or an `update`. What inference records per step is the network's
+    `AgentOutput(action, policy_logits, baseline)`.
+    """
+
+    def __init__(
+        self,
+        create_network: Callable[[], tf.Module],
+        distribution: ParametricDistribution,
+        num_envs: int,
+        num_eval_envs: int = 0,
+        specs: Specs | None = None,
+    ):
+        """Makes the network; call it in the scope of the training strategy.
+
+        Args:
+          create_network: makes a network with `AgentOutput(action, policy_logits, baseline)`, of
+            either form of `call_network`.
+          distribution: over actions, parametrized by `policy_logits`.
+          num_envs: environments of the run.
+          num_eval_envs: how many of them, those with the largest ids, act greedily.
+          specs: of one environment; for subclasses with further networks.
+        """
+        self.distribution = distribution
+        self.specs = specs
+        self._create_network = create_network
+        self._num_training_envs = num_envs - num_eval_envs
+        self._num_eval_envs = num_eval_envs
+        self.network = create_network()
+
+    def make_network(self) -> tf.Module:
+        return self._create_network()
+
+    def act(
+        self,
+        network: tf.Module,
+        env_ids: tf.Tensor,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: Nest,
+    ) -> Acted:
+        output, agent_state = call_network(network, prev_actions, env_outputs, agent_state)
+        if self._num_eval_envs:
+            greedy = self.distribution.mode(output.policy_logits)
+            evaluated = env_ids >= self._num_training_envs
+            choose = functools.partial(_choose_rows, evaluated)
+            output = output._replace(action=tf.nest.map_structure(choose, greedy, output.action))
+        return Acted(output.action, output, agent_state)
+
+    def evaluate(
+        self, prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest
+    ) -> tuple[Nest, Nest]:
+        output, agent_state = call_network(self.network, prev_actions, env_outputs, agent_state)
+        return self.distribution.mode(output.policy_logits), agent_state
+
+
+def _choose_rows(condition: tf.Tensor, greedy: tf.Tensor, sampled: tf.Tensor) -> tf.Tensor:
+    """Rows of `greedy` [batch, ...] where `condition` <bool>[batch], of `sampled` elsewhere."""
+    ones = [1] * (greedy.shape.rank - 1)
+    return tf.where(tf.reshape(condition, [-1, *ones]), greedy, sampled)

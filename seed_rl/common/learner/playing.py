@@ -1,0 +1,169 @@
+"""Plays a job's agent in one environment instead of training it, for `python -m seed_rl.play`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.common.acting.batched_env import BatchedEnvironment
+from seed_rl.common.checkpoints import checkpoints
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference.inference import initialize
+from seed_rl.common.learner.algorithm import Algorithm
+from seed_rl.common.learner.job import TrainingJob
+from seed_rl.common.monitoring.video import Film, VideoWriter
+from seed_rl.common.nest import Nest, map_structure
+from seed_rl.common.system import terminal
+from seed_rl.common.types import EnvOutput, Specs
+
+Act = Callable[[Nest, EnvOutput, Nest], tuple[Nest, Nest]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Episode:
+    """An episode that was played.
+
+    Attributes:
+      steps: actions taken.
+      reward: sum of the rewards, not clipped.
+      score: sum of the unshaped rewards; the same where the environment reports none.
+    """
+
+    steps: int
+    reward: float
+    score: float
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayRequest:
+    """What to play; crosses from `seed_rl.play` to the program as the JSON of `--play`.
+
+    Attributes:
+      results: file for the episodes, a JSON line each, written as they end.
+      episodes: how many to play.
+      weights: a checkpoint, or a directory of them; None: use `model`.
+      model: an exported model.
+      sampled: act as environment 0 does in training, rather than as in evaluation.
+      video: file to write a video to.
+      seed: makes the environment repeatable.
+    """
+
+    results: str
+    episodes: int
+    weights: str | None = None
+    model: str | None = None
+    sampled: bool = False
+    video: str | None = None
+    seed: int | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> PlayRequest:
+        """Reads what `to_json` wrote.
+
+        Raises:
+          UserError: it is something else.
+        """
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise UserError(
+                f"--play is set by `python -m seed_rl.play` only; start that program. ({error})"
+            ) from None
+
+
+def play(job: TrainingJob, request: PlayRequest) -> None:
+    """Plays and writes each episode to `request.results` as it ends; Ctrl-C ends it early.
+
+    Raises:
+      UserError: the program offers no way to make an environment, or the video cannot be written.
+    """
+    if job.create_env is None:
+        raise UserError("This program offers no way to make another environment.")
+    act, initial_state = _policy(job.algorithm, job.specs, request)
+    with contextlib.ExitStack() as stack:
+        results = stack.enter_context(open(request.results, "w", encoding="utf-8"))
+        video = VideoWriter(Path(request.video)) if request.video else None
+        if video:
+            stack.callback(video.close)
+        episodes = _episodes(
+            Film(job.create_env(), video), act, initial_state, job.specs, request.seed
+        )
+        stack.callback(episodes.close)  # type: ignore[attr-defined]
+        with contextlib.suppress(KeyboardInterrupt), terminal.interrupt_raises():
+            for number in range(1, request.episodes + 1):
+                episode = next(episodes)
+                print(json.dumps(dataclasses.asdict(episode)), file=results, flush=True)
+                print(
+                    f"episode {number}/{request.episodes}: return {episode.reward:g}, "
+                    f"{episode.steps} steps",
+                    file=sys.stderr,
+                )
+            return
+        print("interrupted", file=sys.stderr)
+
+
+def _policy(
+    algorithm: Algorithm, specs: Specs, request: PlayRequest
+) -> tuple[Act, Callable[[], Nest]]:
+    """How to act, and the recurrent state before the first step."""
+    if request.weights is None:
+        model = tf.saved_model.load(str(request.model))
+        one = tf.constant(1)
+        return (lambda a, e, s: model.act(a, e._asdict(), s)), lambda: model.initial_state(one)
+
+    network = algorithm.network
+    initialize(algorithm, network, specs)
+    checkpoints.load_weights(request.weights, network)
+    env_ids = tf.zeros([1], tf.int32)
+
+    @tf.function(autograph=False)
+    def act(prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest) -> tuple[Nest, Nest]:
+        if not request.sampled:
+            return algorithm.evaluate(prev_actions, env_outputs, agent_state)
+        acted = algorithm.act(network, env_ids, prev_actions, env_outputs, agent_state)
+        return acted.action, acted.agent_state
+
+    return act, lambda: network.initial_state(1)
+
+
+def _episodes(
+    env: Any, act: Act, initial_state: Callable[[], Nest], specs: Specs, seed: int | None
+) -> Iterator[Episode]:
+    """Plays endlessly, as an actor and the learner's inference would together."""
+    batched = BatchedEnvironment(lambda *_: env, 1, 0)
+    try:
+        observation = batched.reset(seed)
+        zero, false = np.zeros(1, np.float32), np.zeros(1, np.bool_)
+        env_output = EnvOutput(zero, false, observation, false, np.zeros(1, np.int32))
+        action = tf.nest.map_structure(lambda s: tf.zeros([1, *s.shape], s.dtype), specs.action)
+        state = initial_state()
+        steps, reward, score = 0, 0.0, 0.0
+        while True:
+            # Copied, because the next step writes into the same arrays.
+            tensors = tf.nest.map_structure(lambda a: tf.constant(np.array(a)), env_output)
+            action, state = act(action, tensors, state)
+            step = batched.step(map_structure(lambda t: t.numpy(), action))
+            # Whole games, as in evaluation: a lost life may end only the learner's episode.
+            done = step.done & (step.abandoned | (step.episode_step == 0))
+            env_output = EnvOutput(
+                step.reward, done, step.observation, step.abandoned, step.episode_step
+            )
+            reward += float(step.reward[0])
+            score += float(step.raw_reward[0])
+            steps += not step.abandoned[0]
+            if done[0]:
+                yield Episode(steps, reward, score)
+                steps, reward, score = 0, 0.0, 0.0
+    finally:
+        batched.close()

@@ -1,0 +1,161 @@
+"""What all algorithms with a replay share: filling it, sampling, priorities, saving it."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.common.config.replay_config import SAVE_ALWAYS, SAVE_AT_STOP, ReplayConfig
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference.inference_store import InferenceStore
+from seed_rl.common.learner.algorithm import Algorithm
+from seed_rl.common.learner.replay_pipeline import (
+    DIVERGED,
+    BatchSource,
+    PriorityWriter,
+    ReplayWriter,
+)
+from seed_rl.common.nest import Nest
+from seed_rl.common.replay import PrioritizedReplay, ReplayFiles
+from seed_rl.common.types import Unroll
+
+
+class ReplayAlgorithm(Algorithm):
+    """Trains on batches sampled from a replay of unrolls.
+
+    A subclass says what the replay keeps (`kept`) and with which priority (`initial_priorities`).
+    Its `loss` takes `SampledUnrolls` and returns (indices <int64>[batch], new priorities
+    <float32>[batch]) as feedback, or () to leave the priorities alone.
+
+    Attributes:
+      replay: the unrolls.
+    """
+
+    replay: PrioritizedReplay
+
+    def __init__(self, config: ReplayConfig, specs: Unroll, seed: int | None = None):
+        """Makes the replay; call it in the scope of the training strategy.
+
+        Args:
+          config: options of the replay.
+          specs: specs of what `kept` returns, one unroll without batch dimension; see
+            `replay.unroll_specs`.
+          seed: makes sampling repeatable.
+
+        Raises:
+          UserError: the replay would not fit into memory.
+        """
+        self._replay_config = config
+        self.updates_per_unroll = config.replay_ratio or 1.0
+        self.replay = PrioritizedReplay(config, specs, seed)
+        self._num_inserted = tf.Variable(0, dtype=tf.int64, trainable=False, name="inserted")
+        self._insertion = tf.function(self._prepare, autograph=False, reduce_retracing=True)
+        self._store: InferenceStore | None = None
+        self._writer: ReplayWriter | None = None
+        self._priorities = PriorityWriter(self.replay)
+        self._sources: list[BatchSource] = []
+
+    @abc.abstractmethod
+    def kept(self, unrolls: Unroll) -> Unroll:
+        """What the replay keeps of unrolls [time, batch, ...] as inference recorded them."""
+
+    def initial_priorities(self, unrolls: Unroll) -> tf.Tensor:
+        """Priorities <float32>[batch] to insert unrolls with; 1 unless a subclass knows better.
+
+        Runs on the CPU, in a `tf.function`.
+
+        Args:
+          unrolls: [time, batch, ...] as inference recorded them.
+        """
+        return tf.ones(tf.shape(unrolls.env_outputs.reward)[1:])
+
+    def before_first_batch(self, new_run: bool) -> None:
+        """Called once, when variables have their values, before any training.
+
+        Args:
+          new_run: whether no unroll was ever inserted: not a resumed run.
+        """
+
+    def dataset(
+        self, store: InferenceStore, batch_size: int, encode: Callable[[Nest], Nest]
+    ) -> tf.data.Dataset:
+        if self._writer is None:
+            inserted = int(self._num_inserted.numpy())
+            self.before_first_batch(new_run=inserted == 0)
+            self._store = store
+            self._writer = ReplayWriter(
+                store, self.replay, self._prepare_on_cpu, self._check_network, inserted
+            )
+        source = BatchSource(self.replay, batch_size)
+        self._sources.append(source)
+        return source.dataset(encode)
+
+    def ready(self) -> bool:
+        self.check()
+        return self.replay.limiter.stats["sampled"] > 0
+
+    @property
+    def unrolls_consumed(self) -> int:
+        """Unrolls inserted into the replay, no matter how often they are sampled."""
+        return self._writer.inserted if self._writer else int(self._num_inserted.numpy())
+
+    def check(self) -> None:
+        if self._writer is not None and self._writer.error is not None:
+            raise self._writer.error
+
+    def after_step(self, feedback: Nest, train_steps: int) -> None:
+        if feedback:
+            self._priorities.put(*feedback)
+
+    def before_save(self) -> None:
+        self._priorities.flush()
+        self._num_inserted.assign(self.unrolls_consumed)
+
+    def checkpointables(self) -> dict[str, Any]:
+        return {"inserted_unrolls": self._num_inserted}
+
+    def extra_files(self) -> dict[str, Any]:
+        return {"replay": ReplayFiles(self.replay, self._save_replay_now)}
+
+    def logs(self) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            f"replay/{name}": value for name, value in self.replay.stats().as_dict().items()
+        }
+        if self._sources:
+            ages = [source.mean_age for source in self._sources]
+            values["replay/sampled_age_unrolls"] = np.mean(ages)
+        recent = self._priorities.recent()
+        if len(recent):
+            values["replay/priorities"] = recent
+        return values
+
+    def close(self) -> None:
+        self.replay.close()
+        for source in self._sources:
+            source.close()
+        if self._writer is not None and self._store is not None:
+            self._store.close()
+            self._writer.join()
+        self._priorities.close()
+
+    def _prepare(self, unrolls: Unroll) -> tuple[Unroll, tf.Tensor]:
+        return self.kept(unrolls), self.initial_priorities(unrolls)
+
+    def _prepare_on_cpu(self, unrolls: Unroll) -> tuple[Unroll, tf.Tensor]:
+        with tf.device("/cpu:0"):
+            return self._insertion(unrolls)
+
+    def _save_replay_now(self) -> bool:
+        wanted = self._replay_config.save_replay
+        stopping = self._store is not None and self._store.closed
+        return wanted == SAVE_ALWAYS or (wanted == SAVE_AT_STOP and stopping)
+
+    def _check_network(self) -> None:
+        """Raises UserError if the weights are not finite."""
+        weights = self.trainable_variables()
+        if not all(bool(tf.reduce_all(tf.math.is_finite(weight))) for weight in weights):
+            raise UserError(DIVERGED)

@@ -1,0 +1,68 @@
+"""The learner's server: inference offered to actors over gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl import grpc
+from seed_rl.common.acting import spaces
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner.job import TrainingJob
+from seed_rl.common.types import ACTION_SPACE
+
+_OP_MARKS = re.compile(r"\{\{.*?\}\} | \[Op:\w+\]$")  # TensorFlow puts them around messages.
+
+
+@contextlib.contextmanager
+def serving(job: TrainingJob, functions: Sequence[Any]) -> Iterator[grpc.Server]:
+    """Serves inference within the context.
+
+    Args:
+      job: where to serve, and how.
+      functions: the inference function of each inference device, called in turn.
+
+    Raises:
+      UserError: the address is in use or not allowed.
+    """
+    run, config = job.run, job.config
+    options = grpc.ServerOptions(
+        max_batch_size=config.max_inference_batch(run),
+        batch_timeout_ms=config.inference_timeout_ms,
+        token=run.auth_token(),
+        tls_certificate=run.tls_certificate,
+        tls_key=run.tls_key,
+    )
+    server = grpc.Server([run.server_address], options)
+    server.bind(functions, isolate_errors=True, op_threads=config.inference_threads)
+    if not options.token and _is_public(run.server_address):
+        logging.warning(
+            "Any client that can reach %s can take part in this run. To keep strangers out, give "
+            "learner and actors the same --auth_token_file.",
+            run.server_address,
+        )
+    if job.action_space is not None:
+        server.set_status({ACTION_SPACE: spaces.describe(job.action_space)})
+    try:
+        server.start()
+    except (tf.errors.UnavailableError, tf.errors.InvalidArgumentError) as error:
+        raise UserError(
+            f"Cannot serve at --server_address={run.server_address}: "
+            f"{_OP_MARKS.sub('', error.message)}."
+        ) from error
+    logging.info("Serving inference at %s.", run.server_address)
+    try:
+        yield server
+    finally:
+        server.shutdown()
+
+
+def _is_public(address: str) -> bool:
+    """Whether other machines may reach it."""
+    host = address.rpartition(":")[0].strip("[]")
+    return not address.startswith("unix:") and host not in ("localhost", "127.0.0.1", "::1")

@@ -1,0 +1,65 @@
+"""The programs in examples/, started as their docstrings say."""
+
+import json
+import signal
+
+import pytest
+
+from seed_rl.common.run_files import returns_log
+from tests.helpers.system_helpers import site
+
+pytestmark = pytest.mark.slow
+
+SMALL_REPLAY = ("--replay_buffer_min_size=20", "--update_target_every_n_step=50")
+
+
+def train(folder, address, module, frames, *options):
+    """Runs learner and one actor of a program to its end; returns the logdir."""
+    shared = (
+        f"--server_address={address}",
+        "--env_name=CartPole-v1",
+        "--num_envs=8",
+        "--env_batch_size=8",
+        "--seed=1",
+    )
+    with site(folder, address) as place:
+        learner = place.start(
+            module,
+            "--run_mode=learner",
+            f"--logdir={place.logdir}",
+            f"--total_environment_frames={frames}",
+            *shared,
+            *options,
+        )
+        actor = place.start(module, "--run_mode=actor", *shared)
+        assert learner.wait() == 0, learner.text()
+        actor.send(signal.SIGTERM)
+        assert actor.wait() == 0, actor.text()
+        assert json.loads((place.logdir / "progress.json").read_text())["frames"] >= frames
+        return place.logdir
+
+
+def tags(logdir):
+    return b"".join(path.read_bytes() for path in logdir.rglob("*tfevents*"))
+
+
+@pytest.mark.parametrize(
+    ("module", "tag", "options"),
+    [
+        ("examples.rnd_vtrace", b"losses/rnd", ()),
+        ("examples.rnd_r2d2", b"losses/rnd", SMALL_REPLAY),
+    ],
+)
+def test_exploration_bonus_trains(tmp_path, socket_address, module, tag, options):
+    """Guards that a module of the user's composes with both agents, from flags to TensorBoard."""
+    logdir = train(tmp_path, socket_address, module, 8_000, "--bonus=0.2", *options)
+    assert tag in tags(logdir)
+    assert json.loads((logdir / "config.json").read_text())["bonus"] == 0.2
+
+
+@pytest.mark.parametrize("module", ["examples.a2c", "examples.ppo"])
+def test_other_algorithms_learn(tmp_path, socket_address, module):
+    """Guards own losses and own updates by their result: a random CartPole lasts 22 steps."""
+    logdir = train(tmp_path, socket_address, module, 60_000)
+    returns = [episode.raw_return for episode in returns_log.read(logdir / returns_log.FILE_NAME)]
+    assert sum(returns[-50:]) / 50 > 80

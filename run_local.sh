@@ -3,11 +3,11 @@
 #
 #   ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
 #
-# `./run_local.sh --help` tells more. The first start sets everything up.
+# See `./run_local.sh --help`. The first run sets everything up.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-# Arguments are checked before anything is installed, so by whatever Python there is.
+# Arguments are checked before anything is installed, so use any available Python.
 python="$root/.venv/bin/python"
 [[ -x "$python" ]] || python="${PYTHON:-python3}"
 extras="${1:-}"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Sets up this checkout as ./run_local.sh does, builds the native op and runs the test suite.
+# Sets up this checkout as ./run_local.sh does, builds the native libraries and runs all tests.
 #
-#   ./run_tests.sh [PYTEST ARGUMENTS ...]     for instance: ./run_tests.sh tests/grpc -m "not slow"
+#   ./run_tests.sh [PYTEST ARGUMENTS ...]     e.g. ./run_tests.sh tests/grpc -m "not slow"
 #
-# Tests run in parallel processes, unless arguments choose some of them (paths, -k, --lf) or say how
-# many processes to use (-n0).
+# Runs tests in parallel processes, unless arguments select tests (paths, -k, --lf) or say how many
+# processes to use (-n0).
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -1,9 +1,9 @@
-"""Builds the native libraries of SEED RL; everything else about the package is in pyproject.toml.
+"""Builds SEED RL's native libraries; everything else about the package is in pyproject.toml.
 
 The libraries are plain shared objects in `seed_rl/_native/`, not Python extension modules: ops are
-loaded by TensorFlow, the transport by the ops, the replay by ctypes. One wheel therefore serves
-every Python version. Objects are kept in `build/native/` and compiled again only when their
-source, a header, the command or a library's version has changed.
+loaded by TensorFlow, the transport by the ops, the replay by ctypes. So one wheel works with every
+Python version. Objects are cached in `build/native/` and recompiled only if their source, a header,
+the command or a library's version has changed.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ ROOT = pathlib.Path(__file__).resolve().parent
 CACHE = ROOT / "build" / "native"
 APT_COMMAND = "sudo apt-get install g++ pkg-config libgrpc++-dev libzstd-dev"
 COMPILE_FLAGS = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-pthread"]
-# What TensorFlow's own wheels are compiled with, as far as it changes the ABI.
+# The flags of TensorFlow's own wheels that affect the ABI.
 TENSORFLOW_FLAGS = ["-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64", "-DNOMINMAX"]
 
 
 @dataclasses.dataclass(frozen=True)
 class NativeLibrary:
-    """One shared library: all the `*.cc` of a folder.
+    """One shared library, built from all `*.cc` files of a folder.
 
     Attributes:
       name: file name in `seed_rl/_native` without `.so`.
-      folder: where its sources are, relative to the repository.
-      packages: pkg-config names it is compiled and linked with.
-      static_packages: the same, but linked in and kept to itself: TensorFlow exports symbols of
-        some libraries that would otherwise take the place of the system's.
-      tensorflow: whether it holds TensorFlow ops.
+      folder: folder of its sources, relative to the repository.
+      packages: pkg-config names of libraries to link dynamically.
+      static_packages: pkg-config names of libraries to link statically with hidden symbols, because
+        TensorFlow exports symbols of some libraries that would override the system's.
+      tensorflow: whether it contains TensorFlow ops.
     """
 
     name: str
@@ -59,8 +59,8 @@ class NativeLibrary:
         return sorted((ROOT / self.folder).glob("*.cc"))
 
 
-# gRPC and TensorFlow never meet in one library: TensorFlow's exports would bind into the system's
-# gRPC (see docs/dependencies.md).
+# gRPC and TensorFlow must not be linked into the same library: the system's gRPC would bind to
+# symbols that TensorFlow exports (see docs/dependencies.md).
 LIBRARIES = [
     NativeLibrary("libseed_transport", "seed_rl/grpc/native/transport", packages=("grpc++",)),
     NativeLibrary("libseed_grpc_ops", "seed_rl/grpc/native/ops", tensorflow=True),
@@ -70,11 +70,11 @@ LIBRARIES = [
 
 
 class BuildError(BaseError):
-    """Something the user must install or mend; setuptools prints it without a traceback."""
+    """Something the user must install or fix; setuptools prints it without a traceback."""
 
 
 def run(command: list[str]) -> str:
-    """Runs a command and returns its output; a failure ends the build with all it printed."""
+    """Runs a command and returns its output; on failure raises `BuildError` with the output."""
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if result.returncode:
         raise BuildError(f"{shlex.join(command)}\n{result.stdout}\nfailed ({result.returncode})")
@@ -82,7 +82,7 @@ def run(command: list[str]) -> str:
 
 
 def check_system_packages(libraries: Iterable[NativeLibrary]) -> None:
-    """Names everything that is missing at once, with the command that installs it."""
+    """Reports all missing packages together, with the command that installs them."""
     missing = [tool for tool in (compiler(), "pkg-config") if not shutil.which(tool)]
     if shutil.which("pkg-config"):
         packages = sorted(
@@ -114,8 +114,8 @@ class TensorFlow:
         spec = importlib.util.find_spec("tensorflow")
         if spec is None or not spec.submodule_search_locations:
             raise BuildError(
-                "TensorFlow is needed to build SEED RL's native libraries. Install it first:  "
-                "pip install 'tensorflow>=2.21,<2.22'  (or leave out --no-build-isolation)"
+                "Building SEED RL's native libraries requires TensorFlow. Install it first:  "
+                "pip install 'tensorflow>=2.21,<2.22'  (or omit --no-build-isolation)"
             )
         folder = pathlib.Path(spec.submodule_search_locations[0])
         for name in ("tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "tensorflow-rocm"):
@@ -129,12 +129,12 @@ class TensorFlow:
         return ["-isystem", str(self.folder / "include"), *TENSORFLOW_FLAGS]
 
     def link_flags(self) -> list[str]:
-        # Found already loaded at run time: Python imports TensorFlow before the ops.
+        # At run time it is already loaded: Python imports TensorFlow before the ops.
         return [f"-L{self.folder}", "-l:libtensorflow_framework.so.2"]
 
 
 class Builder:
-    """Compiles and links one library, using what an earlier build left in the cache."""
+    """Compiles and links one library, reusing cached objects."""
 
     def __init__(self, library: NativeLibrary):
         self.library = library
@@ -162,11 +162,11 @@ class Builder:
             self._link_flags.append("-Wl,-z,defs")
 
     def compile(self, source: pathlib.Path) -> None:
-        """Makes the object of `source` unless the cached one is still right."""
+        """Compiles `source` unless the cached object is up to date."""
         target = self._object(source)
         if self._key(source) == read_text(target.with_suffix(".key")):
             return
-        # In one piece: several threads compile.
+        # A single write, as several threads compile.
         print(f"compiling {source.relative_to(ROOT)}\n", end="", flush=True)
         command = [compiler(), *self._compile_flags, "-MMD", "-c", str(source), "-o", str(target)]
         run(command)
@@ -175,7 +175,7 @@ class Builder:
     def link(self, target: pathlib.Path) -> None:
         """Links the objects into `target`.
 
-        The old file is replaced, never written into: a running program may have it mapped.
+        Replaces the old file rather than overwriting it: a running program may have it mapped.
         """
         print(f"linking {target}", flush=True)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -188,13 +188,13 @@ class Builder:
         return self._folder / f"{source.stem}.o"
 
     def _key(self, source: pathlib.Path) -> str:
-        """A digest of all that the object depends on, as far as the last compilation told."""
+        """A digest of everything the object depends on, according to the last compilation."""
         digest = hashlib.sha256()
         # TensorFlow's folder differs in every isolated build; its version is what matters.
         flags = [flag for flag in self._compile_flags if not flag.endswith("tensorflow/include")]
         for text in (compiler(), *flags, *self._versions):
             digest.update(text.encode() + b"\0")
-        # The system's and TensorFlow's headers are not listed (-MMD): their versions are above.
+        # -MMD omits the system's and TensorFlow's headers: their versions are hashed above.
         rule = read_text(self._object(source).with_suffix(".d")).replace("\\\n", " ")
         for name in sorted({str(source), *rule.partition(":")[2].split()}):
             digest.update(name.encode() + b"\0" + read_text(pathlib.Path(name)).encode() + b"\0")
@@ -210,7 +210,7 @@ def read_text(path: pathlib.Path) -> str:
 
 
 class BuildNative(build_ext):
-    """Builds the libraries and notes in `build_info.json` what they were built against."""
+    """Builds the libraries and records in `build_info.json` what they were built against."""
 
     def build_extensions(self) -> None:
         libraries = [library for library in LIBRARIES if library.sources()]
@@ -237,7 +237,7 @@ class BuildNative(build_ext):
         return os.path.join(*fullname.split(".")) + ".so"
 
     def copy_extensions_to_source(self) -> None:
-        """For in-place and editable builds: into the working tree, replacing files in one step."""
+        """Copies the libraries into the working tree, for in-place and editable builds."""
         for extension in self.extensions:
             self._copy(self._output(extension.name))
         self._copy(self._info_path())
@@ -270,7 +270,7 @@ def in_place(built: pathlib.Path) -> pathlib.Path:
 
 
 class AnyPythonWheel(bdist_wheel):
-    """Tags the wheel `py3-none-PLATFORM`: nothing in it depends on Python's ABI."""
+    """Tags the wheel `py3-none-PLATFORM`, as nothing in it depends on Python's ABI."""
 
     def get_tag(self) -> tuple[str, str, str]:
         return "py3", "none", super().get_tag()[2]

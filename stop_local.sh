@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Stops a run that ./run_local.sh started elsewhere, in order: a checkpoint is saved first.
+# Stops a run started by ./run_local.sh; the run saves a checkpoint first.
 #
-#   ./stop_local.sh [LOGDIR]     without LOGDIR: the one run that is going on under runs/
+#   ./stop_local.sh [LOGDIR]     default: the only active run under runs/
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"

@@ -1,17 +1,16 @@
-"""What does an actor cost? Its memory, its time to the first step, and its time per step.
+"""Measures an actor: memory, time to the first step, time per step.
 
     python -m benchmarks.actor [--json=FILE] [--seconds=S] [--rounds=N] [--envs=N]
 
 *actor* is the real program, `python -m seed_rl.atari.vtrace_main --run_mode=actor` with N Pong
-environments, that gets its actions from the native op in another process. It is held against
-*libraries alone*, a process that imports numpy, grpcio and ALE and steps the same environments with
-nothing around them, and against a process that merely imports TensorFlow.
+environments, which gets its actions from the native op in another process. It is compared to
+*libraries alone*, a process that imports numpy, grpcio and ALE and just steps the same
+environments, and to a process that just imports TensorFlow.
 
-Memory is that of the process after some seconds of steady state, in MiB: RSS (with what it shares
-with other processes, such as the pages of shared libraries) and PSS (shared pages divided among
-those who share them). The first step is the time from starting the process to the end of the first
-step of its environments; for the actor it ends when the server has received the call that reports
-it. Figures are medians over the rounds.
+Memory is measured after some seconds of steady state, in MiB: RSS (including shared pages, such as
+those of shared libraries) and PSS (shared pages divided among the processes that share them). The
+first step is the time from starting the process to the end of its environments' first step; for the
+actor, until the server has received the call that reports it. Figures are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ Figures = dict[str, float]
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Runs the benchmark."""
     parser = report.parser(__doc__ or "", seconds=5)
     parser.add_argument("--envs", type=int, default=4, help="environments (%(default)s)")
     options = parser.parse_args()
@@ -90,7 +89,7 @@ def main() -> None:
         1e6 / a["steps_per_s"] - 1e6 / b["steps_per_s"]
         for a, b in zip(rounds["actor"], bare, strict=True)
     )
-    print(f"loop, call and waiting for the answer: {overhead_us:.0f} us per environment step")
+    print(f"loop, call and waiting for the reply: {overhead_us:.0f} us per environment step")
     report.write_json(
         options.json,
         {
@@ -104,8 +103,8 @@ def main() -> None:
 
 
 def _actor(server: processes.Worker, address: str, envs: int, seconds: float) -> Figures:
-    """Runs the real program against the server."""
-    server.send()  # Forgets the calls of earlier actors.
+    """Measures the real program against the server."""
+    server.send()  # Clears the calls of earlier actors.
     server.receive()
     began = time.monotonic()
     command = [sys.executable, "-m", "seed_rl.atari.vtrace_main", "--run_mode=actor"]
@@ -124,7 +123,7 @@ def _actor(server: processes.Worker, address: str, envs: int, seconds: float) ->
 
 
 def _libraries_alone(envs: int, seconds: float) -> Figures:
-    """What numpy, grpcio and ALE cost with nothing around them."""
+    """Measures numpy, grpcio and ALE alone."""
     began = time.monotonic()
     command = [sys.executable, "-c", _LIBRARIES_ALONE, str(envs), str(seconds)]
     with processes.Program(command) as program:
@@ -134,7 +133,7 @@ def _libraries_alone(envs: int, seconds: float) -> Figures:
 
 
 def _tensorflow() -> Figures:
-    """What importing TensorFlow alone would add."""
+    """Measures importing TensorFlow alone."""
     began = time.monotonic()
     with processes.Program([sys.executable, "-c", _TENSORFLOW]) as program:
         return {"first_step_s": float(program.wait_ready()) - began, **_memory(program.pid)}
@@ -147,7 +146,7 @@ def _memory(pid: int) -> Figures:
 
 
 def _serve(address: str) -> None:
-    """The learner's side: the native op with an inference that does nothing."""
+    """The learner's side: the native op with a trivial inference function."""
     import tensorflow as tf
 
     from seed_rl.common.types import EnvOutput
@@ -178,7 +177,7 @@ def _serve(address: str) -> None:
         return tf.zeros_like(env_ids, tf.int64)
 
     def run(second_call: bool = False) -> float:
-        """The number of calls since the last command, or the time of the second one from now."""
+        """Returns the number of calls since the last command, or the time of the second call."""
         if second_call:
             while len(calls) < 2:
                 time.sleep(0.001)

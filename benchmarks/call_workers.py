@@ -1,4 +1,4 @@
-"""The processes of the calls benchmark: servers, and Python clients that produce load.
+"""Processes of the calls benchmark: servers, and Python clients that generate load.
 
 Run by `benchmarks.calls` as `python -m benchmarks.call_workers ROLE [ADDRESS ...]`.
 """
@@ -21,10 +21,10 @@ PAYLOADS: dict[str, tuple[str, tuple[int, ...]]] = {
     "scalar": ("int32", ()),
     "frame": ("uint8", (84, 84, 4)),
 }
-"""What one call carries, by function: element type and shape. The answer is an int32."""
+"""Element type and shape of a call's argument, by function. The result is an int32."""
 
 _ANSWER = 8
-_CALLS_PER_LOOK_AT_THE_CLOCK = 20
+_CALLS_PER_CLOCK_READ = 20
 _CALLS_PER_LOOP = 100
 
 
@@ -35,7 +35,7 @@ def example(payload: str) -> np.ndarray:
 
 
 def batched_function(payload: str) -> Any:
-    """The work of a call: next to nothing, as one tf.function over the batch."""
+    """The function that is called: a trivial tf.function over the batch."""
     import tensorflow as tf
 
     dtype, shape = PAYLOADS[payload]
@@ -49,7 +49,7 @@ def batched_function(payload: str) -> Any:
 
 
 def serve_op(*addresses: str) -> None:
-    """The op's server, with one function per payload at all addresses."""
+    """Runs the op's server, with one function per payload at all addresses."""
     from seed_rl.grpc import ops
 
     server = ops.Server(list(addresses))
@@ -60,7 +60,7 @@ def serve_op(*addresses: str) -> None:
 
 
 def serve_grpcio(*addresses: str) -> None:
-    """The same in plain Python; a server per payload, with its addresses in turn."""
+    """Runs plain Python servers, one per address; their payloads alternate."""
     from benchmarks import grpcio_server
 
     servers = []
@@ -83,7 +83,7 @@ def serve_grpcio(*addresses: str) -> None:
 
 
 def numpy_client() -> None:
-    """One client without TensorFlow."""
+    """Runs one client without TensorFlow."""
     from seed_rl.common.system import scheduling
     from seed_rl.grpc.numpy_client import Client
 
@@ -101,7 +101,7 @@ def numpy_client() -> None:
 
 
 def tf_clients(kind: str) -> None:
-    """Clients with TensorFlow, each in a thread of this process: "loop" or "eager"."""
+    """Runs TensorFlow clients, each in a thread of this process; `kind` is "loop" or "eager"."""
     import tensorflow as tf
 
     from seed_rl.grpc import ops
@@ -147,14 +147,14 @@ def tf_clients(kind: str) -> None:
 
 
 def _call_often(foo: Callable[[Any], Any], x: Any) -> int:
-    for _ in range(_CALLS_PER_LOOK_AT_THE_CLOCK):
+    for _ in range(_CALLS_PER_CLOCK_READ):
         result = foo(x)
     assert result == _ANSWER
-    return _CALLS_PER_LOOK_AT_THE_CLOCK
+    return _CALLS_PER_CLOCK_READ
 
 
 def _run_for(seconds: float, call: Callable[[], int]) -> list[float]:
-    """Calls for some seconds, after a warm-up; returns [calls in all, calls per second]."""
+    """Calls for `seconds` after a warm-up; returns [total calls, calls per second]."""
     total = 0
     start = time.perf_counter()
     while time.perf_counter() < start + 0.25 * seconds:
@@ -168,7 +168,7 @@ def _run_for(seconds: float, call: Callable[[], int]) -> list[float]:
 
 
 def main(role: str, *addresses: str) -> None:
-    """Runs one role until standard input ends."""
+    """Runs one role until stdin is closed."""
     if role == "op":
         serve_op(*addresses)
     elif role == "grpcio":
@@ -178,7 +178,7 @@ def main(role: str, *addresses: str) -> None:
     else:
         tf_clients(role)
     sys.stdout.flush()
-    os._exit(0)  # Measurements are over; tearing down TensorFlow only takes time.
+    os._exit(0)  # Skips tearing down TensorFlow, which takes time.
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Whether a change made training slower: two checkouts train in turn, in short windows.
+"""Compares the training speed of two checkouts, which alternate in short windows.
 
     python -m benchmarks.compare --before=OTHER_CHECKOUT [--workload=W1] [--windows=20]
 
-The machines that this runs on are noisy: the same program may be a third slower ten minutes later.
-Both checkouts therefore run at once, each with its learner and actors, but only one of them works
-at a time: the processes of the other are stopped (SIGSTOP). They change places every few seconds,
-so that both see the same weather. `OTHER_CHECKOUT` needs its native libraries
-(`python setup.py build_ext --inplace` in it).
+Machines are noisy: the same program may be a third slower ten minutes later. So both checkouts run
+at the same time, each with its learner and actors, but take turns: the processes of one are stopped
+(SIGSTOP) while the other works. They switch every few seconds, so that both see the same
+conditions. `OTHER_CHECKOUT` needs its native libraries (run `python setup.py build_ext --inplace`
+there).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from seed_rl.common.run_files import progress
 
 
 class System:
-    """The learner and the actors of one checkout, working or stopped."""
+    """The learner and the actors of one checkout, running or stopped."""
 
     def __init__(self, checkout: Path, args: argparse.Namespace, logdir: Path):
         logdir.mkdir()
@@ -43,7 +43,7 @@ class System:
         self._signal(signal.SIGSTOP)
 
     def work(self, seconds: float) -> tuple[float, float, float]:
-        """Lets it work for a while: frames, CPU seconds of the learner, and of the actors."""
+        """Runs for `seconds`; returns frames, CPU seconds of the learner, and of the actors."""
         before = self._counters()
         self._signal(signal.SIGCONT)
         time.sleep(seconds)
@@ -63,7 +63,7 @@ class System:
         return self._frames(), learner, sum(actors)
 
     def _frames(self) -> int:
-        # Not by `progress.read`: another version may write other fields.
+        # Not `progress.read`: another version may write other fields.
         try:
             return int(json.loads((self.logdir / progress.FILE_NAME).read_text())["frames"])
         except (OSError, ValueError):
@@ -75,16 +75,16 @@ class System:
 
 
 def main() -> None:
-    """Runs the comparison."""
+    """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--before", required=True, type=Path, help="the other checkout")
     parser.add_argument("--workload", choices=sorted(WORKLOADS), default="W1")
     parser.add_argument("--compute_dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--actors", type=int, default=2, help="actor processes, of 16/N games")
-    parser.add_argument("--windows", type=int, default=20, help="of each checkout")
-    parser.add_argument("--seconds", type=float, default=6, help="of a window")
-    parser.add_argument("--warmup", type=float, default=10, help="seconds not counted before")
-    parser.add_argument("--json", help="file for the results")
+    parser.add_argument("--actors", type=int, default=2, help="number N of actors, 16/N games each")
+    parser.add_argument("--windows", type=int, default=20, help="windows per checkout")
+    parser.add_argument("--seconds", type=float, default=6, help="length of a window")
+    parser.add_argument("--warmup", type=float, default=10, help="seconds before measuring")
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
     args = parser.parse_args()
     now = Path(__file__).resolve().parent.parent
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +130,7 @@ def _print(windows: dict[str, list[tuple[float, float, float]]], args: argparse.
     ]
     spread = statistics.stdev(pairs) / len(pairs) ** 0.5 if len(pairs) > 1 else float("nan")
     print(
-        f"\nnow / before: {speeds['now'] / speeds['before']:.3f} in all; "
+        f"\nnow / before: {speeds['now'] / speeds['before']:.3f} overall; "
         f"windows: median {statistics.median(pairs):.3f}, standard error {spread:.3f}"
     )
     results = {f"{name}_frames_per_s": speed for name, speed in speeds.items()}

@@ -1,7 +1,7 @@
-"""The op's server written with plain Python grpcio: what a batching server costs without the op.
+"""The op's server in plain Python grpcio, to measure a batching server without the op.
 
-It speaks the same wire format and does the same work: it takes calls from the clients' streams,
-joins waiting ones into one batch, runs one function on it and sends each caller its rows.
+It speaks the same wire format and does the same work: reads calls from the clients' streams, joins
+waiting calls into a batch, runs the function on it and sends each caller its rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SERVING = b"\x08\x01"
 
 
 class Server:
-    """Serves one function of NumPy arrays, whose first dimension is the batch."""
+    """Serves one function of NumPy arrays [batch, ...]."""
 
     def __init__(
         self,
@@ -38,17 +38,17 @@ class Server:
         max_clients: int = 64,
         token: str | None = None,
     ):
-        """Starts serving at `address`; a port of 0 is chosen and found in `port`.
+        """Starts serving at `address`.
 
         Args:
-          address: "unix:/path" or "host:port".
-          fn: takes the batched arrays of a call's tensors, returns those of the outputs.
-          name: the function's name to clients.
-          arguments: specs whose first dimension (None) is the batch.
-          outputs: nest of specs, the same.
-          max_batch_size: rows that one run of `fn` takes at most.
-          max_clients: number of streams that are served at a time, each by a thread.
-          token: what clients must present.
+          address: "unix:/path" or "host:port"; port 0 picks a free port, see attribute `port`.
+          fn: takes the batched argument arrays, returns the batched output arrays.
+          name: name that clients call.
+          arguments: specs; the first dimension (None) is the batch.
+          outputs: nest of specs; the first dimension (None) is the batch.
+          max_batch_size: maximum rows per run of `fn`.
+          max_clients: maximum number of concurrent streams, each of which takes a thread.
+          token: secret that clients must present.
         """
         self._fn = fn
         self._arguments = list(arguments)
@@ -79,13 +79,13 @@ class Server:
         self._batcher.start()
 
     def shutdown(self, grace_s: float | None = None) -> None:
-        """Stops serving; open streams break after `grace_s`."""
+        """Stops serving; open streams are broken after `grace_s`."""
         self._server.stop(grace_s).wait()
         self._calls.put(None)
         self._batcher.join()
 
-    def authorized(self, context: grpc.ServicerContext) -> None:
-        """Ends the RPC if the client did not present the token."""
+    def authorize(self, context: grpc.ServicerContext) -> None:
+        """Aborts the RPC if the client did not present the token."""
         if self._token is None:
             return
         presented = dict(context.invocation_metadata()).get("authorization")
@@ -93,20 +93,20 @@ class Server:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token")
 
     def describe(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        """Answers Describe."""
+        """Handles Describe."""
         del request
-        self.authorized(context)
+        self.authorize(context)
         return self._description
 
     def stats(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        """Answers Stats."""
+        """Handles Stats."""
         del request
-        self.authorized(context)
+        self.authorize(context)
         return json.dumps({"functions": self.counters, "status": {}}).encode()
 
     def call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        """Serves one client's stream."""
-        self.authorized(context)
+        """Handles Call: one client's stream."""
+        self.authorize(context)
         replies: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, args=(requests, replies), daemon=True).start()
         return iter(replies.get, None)
@@ -170,7 +170,7 @@ class _Refused(Exception):
 
 
 class _Call:
-    """One call waiting for its batch; its tensors have the leading dimension in any case."""
+    """One call waiting for its batch; its tensors always have the leading dimension."""
 
     def __init__(self, data: bytes, arguments: list[structures.TensorSpec], replies: Any):
         invalid = StatusCode.INVALID_ARGUMENT

@@ -1,12 +1,12 @@
-"""How soon is CartPole learned, and does it stay learned?
+"""Measures how quickly CartPole is learned, and whether it stays learned.
 
     python -m benchmarks.learning [--json=FILE] [--seeds=1,2,3] [--after=2000000] [-- FLAGS ...]
 
-Runs `./run_local.sh gym vtrace 2 8 --env_name=CartPole-v1` once per seed, one after the other, with
-the defaults of the program and the FLAGS given. Each run continues for `--after` environment frames
-once the mean return of the last 100 training episodes has reached `--goal`, or ends at `--limit`
-frames. Seconds count from the start of the command. *lowest after* is the lowest mean of 100
-episodes from then on: a policy that collapses now and then shows there.
+Runs `./run_local.sh gym vtrace 2 8 --env_name=CartPole-v1` for each seed in turn, with the default
+settings and the given FLAGS. Once the mean return of the last 100 training episodes has reached
+`--goal`, a run continues for `--after` environment frames, but ends at `--limit` frames. Seconds
+count from the start of the command. *lowest after* is the lowest mean of 100 episodes after the
+goal was reached: it reveals policies that collapse occasionally.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from benchmarks import report
 from seed_rl.common.run_files import progress, returns_log
 
 _EPISODES = 100
-_LOOK_S = 2.0
+_POLL_S = 2.0
 
 
 class Learned(NamedTuple):
-    """When the goal was reached, and what came after; NaN if it was not."""
+    """When the goal was reached, and what happened afterwards; NaN if it was not reached."""
 
     frames: float
     seconds: float
@@ -38,18 +38,18 @@ class Learned(NamedTuple):
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Runs the benchmark."""
     parser = report.parser(__doc__ or "", seconds=0, rounds=1)
-    parser.add_argument("--seeds", default="1,2,3", help="one run for each (%(default)s)")
+    parser.add_argument("--seeds", default="1,2,3", help="one run per seed (%(default)s)")
     parser.add_argument("--goal", type=float, default=475, help="mean return (%(default)s)")
     parser.add_argument(
         "--after", type=int, default=2_000_000, help="frames after the goal (%(default)s)"
     )
     parser.add_argument(
-        "--limit", type=int, default=4_000_000, help="frames of a run at most (%(default)s)"
+        "--limit", type=int, default=4_000_000, help="maximum frames per run (%(default)s)"
     )
-    parser.add_argument("--keep", metavar="DIR", help="keep the runs there, as seed_1 and so on")
-    parser.add_argument("flags", nargs="*", help="for the program, after --")
+    parser.add_argument("--keep", metavar="DIR", help="keep the runs in DIR, as seed_1 etc.")
+    parser.add_argument("flags", nargs="*", help="flags for the program, after --")
     options = parser.parse_args()
     seeds = [int(seed) for seed in options.seeds.split(",")]
     judged = (options.goal, options.after, options.limit, options.flags)
@@ -74,7 +74,7 @@ def main() -> None:
 def run(
     seed: int, logdir: pathlib.Path, goal: float, after: int, limit: int, flags: list[str]
 ) -> Learned:
-    """One run, which is stopped when enough has been seen of it."""
+    """Runs one seed; stops it `after` frames after the goal was reached."""
     command = [
         *(sys.executable, "-m", "seed_rl.launch.local", "gym", "vtrace", "2", "8"),
         *("--env_name=CartPole-v1", f"--seed={seed}", f"--total_environment_frames={limit}"),
@@ -84,24 +84,24 @@ def run(
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         while process.poll() is None:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
             learned = judge(logdir, goal, began)
             now = progress.read(logdir)
             if now is not None and now.frames >= learned.frames + after:
                 break
     finally:
-        process.send_signal(signal.SIGINT)  # Whatever happens: it must not be left running.
+        process.send_signal(signal.SIGINT)  # Never leave it running.
         code = process.wait()
     if code:
-        raise SystemExit(f"error: {' '.join(command)} ended with code {code}")
+        raise SystemExit(f"error: {' '.join(command)} exited with code {code}")
     return judge(logdir, goal, began)
 
 
 def judge(logdir: pathlib.Path, goal: float, began: float) -> Learned:
-    """Looks at the returns of a run.
+    """Evaluates the returns of a run.
 
     Args:
-      logdir: of the run; returns.csv may be missing.
+      logdir: the run's directory; returns.csv may be missing.
       goal: mean return to reach.
       began: Unix time of the start.
     """

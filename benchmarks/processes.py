@@ -1,4 +1,4 @@
-"""Helper processes of the benchmarks: compiled programs, and workers that take commands."""
+"""Child processes of the benchmarks: compiled programs, and workers that take commands."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def compile_native(name: str) -> str:
-    """Compiles benchmarks/native/NAME.cc, unless that has been done; returns the program's path.
+    """Compiles benchmarks/native/NAME.cc if necessary; returns the program's path.
 
     Raises:
-      SystemExit: with the compiler's words, if it cannot be compiled.
+      SystemExit: with the compiler's output, if compilation fails.
     """
     source = _FOLDER / "native" / f"{name}.cc"
     binary = _FOLDER.parent / "build" / "benchmarks" / name
@@ -42,12 +42,12 @@ def compile_native(name: str) -> str:
             "apt-get install g++ pkg-config libgrpc++-dev"
         ) from None
     except subprocess.CalledProcessError as error:
-        raise SystemExit(f"error: {name}.cc cannot be compiled:\n{error.stderr}") from None
+        raise SystemExit(f"error: {name}.cc does not compile:\n{error.stderr}") from None
     return str(binary)
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process has used so far, all threads together."""
+    """CPU time that all threads of a process have used so far."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
@@ -76,12 +76,12 @@ class Program:
         """Waits for the next line of output and returns it.
 
         Raises:
-          SystemExit: if the process ended instead; it has said why on stderr.
+          SystemExit: if the process exited instead; its stderr says why.
         """
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"error: '{self._name}' ended with code {self._process.wait()}")
+            raise SystemExit(f"error: '{self._name}' exited with code {self._process.wait()}")
         return line.strip()
 
     def stop(self) -> None:
@@ -100,7 +100,7 @@ class Worker(Program):
     """A Python process that runs `serve_commands`, started as `python -m MODULE ROLE`."""
 
     def __init__(self, module: str, *arguments: str, env: dict[str, str] | None = None):
-        """Starts it."""
+        """Starts the worker."""
         super().__init__([sys.executable, "-m", module, *arguments], env)
 
     def send(self, **command: Any) -> None:
@@ -114,7 +114,7 @@ class Worker(Program):
 
 
 def serve_commands(run: Callable[..., Any], ready: Any = None) -> None:
-    """In a worker: prints `ready` as JSON, then answers each command with `run(**command)`."""
+    """A worker's loop: prints `ready` as JSON, then the result of `run(**command)` per command."""
     print(json.dumps(ready), flush=True)
     for line in sys.stdin:
         print(json.dumps(run(**json.loads(line))), flush=True)

@@ -1,19 +1,19 @@
-"""How small is the replay, and how fast? Bytes of real play, and speed against a flat O(n) replay.
+"""Measures the replay's memory with real play, and its speed against a flat O(n) replay.
 
     python -m benchmarks.replay [--json=FILE] [--sizes=1000,100000,1000000] [--games=Pong,...]
 
 *Bytes*: six Atari games are played, uniformly at random and epsilon-greedily (R2D2's ladder of
-epsilons, 0.4 ** linspace(1, 8) over the environments, around a Q-function of random weights; what
-a trained agent's play takes, a training run logs). Unrolls of 121 steps that overlap by 41, with
-what R2D2 keeps beside the frames, go into the replay. Raw bytes are those of the same arrays, every
-frame of every unroll in full, as the original stores them; the bytes used are all the memory that
-the replay takes. The projection is for 100,000 unrolls, at the mean of all this play. Sampling
-includes a time-major batch ready to use. All times are CPU time of one thread.
+epsilons, 0.4 ** linspace(1, 8) over the environments, with a Q-function of random weights; training
+runs log the figures of a trained agent). Unrolls of 121 steps that overlap by 41, with everything
+that R2D2 stores besides frames, are inserted into the replay. Raw bytes are those of the same
+arrays with every frame of every unroll in full, as in the original; used bytes are all the memory
+that the replay takes. The projection is for 100,000 unrolls of mean size. Sampling includes
+building a time-major batch. All times are CPU time of one thread.
 
-*Speed*: full replays of several sizes that hold this play again and again. Beside them
-`FlatReplay`, the same interface over NumPy arrays: drawing takes O(n) and nothing is compressed, so
-Atari fits only while the replay is small; the comparison at every size is with unrolls of CartPole.
-Figures are medians over the rounds.
+*Speed*: full replays of several sizes, filled with copies of this play, against `FlatReplay`, which
+has the same interface over NumPy arrays, but samples in O(n) and compresses nothing. It can hold
+Atari only while small, so the comparison at all sizes uses CartPole unrolls. Figures are medians
+over the rounds.
 """
 
 from __future__ import annotations
@@ -52,18 +52,20 @@ Figures = dict[str, float]
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Runs the benchmark."""
     parser = report.parser(__doc__ or "", seconds=3)
-    parser.add_argument("--games", default=",".join(GAMES), help="(%(default)s)")
-    parser.add_argument("--sizes", default="1000,100000,1000000", help="unrolls (%(default)s)")
+    parser.add_argument("--games", default=",".join(GAMES), help="Atari games (%(default)s)")
     parser.add_argument(
-        "--unrolls", type=int, default=128, help="per game and policy (%(default)s)"
+        "--sizes", default="1000,100000,1000000", help="replay sizes in unrolls (%(default)s)"
+    )
+    parser.add_argument(
+        "--unrolls", type=int, default=128, help="unrolls per game and policy (%(default)s)"
     )
     parser.add_argument(
         "--max-gb",
         type=float,
         default=0.7 * memory.available_bytes() / 1e9,
-        help="leave out replays that would be larger (70 %% of what is available)",
+        help="skip replays that would be larger (70 %% of available memory)",
     )
     options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # One core.
@@ -83,7 +85,7 @@ def main() -> None:
 
 
 def measure_bytes(games: list[str], num_unrolls: int) -> tuple[dict[str, Figures], Any]:
-    """Figures by game and policy, and a batch with some of each one's unrolls."""
+    """Returns figures by game and policy, and a batch with some unrolls of each."""
     specs = atari_specs()
     results, samples = {}, []
     for game in games:
@@ -92,7 +94,7 @@ def measure_bytes(games: list[str], num_unrolls: int) -> tuple[dict[str, Figures
             count = len(unrolls[0][0])
             replay = new_replay(specs, count)
             insert_s = _cpu_seconds(functools.partial(replay.insert, unrolls))
-            replay.sample(BATCH)  # The memory of the first batch is new.
+            replay.sample(BATCH)  # The first batch allocates memory.
             sample_s = _cpu_seconds(functools.partial(replay.sample, BATCH))
             stats = replay.stats()
             results[f"{game}, {policy}"] = {
@@ -105,7 +107,7 @@ def measure_bytes(games: list[str], num_unrolls: int) -> tuple[dict[str, Figures
             samples.append(first(specs, unrolls, 16))
     keys = ("raw_kb", "used_kb", "compression", "insert_ms", "sample_ms")
     report.print_table(
-        "Bytes of an unroll (121 steps, 84x84)",
+        "Bytes per unroll (121 steps, 84x84)",
         ("game, policy", "raw (kB)", "used (kB)", "raw / used", "insert (ms)", "sample (ms)"),
         [(name, *(figures[key] for key in keys)) for name, figures in results.items()],
     )
@@ -113,7 +115,7 @@ def measure_bytes(games: list[str], num_unrolls: int) -> tuple[dict[str, Figures
 
 
 def summarize_bytes(figures: dict[str, Figures]) -> Figures:
-    """The median of the games, and what the paper's replay would take."""
+    """The median over games, and the projected size of the paper's replay."""
     used = statistics.mean(f["used_kb"] for f in figures.values())
     summary = {
         "median_compression": statistics.median(f["compression"] for f in figures.values()),
@@ -122,7 +124,7 @@ def summarize_bytes(figures: dict[str, Figures]) -> Figures:
     }
     report.print_table(
         f"{PAPER_SIZE:,} unrolls",
-        ("median raw / used", "all games (GB)", "the worst game (GB)"),
+        ("median raw / used", "all games (GB)", "worst game (GB)"),
         [tuple(summary.values())],
     )
     return summary
@@ -131,7 +133,7 @@ def summarize_bytes(figures: dict[str, Figures]) -> Figures:
 def compare_speed(
     title: str, specs: Any, unrolls: Any, sizes: list[int], options: Any
 ) -> dict[str, Any]:
-    """Measures both replays at all the sizes that fit into memory together."""
+    """Measures both replays at all sizes that fit in memory together."""
     makers: dict[str, Callable[..., Any]] = {"replay": full_replay, "flat": FlatReplay}
     unroll_gb = {
         "replay": _used_bytes(specs, unrolls) / 1e9,
@@ -167,12 +169,12 @@ def compare_speed(
         for size in (sizes[0], sizes[-1])
     )
     ratio = report.median_ratio(largest, smallest) if len(largest) == len(smallest) else _NAN
-    print(f"Time of a batch, {sizes[-1]:,} over {sizes[0]:,} unrolls: {ratio:.2f}\n")
+    print(f"Time per batch, {sizes[-1]:,} over {sizes[0]:,} unrolls: {ratio:.2f}\n")
     return {"figures": results, "batch_largest_over_smallest": ratio}
 
 
 def measure_speed(replay: Any, inserted: list[Any], seconds: float) -> Figures:
-    """Inserts and samples per second, and the time of a batch and of writing priorities back."""
+    """Inserts and samples per second, time per batch and per priority update."""
     chunks = itertools.cycle(inserted)
     priorities = np.ones(INSERTED)
     insert_s = _seconds_per_call(lambda: replay.insert(next(chunks), priorities), seconds / 3)
@@ -224,7 +226,7 @@ def _cpu_seconds(call: Callable[[], Any]) -> float:
 def _seconds_per_call(call: Callable[[], Any], seconds: float) -> float:
     """Median CPU time of a call."""
     call()
-    call()  # From the second on, memory is used again.
+    call()  # From the second call on, memory is reused.
     times: list[float] = []
     end = time.perf_counter() + seconds
     while not times or time.perf_counter() < end:

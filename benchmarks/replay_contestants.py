@@ -1,4 +1,4 @@
-"""The replays that the benchmark of the replay compares."""
+"""The replays that the replay benchmark compares."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _ALPHA, _BETA = 0.9, 0.6
 
 
 def new_replay(specs: Any, size: int) -> PrioritizedReplay:
-    """Without a rate limit, so that each operation can be timed alone."""
+    """A replay without a rate limit, so that each operation can be timed alone."""
     config = ReplayConfig(
         replay_buffer_size=size,
         replay_buffer_min_size=1,
         replay_ratio=0.0,
         priority_exponent=_ALPHA,
         importance_sampling_exponent=_BETA,
-        replay_assumed_compression=1000.0,  # The caller looks after the memory.
+        replay_assumed_compression=1000.0,  # The caller checks the memory.
     )
     return PrioritizedReplay(config, specs, seed=0)
 
 
 def full_replay(specs: Any, size: int, unrolls: Any) -> PrioritizedReplay:
-    """A full replay that holds the same unrolls again and again, each in memory of its own."""
+    """A full replay of repeated unrolls, each copy in its own memory."""
     replay = new_replay(specs, size)
     replay.insert(unrolls)
     snapshot = replay.storage.snapshot()
@@ -44,9 +44,9 @@ def full_replay(specs: Any, size: int, unrolls: Any) -> PrioritizedReplay:
 
 
 class FlatReplay:
-    """The interface of `PrioritizedReplay` over plain arrays: O(n) to draw, nothing compressed.
+    """The interface of `PrioritizedReplay` over plain arrays: O(n) sampling, no compression.
 
-    Full from the start, with the same unrolls again and again.
+    It is full from the start, with repeated unrolls.
     """
 
     def __init__(self, specs: Any, size: int, unrolls: Any):

@@ -1,4 +1,4 @@
-"""Unrolls of real play, for the benchmark of the replay."""
+"""Unrolls of real play for the replay benchmark."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from seed_rl.gym.env import create_environment
 POLICIES = ("random", "epsilon-greedy")
 STEPS, OVERLAP = 121, 41
 _ENVS = 8
-# Frames before the first of an unroll, which the network sees with it.
-_STACKED = 3
+_STACKED = 3  # Frames before the first of an unroll, which are stacked with it.
 
 
 def atari_specs() -> Any:
-    """What R2D2 keeps of 121 Atari steps."""
+    """What R2D2 stores per unroll of 121 Atari steps."""
     step = {
         "observation": np.zeros((84, 84, 1), np.uint8),
         "reward": np.zeros((), np.float32),
@@ -34,7 +33,7 @@ def atari_specs() -> Any:
 
 
 def small_specs() -> Any:
-    """21 steps of CartPole."""
+    """Unrolls of 21 CartPole steps."""
     step = {
         "observation": np.zeros(4, np.float32),
         "reward": np.zeros((), np.float32),
@@ -54,19 +53,19 @@ def first(specs: Any, unrolls: Any, count: int) -> Any:
 
 
 def concatenate(specs: Any, batches: list[Any]) -> Any:
-    """One batch of several."""
+    """Joins several batches."""
     return nest.map_structure(
         lambda spec, *values: np.concatenate(values, axis=1 if spec.time else 0), specs, *batches
     )
 
 
 def play_atari(game: str, policy: str, num_unrolls: int) -> Any:
-    """At least `num_unrolls` unrolls [time, unrolls, ...] as `atari_specs` says.
+    """Plays Atari; returns at least `num_unrolls` unrolls [time, unrolls, ...] of `atari_specs`.
 
     Args:
-      game: its name.
+      game: name of the game.
       policy: one of `POLICIES`; see `benchmarks.replay`.
-      num_unrolls: how many.
+      num_unrolls: minimum number of unrolls.
     """
     rng = np.random.default_rng(0)
     stride = STEPS - OVERLAP
@@ -93,20 +92,19 @@ def play_atari(game: str, policy: str, num_unrolls: int) -> Any:
         name: np.concatenate([array[start : start + STEPS] for start in starts], axis=1)
         for name, array in whole.items()
     }
-    # Activations of an LSTM hardly compress; noise stands for them.
+    # LSTM activations hardly compress, so noise represents them.
     states = [np.tanh(rng.normal(size=(len(starts) * _ENVS, 512))) for _ in range(2)]
     stacks = [_frames_before(whole["observation"], whole["done"], start) for start in starts]
     return [*(state.astype(np.float32) for state in states), np.concatenate(stacks)], cut
 
 
 def _frames_before(observations: np.ndarray, done: np.ndarray, start: int) -> np.ndarray:
-    """The state of frame stacking before a step, as `ImageEncoder` has it; frames of earlier
-    episodes are black.
+    """The frame stacking state of `ImageEncoder` before a step; frames of earlier episodes are 0.
 
     Args:
       observations: <uint8>[time, envs, 84, 84, 1].
       done: <bool>[time, envs].
-      start: the step.
+      start: index of the step.
     """
     stack = np.zeros((_ENVS, 21, 21, 16 * _STACKED), np.uint8)
     for i, step in enumerate(range(start - _STACKED, start)):
@@ -120,7 +118,7 @@ def _frames_before(observations: np.ndarray, done: np.ndarray, start: int) -> np
 
 
 def play_small(num_unrolls: int) -> Any:
-    """Random CartPole, [21, unrolls, ...] as `small_specs` says."""
+    """Plays CartPole at random; returns unrolls [21, unrolls, ...] of `small_specs`."""
     env = create_environment(0, {"env_name": "CartPole-v1"})
     rng = np.random.default_rng(0)
     observation, _ = env.reset(seed=0)

@@ -1,8 +1,8 @@
-"""What all benchmarks share: options, interleaved rounds, tables and the JSON file.
+"""Shared by all benchmarks: options, interleaved rounds, tables and the JSON file.
 
-Contestants are compared within one run and in interleaved rounds, because machines differ, and one
-machine differs from minute to minute: `interleave` runs them, `median_ratio` compares them round by
-round. Tables are printed as Markdown, ready for the documentation.
+Contestants are compared within one run and in interleaved rounds, because machines differ, and the
+same machine varies from minute to minute: `interleave` runs them, `median_ratio` compares them
+round by round. Tables are printed as Markdown, ready for the documentation.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 
 def parser(description: str, *, seconds: float, rounds: int = 3) -> argparse.ArgumentParser:
-    """Options of every benchmark; add your own to it.
+    """A parser with the common options, to which a benchmark adds its own.
 
     Args:
-      description: for --help; a module's docstring will do.
+      description: for --help, e.g. the module's docstring.
       seconds: default length of one measurement.
       rounds: default number of rounds.
     """
@@ -49,7 +49,7 @@ def parser(description: str, *, seconds: float, rounds: int = 3) -> argparse.Arg
 
 
 def interleave(contestants: Mapping[K, Callable[[], T]], rounds: int) -> dict[K, list[T]]:
-    """Runs every contestant once per round; in every other round in reverse order."""
+    """Runs each contestant once per round, in every other round in reverse order."""
     results: dict[K, list[T]] = {name: [] for name in contestants}
     for i in range(rounds):
         names = list(contestants)
@@ -59,20 +59,20 @@ def interleave(contestants: Mapping[K, Callable[[], T]], rounds: int) -> dict[K,
 
 
 def median_ratio(values: Sequence[float], references: Sequence[float]) -> float:
-    """The median over rounds of value / reference; NaN if nothing was measured."""
+    """The median over rounds of value / reference; NaN without measurements."""
     ratios = [v / r for v, r in zip(values, references, strict=True) if r]
     return statistics.median(ratios) if ratios else float("nan")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints a Markdown table; numbers are aligned to the right, floats get three digits."""
+    """Prints a Markdown table; numbers are right-aligned, floats have three digits."""
     table = rich.table.Table(box=rich.box.MARKDOWN)
     for i, column in enumerate(columns):
         numeric = all(isinstance(row[i], (int, float)) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*map(_format, row))
-    # A table that is cut to the terminal's width would be of no use.
+    # Never truncate to the terminal's width.
     console = rich.console.Console(highlight=False, width=400)
     with console.capture() as capture:
         console.print(table)
@@ -81,7 +81,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
 
 def write_json(path: str | None, results: Mapping[str, Any]) -> None:
-    """Writes `results` and a description of the machine to `path`, if there is one."""
+    """Writes `results` and a description of the machine to `path`, if not None."""
     if path is None:
         return
     document = {**results, "machine": machine()}
@@ -90,7 +90,7 @@ def write_json(path: str | None, results: Mapping[str, Any]) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """The hardware and software that the figures depend on."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),

@@ -1,16 +1,16 @@
-"""How much of the machine's possible training throughput the whole system reaches.
+"""Measures which fraction of the machine's ideal training throughput the whole system reaches.
 
     python -m benchmarks.training [--workload=W1] [--compute_dtype=float32] [--json=FILE]
 
-The parts of the work are measured alone, each in a process of its own, as CPU time per
-transition: stepping the environments, inferring a batch, training (with a replay, as often as each
-transition is sampled). A machine that did nothing else, and never waited, would make
+First each part is measured alone, in its own process, as CPU time per transition: stepping the
+environments, inferring a batch, training (with a replay, times the number of samples per
+transition). A machine that did nothing else, and never waited, would process
 
     ideal = cores / (t_env + t_infer + t_train)
 
-transitions per second. Then learner and actors run as users start them, and what they reach over
-the ideal is the efficiency. The rest is accounted for from the CPU time that the processes took
-and from the time that cores were idle.
+transitions per second. Then learner and actors run as users start them; their throughput divided by
+the ideal is the efficiency. The difference is broken down by the processes' CPU time and the cores'
+idle time.
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--workload", choices=sorted(WORKLOADS), default="W1")
     parser.add_argument("--compute_dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--actors", type=int, default=4, help="actor processes, of 16/N games")
-    parser.add_argument("--seconds", type=float, default=60, help="of the whole system")
-    parser.add_argument("--warmup", type=float, default=20, help="seconds not counted before")
-    parser.add_argument("--json", help="file for the results")
+    parser.add_argument("--actors", type=int, default=4, help="number N of actors, 16/N games each")
     parser.add_argument(
-        "--part_seconds", type=float, default=6, help="of each part alone (%(default)s)"
+        "--seconds", type=float, default=60, help="time to measure the whole system"
     )
+    parser.add_argument("--warmup", type=float, default=20, help="seconds before measuring")
+    parser.add_argument(
+        "--part_seconds", type=float, default=6, help="time to measure each part alone"
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
     parser.add_argument("--part", choices=sorted(PARTS), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.part:
@@ -66,7 +68,7 @@ def main() -> None:
 
 
 def run(args: argparse.Namespace) -> dict[str, float]:
-    """All parts alone, then the whole."""
+    """Measures each part alone, then the whole system."""
     cores = len(os.sched_getaffinity(0))
     parts = {name: _child(args, name) for name in PARTS}
     alone = sum(parts.values())
@@ -103,13 +105,13 @@ def _rows(r: dict[str, float]) -> list[list[str]]:
             r["learner_us"] - r["infer_us"] - r["train_us"],
         ),
         ("other processes and idle cores", r["idle_us"]),
-        ("the machine's whole time", r["machine_us"]),
+        ("the machine's total time", r["machine_us"]),
     ]
     return [[name, f"{value:.0f}", f"{value / r['machine_us']:.0%}"] for name, value in rows]
 
 
 def _child(args: argparse.Namespace, part: str) -> float:
-    """One part, alone on the machine; core-microseconds per transition."""
+    """Measures one part alone; returns core-microseconds per transition."""
     command = [sys.executable, "-m", "benchmarks.training", f"--part={part}"]
     command += [f"--workload={args.workload}", f"--compute_dtype={args.compute_dtype}"]
     command += [f"--actors={args.actors}", f"--part_seconds={args.part_seconds}"]
@@ -118,7 +120,7 @@ def _child(args: argparse.Namespace, part: str) -> float:
 
 
 def measure_whole(args: argparse.Namespace) -> dict[str, float]:
-    """Learner and actors as processes; what they did in a window of steady state."""
+    """Runs learner and actors; returns what they did in a window of steady state."""
     with tempfile.TemporaryDirectory() as logdir:
         processes = start_system(args, Path(logdir))
         try:
@@ -140,7 +142,7 @@ def measure_whole(args: argparse.Namespace) -> dict[str, float]:
 def start_system(
     args: argparse.Namespace, logdir: Path, checkout: Path | None = None
 ) -> list[subprocess.Popen[bytes]]:
-    """Starts a learner and its actors, of this checkout or another one; the learner comes first."""
+    """Starts the learner and the actors of this or another checkout; the learner comes first."""
     workload = WORKLOADS[args.workload]
     flags = dict(
         **workload.network,
@@ -189,7 +191,7 @@ def wait_for_training(logdir: Path, learner: subprocess.Popen[bytes]) -> None:
 
 
 def _snapshot(logdir: Path, processes: list[subprocess.Popen[bytes]]) -> dict[str, float]:
-    """Counters right after the learner wrote its progress, which counts whole training steps."""
+    """Counters just after the learner reported progress, which counts whole training steps."""
     last = progress.read(logdir)
     while (state := progress.read(logdir)) is None or state == last:
         time.sleep(0.002)

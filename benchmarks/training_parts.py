@@ -1,6 +1,6 @@
-"""The parts of the training benchmark: what they are, and their CPU time alone.
+"""The parts of the training benchmark and their measurement.
 
-Each is measured in a process of its own: `python -m benchmarks.training --part=NAME`.
+Each is measured in its own process: `python -m benchmarks.training --part=NAME`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class Workload:
     """What is trained.
 
     Attributes:
-      about: for people.
-      agent: `vtrace` or `r2d2`; its flags are those of `seed_rl.atari.AGENT_main`.
-      network: flags of the network.
-      unroll_length: steps of an unroll.
-      batch_size: unrolls of a training step.
-      flags: further flags of the agent.
-      samples: how many times each transition is trained on.
+      about: description.
+      agent: `vtrace` or `r2d2`; `seed_rl.atari.AGENT_main` is run.
+      network: network flags.
+      unroll_length: steps per unroll.
+      batch_size: unrolls per training step.
+      flags: further flags.
+      samples: how often each transition is trained on.
     """
 
     about: str
@@ -40,8 +40,8 @@ class Workload:
 _NATURE = {"torso": "nature", "stack_size": 4}
 _DEEP = {"torso": "impala_deep", "lstm_sizes": (256,), "stack_size": 4}
 _R2D2 = {"torso": "nature", "lstm_size": 512, "stack_size": 4}
-# The smallest replay that never empties: how many unrolls it holds costs next to nothing. Neither
-# acting nor training may run ahead, or the measured time would have less of one than of the other.
+# A small replay that never runs empty; its size hardly affects speed. Neither acting nor training
+# may run ahead, or the measured window would contain less of one than of the other.
 _REPLAY: dict[str, Any] = {
     "replay_buffer_size": 2000,
     "replay_buffer_min_size": 64,
@@ -70,11 +70,11 @@ WORKLOADS = {
         {"burn_in": 20, **_REPLAY},
     ),
 }
-"""All of them play Pong."""
+"""All workloads play Pong."""
 
 
 def measure_env(args: argparse.Namespace) -> float:
-    """Stepping the games of one actor."""
+    """Measures stepping the games of one actor."""
     import numpy as np
 
     from seed_rl.atari import env
@@ -92,7 +92,7 @@ def measure_env(args: argparse.Namespace) -> float:
 
 
 def measure_infer(args: argparse.Namespace) -> float:
-    """The network's part of inference, for a batch of all environments, on one thread as usual."""
+    """Measures the network's part of inference, for a batch of all environments on one thread."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -110,7 +110,7 @@ def measure_infer(args: argparse.Namespace) -> float:
 
 
 def measure_train(args: argparse.Namespace) -> float:
-    """A training step on unrolls of zeros."""
+    """Measures a training step on unrolls of zeros."""
     import tensorflow as tf
 
     from seed_rl.common.config.optimizer_config import OptimizerConfig
@@ -137,7 +137,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], float]] = {
     "infer": measure_infer,
     "train": measure_train,
 }
-"""Core-microseconds per transition, by name."""
+"""Functions that return core-microseconds per transition, by part."""
 
 
 def _zeros(leading: list[int], specs: Any) -> Any:
@@ -147,7 +147,7 @@ def _zeros(leading: list[int], specs: Any) -> Any:
 
 
 def _vtrace_batch(workload: Workload, algorithm: Any, specs: Any) -> Any:
-    """An `Unroll` of zeros, with what the network says about them."""
+    """An `Unroll` of zeros with the network's outputs for them."""
     import tensorflow as tf
 
     from seed_rl.common.types import Unroll
@@ -179,7 +179,7 @@ def _r2d2_batch(workload: Workload, algorithm: Any, specs: Any) -> Any:
 
 
 def _algorithm(args: argparse.Namespace) -> Any:
-    """(algorithm of the workload, as the learner makes it, specs, strategy of training)."""
+    """Returns (algorithm as created by the learner, specs, training strategy)."""
     from seed_rl.atari import env
     from seed_rl.common.config.device_config import DeviceConfig
     from seed_rl.common.inference import env_specs, inference
@@ -205,10 +205,10 @@ def _vtrace(workload: Workload, compute_dtype: str, spaces: Any, specs: Any) -> 
 
     del specs
     network = ConvNetworkConfig(**workload.network, compute_dtype=compute_dtype)
-    distribution = get_parametric_distribution_for_action_space(spaces[1])
+    distribution = get_parametric_distribution_for_action_space(spaces.action)
     return VTrace(
         VTraceConfig(),
-        lambda: create_network(spaces[0], distribution, network),
+        lambda: create_network(spaces.observation, distribution, network),
         distribution,
         NUM_ENVS,
     )
@@ -224,16 +224,16 @@ def _r2d2(workload: Workload, compute_dtype: str, spaces: Any, specs: Any) -> An
     return R2D2(
         R2D2Config(burn_in=workload.flags["burn_in"]),
         ReplayConfig(**_REPLAY),
-        lambda: create_network(specs.env_output, int(spaces[1].n), network),
+        lambda: create_network(specs.env_output, int(spaces.action.n), network),
         specs,
-        spaces[1],
+        spaces.action,
         workload.unroll_length,
         NUM_ENVS,
     )
 
 
 def _cpu_us(action: Any, seconds: float) -> float:
-    """CPU time of this process per call, in microseconds: median over half-second windows."""
+    """CPU time of this process per call in microseconds, median over half-second windows."""
     for _ in range(3):
         action()
     windows = []

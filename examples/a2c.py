@@ -70,5 +70,6 @@ if __name__ == "__main__":
         vtrace_main.create_agent,
         algorithm=algorithm,
         agent_configs=(MLPNetworkConfig, ConvNetworkConfig),
-        **{**vtrace_main.DEFAULTS, "entropy_cost": 0.01},
+        presets=(vtrace_main.PRESET,),
+        entropy_cost=0.01,
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from seed_rl.agents.vtrace import program
 from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
-from seed_rl.common.config.options import from_flags, option
+from seed_rl.common.config.options import Preset, from_flags, option
 from seed_rl.common.errors import UserError
 from seed_rl.gym import vtrace_main
 
@@ -132,11 +132,13 @@ def algorithm() -> type:
     return PPO
 
 
+PRESET = Preset("ppo", dict(unroll_length=32, lambda_=0.95, reward_scaling=0.1))
+
 if __name__ == "__main__":
     program.main(
         vtrace_main.FAMILY,
         vtrace_main.create_agent,
         algorithm=algorithm,
         agent_configs=(MLPNetworkConfig, ConvNetworkConfig, PPOConfig),
-        **{**vtrace_main.DEFAULTS, "unroll_length": 32, "lambda_": 0.95, "reward_scaling": 0.1},
+        presets=(vtrace_main.PRESET, PRESET),
     )

@@ -63,5 +63,5 @@ if __name__ == "__main__":
         r2d2_main.FAMILY,
         algorithm=algorithm,
         agent_configs=(QNetworkConfig, RNDConfig),
-        **r2d2_main.DEFAULTS,
+        presets=(r2d2_main.PRESET,),
     )

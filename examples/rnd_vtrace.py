@@ -53,5 +53,5 @@ if __name__ == "__main__":
         vtrace_main.create_agent,
         algorithm=algorithm,
         agent_configs=(MLPNetworkConfig, ConvNetworkConfig, RNDConfig),
-        **vtrace_main.DEFAULTS,
+        presets=(vtrace_main.PRESET,),
     )

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds a wheel that works where no gRPC is installed: gRPC's libraries are bundled into it.
+# Builds a wheel that bundles gRPC's libraries, so that it works without gRPC installed.
 #
-#   scripts/build_wheel.sh [FOLDER]     writes the wheel into FOLDER (default: dist)
+#   scripts/build_wheel.sh [FOLDER]     writes the wheel to FOLDER (default: dist)
 #
-# TensorFlow's library is left out: the wheel depends on TensorFlow, which brings it. The wheel
-# serves every Python version, and systems whose C library is at least as new as this one's (its
-# manylinux tag tells).
+# TensorFlow's library is not bundled: the wheel depends on TensorFlow. It works with every
+# supported Python version, and with any C library at least as new as this system's (see its
+# manylinux tag).
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -13,7 +13,7 @@ target="$(realpath -m "${1:-$root/dist}")"
 "$root/scripts/setup.sh" dev
 export PATH="$root/.venv/bin:$PATH"
 
-# setuptools would put into the wheel whatever an earlier build left here.
+# setuptools would include leftovers of earlier builds.
 rm -rf "$root"/build/lib* "$root"/build/bdist*
 raw="$(mktemp -d)"
 trap 'rm -rf "$raw"' EXIT

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds a wheel with each Python, installs it into a new environment, and trains and plays with it.
+# For each Python: builds a wheel, installs it into a new environment, trains and plays with it.
 #
 #   scripts/check_pythons.sh [PYTHON ...]      default: python3.10 python3.11 python3.12 python3.13
 #
 #   scripts/check_pythons.sh ~/.pyenv/versions/3.1*/bin/python
 #   scripts/in_debian.sh trixie scripts/check_pythons.sh python3
 #
-# Prints a table in Markdown at the end, for docs/installation.md; the code is 0 if each Python that
-# was found passed and at least one did. A Python takes some minutes and 4 GB while it is checked.
+# Prints a Markdown table for docs/installation.md. Exit code 0: at least one Python was found, and
+# all that were found passed. Each Python takes a few minutes and, temporarily, 4 GB.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -19,7 +19,7 @@ passed=0 failed=0
 
 say() { printf 'check_pythons: %s\n' "$*" >&2; }
 
-# Outside the checkout, so that nothing is imported from it; on a disk (/tmp may be memory).
+# Outside the checkout, so that nothing is imported from it. /tmp may be in memory.
 work="$(mktemp -d "/var/tmp/seed_rl_pythons.XXXXXX")"
 trap 'rm -rf "$work"' EXIT
 
@@ -33,7 +33,7 @@ step() { # LOG COMMAND ...
   }
 }
 
-make_wheel() { # PYTHON FOLDER: as anybody would, with the build requirements fetched by pip
+make_wheel() { # PYTHON FOLDER; like a user, with pip fetching the build requirements
   "$1" -m venv "$2/build" &&
     TMPDIR="$2" step "$2/build.log" "$2/build/bin/python" -m pip wheel --no-deps \
       --wheel-dir "$2/raw" "$root" &&
@@ -45,12 +45,12 @@ train() { # FOLDER
   local python="$1/env/bin/python"
   cd "$1" || return
   [[ "$("$python" -c 'import seed_rl; print(seed_rl.__file__)')" == "$1/env/"* ]] || {
-    say "seed_rl is not that of the wheel"
+    say "seed_rl was not imported from the wheel"
     return 1
   }
   step train.log "$python" -m seed_rl.launch.local gym vtrace 1 4 --env_name=CartPole-v1 \
     "--total_environment_frames=$frames" --tensorboard=false --logdir="$1/run" &&
-    step progress.log "$python" -c "from seed_rl.common import progress as p
+    step progress.log "$python" -c "from seed_rl.common.run_files import progress as p
 assert p.read('run').frames >= $frames, p.read('run')" &&
     step play.log "$python" -m seed_rl.play "$1/run" --episodes=1
 }
@@ -77,7 +77,7 @@ check() { # PYTHON FOLDER
 system="$(sed -n 's/^PRETTY_NAME="\([^"(]*[^"( ]\).*/\1/p' /etc/os-release)"
 "$root/scripts/setup.sh" dev
 for python in "${pythons[@]}"; do
-  # (A "shim" of pyenv is there for versions that do not run.)
+  # Run it: pyenv has shims for versions that are not available.
   if ! "$python" -c '' 2> /dev/null; then
     say "$python: not found, not checked"
     rows+=("| $python | – | – | – | – | – | $system | not found, not checked |")

@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
-# Runs a command in a bare Debian of another release, in a copy of this checkout.
+# Runs a command in a minimal Debian of another release, in a copy of this checkout.
 #
 #   scripts/in_debian.sh SUITE COMMAND [ARGUMENT ...]
 #
 #   scripts/in_debian.sh trixie scripts/check_pythons.sh python3
 #   scripts/in_debian.sh trixie ./run_tests.sh tests/grpc
 #
-# Needs root and a Debian or Ubuntu (debootstrap is installed if it is missing). The system is kept
-# in DEBIAN_ROOT/SUITE (default: /var/tmp/seed_rl_debian) for the next call; delete it to start anew.
-# Packages come from DEBIAN_MIRROR, by default the mirror that this machine's apt uses; apt's and
-# pip's settings and this machine's own certificates are copied, and pip's cache is shared.
+# Needs root on Debian or Ubuntu (installs debootstrap if missing). The system is kept for reuse in
+# DEBIAN_ROOT/SUITE (default: /var/tmp/seed_rl_debian/SUITE); delete it to start over. Packages come
+# from DEBIAN_MIRROR (default: the mirror that this machine's apt uses). The settings of apt and pip
+# and this machine's certificates are copied; pip's cache is shared.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 say() { printf 'in_debian: %s\n' "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-(($# >= 2)) || fail "write: $0 SUITE COMMAND [ARGUMENT ...]   (SUITE: trixie, bookworm, ...)"
-[[ "$(id -u)" == 0 ]] || fail "only root can make another system; start this with sudo."
+(($# >= 2)) || fail "usage: $0 SUITE COMMAND [ARGUMENT ...]   (SUITE: trixie, bookworm, ...)"
+[[ "$(id -u)" == 0 ]] || fail "must run as root; use sudo."
 suite="$1"
 shift
 tree="${DEBIAN_ROOT:-/var/tmp/seed_rl_debian}/$suite"
 
-# All that is mounted here disappears with this process, however it ends.
+# In a mount namespace of its own, all mounts disappear on exit.
 if [[ -z "${IN_DEBIAN_MOUNTS:-}" ]]; then
   IN_DEBIAN_MOUNTS=1 exec unshare --mount "${BASH_SOURCE[0]}" "$suite" "$@"
 fi
@@ -33,7 +33,7 @@ mirror() {
   # shellcheck disable=SC2016  # apt's variables, not the shell's
   [[ -n "$found" ]] || found="$(apt-get indextargets --format '$(REPO_URI)' \
     'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | head -n 1)"
-  [[ -n "$found" ]] || fail "this machine's apt has no mirror of Debian; set DEBIAN_MIRROR=URL."
+  [[ -n "$found" ]] || fail "this machine's apt has no Debian mirror; set DEBIAN_MIRROR=URL."
   echo "$found"
 }
 
@@ -41,11 +41,11 @@ make_system() {
   local source new="$tree.new"
   if ! command -v debootstrap > /dev/null; then
     say "installing debootstrap"
-    apt-get -qq update || say "apt-get update failed; trying with the lists there are"
+    apt-get -qq update || say "apt-get update failed; trying with the existing package lists"
     apt-get -qq install --yes --no-install-recommends debootstrap debian-archive-keyring > /dev/null
   fi
   source="$(mirror)"
-  say "making a bare Debian $suite in $tree (some minutes)"
+  say "creating a minimal Debian $suite in $tree (takes a few minutes)"
   rm -rf --one-file-system "$new"
   mkdir -p "$new"
   debootstrap --variant=minbase --include=ca-certificates,python3 "$suite" "$new" "$source" \
@@ -55,7 +55,7 @@ make_system() {
   mv "$new" "$tree"
 }
 
-# Downloads must work inside as they do outside.
+# Downloads must work as they do outside.
 copy_settings() {
   apt-config dump | grep -E '^Acquire::(https?|Check|Retries)' \
     > "$tree/etc/apt/apt.conf.d/99this-machine" || true
@@ -80,7 +80,7 @@ mount_all() {
   fi
 }
 
-# What earlier calls installed and built stays.
+# Keeps what earlier calls installed and built.
 copy_checkout() {
   local copy="$tree/root/seed_rl"
   mkdir -p "$copy"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks style, types, shell scripts and C++ without running a test; `--fix` mends what a tool can.
+# Checks style, types, shell scripts and C++ without running tests; `--fix` applies automatic fixes.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,7 +10,7 @@ export PATH="$PWD/.venv/bin:$PATH"
 mapfile -t shell_scripts < <(git ls-files '*.sh' .ci/run)
 mapfile -t native_sources < <(git ls-files '*.cc' '*.h')
 if [[ "${1:-}" == --fix ]]; then
-  ruff check --fix || true # What is left is shown below.
+  ruff check --fix || true # The rest is reported below.
   ruff format
   clang-format -i "${native_sources[@]}"
 fi

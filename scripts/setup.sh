@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
-# Prepares this checkout: system packages, the virtual environment .venv, the native libraries.
+# Sets up this checkout: system packages, the virtual environment .venv, the native libraries.
 #
-#   scripts/setup.sh [EXTRA,...]      for instance: scripts/setup.sh atari   or   scripts/setup.sh dev
+#   scripts/setup.sh [EXTRA,...]      e.g. scripts/setup.sh atari   or   scripts/setup.sh dev
 #
-# Extras add up: `scripts/setup.sh video` adds what videos need and leaves everything else as it is.
-# A checkout that is already set up is recognized within a tenth of a second. PYTHON names the
-# interpreter to make .venv with (default: python3).
+# Extras accumulate: `scripts/setup.sh video` only adds what videos need. Takes a tenth of a second
+# if there is nothing to do. PYTHON is the interpreter that creates .venv (default: python3).
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 requested="${1:-}"
 python="${PYTHON:-python3}"
 venv="$root/.venv"
-# One file for the native libraries, one for the package's own requirements ("base") and one for
-# each extra; each holds the fingerprint of what was built or installed.
+# One stamp file for the native libraries ("native"), one for the package's requirements ("base")
+# and one per extra; each holds the fingerprint of what was built or installed.
 stamp="$venv/.seed_rl_setup_"
 report_s="${SETUP_REPORT_S:-30}"
 reporter=""
@@ -31,11 +30,11 @@ check_extras() {
   local extra
   for extra in ${requested//,/ }; do
     known_extras | grep -qx -e "$extra" ||
-      fail "there is no extra \"$extra\". There are: $(known_extras | paste -sd ' ')"
+      fail "unknown extra \"$extra\"; choose from: $(known_extras | paste -sd ' ')"
   done
 }
 
-# What the native libraries are made from, and what they were and would be built against.
+# The native libraries' sources, and what they were and would be built against.
 native_fingerprint() {
   (
     cd "$root"
@@ -45,7 +44,7 @@ native_fingerprint() {
       LC_ALL=C sort -z | xargs -0 sha256sum
     cat seed_rl/_native/build_info.json || true
     echo seed_rl/_native/*.so "$venv"/lib/python*/site-packages/tensorflow*.dist-info
-    # (pkg-config itself takes half a second for the version of gRPC.)
+    # Asking pkg-config for gRPC's version would take half a second.
     local folder folders
     folders="$(pkg-config --variable=pc_path pkg-config || true)"
     folders="${PKG_CONFIG_PATH:-}:${PKG_CONFIG_LIBDIR:-$folders}"
@@ -55,7 +54,7 @@ native_fingerprint() {
   ) 2> /dev/null | sha256sum
 }
 
-# What the Python packages are chosen by.
+# What determines the Python packages.
 packages_fingerprint() {
   (
     echo "$root"
@@ -83,7 +82,7 @@ missing_extras() {
 
 is_ready() { libraries_are_current && [[ -z "$(missing_extras)" ]]; }
 
-# Those asked for now or earlier, separated by commas.
+# All extras requested now or earlier, separated by commas.
 all_extras() {
   local extra
   for extra in $(known_extras); do
@@ -100,7 +99,7 @@ missing_system_packages() {
   command -v pkg-config > /dev/null || echo pkg-config
   pkg-config --exists grpc++ 2> /dev/null || echo libgrpc++-dev
   pkg-config --exists libzstd 2> /dev/null || echo libzstd-dev
-  # The tests make certificates.
+  # The tests create certificates.
   if [[ ",$requested," == *,dev,* ]]; then command -v openssl > /dev/null || echo openssl; fi
 }
 
@@ -109,15 +108,15 @@ install_system_packages() {
   local command="apt-get install --yes --no-install-recommends ${packages[*]}"
   if [[ "$(id -u)" != 0 ]]; then
     as_root=(sudo -n)
-    sudo -n true 2> /dev/null || fail "system packages are missing. Install them, then start again:
+    sudo -n true 2> /dev/null || fail "system packages are missing. Install them, then try again:
 
     sudo ${command}
 "
   fi
   command -v apt-get > /dev/null ||
-    fail "system packages are missing (named as on Debian): ${packages[*]}"
-  # An image may come without package lists, or with old ones.
-  "${as_root[@]}" apt-get -qq update || say "apt-get update failed; trying with the lists there are"
+    fail "system packages are missing (Debian names): ${packages[*]}"
+  # Container images may have no package lists, or old ones.
+  "${as_root[@]}" apt-get -qq update || say "apt-get update failed; trying the existing lists"
   reporting "installing system packages: ${packages[*]}" "${as_root[@]}" \
     env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends \
     "${packages[@]}"
@@ -125,11 +124,11 @@ install_system_packages() {
 
 check_python() {
   "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' ||
-    fail "Python 3.10 to 3.13 is needed, but $python is $("$python" -V 2>&1). Name another one:" \
+    fail "Python 3.10 to 3.13 is required, but $python is $("$python" -V 2>&1). Choose another:" \
       "PYTHON=python3.11 $0 ..."
 }
 
-# Runs a command after saying what it is for, and says every half minute that it still runs.
+# Runs a command after announcing it, and reports every half minute that it is still running.
 reporting() { # WHAT COMMAND ...
   local what="$1" result=0
   shift
@@ -146,7 +145,7 @@ reporting() { # WHAT COMMAND ...
 still() { # WHAT
   local parent=$$ start=$SECONDS passed nothing
   exec {nothing}<> <(:)
-  # (Waiting by `read`: a `sleep` would outlive this loop and hold the terminal.)
+  # Wait with `read`: a `sleep` would outlive this loop and hold the terminal.
   while read -rt "$report_s" -u "$nothing" _ || kill -0 "$parent" 2> /dev/null; do
     passed=$((SECONDS - start))
     say "still $1 ($((passed / 60)) min $((passed % 60)) s)"
@@ -161,29 +160,28 @@ install_all() {
   fi
   check_python
   if [[ ! -x "$venv/bin/pip" ]]; then
-    reporting "making the virtual environment $venv" "$python" -m venv "$venv"
+    reporting "creating the virtual environment $venv" "$python" -m venv "$venv"
   fi
-  # First what the build needs, in this environment: an isolated build would fetch a second copy of
-  # TensorFlow only to throw it away.
-  # Progress bars for people while the large packages come, few lines otherwise.
+  # Install the build requirements here: an isolated build would download a second, temporary copy
+  # of TensorFlow. In a terminal, show progress bars for the large downloads.
   if [[ -t 2 ]] && ! compgen -G "$venv/lib/python*/site-packages/tensorflow" > /dev/null; then
     quiet=()
   fi
   reporting "installing TensorFlow and the build tools (a few minutes the first time)" \
     "${pip[@]}" install "${quiet[@]}" "setuptools>=77" wheel "$(tensorflow_requirement)"
   extras="$(all_extras)"
-  # (setuptools warns, whatever the layout, that editable installations can surprise.)
+  # setuptools warns about every editable installation.
   PYTHONWARNINGS=ignore reporting "building the native libraries, installing seed_rl[$extras]" \
     "${pip[@]}" install --quiet --no-build-isolation --editable "$root${extras:+[$extras]}"
   native_fingerprint > "${stamp}native"
   mark_installed base "$extras"
 }
 
-# pip takes the requirements of an extra from the installed package: nothing is built.
+# pip reads the extras' requirements from the installed package, without building anything.
 add_extras() {
   local extras
   extras="$(missing_extras | paste -sd ,)"
-  reporting "installing what seed_rl[$extras] needs" \
+  reporting "installing the requirements of seed_rl[$extras]" \
     "${pip[@]}" install --quiet "seed-rl[$extras]"
   mark_installed "$extras"
 }
@@ -203,7 +201,7 @@ main() {
   if is_ready; then
     return
   fi
-  # One at a time: a second run may be starting in another terminal.
+  # Only one at a time: another run may be starting in another terminal.
   mkdir -p "$root/build"
   exec 9> "$root/build/setup.lock"
   flock 9

@@ -1,4 +1,4 @@
-"""Draws what a terminal shows: reads text with colours from standard input, writes an SVG file.
+"""Renders terminal output as a picture: reads coloured text from stdin, writes an SVG file.
 
 tmux capture-pane -e -p -t SESSION | .venv/bin/python scripts/terminal_picture.py FILE.svg
 """

@@ -233,7 +233,7 @@ class Blind(gymnasium.Env):
 def test_an_environment_without_pictures(tmp_path):
     path = tmp_path / "x.mp4"
     writer = video.VideoWriter(path)
-    with pytest.raises(UserError, match="gives no pictures"):
+    with pytest.raises(UserError, match="cannot be recorded"):
         video.Film(Blind(), writer).reset()
     writer.close()
     assert not path.exists()

@@ -1,7 +1,7 @@
-// Load for any server of the wire format: CLIENTS connections, each of which sends one call frame
-// over and over (with a new call id) and waits for the reply before the next. With as many THREADS
-// as CLIENTS they wake up and run apart, as actors do; one thread for all costs the machine least.
-// Like actors, it asks the scheduler for SCHED_BATCH, with which waking up interrupts nobody.
+// Generates load for any server of the wire format: CLIENTS connections, each of which sends the
+// same call frame repeatedly (with a new call id) and waits for each reply. With as many THREADS as
+// CLIENTS they wake up and run separately, as actors do; a single thread uses the least CPU. Like
+// actors, it uses SCHED_BATCH, so that waking up preempts no other process.
 //
 // Usage: load_client ADDRESS CALL_FILE CLIENTS THREADS WARMUP_SECONDS SECONDS
 // Prints one JSON object: calls, errors, seconds, cpu_seconds (of this process).
@@ -51,7 +51,7 @@ class Client {
     stream_->StartCall(this);
   }
 
-  // Returns false when the stream broke.
+  // Returns false if the stream broke.
   bool Proceed(bool ok) {
     if (!ok) return false;
     switch (state_) {
@@ -112,7 +112,7 @@ double CpuSeconds() {
          1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
-// Some clients, their completion queue and, while it runs, their thread.
+// Some clients and their completion queue.
 class Driver {
  public:
   Driver(const std::string& address, const std::string* call, int clients) {
@@ -121,7 +121,7 @@ class Driver {
     }
   }
 
-  // Drives the clients for `seconds`; false when one of them broke.
+  // Runs the clients for `seconds`; false if one of them broke.
   bool Run(double seconds) {
     using Clock = std::chrono::steady_clock;
     totals_ = Totals();
@@ -204,5 +204,5 @@ int main(int argc, char** argv) {
               static_cast<long long>(totals.calls), static_cast<long long>(totals.errors),
               elapsed.count(), CpuSeconds() - cpu);
   std::fflush(stdout);
-  std::_Exit(0);  // Nothing is left that a tidy end would save.
+  std::_Exit(0);  // Skips destructors: there is nothing to clean up.
 }

@@ -1,6 +1,6 @@
-// The ceiling that the op's server is measured against: a ping-pong over gRPC's generic API that
-// answers every message on a stream at once with the same bytes but for the call id. No batching,
-// no checks, no work.
+// The upper limit for the op's server: a ping-pong over gRPC's generic API that answers each
+// message on a stream immediately, with the same bytes except for the call id. No batching, checks
+// or work.
 //
 // Usage: raw_server REPLY_FILE THREADS ADDRESS...
 // Prints the ports as a JSON list (0 or 1 for addresses without one).
@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kHeaderBytes = 24;
 constexpr size_t kCallIdOffset = 8;
 
-// A frame as two slices: a header of its own, which carries the call id, and the borrowed rest.
+// A frame as two slices: its own header, with the call id, and the borrowed rest.
 grpc::ByteBuffer MakeFrame(const std::string& bytes, const char* call_id) {
   char header[kHeaderBytes];
   std::memcpy(header, bytes.data(), kHeaderBytes);
@@ -35,7 +35,7 @@ grpc::ByteBuffer MakeFrame(const std::string& bytes, const char* call_id) {
   return grpc::ByteBuffer(slices, 2);
 }
 
-// gRPC cuts messages where its reads ended, which can be anywhere.
+// gRPC splits messages at the end of its reads, which can be anywhere.
 bool CopyHeader(const grpc::ByteBuffer& message, char* header) {
   std::vector<grpc::Slice> slices;
   if (message.Length() < kHeaderBytes || !message.Dump(&slices).ok()) return false;
@@ -59,7 +59,7 @@ class Stream {
   void Proceed(bool ok) {
     switch (state_) {
       case State::kConnecting:
-        if (!ok) return delete this;  // The server shuts down.
+        if (!ok) return delete this;  // The server is shutting down.
         new Stream(service_, queue_, reply_);
         return Read();
       case State::kReading:

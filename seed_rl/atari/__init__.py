@@ -1,1 +1,1 @@
-"""Atari games through the Arcade Learning Environment."""
+"""Atari games, run by the Arcade Learning Environment."""

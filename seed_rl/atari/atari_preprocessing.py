@@ -1,4 +1,4 @@
-"""The preprocessing of Atari games that the papers use (no TensorFlow here)."""
+"""The standard preprocessing of Atari games (no TensorFlow here)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from seed_rl.common.system.extras import missing_extra
 
 
 class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
-    """Frame skip with maximum over two frames, small grey frames, random no-ops (Mnih et al. 2015).
+    """Frame skip with a maximum over two frames, small grey frames, random no-ops.
 
-    Observations are <uint8>[screen_size, screen_size, 1]. Rewards are summed over the frames of
-    an action.
+    See Mnih et al. 2015. Observations are <uint8>[screen_size, screen_size, 1]; rewards are summed
+    over the frames of an action.
     """
 
     def __init__(
@@ -33,13 +33,14 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         Args:
           environment: `ale_py.AtariEnv` with frameskip=1, or wrappers around one.
           frame_skip: frames per action, at least 1.
-          terminal_on_life_loss: whether losing a life ends the episode; the next one is a new game.
+          terminal_on_life_loss: whether losing a life terminates the episode; the next is a new
+            game.
           screen_size: height and width of an observation in pixels.
-          max_random_noops: an episode begins with 0 to this many frames without action.
-          max_episode_frames: frames, no-ops not counted, after which an episode is truncated, at
-            the end of an action.
-          episodic_life: whether losing a life, but not the last one, ends the learner's episode
-            while the game continues; `info["learning_episode_over"]` is true then.
+          max_random_noops: an episode starts with up to this many no-op frames.
+          max_episode_frames: frames (excluding no-ops) after which the episode is truncated, at the
+            end of an action.
+          episodic_life: whether losing a life (except the last) ends the learner's episode while
+            the game continues; `info["learning_episode_over"]` is then true.
 
         Raises:
           ValueError: if frame_skip or screen_size is not positive.
@@ -75,19 +76,19 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
 
     @property
     def metadata(self) -> dict[str, Any]:  # type: ignore[override]
-        # The console shows 60 frames per second.
+        # The console runs at 60 frames per second.
         return {**self.environment.metadata, "render_fps": 60 / self.frame_skip}
 
     def close(self) -> None:
         self.environment.close()
 
     def render(self, mode: str | None = None) -> Any:
-        """The game's screen; what is shown is chosen by the game's `render_mode`."""
+        """Renders the game according to its `render_mode`; `mode` is ignored."""
         del mode
         return self.environment.render()
 
     def apply_random_noops(self) -> None:
-        """Passes 0 to `max_random_noops` frames without action."""
+        """Takes 0 to `max_random_noops` no-op steps."""
         for _ in range(int(self.np_random.integers(self.max_random_noops + 1))):
             _, _, terminated, truncated, _ = self.environment.step(0)
             if terminated or truncated:
@@ -125,7 +126,7 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
             truncated = not terminated
         self.lives = self._ale.lives()
         if self.episodic_life and not terminated:
-            # Some games show none left for a few frames before they are over.
+            # Some games show zero lives for a few frames before they are over.
             info["learning_episode_over"] = 0 < self.lives < lives_before
         self.game_over = terminated
         return self._observation(), total, terminated, truncated, info
@@ -134,7 +135,7 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         self._ale.getScreenGrayscale(self._screens[index])
 
     def _observation(self) -> np.ndarray:
-        # Here, because OpenCV is large and the native vector environment does without it.
+        # Imported here: OpenCV is large, and the native vector environment does not need it.
         try:
             import cv2
         except ImportError as error:

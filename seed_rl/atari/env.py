@@ -1,11 +1,10 @@
-"""Atari 2600 games through the Arcade Learning Environment (no TensorFlow here).
+"""Atari 2600 games, single or vectorized (no TensorFlow here).
 
-Both forms give the environment of the papers: every action lasts `num_action_repeats` frames, the
-observation is the pixelwise maximum of the last two frames, grey and scaled to 84 x 84, each
-episode begins with a random number of no-ops and ends after 108,000 frames. One frame
-<uint8>[84, 84, 1] leaves the actor per step; the learner stacks them. Rewards are the changes of
-the game's score, unclipped. A lost life ends the learner's episode if `episodic_life` says so, but
-never the game.
+Both variants preprocess as in the papers: an action lasts `num_action_repeats` frames; the
+observation is the pixelwise maximum of the last two frames, grey and scaled to 84 x 84; an episode
+starts with a random number of no-ops and is truncated after 108,000 frames. The actor sends one
+frame <uint8>[84, 84, 1] per step; the learner stacks them. Rewards are unclipped score changes.
+With `episodic_life`, a lost life ends the learner's episode but not the game.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ STICKY_PROBABILITY = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class AtariConfig:
-    """Atari: options of the environment."""
+    """Atari: the environment."""
 
     game: str = option(
-        "Pong", "Game, such as Pong or SpaceInvaders (also space_invaders, ALE/SpaceInvaders-v5)."
+        "Pong", "Game, e.g. Pong or SpaceInvaders (or space_invaders, ALE/SpaceInvaders-v5)."
     )
     sticky_actions: bool = option(
         False,
@@ -36,42 +35,42 @@ class AtariConfig:
         "(Machado et al. 2018).",
     )
     max_random_noops: int = option(
-        30, "An episode begins with up to so many frames without action.", minimum=0
+        30, "Maximum number of no-op frames at the start of an episode.", minimum=0
     )
     full_action_space: bool = option(
-        True, "Whether to offer all 18 actions or only those the game has a use for."
+        True, "Whether to use all 18 actions or only the minimal set of the game."
     )
     max_episode_frames: int = option(
-        108_000, "Frames after which an episode is cut off (truncated).", minimum=1
+        108_000, "Frames after which an episode is truncated.", minimum=1
     )
     episodic_life: bool = option(
         False,
         "Whether losing a life ends the learner's episode, as in IMPALA. The game continues: "
-        "returns and lengths are of whole games, and so is evaluation.",
+        "reported returns and lengths, and evaluation, cover whole games.",
     )
     num_action_repeats: int = option(4, "Frames per action.", minimum=1, shared=True)
     vectorized: bool = option(
         True,
-        "Whether an actor's environments are stepped by ALE's native vector environment or by "
-        "one Python object each (slower, the same experience).",
+        "Whether an actor steps its environments with ALE's native vector environment or with one "
+        "Python object each (slower, with the same experience).",
         neutral=True,
     )
     render_mode: str | None = option(
         None,
-        "Single environments: human shows the game in a window, rgb_array draws pictures.",
+        "For single environments: human opens a window, rgb_array returns images.",
         choices=("human", "rgb_array"),
         neutral=True,
     )
 
 
-provide_flags(AtariConfig)  # Existing programs get them with this module.
+provide_flags(AtariConfig)  # Existing programs expect the flags on import.
 
 
 def create_environment(task: int, config: Any = None) -> Any:
     """One game as a Gymnasium environment.
 
     Args:
-      task: id of the environment; not used, as games differ by their random no-ops.
+      task: environment id; unused, as games already differ by their random no-ops.
       config: options, or anything that `as_config` takes.
 
     Returns:
@@ -87,10 +86,10 @@ def create_environment(task: int, config: Any = None) -> Any:
 
     from seed_rl.atari import atari_preprocessing
 
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # Else it prints a banner.
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # Suppresses ALE's banner.
     game = ale_py.AtariEnv(
         rom,
-        obs_type="ram",  # The cheapest; the preprocessing takes the screen itself.
+        obs_type="ram",  # The cheapest: the preprocessing reads the screen itself.
         frameskip=1,
         repeat_action_probability=_repeat_probability(config),
         full_action_space=config.full_action_space,
@@ -107,14 +106,14 @@ def create_environment(task: int, config: Any = None) -> Any:
 
 
 def create_vector_environment(env_ids: Any, config: AtariConfig | None = None) -> Any:
-    """Games of an actor in ALE's native vector environment.
+    """An actor's games in ALE's native vector environment.
 
     Args:
-      env_ids: <int32>[k] ids of the environments.
-      config: options; None means the defaults.
+      env_ids: <int32>[k] environment ids.
+      config: options; None: the defaults.
 
     Returns:
-      A `BatchedEnv`, or None if the options ask for single environments.
+      A `BatchedEnv`, or None if `vectorized` is off.
 
     Raises:
       UserError: if ALE is not installed or has no such game.
@@ -138,10 +137,10 @@ def create_vector_environment(env_ids: Any, config: AtariConfig | None = None) -
 
 
 def rom_name(game: str) -> str:
-    """ALE's name of a game in any of its spellings: `space_invaders` for `SpaceInvaders`.
+    """ALE's name of a game in any spelling, e.g. `space_invaders` for `SpaceInvaders`.
 
     Raises:
-      UserError: if ALE is not installed or has no such game; names the most similar ones.
+      UserError: if ALE is not installed or has no such game; suggests similar names.
     """
     known = {_key(rom): rom for rom in _roms().get_all_rom_ids()}
     bare = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", game)
@@ -149,7 +148,7 @@ def rom_name(game: str) -> str:
     if rom is None:
         close = difflib.get_close_matches(_key(bare), known, n=3, cutoff=0.5)
         names = [_title(known[key]) for key in close] or ["Pong", "Breakout", "SpaceInvaders"]
-        raise UserError(f"There is no Atari game '{game}'. Did you mean {', '.join(names)}?")
+        raise UserError(f"Unknown Atari game '{game}'. Did you mean {', '.join(names)}?")
     return rom
 
 

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class AtariVTraceNet(ConvAgent):
-    """Actor-critic for V-trace on stacked grey frames."""
+    """Actor-critic network for V-trace on stacked grey frames."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class AtariVTraceNet(ConvAgent):
         stack_size: int = 4,
         compute_dtype: tf.DType | str = tf.float32,
     ):
-        """As `ConvAgent`, with the defaults of Atari (Mnih et al. 2015)."""
+        """As `ConvAgent`, with defaults for Atari (Mnih et al. 2015)."""
         super().__init__(
             parametric_action_distribution,
             observation_shape,
@@ -48,15 +48,15 @@ class AtariVTraceNet(ConvAgent):
 
 
 class DuelingLSTMDQNNet(DuelingLSTM):
-    """The network of R2D2 (Kapturowski et al. 2019), called as in existing programs."""
+    """R2D2's network (Kapturowski et al. 2019), with the call form of existing programs."""
 
     def __init__(self, num_actions: int, observation_shape: Sequence[int], stack_size: int = 1):
-        """Makes layers; variables come with the first call.
+        """Creates the layers; their variables are created by the first call.
 
         Args:
           num_actions: actions are [0, num_actions).
-          observation_shape: [height, width, channels] of one frame of bytes.
-          stack_size: how many frames the network sees at once.
+          observation_shape: [height, width, channels] of one uint8 frame.
+          stack_size: number of stacked frames.
         """
         super().__init__(num_actions, ImageEncoder(observation_shape, "nature", stack_size))
 
@@ -67,5 +67,5 @@ class DuelingLSTMDQNNet(DuelingLSTM):
         unroll: bool = False,
         is_training: bool = False,
     ) -> tuple[Any, AgentState]:
-        """As `DuelingLSTM`, with `input_` being (prev_actions, env_outputs)."""
+        """As `DuelingLSTM`; `input_` is (prev_actions, env_outputs)."""
         return super().__call__(*input_, agent_state, unroll, is_training)

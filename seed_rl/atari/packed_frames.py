@@ -1,7 +1,7 @@
-"""Stacking of the last few frames with a packed state, as existing networks import it.
+"""Frame stacking with a packed state, for existing networks.
 
-Our networks use `seed_rl.common.networks.frame_stacking`, whose state is plain frames of any size
-and dtype.
+Our own networks use `seed_rl.common.networks.frame_stacking`, whose state is plain frames of any
+shape and dtype.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ MAX_STACK_SIZE = 4
 _BITS, _BYTE = 8, 255
 
 PackedState = Any
-"""<int32>[batch, *shape]: the frames before the next one, the newest in the lowest eight bits; ()
-if nothing is stacked."""
+"""<int32>[batch, *shape]: the previous frames, the newest in the lowest eight bits; () if nothing
+is stacked."""
 
 
 def initial_frame_stacking_state(
     stack_size: int, batch_size: int | tf.Tensor, observation_shape: Sequence[int]
 ) -> PackedState:
-    """State before the first frame.
+    """The state before the first frame.
 
     Args:
-      stack_size: frames per stack, at most 4; 1 for none.
+      stack_size: frames per stack, at most 4; 1 disables stacking.
       batch_size: number of environments.
       observation_shape: [*shape, 1] of a frame.
 
@@ -33,7 +33,7 @@ def initial_frame_stacking_state(
       <int32>[batch, *shape] of zeros, or ().
 
     Raises:
-      ValueError: `stack_size` is larger, or a frame has several channels.
+      ValueError: `stack_size` is out of range, or frames have several channels.
     """
     if stack_size == 1:
         return ()
@@ -44,20 +44,20 @@ def initial_frame_stacking_state(
 def stack_frames(
     frames: tf.Tensor, frame_stacking_state: PackedState, done: tf.Tensor, stack_size: int
 ) -> tuple[tf.Tensor, PackedState]:
-    """Puts each frame before those that came before it, along the last dimension.
+    """Stacks each frame with its predecessors along the last dimension, newest first.
 
     Args:
-      frames: <uint8>[time, batch, *shape, 1]; other dtypes may hold numbers from 0 to 255.
-      frame_stacking_state: before the first of the frames.
-      done: <bool>[time, batch]; where true, the frame is the first of an episode.
-      stack_size: frames per stack, at most 4; 1 for none.
+      frames: <uint8>[time, batch, *shape, 1]; other dtypes must hold integers from 0 to 255.
+      frame_stacking_state: state before the first frame.
+      done: <bool>[time, batch]; true where a frame is the first of an episode.
+      stack_size: frames per stack, at most 4; 1 disables stacking.
 
     Returns:
-      (stacks of the dtype of `frames` [time, batch, *shape, stack_size] with the newest frame
-      first and zeros for frames from before the episode, state after the last frame).
+      (stacks [time, batch, *shape, stack_size] with the dtype of `frames`, zero for frames from
+      before the episode; state after the last frame).
 
     Raises:
-      ValueError: `stack_size` is larger, or a frame has several channels.
+      ValueError: `stack_size` is out of range, or frames have several channels.
     """
     frames = tf.convert_to_tensor(frames)
     if stack_size == 1:
@@ -69,13 +69,13 @@ def stack_frames(
     # The frames of the state, oldest first, then those of the unroll.
     past = [_shifted_right(frame_stacking_state, k) for k in reversed(range(size))]
     every = tf.concat([tf.cast(tf.stack(past), frames.dtype), frames], axis=0)
-    # Equal counts of episode starts mean the same episode; the state's frames are of the first
-    # one, as those of earlier episodes are zero there already.
+    # Frames belong to the same episode if their counts of episode starts are equal. The state's
+    # frames count as the first episode: those of earlier episodes are already zero.
     episode = tf.cumsum(tf.cast(done, tf.int32), axis=0)
     every_episode = tf.concat([tf.zeros([size, shape[1]], tf.int32), episode], axis=0)
 
     def back(k: int) -> tf.Tensor:
-        """The frame k steps before each, zero where that is of an earlier episode."""
+        """The frame k steps before each, zero if it is from an earlier episode."""
         places = slice(size - k, size - k + num_steps)
         same = tf.equal(every_episode[places], episode)
         same = tf.reshape(same, tf.concat([shape[:2], [1] * (len(frames.shape) - 2)], axis=0))
@@ -95,10 +95,10 @@ def _check(stack_size: int, observation_shape: Sequence[int]) -> None:
     if not 1 <= stack_size <= MAX_STACK_SIZE:
         raise ValueError(
             f"stack_size must be from 1 to {MAX_STACK_SIZE}, not {stack_size}: the state packs "
-            "frames of 8 bits into 32. seed_rl.common.networks.frame_stacking stacks more."
+            "8-bit frames into 32 bits. Use seed_rl.common.networks.frame_stacking for more."
         )
     if observation_shape[-1] != 1:
         raise ValueError(
             f"Frames must have one channel, not {observation_shape[-1]} (shape "
-            f"{list(observation_shape)}). seed_rl.common.networks.frame_stacking stacks more."
+            f"{list(observation_shape)}). Use seed_rl.common.networks.frame_stacking for more."
         )

@@ -1,6 +1,6 @@
 """R2D2 on Atari: the learner (--run_mode=learner) or an actor (--run_mode=actor).
 
-The settings of the paper: --flagfile=seed_rl/atari/r2d2_paper.flags
+Hyperparameters of the paper: --flagfile=seed_rl/atari/r2d2_paper.flags
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FAMILY = EnvironmentFamily(
 
 
 def main() -> None:
-    """Runs the learner or an actor, as the flags say."""
+    """Runs the learner or an actor, depending on --run_mode."""
     program.main(FAMILY, create_agent, create_optimizer)
 
 

@@ -14,14 +14,14 @@ from seed_rl.common.acting.spaces import action_splitter
 
 
 class AtariVectorEnvironment:
-    """k games of one kind, stepped and preprocessed by one native thread.
+    """k copies of one game, stepped and preprocessed by one native thread.
 
-    Games that end are reset in the same step by a second call, a partial reset. The native
-    environment cannot leave a truncated game out of the next step, so that game plays one more
-    action unseen before it is reset. Its own frame limit is not used: it would show a truncated
-    game's last frame mixed with older ones, and that is what learners bootstrap from. Nor are its
-    `episodic_life`, which resets the game, and `life_loss_info`, which does not tell a lost life
-    from the end of the game.
+    Finished games are reset within the same step by a second call, a partial reset. The native
+    environment cannot exclude a truncated game from the next step, so that game plays one more,
+    unseen action before its reset. We do not use the native frame limit: it would mix a truncated
+    game's last frame, from which learners bootstrap, with older ones. Nor do we use the native
+    `episodic_life`, which resets the game, or `life_loss_info`, which does not distinguish a lost
+    life from the end of the game.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class AtariVectorEnvironment:
         full_action_space: bool = True,
         episodic_life: bool = False,
     ):
-        """Starts the games; see `seed_rl.atari.env.AtariConfig` for the options."""
+        """Creates the games; see `seed_rl.atari.env.AtariConfig` for the options."""
         self._env_ids = np.asarray(env_ids, np.int32)
         size = len(self._env_ids)
         self._ale = ale_py.ALEVectorInterface(
@@ -49,7 +49,7 @@ class AtariVectorEnvironment:
             img_width=screen_size,
             grayscale=True,
             maxpool=True,
-            # ALE draws from [0, noop_max), everyone else from [0, max_random_noops].
+            # ALE samples from [0, noop_max), other implementations from [0, max_random_noops].
             noop_max=max_random_noops + 1,
             use_fire_reset=False,
             episodic_life=False,
@@ -61,8 +61,9 @@ class AtariVectorEnvironment:
             num_threads=1,
             autoreset_mode="NextStep",
         )
-        # ALE seeds itself with the time in seconds: games started together would stick alike. The
-        # no-ops have better seeds of their own, and seeding loads the game again.
+        # ALE seeds sticky actions with the time in seconds, so games started together would behave
+        # alike. No-ops are seeded better, so skip seeding (which reloads the game) without sticky
+        # actions.
         self._must_seed = repeat_action_probability > 0
         self._max_episode_steps = -(-max_episode_frames // frame_skip)
         self._shape = (size, screen_size, screen_size, 1)
@@ -77,17 +78,17 @@ class AtariVectorEnvironment:
 
     @property
     def env_ids(self) -> np.ndarray:
-        """<int32>[k]."""
+        """Environment ids <int32>[k]."""
         return self._env_ids
 
     def reset(self, seed: int | None = None) -> np.ndarray:
-        """Begins a new episode in every game.
+        """Starts a new episode in every game.
 
         Args:
-          seed: seeds each game differently; None leaves their randomness going on.
+          seed: each game gets a different seed derived from it; None: games are not reseeded.
 
         Returns:
-          <uint8>[k, 84, 84, 1].
+          Observations <uint8>[k, 84, 84, 1].
         """
         if seed is None and self._must_seed:
             seed = int.from_bytes(os.urandom(4), "little")
@@ -102,9 +103,9 @@ class AtariVectorEnvironment:
 
         Raises:
           EnvironmentFailure: if ALE raises.
-          UserError: if an action is not one of the game's.
+          UserError: if an action is outside the action space.
         """
-        # Checked here because the native thread dies of an unknown action and never answers.
+        # Checked here because an invalid action kills the native thread, which then never answers.
         actions = self._split_actions(action_batch)
         try:
             self._ale.send(actions, self._full_strength)
@@ -114,7 +115,7 @@ class AtariVectorEnvironment:
         abandoned = self._truncated
         done = terminated | abandoned
         lives = info["lives"]
-        # Some games show none left for a few frames before they are over.
+        # Some games show zero lives for a few frames before they are over.
         life_lost = ~done & (0 < lives) & (lives < self._lives)
         self._lives[:] = lives
         self._episode_step += 1
@@ -132,7 +133,7 @@ class AtariVectorEnvironment:
         )
 
     def close(self) -> None:
-        """Ends the native thread."""
+        """Stops the native thread."""
         self._ale = None
 
     def _reset_rows(self, rows: list[int], seeds: list[int]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """V-trace on Atari: the learner (--run_mode=learner) or an actor (--run_mode=actor).
 
-The settings of the IMPALA paper: --flagfile=seed_rl/atari/impala_paper.flags
+Hyperparameters of the IMPALA paper: --flagfile=seed_rl/atari/impala_paper.flags
 """
 
 from __future__ import annotations
@@ -12,6 +12,20 @@ from seed_rl.atari import env
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.presets import Preset
+
+PRESET = Preset(
+    "atari vtrace",
+    dict(
+        max_abs_reward=1.0,
+        # Small batches make many updates from few frames, which suits a workstation. With an
+        # entropy cost of 0.01, the policy on Pong stays uniform for millions of frames.
+        batch_size=8,
+        learning_rate=6e-4,
+        entropy_cost=0.002,
+    ),
+)
+"""Learns Pong on two cores; see docs/results."""
 
 FAMILY = EnvironmentFamily(
     env.AtariConfig, env.create_environment, env.create_vector_environment, environment="game"
@@ -21,9 +35,9 @@ FAMILY = EnvironmentFamily(
 def create_agent(
     action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
-    """The network that the flags ask for."""
+    """The network that the flags describe."""
     del action_space
-    from seed_rl.common.networks import network_factory  # TensorFlow: in the learner only.
+    from seed_rl.common.networks import network_factory  # Actors must not import TensorFlow.
 
     return network_factory.create_network(
         env_observation_space, parametric_action_distribution, conv=from_flags(ConvNetworkConfig)
@@ -31,18 +45,8 @@ def create_agent(
 
 
 def main() -> None:
-    """Runs the learner or an actor, as the flags say."""
-    program.main(
-        FAMILY,
-        create_agent,
-        agent_configs=(ConvNetworkConfig,),
-        max_abs_reward=1.0,
-        # Small batches make many updates of few frames, which is what one workstation needs. With
-        # an entropy cost of 0.01 the policy on Pong stays uniform for millions of frames.
-        batch_size=8,
-        learning_rate=6e-4,
-        entropy_cost=0.002,
-    )
+    """Runs the learner or an actor, depending on --run_mode."""
+    program.main(FAMILY, create_agent, agent_configs=(ConvNetworkConfig,), presets=(PRESET,))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What every agent shares: actor loop, central inference, unrolls, learner, configuration."""
+"""Shared by all agents: actor loop, central inference, unrolls, learner, configuration."""

@@ -1,4 +1,4 @@
-"""The names that existing SEED code imports from here; they live in `acting.actor`."""
+"""Public names of existing SEED code, from `acting.actor`."""
 
 from seed_rl.common.acting.actor import ActorConfig, actor_loop, are_summaries_enabled
 

@@ -1,10 +1,10 @@
-"""Flags of learners and actors, for programs that define their own with absl.
+"""Defines the flags of learners and actors, for programs with absl flags of their own.
 
     from seed_rl.common import common_flags  # noqa: F401 - defines flags
 
-Programs of this package use `config.define_flags`. A flag that the program defines too, before or
-after, is the program's. Importing this also makes uncaught `UserError`s end a program as they do
-ours: with one line and exit code 2; and so a program's own complaint that it has no run mode.
+Programs of this package use `config.define_flags` instead. If the program also defines a flag,
+before or after, its definition wins. After this import an uncaught `UserError`, or the program's
+own error that --run_mode is missing, prints one line and exits with code 2.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
 
 
 def _misses_run_mode(error: BaseException) -> bool:
-    """Whether a program found, in its own words, that --run_mode was not given."""
+    """Whether the error is the program's own complaint that --run_mode was not given."""
     known = flags.FLAGS.is_parsed() and "run_mode" in flags.FLAGS
     missing = known and flags.FLAGS["run_mode"].value is None
     return missing and isinstance(error, ValueError) and "run mode" in str(error).lower()

@@ -1,4 +1,4 @@
-"""The names that existing SEED code imports from here; they live in `acting`."""
+"""Public names of existing SEED code, from `acting`."""
 
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.acting.env_wrappers import (

@@ -1,17 +1,17 @@
-"""Errors that are the user's to mend."""
+"""Errors that the user can fix."""
 
 
 class UserError(Exception):
-    """A mistake in flags, files or the machine's setup that the user can mend.
+    """A mistake in flags, files or the machine's setup that the user can fix.
 
     Programs print its message without a traceback and exit with `exit_code`, so the message must
-    say what is wrong and what to do about it.
+    say what is wrong and how to fix it.
     """
 
     exit_code = 2
 
 
 class NotSavedError(UserError):
-    """Training has ended, and its last checkpoint could not be written."""
+    """Training ended, but its last checkpoint could not be written."""
 
     exit_code = 5

@@ -1,8 +1,8 @@
 """Nests (tuples, named tuples, lists, dicts) of arrays, without TensorFlow.
 
 Follows `tf.nest`: dictionaries are visited in sorted key order, `None` is a leaf, named tuples
-keep their type. Actors use this module, because importing TensorFlow costs them seconds and half
-a gigabyte.
+keep their type. Actors use this module, because importing TensorFlow would cost them seconds and
+half a gigabyte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def is_namedtuple(value: object) -> bool:
 
 
 def _children(nest: Nest) -> list[Nest] | None:
-    """The nests directly below, in visiting order; None for a leaf."""
+    """The direct children in visiting order; None for a leaf."""
     if isinstance(nest, Mapping):
         return [nest[key] for key in sorted(nest)]
     if isinstance(nest, (tuple, list)):
@@ -38,7 +38,7 @@ def _rebuild(like: Nest, children: list[Nest]) -> Nest:
 
 
 def flatten(nest: Nest) -> list[Any]:
-    """The leaves of `nest`, in order."""
+    """Returns the leaves of `nest` in order."""
     children = _children(nest)
     if children is None:
         return [nest]
@@ -46,10 +46,10 @@ def flatten(nest: Nest) -> list[Any]:
 
 
 def pack_sequence_as(structure: Nest, leaves: list[Any]) -> Nest:
-    """Puts `leaves` into the shape of `structure`.
+    """Arranges `leaves` in the structure of `structure`.
 
     Raises:
-      ValueError: if the number of leaves differs.
+      ValueError: the number of leaves differs.
     """
     iterator = iter(leaves)
     try:
@@ -75,10 +75,10 @@ def _pack(structure: Nest, leaves: Iterator[Any]) -> Nest:
 
 
 def map_structure(fn: Callable[..., Any], *nests: Nest) -> Nest:
-    """Applies `fn` leaf by leaf to nests of one structure.
+    """Applies `fn` leaf by leaf to nests of the same structure.
 
     Raises:
-      ValueError: if the structures differ.
+      ValueError: the structures differ.
     """
     children = [_children(nest) for nest in nests]
     first = children[0]

@@ -1,4 +1,4 @@
-"""How long pieces of code take, for TensorBoard (TensorFlow is imported only when writing)."""
+"""Timing of code blocks for TensorBoard. TensorFlow is imported only when writing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Aggregator:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets the values."""
+        """Discards all values."""
         self._sum = 0.0
         self._count = 0
 
     def add(self, v: float) -> None:
-        """Takes in a value."""
+        """Adds a value."""
         self._sum += v
         self._count += 1
 
@@ -27,21 +27,21 @@ class Aggregator:
         return self._count
 
     def average(self) -> float:
-        """Mean of the values; 0 without any."""
+        """Mean of the values; 0 if there are none."""
         return self._sum / self._count if self._count else 0.0
 
 
 class ExportingTimer:
-    """Times a block of code and writes the mean, in milliseconds, every so many times.
+    """Times a block of code and periodically writes the mean in milliseconds.
 
         timer = ExportingTimer("actor/step_ms", 1000)
         with timer:
             env.step(action)
 
     Args:
-      summary_name: of the scalar. It goes to the default `tf.summary` writer, if there is one,
-        with the number of times so far as the step.
-      aggregation_window_size: how many times each mean is over.
+      summary_name: name of the scalar. It goes to the default `tf.summary` writer, if there is
+        one; its step is the number of blocks timed so far.
+      aggregation_window_size: number of blocks per mean.
     """
 
     def __init__(self, summary_name: str, aggregation_window_size: int):

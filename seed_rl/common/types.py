@@ -1,4 +1,4 @@
-"""The tuples that travel between actor, inference and learner (no TensorFlow here)."""
+"""The tuples exchanged between actor, inference and learner. TensorFlow is not imported."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from typing import Any, NamedTuple
 from seed_rl.common.nest import Nest
 
 ACTION_SPACE = "action_space"
-"""Where in its server's status a learner tells which actions it will send (`spaces.describe`)."""
+"""Key of the learner's server status that describes its action space (`spaces.describe`)."""
+
+
+class Spaces(NamedTuple):
+    """The Gymnasium spaces of one environment."""
+
+    observation: Any
+    action: Any
 
 
 class EnvOutput(NamedTuple):
     """What an environment reports before each action.
 
     Attributes:
-      reward: <float32>[...] result of the previous action; 0 at the first step of a life and
-        where `abandoned`.
+      reward: <float32>[...] result of the previous action; 0 at the first step after an actor
+        (re)connects and where `abandoned`.
       done: <bool>[...] whether the previous action ended the episode; `observation` is then
-        already the first of the next one. Where `episode_step` is not 0, only the learner's
-        episode ended (a life was lost, say): the game continues with `observation`.
+        already the first of the next one. If `episode_step` is not 0, only the learner's episode
+        ended (a life of the game was lost, say): the game continues with `observation`.
       observation: nest of [..., *shape].
-      abandoned: <bool>[...] whether the episode that ended was cut off (truncated), so that the
-        last step's value is to be bootstrapped and not taken as zero. Implies `done`.
+      abandoned: <bool>[...] whether the episode that ended was truncated, so that the value of its
+        last step must be bootstrapped, not taken as zero. Implies `done`.
       episode_step: <int32>[...] agent steps since the environment was last reset.
     """
 
@@ -36,8 +43,8 @@ class Specs(NamedTuple):
     """Nests of `tf.TensorSpec` of one environment, without batch dimension.
 
     Attributes:
-      action: the action.
-      env_output: an `EnvOutput`.
+      action: specs of an action.
+      env_output: an `EnvOutput` of specs.
     """
 
     action: Nest
@@ -45,7 +52,7 @@ class Specs(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What is recorded of each step: nests of [batch, ...]."""
+    """The record of one step: nests of [batch, ...]."""
 
     prev_actions: Nest
     env_outputs: EnvOutput

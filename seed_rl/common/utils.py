@@ -1,7 +1,7 @@
-"""The names that existing SEED code imports from here; each is made elsewhere.
+"""Public names of existing SEED code, defined elsewhere.
 
-A name is imported when it is first asked for, so that an environment or actor that wants a tuple
-does not import TensorFlow.
+Each is imported on first access, so that environments and actors that need only a tuple do not
+import TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names that existing SEED code imports from here; they live in `returns.vtrace`."""
+"""Public names of existing SEED code, from `returns.vtrace`."""
 
 from seed_rl.common.returns.vtrace import VTraceReturns, from_importance_weights
 

@@ -19,16 +19,16 @@ FRAME_SHAPE = (72, 96, 3)
 class ImpalaDeep(ConvAgent):
     """The deep network of Espeholt et al. 2018, fig. 3, with an LSTM of 256 units.
 
-    Observations are frames <uint8>[72, 96, 3], or nests of which one leaf is such a frame. There
-    is no language channel: instructions are ignored.
+    Observations are frames <uint8>[72, 96, 3], or nests that contain one. There is no language
+    channel: instructions are ignored.
     """
 
     def __init__(self, num_actions: int, compute_dtype: tf.DType | str = tf.float32):
-        """Makes layers; variables come with the first call.
+        """Creates the layers; their variables are created by the first call.
 
         Args:
           num_actions: size of the action set.
-          compute_dtype: of the matrix products and convolutions.
+          compute_dtype: dtype of matrix products and convolutions.
         """
         super().__init__(
             categorical_distribution(num_actions, tf.int64),

@@ -1,7 +1,7 @@
-"""Batched calls of tf.functions over the network.
+"""Batched remote calls of tf.functions.
 
-Names are loaded when they are used, so that importing this package, or its client for NumPy, does
-not import TensorFlow.
+Names are loaded on first use, so that importing this package or its NumPy client does not import
+TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tf.function as a server offers it."""
+"""A tf.function bound to a server."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ _UNBATCHED, _DYNAMIC = -1, 0
 
 
 class BoundFunction:
-    """A function under one name, or several that take turns.
+    """One function, or several that take turns under one name.
 
     Attributes:
-      name: that clients call.
-      functions: ConcreteFunctions; the runtime knows them as long as they live.
-      batch: -1 without batches, 0 with a dynamic leading dimension, otherwise its size.
-      options: of the native server's bind.
+      name: the name that clients call.
+      functions: ConcreteFunctions; must stay alive, or the runtime forgets them.
+      arguments: TensorSpecs of the arguments' leaves.
+      outputs: TensorSpecs of the outputs' leaves.
+      batch: -1 if calls are not batched, 0 for a dynamic leading dimension, otherwise its size.
+      options: further options of the native bind op.
     """
 
     def __init__(self, fn: Callable[..., Any] | Sequence[Callable[..., Any]], **options: Any):
         """Traces the functions.
 
         Args:
-          fn: see `Server.bind`.
-          **options: likewise.
+          fn: one or several tf.functions, see `Server.bind`.
+          **options: `isolate_errors`, `max_in_flight` and `op_threads` of `Server.bind`.
 
         Raises:
-          ValueError: if `fn` is no tf.function with an input signature, or takes what cannot be
-            sent.
+          ValueError: if `fn` is not a tf.function with an input signature, or an argument or output
+            cannot be sent.
         """
         functions = [_concrete(f) for f in (fn if isinstance(fn, Sequence) else [fn])]
         if not functions:
-            raise ValueError("There is no function to bind.")
+            raise ValueError("No function to bind.")
         self.name: str = (fn[0] if isinstance(fn, Sequence) else fn).__name__
         self.functions = functions
         self.options = options
@@ -56,7 +58,7 @@ class BoundFunction:
         self.batch = _batch_size(self.arguments, self.outputs)
 
     def to_json(self) -> dict[str, Any]:
-        """The function's part of the server's description."""
+        """The function's entry in the server's description."""
         return {
             "name": self.name,
             "batch": None if self.batch == _UNBATCHED else self.batch,
@@ -78,7 +80,7 @@ def _concrete(fn: Any) -> Any:
     attributes = concrete.function_def.attr
     if "_XlaMustCompile" not in attributes or not attributes["_XlaMustCompile"].b:
         return concrete
-    # XLA compiles the calls of such a function, so there must be one.
+    # XLA compiles such a function where it is called, so wrap it in a caller.
     specs, _ = concrete.structured_input_signature
     caller = tf.function(lambda *args: fn(*args), input_signature=specs, autograph=False)
     return caller.get_concrete_function()
@@ -97,7 +99,7 @@ def _same(function: Any, other: Any) -> bool:
         specs = [*_leaves(f.structured_input_signature), *_leaves(f.structured_outputs)]
         return [(spec.dtype, str(spec.shape)) for spec in specs]
 
-    # Shapes are compared as text: unknown dimensions are not equal to each other.
+    # Compare shapes as text: unknown dimensions are never equal to each other.
     return signature(function) == signature(other)
 
 
@@ -111,7 +113,7 @@ def _batch_size(arguments: list[tf.TensorSpec], outputs: list[tf.TensorSpec]) ->
     (size,) = sizes
     for spec in outputs:
         if spec.shape.rank is None:
-            continue  # It is checked when it runs.
+            continue  # Checked at run time.
         if spec.shape.rank == 0 or spec.shape[0] not in (None, size):
             return _UNBATCHED
     return _DYNAMIC if size is None else (size or _UNBATCHED)

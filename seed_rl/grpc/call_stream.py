@@ -1,4 +1,4 @@
-"""The stream of frames that a client's calls share."""
+"""The stream of frames shared by all calls of a client."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _CALL_ID = struct.Struct("<8xQ")
 
 
 class CallStream:
-    """Sends calls and hands each reply to the thread that waits for it."""
+    """Sends calls and passes each reply to the thread waiting for it."""
 
     def __init__(
         self, channel: grpc.Channel, method: str, metadata: message_stream.Metadata, address: str
     ):
-        """Opens the stream; `address` is for messages."""
+        """Opens the stream; `address` is used in messages."""
         self._address = address
         self._ids = itertools.count(1)  # next() on it is atomic.
         self._lock = threading.Lock()
-        # Entries are added under _lock; whoever pops one, which is atomic, wakes its thread.
+        # Entries are added under _lock; the thread that pops one (atomically) wakes its waiter.
         self._waiting: dict[int, _Waiter] = {}
         self._broken: str | None = None  # Why no more calls are possible. Guarded by _lock.
         self._stream = message_stream.open_stream(
@@ -32,7 +32,7 @@ class CallStream:
         )
 
     def next_id(self) -> int:
-        """A call id that was not used before on this stream."""
+        """Returns a call id that is new on this stream."""
         return next(self._ids)
 
     def call(self, call_id: int, message: bytes, timeout_s: float | None) -> wire.Frame:
@@ -40,8 +40,8 @@ class CallStream:
 
         Raises:
           CallError: if the reply is an error frame.
-          ConnectionLost: if the stream broke, or the server says that it closes.
-          Timeout: after `timeout_s`.
+          ConnectionLost: if the stream is broken or the server is closing.
+          Timeout: if there is no reply within `timeout_s`.
         """
         waiter = _Waiter()
         with self._lock:
@@ -91,7 +91,7 @@ class CallStream:
             waiter.data = data
             waiter.done.release()
         elif call_id == wire.UNREADABLE_CALL_ID:
-            # One of our calls will never be answered, and nobody knows which.
+            # One of our calls will never be answered, and we cannot tell which.
             self._break("the server could not read a call")
 
     def _break(self, reason: str) -> None:
@@ -107,7 +107,7 @@ class CallStream:
 
 
 class _Waiter:
-    """A thread's wait for its reply: a lock that opens when `data` (None: broken) is there."""
+    """A waiting thread; `done` is released once `data` is set (or None: the stream broke)."""
 
     __slots__ = ("data", "done")
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a call, without TensorFlow and without importing gRPC."""
+"""Errors of calls; imports neither TensorFlow nor gRPC."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class StatusCode(enum.IntEnum):
-    """gRPC's status codes, as they stand in the error frames of the wire format."""
+    """gRPC's status codes, as used in error frames."""
 
     OK = 0
     CANCELLED = 1
@@ -28,23 +28,23 @@ class StatusCode(enum.IntEnum):
 
 
 class WireError(ValueError):
-    """Bytes or JSON that do not follow the wire format (docs/wire_format.md)."""
+    """Bytes or JSON that violate the wire format (docs/wire_format.md)."""
 
 
 class ClientError(Exception):
-    """Any failure of a call; the three kinds below ask for different reactions."""
+    """Any failure of a call; the three subclasses call for different reactions."""
 
 
 class ConnectionLost(ClientError):
-    """The server cannot be reached or went away; a new client may succeed later."""
+    """The server is unreachable or went away; a new client may succeed later."""
 
 
 class CallError(ClientError):
-    """This call failed, the connection is fine; the same call would fail again.
+    """The call failed, but the connection is fine; the same call would fail again.
 
     Attributes:
-      code: gRPC status code, a `StatusCode` if it is one of the known.
-      message: what the server (or the client, which checks arguments itself) says.
+      code: gRPC status code; a `StatusCode` if it is a known one.
+      message: error message of the server, or of the client's own argument checks.
     """
 
     def __init__(self, code: int, message: str):

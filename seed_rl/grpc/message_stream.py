@@ -1,10 +1,10 @@
-"""A bidirectional gRPC stream of bytes with a callback for what arrives.
+"""A bidirectional gRPC stream of bytes with a callback for each message.
 
-grpcio's public interface for streams blocks: it takes one thread to send, one to receive and one of
-its own, and every event wakes all of them. `_DirectStream` starts the same operations one layer
-below, as grpcio's own code does, and needs only grpcio's thread; that halves the CPU time of a call
-(about 130 instead of 270 us, of which an actor pays at each step). That layer is not public, so
-where it does not look as expected, `_PublicStream` does the work.
+grpcio's public streams block: they take one thread to send, one to receive and one of grpcio's own,
+and every event wakes all of them. `_DirectStream` starts the same operations one layer below, as
+grpcio's own code does, and needs only grpcio's thread. That halves the CPU time of a call (130
+instead of 270 us), which an actor pays at each step. That layer is not public, so `_PublicStream`
+is the fallback if it has changed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 class MessageStream(Protocol):
-    """What both kinds offer."""
+    """A stream of bytes in both directions."""
 
     def send(self, message: bytes) -> None:
-        """Sends a message, some time soon and in order; nothing happens on an ended stream."""
+        """Queues a message for sending, in order; does nothing once the stream has ended."""
 
     def cancel(self) -> None:
         """Ends the stream; `on_end` is still called."""
@@ -40,11 +40,11 @@ def open_stream(
     """Starts a stream.
 
     Args:
-      channel: where to.
+      channel: channel to the server.
       method: "/package.Service/Method".
-      metadata: sent at the start.
-      on_message: called in a thread of gRPC's for each message; must not raise or block.
-      on_end: called once, with the reason, when nothing more will come.
+      metadata: sent when the stream starts.
+      on_message: called on a gRPC thread for each message; must not raise or block.
+      on_end: called once, with the reason, when the stream has ended.
     """
     try:
         return _DirectStream(channel, method, metadata, on_message, on_end)
@@ -65,8 +65,7 @@ class _PublicStream:
         self._on_end = on_end
 
         def deliver(message: bytes) -> bool:
-            # Deserializers run in gRPC's thread, a thread change before the message would be
-            # handed to the receiving one.
+            # Deserializers run on gRPC's thread: this saves the switch to the receiving thread.
             on_message(message)
             return True
 
@@ -83,7 +82,7 @@ class _PublicStream:
     def _receive(self) -> None:
         reason = "the server ended the stream"
         try:
-            for _ in self._rpc:  # Each step asks gRPC for one more message.
+            for _ in self._rpc:  # Each iteration requests one more message.
                 pass
         except grpc.RpcError as error:
             reason = f"{error.code().name}: {error.details()}"
@@ -113,7 +112,7 @@ class _DirectStream:
         self._outgoing: collections.deque[bytes] = collections.deque()  # Guarded by _lock.
         self._sending = False  # gRPC takes one message at a time. Guarded by _lock.
         self._ended = False  # Guarded by _lock.
-        self._due = 4  # Batches of operations under way. Guarded by _lock.
+        self._due = 4  # Operation batches in flight. Guarded by _lock.
         start = channel.stream_stream(method)._managed_call
         batches = (
             (cygrpc.SendInitialMetadataOperation(metadata, 0),),
@@ -121,7 +120,7 @@ class _DirectStream:
             (cygrpc.ReceiveStatusOnClientOperation(0),),
             self._receive_operation,
         )
-        with self._lock:  # Events may come before start() returns.
+        with self._lock:  # Events may arrive before start() returns.
             self._call = start(
                 0, method.encode(), None, None, metadata, None, batches, self._handle, None, None
             )
@@ -150,7 +149,7 @@ class _DirectStream:
             self._due += 1
 
     def _handle(self, event: Any) -> bool:
-        """Runs in gRPC's thread after each batch; returns whether it was the stream's last."""
+        """Runs on gRPC's thread after each batch; returns whether it was the stream's last."""
         message = reason = None
         with self._lock:
             self._due -= 1

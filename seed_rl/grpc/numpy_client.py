@@ -1,10 +1,10 @@
-"""The client for programs without TensorFlow: one method per function of the server.
+"""The client for programs without TensorFlow, with one method per server function.
 
     with Client("unix:/tmp/agent") as client:
         actions = client.inference(env_ids, run_ids, env_outputs, raw_rewards)
 
-Arguments and results are nests of NumPy arrays. A client may be used by several threads at once;
-their calls travel on one stream and are answered in any order.
+Arguments and results are nests of NumPy arrays. Clients are thread-safe: concurrent calls share one
+stream and are answered in any order.
 """
 
 from __future__ import annotations
@@ -24,32 +24,31 @@ from seed_rl.grpc.options import ClientOptions
 
 _SERVICE = "/seed_rl.Inference/"
 _LOOPBACK = ("unix:", "localhost:", "127.", "[::1]:")
-_RECONNECT_MS = (100, 2000)  # First and longest pause between attempts to connect.
+_RECONNECT_MS = (100, 2000)  # First and longest pause between connection attempts.
 
 
 class Client:
-    """A connection to a server, with one method per function bound there.
+    """A connection to a server, with one method per bound function.
 
-    A function whose name is taken by the client itself (`close`, `stats`, ...) or is no Python name
-    is reached through `functions`. Once a call has raised `ConnectionLost` the client is of no
-    further use: close it and make a new one.
+    A function is only reachable through `functions` if its name is not a Python identifier or
+    collides with the client's own methods (`close`, `stats`, ...). Once a call has raised
+    `ConnectionLost` the client is unusable: close it and create a new one.
 
     Attributes:
-      functions: by name, what can be called; each has the attributes `arguments`, `outputs` (nests
-        of `structures.TensorSpec`) and `batch`.
+      functions: `Function` by name.
     """
 
     def __init__(self, address: str, options: ClientOptions | None = None):
-        """Connects, waiting until the server is there.
+        """Connects, waiting for the server if necessary.
 
         Args:
           address: "unix:/path" or "host:port".
-          options: deadlines, token, TLS; the default trusts the network.
+          options: timeouts, token, TLS; the default trusts the network.
 
         Raises:
           ConnectionLost: if no server answers within `options.connect_timeout_s`.
-          CallError: if what answers there refuses this client, or speaks another protocol.
-          WireError: if its description cannot be understood.
+          CallError: if the server rejects this client or speaks another protocol.
+          WireError: if the server's description is malformed.
         """
         self._address = address
         self._options = options or ClientOptions()
@@ -72,16 +71,16 @@ class Client:
                 setattr(self, name, function)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        # Only reached for names that are not bound; tells type checkers that others may be.
+        # Only reached for unbound names; for type checkers, any name may be bound.
         known = ", ".join(self.__dict__.get("functions", {})) or "none"
         raise AttributeError(f"The server has no function '{name}'; its functions: {known}.")
 
     def describe(self) -> dict[str, Any]:
-        """The server's functions, as it described them when the client connected."""
+        """The server's answer to Describe when the client connected."""
         return self._description
 
     def stats(self) -> dict[str, Any]:
-        """The server's counters and the status its owner set.
+        """The server's counters and status.
 
         Raises:
           ConnectionLost: if the server does not answer in time.
@@ -109,7 +108,7 @@ class Client:
                 description = self._unary("Describe", deadline - time.monotonic(), wait=True)
                 break
             except grpc.RpcError as error:
-                # A server that is just going away answers UNAVAILABLE even to those who wait.
+                # A server that is shutting down answers UNAVAILABLE despite wait_for_ready.
                 if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() > deadline:
                     raise self._connect_error(error) from None
                 time.sleep(_RECONNECT_MS[0] / 1000)
@@ -149,13 +148,20 @@ class Client:
 
 
 class Function:
-    """A function of the server: checks and sends arguments, waits for the outputs."""
+    """A server function: checks and sends arguments, waits for the outputs.
+
+    Attributes:
+      name: the function's name.
+      batch: None if calls are not batched, 0 for a dynamic leading dimension, otherwise its size.
+      arguments: tuple of nests of `structures.TensorSpec`.
+      outputs: nest of `structures.TensorSpec`.
+    """
 
     def __init__(self, client: Client, index: int, description: dict[str, Any]):
         """Reads one entry of "functions" in the Describe answer.
 
         Raises:
-          WireError: if the entry is not of the documented form.
+          WireError: if the entry is malformed.
         """
         try:
             self.name = str(description["name"])
@@ -165,9 +171,7 @@ class Function:
         except (KeyError, TypeError) as error:
             raise WireError(f"A function's description is incomplete: {error!r}") from None
         if not isinstance(self.arguments, tuple) or type(self.batch) not in (int, type(None)):
-            raise WireError(
-                f"The description of {self.name} has no tuple of arguments or no batch."
-            )
+            raise WireError(f"The description of {self.name} has invalid arguments or batch.")
         self._specs = structures.specs(self.arguments)
         self._index = index
         self._stream = client._stream
@@ -178,17 +182,17 @@ class Function:
         """Calls the function.
 
         Args:
-          *args: nests of arrays in the form of `arguments`; lists are nests too. Where the function
-            is batched, either all arrays lack the leading dimension or all have the same.
+          *args: nests of arrays with the structure of `arguments`; lists are nests too. If the
+            function is batched, all arrays have the same leading dimension, or none has one.
 
         Returns:
-          A nest of arrays in the form of `outputs`, the caller's own to keep and change. Strings
-          are object arrays of bytes.
+          A nest of arrays with the structure of `outputs`; they belong to the caller and are
+          writable. Strings are object arrays of bytes.
 
         Raises:
-          CallError: if the arguments do not fit, or the function failed.
+          CallError: if the arguments do not match, or the function failed.
           ConnectionLost: if the server went away.
-          Timeout: if there was no answer within `ClientOptions.call_timeout_s`.
+          Timeout: if there is no reply within `ClientOptions.call_timeout_s`.
         """
         tensors = self._check(args)
         call_id = self._stream.next_id()
@@ -199,11 +203,11 @@ class Function:
         if len(message) > self._max_bytes:
             raise CallError(
                 StatusCode.RESOURCE_EXHAUSTED,
-                f"the call has {len(message)} bytes; ClientOptions.max_message_bytes allows "
-                f"{self._max_bytes}",
+                f"the call has {len(message)} bytes, more than ClientOptions.max_message_bytes "
+                f"({self._max_bytes})",
             )
         frame = self._stream.call(call_id, message, self._timeout_s)
-        # Copies are aligned and writable, and a reply is small: actions, not observations.
+        # Copies are aligned and writable, and cheap: replies are actions, not observations.
         outputs = [t if t.dtype.kind == "O" else t.copy() for t in frame.tensors]
         try:
             return structures.pack(self.outputs, outputs)
@@ -211,12 +215,12 @@ class Function:
             raise CallError(StatusCode.INTERNAL, str(error)) from None
 
     def _check(self, args: tuple[Any, ...]) -> list[np.ndarray]:
-        """The arguments as arrays that fit the function."""
+        """Returns the arguments as arrays that match the function."""
         try:
             leaves = structures.unpack_arguments(self.arguments, args)
         except structures.StructureError as error:
             raise _invalid(str(error)) from None
-        # In the order of the server's own checks: types, then shapes.
+        # The same order as on the server: types, then shapes.
         for i, (leaf, spec) in enumerate(zip(leaves, self._specs, strict=True)):
             if type(leaf) is not np.ndarray or leaf.dtype != spec.numpy_dtype:
                 leaves[i] = _convert(leaf, spec, i)
@@ -243,7 +247,7 @@ class Function:
     def _check_shape(
         self, shape: tuple[int, ...], spec: structures.TensorSpec, i: int, leading: bool, rows: int
     ) -> None:
-        """Finds what is wrong with a shape, or that an unknown dimension allows it."""
+        """Raises if a shape does not match, unless unknown dimensions permit it."""
         expected = spec.shape or ()
         batched = self.batch is not None
         suffix = expected[1:] if batched else expected
@@ -296,7 +300,7 @@ def _open_channel(address: str, options: ClientOptions) -> grpc.Channel:
         "grpc.initial_reconnect_backoff_ms": _RECONNECT_MS[0],
         "grpc.min_reconnect_backoff_ms": _RECONNECT_MS[0],
         "grpc.max_reconnect_backoff_ms": _RECONNECT_MS[1],
-        "grpc.use_local_subchannel_pool": 1,  # Clients of one process must not share a fate.
+        "grpc.use_local_subchannel_pool": 1,  # Each client needs a connection of its own.
         "grpc.enable_http_proxy": int(not address.startswith(_LOOPBACK)),
     }
     if not options.tls_ca or address.startswith("unix:"):

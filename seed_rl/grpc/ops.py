@@ -1,14 +1,14 @@
-"""Server and client of the native op, for programs with TensorFlow.
+"""Server and client built on native TensorFlow ops.
 
     server = Server(["unix:/tmp/agent"])
     server.bind(inference)  # a tf.function with an input signature
     server.start()
 
     client = Client("unix:/tmp/agent")
-    actions = client.inference(env_ids, observations)  # eagerly or inside a tf.function
+    actions = client.inference(env_ids, observations)  # eager, or inside a tf.function
 
-The server collects calls into batches and runs the functions without Python. Programs without
-TensorFlow use `seed_rl.grpc.numpy_client`.
+The server batches calls and runs the functions without Python. Programs without TensorFlow use
+`seed_rl.grpc.numpy_client`.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ def _ops() -> Any:
 class Server:
     """Serves tf.functions to clients on this and other machines.
 
-    Calls are batched if every argument and every output of a function has the same leading
-    dimension: N, then the function runs on exactly N rows; or None, then it runs on whatever rows
-    are waiting when it is free. A call without that dimension is one row; a call with it fills as
-    many rows as it has. Other functions run on each call by itself.
+    Calls are batched if all arguments and outputs of a function have the same leading dimension. If
+    it is N, the function runs on exactly N rows; if None, on whatever rows are waiting when it is
+    free. A call without that dimension is one row; a call with it fills several rows. Any other
+    function runs once per call.
 
     Attributes:
       ports: after `start`, the port of each address (0 for Unix sockets).
     """
 
     def __init__(self, server_addresses: Sequence[str], options: ServerOptions | None = None):
-        """Creates a server that does not listen yet.
+        """Creates a server; `start` makes it listen.
 
         Args:
-          server_addresses: each "unix:/path" or "host:port"; port 0 takes a free one.
+          server_addresses: each "unix:/path" or "host:port"; port 0 picks a free port.
           options: limits, token, TLS; the default trusts the network.
 
         Raises:
-          tf.errors.InvalidArgumentError: if the addresses are not a list.
+          tf.errors.InvalidArgumentError: if the addresses are not a non-empty list.
           UserError: if the TLS files cannot be read.
         """
         self._options = options or ServerOptions()
@@ -68,7 +68,7 @@ class Server:
         _servers.add(self)
 
     def _make(self) -> tf.Tensor:
-        """A native server that does not listen yet."""
+        """Creates a native server."""
         options = self._options
         with tf.init_scope(), tf.device("cpu:0"):
             return _ops().seed_grpc_server(
@@ -93,23 +93,23 @@ class Server:
         max_in_flight: int = 1,
         op_threads: int = 0,
     ) -> None:
-        """Offers a tf.function under its name.
+        """Binds a tf.function under its name.
 
         Args:
-          fn: a tf.function with an input signature, or one without arguments; or several with the
-            same signature and results, which then take turns under the name of the first (for
-            instance one for each device).
+          fn: a tf.function with an input signature or without arguments; or several with equal
+            signatures and outputs (e.g. one per device), which take turns under the name of the
+            first.
           isolate_errors: if a batch fails, run each of its calls alone, so that only the callers
             at fault see an error. Only with a dynamic leading dimension.
           max_in_flight: how many runs of each function may overlap.
-          op_threads: CPU threads for the ops of each function; 0 takes those that all of
-            TensorFlow shares. With threads of its own a small function never waits behind the
-            large ops of, say, a training step.
+          op_threads: CPU threads for the ops of each function; 0 uses TensorFlow's shared pool.
+            With its own threads, a small function never waits behind the large ops of, say, a
+            training step.
 
         Raises:
-          tf.errors.InvalidArgumentError: if a function of that name is bound or the server runs.
-          ValueError: if `fn` is no tf.function with an input signature, or takes what cannot be
-            sent.
+          tf.errors.InvalidArgumentError: if the name is already bound or the server is running.
+          ValueError: if `fn` is not a tf.function with an input signature, or an argument or output
+            cannot be sent.
         """
         if self._shut_down:
             self._renew()
@@ -136,11 +136,12 @@ class Server:
             )
 
     def start(self) -> None:
-        """Listens and serves, also again after `shutdown`: then at the same addresses.
+        """Starts serving; after `shutdown`, serves again at the same addresses.
 
         Raises:
           tf.errors.UnavailableError: if no function was bound, or an address is in use.
-          tf.errors.InvalidArgumentError: if the server is started, or an address is bad.
+          tf.errors.InvalidArgumentError: if the server is already started, or an address is
+            invalid.
         """
         if self._shut_down:
             self._renew()
@@ -158,10 +159,7 @@ class Server:
         self._shut_down = True
 
     def _renew(self) -> None:
-        """Puts a native server that was not shut down in the place of one that was.
-
-        A port that the former chose stays the server's.
-        """
+        """Replaces the native server after a shutdown; ports that it picked are kept."""
         addresses = [address.decode() for address in tf.convert_to_tensor(self._addresses).numpy()]
         self._addresses = [
             f"{address.rpartition(':')[0]}:{port}" if port else address
@@ -174,33 +172,33 @@ class Server:
         self.set_status(self._status)
 
     def stats(self) -> dict[str, Any]:
-        """Counters of the server, as the wire format's Stats method describes them."""
+        """The server's counters and status; see Stats in docs/wire_format.md."""
         return json.loads(_ops().seed_grpc_server_stats(self._handle).numpy())
 
     def set_status(self, status: Mapping[str, Any]) -> None:
-        """Sets what `stats` shows under "status", here and at the clients."""
+        """Sets "status" in `stats`, here and for the clients."""
         self._status = dict(status)
         _ops().seed_grpc_server_set_status(self._handle, json.dumps(self._status))
 
 
 class Client:
-    """A connection to a server, with one method for each function bound there.
+    """A connection to a server, with one method per bound function.
 
-    The methods take and return nests of tensors, may be used eagerly and inside tf.functions, and
-    raise the errors of `tf.errors`. After an UnavailableError of a broken connection the client is
-    of no further use: make a new one.
+    The methods take and return nests of tensors, work eagerly and inside tf.functions, and raise
+    `tf.errors`. After an UnavailableError from a broken connection the client is unusable: create a
+    new one.
     """
 
     def __init__(self, server_address: str, options: ClientOptions | None = None):
-        """Connects, waiting until the server is there.
+        """Connects, waiting for the server if necessary.
 
         Args:
           server_address: "unix:/path" or "host:port".
-          options: deadlines, token, TLS; the default trusts the network.
+          options: timeouts, token, TLS; the default trusts the network.
 
         Raises:
           tf.errors.UnavailableError: if no server answers within `options.connect_timeout_s`.
-          tf.errors.UnauthenticatedError: if the server asks for another token.
+          tf.errors.UnauthenticatedError: if the server requires another token.
           tf.errors.InvalidArgumentError: if the address is not a single string.
           UserError: if the TLS file cannot be read.
         """
@@ -220,7 +218,8 @@ class Client:
         if described["protocol"] != wire.PROTOCOL_VERSION:
             raise UserError(
                 f"The server at {server_address} speaks protocol {described['protocol']}, this "
-                f"client {wire.PROTOCOL_VERSION}; install the same version of SEED RL on both."
+                f"client {wire.PROTOCOL_VERSION}; install the same version of SEED RL on both "
+                "sides."
             )
         self.functions: dict[str, _Remote] = {}
         for i, function in enumerate(described["functions"]):
@@ -230,7 +229,7 @@ class Client:
                 setattr(self, remote.name, remote)
 
     def close(self) -> None:
-        """Disconnects; calls under way fail with `tf.errors.CancelledError`."""
+        """Disconnects; calls in flight fail with `tf.errors.CancelledError`."""
         _ops().seed_grpc_client_close(self._handle)
 
     def __getattr__(self, name: str) -> Any:
@@ -238,7 +237,7 @@ class Client:
 
 
 class _Remote:
-    """A function of the server, as the client calls it."""
+    """A server function that the client can call."""
 
     def __init__(self, handle: tf.Tensor, index: int, description: Mapping[str, Any]):
         self.name: str = description["name"]
@@ -257,8 +256,8 @@ class _Remote:
         """Calls the function and returns its outputs.
 
         Raises:
-          tf.errors.OpError: of the kind that the function raised, or that tells what is wrong with
-            the arguments; UnavailableError if the server is gone.
+          tf.errors.OpError: the function's own error; InvalidArgumentError if the arguments do not
+            match; UnavailableError if the server is gone.
         """
         try:
             leaves = structures.unpack_arguments(self.arguments, args)
@@ -269,7 +268,7 @@ class _Remote:
             for leaf, spec in zip(leaves, self._argument_specs, strict=True)
         ]
         if tf.executing_eagerly():
-            results = self._send(tensors)  # Where the client's handle is.
+            results = self._send(tensors)  # Runs on the device of the client's handle.
         else:
             with tf.device("cpu:0"):
                 results = self._send(tensors)
@@ -307,8 +306,8 @@ def _read(path: str | None) -> bytes:
         raise UserError(f"Cannot read {path}: {error.strerror}") from error
 
 
-# A server that is no longer referred to ends by itself, but not one that lives when Python ends:
-# its threads would run functions while TensorFlow is being taken down.
+# An unreferenced server shuts down by itself. A server that still exists when Python exits must be
+# shut down here: its threads would run functions while TensorFlow is torn down.
 _servers: weakref.WeakSet[Server] = weakref.WeakSet()
 
 

@@ -1,4 +1,4 @@
-"""Options of the server and its clients (no TensorFlow)."""
+"""Options of servers and clients."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from seed_rl.common.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class ServerOptions:
-    """What a server grants its clients.
+    """Limits, authentication and encryption of a server.
 
     Attributes:
       max_batch_size: largest batch of a function with a dynamic leading dimension.
-      batch_timeout_ms: once such a function is free and has a caller, how long to wait for more
-        callers; 0 takes what is there.
+      batch_timeout_ms: how long such a function, once it is free and has a call, waits for more
+        calls; 0: not at all.
       max_message_bytes: a client that sends a larger message is disconnected.
-      max_connections: further clients are turned away.
-      max_calls_per_peer: calls of one client that may be waiting or running; the server reads no
-        further ones until it has answered some.
-      max_bytes_per_peer: the same limit in bytes of the calls.
-      token: shared secret that clients must present; None lets everybody in.
+      max_connections: further clients are rejected.
+      max_calls_per_peer: unanswered calls per client; at the limit the server stops reading from
+        the client.
+      max_bytes_per_peer: the same limit in bytes.
+      token: shared secret that clients must present; None: no authentication.
       tls_certificate: path of the server's certificate chain (PEM); None: no encryption. Unix
-        sockets are never encrypted: their file permissions guard them.
+        sockets are never encrypted; their file permissions protect them.
       tls_key: path of the certificate's private key (PEM).
-      keepalive_s: how often a silent connection is probed; one that does not answer is closed.
-      threads: network threads; 0 chooses by the number of cores.
+      keepalive_s: interval of probes on a silent connection; it is closed if a probe is not
+        answered.
+      threads: network threads; 0: depends on the number of cores.
     """
 
     max_batch_size: int = 1024
@@ -44,21 +45,22 @@ class ServerOptions:
         _check_positive(self, "max_batch_size", "max_message_bytes", "max_connections")
         _check_positive(self, "max_calls_per_peer", "max_bytes_per_peer", "keepalive_s")
         if (self.tls_certificate is None) != (self.tls_key is None):
-            raise UserError("tls_certificate and tls_key must be given together.")
+            raise UserError("Set both tls_certificate and tls_key, or neither.")
 
 
 @dataclasses.dataclass(frozen=True)
 class ClientOptions:
-    """How a client connects and how long it waits.
+    """Timeouts, authentication and encryption of a client.
 
     Attributes:
-      connect_timeout_s: how long to wait for the server to be there.
-      call_timeout_s: a call without an answer after this fails; None waits for ever.
+      connect_timeout_s: how long to wait for the server.
+      call_timeout_s: how long to wait for a reply; None: no limit.
       token: the server's shared secret.
-      tls_ca: path of the certificate (PEM) that must have signed the server's; None: no
-        encryption. Unix sockets are never encrypted.
-      keepalive_s: how often a silent connection is probed; one that does not answer is given up.
-      max_message_bytes: larger replies end the connection, larger calls are refused here.
+      tls_ca: path of the certificate (PEM) that signed the server's; None: no encryption. Unix
+        sockets are never encrypted.
+      keepalive_s: interval of probes on a silent connection; it is closed if a probe is not
+        answered.
+      max_message_bytes: larger calls are rejected; a larger reply breaks the connection.
     """
 
     connect_timeout_s: float = 60.0
@@ -77,5 +79,5 @@ class ClientOptions:
 def _check_positive(options: object, *names: str) -> None:
     for name in names:
         value = getattr(options, name)
-        if not 0 < value < 2**31:  # What gRPC takes.
-            raise UserError(f"{name} is {value}; it must be above 0 and below {2**31}.")
+        if not 0 < value < 2**31:  # gRPC's limit.
+            raise UserError(f"{name} must be above 0 and below {2**31}, not {value}.")

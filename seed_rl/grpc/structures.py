@@ -1,8 +1,7 @@
-"""The structures of a function's arguments and outputs: JSON on the wire, nests in the program.
+"""Structures of a function's arguments and outputs: JSON on the wire, nests in the program.
 
-A structure is a nest (tuples, named tuples, lists, dictionaries) whose leaves are `TensorSpec`, or
-None where a value carries nothing. Named tuples of the server become types of the same name and
-fields here.
+A structure is a nest (tuples, named tuples, lists, dictionaries) whose leaves are `TensorSpec` or
+None. The server's named tuples become types with the same name and fields.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _MAX_DEPTH = 64
 
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
-    """What a function expects or returns at one place.
+    """Type and shape of one argument or output tensor.
 
     Attributes:
-      dtype: the wire's name for it, such as "float32" or "string".
+      dtype: name in the wire format, such as "float32" or "string".
       shape: None for a dimension of any size; None instead of a tuple for any rank.
-      name: for messages; may be empty.
+      name: informative; may be empty.
     """
 
     dtype: str
@@ -37,7 +36,7 @@ class TensorSpec:
 
     @functools.cached_property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """Type of an array that fits."""
+        """NumPy type of a matching array."""
         return wire.numpy_dtype(self.dtype)
 
 
@@ -46,14 +45,14 @@ Structure = Any
 
 
 class StructureError(ValueError):
-    """A value does not have the structure that is expected of it."""
+    """A value does not have the expected structure."""
 
 
 def from_json(tree: Any, depth: int = 0) -> Structure:
-    """The structure that a Describe answer writes as `tree`.
+    """Parses a structure from a Describe answer.
 
     Raises:
-      WireError: if `tree` is not of the documented form.
+      WireError: if `tree` is malformed.
     """
     if depth > _MAX_DEPTH:
         raise WireError("A structure is nested too deeply.")
@@ -96,15 +95,15 @@ def to_json(structure: Structure) -> Any:
 
 
 def specs(structure: Structure) -> list[TensorSpec]:
-    """The tensors of a structure, in the order in which they travel."""
+    """The tensor specs of a structure, in wire order."""
     return [leaf for leaf in nest.flatten(structure) if leaf is not None]
 
 
 def pack(structure: Structure, tensors: list[np.ndarray]) -> Any:
-    """Puts the tensors of a frame into the form of `structure`.
+    """Packs the tensors of a frame into `structure`.
 
     Raises:
-      WireError: if there are more or fewer than the structure holds.
+      WireError: if their number differs from the structure's.
     """
     if type(structure) is TensorSpec and len(tensors) == 1:
         return tensors[0]
@@ -118,13 +117,12 @@ def pack(structure: Structure, tensors: list[np.ndarray]) -> Any:
 
 
 def unpack_arguments(arguments: tuple[Structure, ...], args: tuple[Any, ...]) -> list[Any]:
-    """The leaves of a call's arguments, in the order in which they travel.
+    """The leaves of a call's arguments, in wire order.
 
-    A list or tuple where a tensor is expected is a nest of several arguments, not an array.
+    A list or tuple in place of a tensor is a nest of several arguments, not an array.
 
     Raises:
-      StructureError: there are more or fewer than the function takes, or they are not of the form
-        of `arguments`.
+      StructureError: their number or structure differs from that of `arguments`.
     """
     leaves: list[Any] = []
     if len(args) == len(arguments):
@@ -140,14 +138,14 @@ def unpack_arguments(arguments: tuple[Structure, ...], args: tuple[Any, ...]) ->
 
 
 def unpack(structure: Structure, value: Any, leaves: list[Any], path: str) -> None:
-    """Appends the leaves of `value`, which must have the form of `structure`, to `leaves`.
+    """Appends the leaves of `value`, which must match `structure`, to `leaves`.
 
-    Tuples, named tuples and lists stand for each other where their lengths (and, between named
-    tuples, their fields) agree. A leaf may be anything that `to_array` takes; the leaves of a nest
-    in the place of one are all appended.
+    Tuples, named tuples and lists are interchangeable if their lengths (and the fields of two named
+    tuples) agree. A leaf may be anything that `to_array` takes; if it is a nest, all its leaves are
+    appended.
 
     Raises:
-      StructureError: names the place, starting with `path`, where the forms differ.
+      StructureError: gives the path, starting with `path`, at which they differ.
     """
     if type(structure) is TensorSpec:
         if isinstance(value, _NESTS):
@@ -173,19 +171,19 @@ def unpack(structure: Structure, value: Any, leaves: list[Any], path: str) -> No
 
 
 def to_array(value: Any, spec: TensorSpec) -> np.ndarray:
-    """`value` as an array; Python numbers and strings take the type of `spec`.
+    """`value` as an array; Python numbers and strings get the type of `spec`.
 
-    Arrays and NumPy scalars keep their type, which the caller compares with that of `spec`.
+    Arrays and NumPy scalars keep their type, which the caller compares with `spec`.
 
     Raises:
-      ValueError: if `value` is an integer too large for the type.
+      ValueError: if `value` is an integer out of the type's range.
     """
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, np.generic) and not isinstance(value, (np.bytes_, np.str_)):
         return np.asarray(value)
     if isinstance(value, (str, bytes)):
-        return np.array(value, dtype=object)  # Bytes arrays of NumPy would lose trailing zeros.
+        return np.array(value, dtype=object)  # NumPy's bytes arrays would drop trailing zeros.
     array = np.asarray(value)
     target = spec.numpy_dtype
     if array.dtype.kind in "iu" and target.kind in "iu":
@@ -196,7 +194,7 @@ def to_array(value: Any, spec: TensorSpec) -> np.ndarray:
     if array.dtype.kind in "iuf" and (target.kind == "f" or spec.dtype == "bfloat16"):
         return array.astype(target)
     if array.dtype == np.float64:
-        return array.astype(np.float32)  # What a Python float means to TensorFlow.
+        return array.astype(np.float32)  # As TensorFlow converts Python floats.
     return array
 
 
@@ -242,7 +240,7 @@ def _children_from_json(content: Any, depth: int) -> list[Structure]:
     return [from_json(child, depth + 1) for child in content]
 
 
-@functools.lru_cache(maxsize=256)  # Equal descriptions give one type, as users expect.
+@functools.lru_cache(maxsize=256)  # Equal descriptions must give the same type.
 def _namedtuple_type(name: str, fields: tuple[str, ...]) -> Any:
     try:
         return collections.namedtuple(name, fields)  # noqa: PYI024

@@ -1,7 +1,7 @@
-"""The frames that travel between client and server, in NumPy alone.
+"""Encodes and decodes the frames of the wire format (docs/wire_format.md) in NumPy.
 
-docs/wire_format.md is the specification. Decoded tensors are read-only views of the message and
-may be unaligned; encoding copies each tensor once, into the message.
+Decoded tensors are read-only views of the message and may be unaligned; encoding copies each tensor
+once, into the message.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ KIND_CALL, KIND_REPLY, KIND_ERROR = 0, 1, 2
 MAX_RANK = 16
 MAX_TENSORS = 0xFFFF
 MAX_ELEMENTS = 2**59
-"""Largest product of a tensor's dimensions, zeros left out."""
+"""Largest product of a tensor's nonzero dimensions."""
 UNREADABLE_CALL_ID = 2**64 - 1
-"""Call id of an error about a frame whose header could not be read."""
+"""Call id of an error frame about a frame with an unreadable header."""
 
 DTYPE_NAMES = (
     "bool",
@@ -43,7 +43,7 @@ DTYPE_NAMES = (
     "float64",
     "string",
 )
-"""Names of the element types; the index is the code on the wire."""
+"""Names of the element types; the index is the wire code."""
 
 BOOL = DTYPE_NAMES.index("bool")
 BFLOAT16 = DTYPE_NAMES.index("bfloat16")
@@ -66,10 +66,10 @@ class Frame(NamedTuple):
 
     Attributes:
       kind: KIND_CALL, KIND_REPLY or KIND_ERROR.
-      call_id: chosen by the client and echoed by the server.
-      code: function index of a call, gRPC status code of an error, otherwise 0.
+      call_id: chosen by the client, echoed by the server.
+      code: function index of a call, gRPC status code of an error, 0 for a reply.
       tensors: arrays; strings are object arrays of bytes.
-      message: text of an error, otherwise empty.
+      message: error message; empty for calls and replies.
     """
 
     kind: int
@@ -80,10 +80,10 @@ class Frame(NamedTuple):
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The array type for a dtype name of the wire; strings are object arrays of bytes.
+    """The NumPy type for a wire dtype name; strings are object arrays of bytes.
 
     Raises:
-      WireError: if there is no such type, or ml_dtypes is missing for bfloat16.
+      WireError: if the name is unknown, or bfloat16 needs the missing package ml_dtypes.
     """
     if name == "string":
         return np.dtype(object)
@@ -95,51 +95,51 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def dtype_name(array: np.ndarray) -> str:
-    """The wire's name for the type of `array`; NumPy's own name if it cannot travel."""
+    """The wire dtype name for `array`; NumPy's own name if the type cannot be sent."""
     return "string" if array.dtype.kind in "OSUT" else array.dtype.name
 
 
 def encode_call(call_id: int, function: int, tensors: Sequence[np.ndarray]) -> bytes:
-    """The frame that calls function number `function`.
+    """Encodes a call of function number `function`.
 
     Raises:
-      WireError: if a tensor has a type that cannot travel or too many dimensions.
+      WireError: if a tensor has too many dimensions or a type that cannot be sent.
     """
     return _encode(KIND_CALL, call_id, function, tensors)
 
 
 def encode_reply(call_id: int, tensors: Sequence[np.ndarray]) -> bytes:
-    """The frame that answers call `call_id`; raises like `encode_call`."""
+    """Encodes the reply to call `call_id`; raises like `encode_call`."""
     return _encode(KIND_REPLY, call_id, 0, tensors)
 
 
 def encode_error(call_id: int, code: int, message: str) -> bytes:
-    """The frame that fails call `call_id` with a gRPC status code and a text."""
+    """Encodes the failure of call `call_id` with a gRPC status code and a message."""
     text = message.encode("utf-8", "replace")
     return _HEADER.pack(MAGIC, KIND_ERROR, 0, 0, call_id, code, len(text)) + text
 
 
 def decode(data: Buffer) -> Frame:
-    """Reads one frame, which must fill `data` exactly.
+    """Decodes one frame, which must fill `data` exactly.
 
-    The tensors are read-only views of `data` (except strings), so it stays alive with them.
+    The tensors (except strings) are read-only views of `data` and keep it alive.
 
     Raises:
-      WireError: if `data` does not follow the wire format in any way.
+      WireError: if `data` violates the wire format.
     """
     if len(data) < _HEADER.size:
-        raise WireError(f"The frame has {len(data)} bytes; its header alone takes 24.")
+        raise WireError(f"The frame has {len(data)} bytes, less than a header (24).")
     magic, kind, zero, count, call_id, code, length = _HEADER.unpack_from(data)
     if magic != MAGIC:
         raise WireError(f"The frame starts with {bytes(magic)!r} instead of {MAGIC!r}.")
     if kind > KIND_ERROR or zero:
-        raise WireError(f"Unknown kind of frame: {kind} (padding {zero}).")
+        raise WireError(f"Unknown frame kind {kind} (padding {zero}).")
     if kind == KIND_ERROR and count or kind != KIND_ERROR and length or kind == KIND_REPLY and code:
-        raise WireError("The frame has fields that its kind does not use.")
+        raise WireError("The frame sets fields that its kind does not use.")
     size = len(data)
     offset = _HEADER.size + length
     if offset > size:
-        raise WireError(f"The message of {length} bytes does not fit into the frame.")
+        raise WireError(f"The message of {length} bytes does not fit in the frame.")
     message = _decode_message(data, length) if length else ""
     if count * _TENSOR.size > size - offset:
         raise WireError(f"The frame is too short for {count} tensors.")
@@ -148,7 +148,7 @@ def decode(data: Buffer) -> Frame:
         tensor, offset = _decode_tensor(data, offset, size)
         tensors.append(tensor)
     if offset != size:
-        raise WireError(f"The frame has {size - offset} bytes too many.")
+        raise WireError(f"The frame has {size - offset} extra bytes.")
     return Frame(kind, call_id, code, tensors, message)
 
 
@@ -164,19 +164,19 @@ def _encode(kind: int, call_id: int, code: int, tensors: Sequence[np.ndarray]) -
                 _append_strings(parts, tensor)
                 continue
         parts.append(_tensor_header(dtype_code, tensor.shape, tensor.nbytes))
-        # join() copies anything with a flat buffer, so this is the only copy that is made.
+        # join() takes any flat buffer, so this is the only copy.
         parts.append(tensor if tensor.flags.c_contiguous else tensor.tobytes())
     return b"".join(parts)
 
 
 def _portable(tensor: np.ndarray) -> tuple[int, np.ndarray]:
-    """Code and little-endian or bytes form of a tensor that cannot be copied as it is."""
+    """Wire code and a sendable form of a tensor that cannot be copied as it is."""
     if tensor.dtype.kind in "SUT":
         return STRING, tensor.astype(object)
     if tensor.dtype.kind == "O":
         return STRING, tensor
     if tensor.dtype.name == "bfloat16":
-        # NumPy refuses to export this type as a buffer.
+        # NumPy cannot export this type as a buffer.
         return BFLOAT16, np.ascontiguousarray(tensor).view(np.uint16).reshape(tensor.shape)
     little = tensor.dtype.newbyteorder("<")
     if little not in _CODES:
@@ -203,7 +203,7 @@ def _to_bytes(element: object) -> bytes:
     raise WireError(f"Object arrays hold strings or bytes, not {type(element).__name__}.")
 
 
-@functools.lru_cache(maxsize=1024)  # A program's few shapes recur at every call.
+@functools.lru_cache(maxsize=1024)  # A program uses few shapes, in every call.
 def _tensor_header(code: int, shape: tuple[int, ...], payload: int) -> bytes:
     if len(shape) > MAX_RANK:
         raise WireError(f"A tensor has at most {MAX_RANK} dimensions, not {len(shape)}.")
@@ -216,7 +216,7 @@ def _decode_message(data: Buffer, length: int) -> str:
 
 
 def _decode_tensor(data: Buffer, offset: int, size: int) -> tuple[np.ndarray, int]:
-    """The tensor at `offset` of the `size` bytes, and the offset behind it."""
+    """Returns the tensor at `offset` of the `size` bytes, and the offset after it."""
     if size - offset < _TENSOR.size:
         raise WireError("The frame ends inside a tensor's header.")
     code, rank, zero, zeros, payload = _TENSOR.unpack_from(data, offset)
@@ -228,9 +228,9 @@ def _decode_tensor(data: Buffer, offset: int, size: int) -> tuple[np.ndarray, in
     shape = struct.unpack_from(f"<{rank}q", data, offset)
     offset += 8 * rank
     if payload > size - offset:
-        raise WireError(f"A tensor's {payload} bytes do not fit into the frame.")
+        raise WireError(f"A tensor's {payload} bytes do not fit in the frame.")
     elements = math.prod(shape)
-    # Beside a zero, the other dimensions could be anything; NumPy and TensorFlow refuse overflow.
+    # If one dimension is zero the others are unlimited, but NumPy and TensorFlow reject overflow.
     if (shape and min(shape) < 0) or math.prod(d for d in shape if d) > MAX_ELEMENTS:
         raise WireError(f"A tensor has the impossible shape {list(shape)}.")
     if code == STRING:
@@ -248,7 +248,7 @@ def _decode_numbers(
         raise WireError(
             f"A tensor of {elements} {DTYPE_NAMES[code]} elements has {payload} bytes of payload."
         )
-    if not elements:  # frombuffer() refuses to start at the very end.
+    if not elements:  # frombuffer() cannot start at the very end.
         return np.empty(0, dtype)
     flat = np.frombuffer(data, dtype, elements, offset)
     if code == BOOL and flat.view(np.uint8).max() > 1:
@@ -263,7 +263,7 @@ def _decode_strings(data: Buffer, offset: int, payload: int, elements: int) -> n
         raise WireError(f"A tensor of {elements} strings has only {payload} bytes of payload.")
     lengths = struct.unpack_from(f"<{elements}I", data, offset)
     if 4 * elements + sum(lengths) != payload:
-        raise WireError("The lengths of strings do not add up to their tensor's payload.")
+        raise WireError("The string lengths do not add up to the tensor's payload.")
     array = np.empty(elements, object)
     start = offset + 4 * elements
     for i, length in enumerate(lengths):

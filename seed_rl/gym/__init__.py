@@ -1,1 +1,1 @@
-"""Any environment that is registered with Gymnasium."""
+"""Gymnasium environments."""

@@ -20,43 +20,43 @@ from seed_rl.common.system.extras import missing_dependency
 
 @dataclasses.dataclass(frozen=True)
 class GymConfig:
-    """Gymnasium: which environment and how to make it."""
+    """Gymnasium: the environment."""
 
     env_name: str = option(
         "CartPole-v1",
-        "Registered id; module:id imports the module first; module:callable calls it, for "
-        "environments that are not registered or have gym's old interface.",
+        "Registered id; module:id to import a module first; or module:callable, for environments "
+        "that are not registered or have gym's old interface.",
     )
-    env_kwargs: str = option("{}", "Arguments of the environment as a JSON object.")
+    env_kwargs: str = option("{}", "Arguments of the environment, as a JSON object.")
     env_wrappers: tuple[str, ...] = option(
-        (), "Wrappers as module:callable, the innermost first; each is called with the environment."
+        (), "Wrappers as module:callable, innermost first; each is called with the environment."
     )
     raw_observations: bool = option(
-        False, "Leave observations as they are, instead of one-hot and float32."
+        False, "Whether to pass observations unchanged, instead of as one-hot and float32."
     )
     render_mode: str | None = option(
         None,
-        "human shows the environment in a window, rgb_array draws pictures. Not given: none.",
+        "human opens a window, rgb_array returns images. Default: no rendering.",
         neutral=True,
     )
 
 
-provide_flags(GymConfig)  # Existing programs get them with this module.
+provide_flags(GymConfig)  # Existing programs expect the flags on import.
 
 
 def create_environment(task: int, config: Any = None) -> gymnasium.Env[Any, Any]:
     """One environment.
 
     Args:
-      task: id of the environment; not used.
+      task: environment id; unused.
       config: options, or anything that `as_config` takes.
 
     Returns:
-      An environment whose observations are nests of <uint8> and <float32> arrays and whose boxes
-      of actions are vectors within [-1, 1].
+      An environment whose observations are nests of <uint8> and <float32> arrays and whose Box
+      actions are vectors in [-1, 1].
 
     Raises:
-      UserError: if the environment or a wrapper cannot be found, or does not take its arguments.
+      UserError: if the environment or a wrapper is not found or rejects its arguments.
     """
     del task
     config = as_config(GymConfig, config)
@@ -64,7 +64,7 @@ def create_environment(task: int, config: Any = None) -> gymnasium.Env[Any, Any]
     for name in config.env_wrappers:
         wrapper = _attribute(name) if ":" in name else None
         if not callable(wrapper):
-            raise UserError(f"--env_wrappers: there is no {name}; write module:callable.")
+            raise UserError(f"--env_wrappers: {name} not found; write module:callable.")
         env = wrapper(env)
     return wrap_for_agent(env, observations=not config.raw_observations)
 
@@ -86,7 +86,7 @@ def _make(name: str, arguments: dict[str, Any], render_mode: str | None) -> gymn
     try:
         if callable(factory):
             return as_gymnasium(factory(**arguments))
-        # The checker warns at every step about what agents do not mind.
+        # The checker would warn at every step about harmless things.
         return gymnasium.make(name, disable_env_checker=True, **arguments)
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"--env_name={name}: {missing_dependency(error)}") from error
@@ -94,9 +94,7 @@ def _make(name: str, arguments: dict[str, Any], render_mode: str | None) -> gymn
         raise UserError(f"--env_name={name}: {error}") from error
     except TypeError as error:
         logging.exception("Making %s failed.", name)
-        raise UserError(
-            f"{name} does not take --env_kwargs={json.dumps(arguments)}: {error}"
-        ) from error
+        raise UserError(f"{name} rejects --env_kwargs={json.dumps(arguments)}: {error}") from error
 
 
 def _takes(function: Any, argument: str) -> bool:
@@ -105,13 +103,13 @@ def _takes(function: Any, argument: str) -> bool:
 
 
 def _attribute(name: str) -> Any:
-    """The object that module:attribute names, or None if the module has no such attribute."""
+    """The object at module:attribute, or None if the module has no such attribute."""
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        mend = ""
-        if error.name and f"{module_name}.".startswith(f"{error.name}."):  # Not one it imports.
-            mend = " Start in the folder that holds it, or put that folder on PYTHONPATH."
-        raise UserError(f"{name}: cannot import {module_name} ({error}).{mend}") from error
+        hint = ""
+        if error.name and f"{module_name}.".startswith(f"{error.name}."):  # Not its own imports.
+            hint = " Start in the folder that contains it, or add that folder to PYTHONPATH."
+        raise UserError(f"{name}: cannot import {module_name} ({error}).{hint}") from error
     return getattr(module, attribute, None) if attribute.isidentifier() else None

@@ -1,4 +1,4 @@
-"""V-trace on any Gymnasium environment: learner (--run_mode=learner) or actor (=actor)."""
+"""V-trace on Gymnasium: the learner (--run_mode=learner) or an actor (--run_mode=actor)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from seed_rl.agents.vtrace import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
 from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.presets import Preset
 from seed_rl.gym import env
 
-DEFAULTS: dict[str, Any] = dict(
-    stack_size=1,
-    batch_size=8,
-    optimizer="adam",
-    learning_rate=1e-3,
-    # A policy that has become good yields tiny gradients, which Adam turns into full steps. The
-    # divergence bounds them: without it, CartPole collapses again and again.
-    kl_cost=10.0,
-    # Values are learned at whatever size rewards have; their gradient must not drown the policy's.
-    baseline_cost=0.1,
-    mlp_activation="tanh",
+PRESET = Preset(
+    "gym vtrace",
+    dict(
+        stack_size=1,
+        batch_size=8,
+        learning_rate=1e-3,
+        # A good policy yields tiny gradients, which Adam turns into full steps. The KL cost bounds
+        # them; without it, CartPole collapses repeatedly.
+        kl_cost=10.0,
+        # Rewards are not normalized: keeps value gradients from dominating those of the policy.
+        baseline_cost=0.1,
+        mlp_activation="tanh",
+    ),
 )
 """Tuned on CartPole-v1, see docs/agents/vtrace.md."""
 
@@ -30,10 +33,10 @@ FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="e
 def create_agent(
     action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
-    """The network that the flags ask for: convolutions for images, dense layers otherwise."""
+    """The network that the flags describe: convolutions for images, dense layers otherwise."""
     del action_space
     from seed_rl.common.networks import (
-        network_factory,  # TensorFlow: in the learner only.
+        network_factory,  # Actors must not import TensorFlow.
         space_encoder,
     )
 
@@ -47,12 +50,12 @@ def create_agent(
 
 
 def main() -> None:
-    """Runs the learner or an actor, as the flags say."""
+    """Runs the learner or an actor, depending on --run_mode."""
     program.main(
         FAMILY,
         create_agent,
         agent_configs=(MLPNetworkConfig, ConvNetworkConfig),
-        **DEFAULTS,
+        presets=(PRESET,),
     )
 
 

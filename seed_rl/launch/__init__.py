@@ -1,1 +1,1 @@
-"""Runs learner, actors and TensorBoard on one machine (`./run_local.sh`); no TensorFlow here."""
+"""Runs learner, actors and TensorBoard on one machine (`./run_local.sh`)."""

@@ -1,4 +1,4 @@
-"""An actor of a run: its process, its crashes, its silence."""
+"""An actor of a run: its process, its crashes, how long it has been silent."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from seed_rl.common.errors import UserError
 from seed_rl.launch.process import Process
 
-_MAX_USER_ERRORS = 2  # Once may be bad luck, such as a learner that just left.
+_MAX_USER_ERRORS = 2  # One may be transient, such as a learner that has just exited.
 
 
 class Actor:
-    """An actor process and its record.
+    """An actor process and its crash record.
 
     Args:
-      process: of the actor.
-      env_ids: of its environments.
-      healthy_s: one that ran this long before it crashed starts again with a clean record.
-      max_failures: so many crashes in a row are too many; so are two with an error that is the
-        user's to mend.
+      process: the actor's process.
+      env_ids: ids of its environments.
+      healthy_s: running this long clears the crash record.
+      max_failures: crashes in a row before the actor is given up; two `UserError` exits in a row
+        suffice.
     """
 
     def __init__(self, process: Process, env_ids: range, healthy_s: float, max_failures: int):
         self.process = process
-        self.failures = 0  # In a row, without a healthy life between them.
+        self.failures = 0  # In a row, without a healthy run in between.
         self.restart_at: float | None = None
         self._env_ids = env_ids
         self._healthy_s = healthy_s
@@ -31,7 +31,7 @@ class Actor:
         self._user_errors = 0  # In a row.
 
     def crashed(self, code: int) -> None:
-        """Notes that it ended, which it never should by itself, whatever its exit code."""
+        """Records an exit; an actor never exits by itself, so any exit code is a crash."""
         if self._healthy:
             self.failures = self._user_errors = 0
         self.failures += 1
@@ -40,21 +40,21 @@ class Actor:
 
     @property
     def hopeless(self) -> bool:
-        """Whether its last lives were too many and too short to expect better of the next."""
+        """Whether it has crashed too often and too quickly for another restart to help."""
         failed = self.failures >= self._max_failures
         failed |= self._user_errors >= _MAX_USER_ERRORS
         return failed and not (self.process.running and self._healthy)
 
     def silence_s(self, silent_envs: Mapping[int, float]) -> float:
-        """How long the learner has not heard of any of its environments; 0 if it has lately.
+        """Seconds since the learner last heard from any of its environments; 0 if it did recently.
 
         Args:
-          silent_envs: seconds by environment, see `Progress.silent_envs`.
+          silent_envs: silent seconds by environment id, see `Progress.silent_envs`.
         """
         if not self.process.running or not all(i in silent_envs for i in self._env_ids):
             return 0.0
         silence_s = min(silent_envs[i] for i in self._env_ids)
-        return min(silence_s, self.process.lifetime_s)  # What came before was another process.
+        return min(silence_s, self.process.lifetime_s)  # Earlier silence is its predecessor's.
 
     @property
     def _healthy(self) -> bool:

@@ -1,7 +1,6 @@
-"""Which games and agents can be trained: the packages of `seed_rl` that have main programs.
+"""The games and agents that can be trained: every `seed_rl/<game>/<agent>_main.py`.
 
-A new `seed_rl/<game>/<agent>_main.py` is found by itself. Only the standard library is used, as
-`./run_local.sh` checks its arguments before anything is installed.
+Standard library only, because `./run_local.sh` checks its arguments before installing anything.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from seed_rl.common.errors import UserError
 
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 _SUFFIX = "_main.py"
-# Games whose environments come with an extra of that name (pyproject.toml).
+# Games whose environments need the extra of the same name (pyproject.toml).
 _EXTRAS = ("atari", "gym", "mujoco")
 
 
@@ -28,16 +27,16 @@ def main_module(game: str, agent: str) -> str:
     """The module to run with `python -m`.
 
     Raises:
-      UserError: no such game, or it has no such agent.
+      UserError: there is no such game, or it has no such agent.
     """
     games = available()
     if game not in games:
-        raise UserError(f"There is no game '{game}'; there are: {', '.join(games)}.")
+        raise UserError(f"Unknown game '{game}'; choose from: {', '.join(games)}.")
     if agent not in games[game]:
-        raise UserError(f"{game} has no agent '{agent}'; it has: {', '.join(games[game])}.")
+        raise UserError(f"{game} has no agent '{agent}'; choose from: {', '.join(games[game])}.")
     return f"seed_rl.{game}.{agent}_main"
 
 
 def extra(game: str) -> str:
-    """The extra to install for a game, or ""."""
+    """The extra to install for a game; "" if none."""
     return game if game in _EXTRAS else ""

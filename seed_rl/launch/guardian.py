@@ -1,12 +1,12 @@
-"""Ends what is left of a run whose supervisor was killed.
+"""Cleans up after a supervisor that was killed.
 
-The kernel signals the supervisor's children when it dies, but neither their own children nor one
-that does not listen. So this small process waits for the supervisor's end of a pipe to close,
-gives the learner time to save its checkpoint (the kernel has sent it SIGTERM), and then kills
-every process group that is left. It holds the run's lock meanwhile: no new run writes into the
-same directory as long as an old learner may.
+When the supervisor dies, the kernel signals its children, but not their descendants, and a child
+may ignore the signal. So this small process waits until the supervisor's end of a pipe closes,
+gives the learner time to save its checkpoint (the kernel has sent it SIGTERM), and then kills every
+remaining process group. Until then it holds the run's lock, so that no new run starts in a
+directory that the old learner may still write to.
 
-Only the standard library is used.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Guardian:
     """The supervisor's side.
 
     Args:
-      lock: descriptor of the run's lock.
-      grace_s: how long a learner may take to save its checkpoint.
-      scratch: a directory to remove at the end.
+      lock: file descriptor of the run's lock.
+      grace_s: how long the learner may take to save its checkpoint.
+      scratch: directory to remove on exit.
     """
 
     def __init__(self, lock: int, grace_s: float, scratch: pathlib.Path):
@@ -42,21 +42,21 @@ class Guardian:
         )
 
     def watch(self, group: int, patient: bool = False) -> None:
-        """Tells it of a process group; a patient one may end by itself first."""
-        self._tell(f"{'wait' if patient else 'kill'} {group}")
+        """Registers a process group; a patient one gets `grace_s` to exit by itself."""
+        self._send(f"{'wait' if patient else 'kill'} {group}")
 
     def forget(self, group: int) -> None:
-        """Tells it that a process group has ended."""
-        self._tell(f"forget {group}")
+        """Unregisters a process group that has exited."""
+        self._send(f"forget {group}")
 
     def close(self) -> None:
-        """Lets it end."""
+        """Has the guardian clean up and exit, and waits for it."""
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # Killed; the run can do without it.
+        with contextlib.suppress(BrokenPipeError):  # It was killed; the run works without it.
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
@@ -84,7 +84,7 @@ def main(grace_s: float, scratch: str) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie, which nobody may ever reap, does not."""
+    """Whether the process runs; a zombie does not, and may never be reaped."""
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

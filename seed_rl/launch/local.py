@@ -1,4 +1,4 @@
-"""The program behind `./run_local.sh`: trains an agent on this machine.
+"""Trains an agent on this machine; `./run_local.sh` runs this program.
 
 python -m seed_rl.launch.local GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
 """
@@ -24,7 +24,7 @@ from seed_rl.launch.supervisor import Supervisor, SupervisorConfig
 
 
 def create_supervisor(options: RunOptions) -> Supervisor:
-    """The supervisor of the run that `options` ask for; they name its directory."""
+    """Creates the supervisor of a run; `options.logdir` must be set."""
     assert options.logdir is not None
     num_envs = options.actors * options.envs_per_actor
     title = f"{options.agent} on {options.game}: {options.actors} actors, {num_envs} environments"
@@ -59,14 +59,14 @@ def create_supervisor(options: RunOptions) -> Supervisor:
 
 
 def ask_program(options: RunOptions) -> RunOptions:
-    """Has the program look at its flags, which costs half a second, before anything is done.
+    """Has the main program check its flags before anything starts; takes half a second.
 
     Returns:
-      The options with the directory that the program names, where none was given.
+      The options with the program's default logdir if none was given.
 
     Raises:
-      UserError: it does not know a flag or its value, or must not continue the run that is saved in
-        the directory.
+      UserError: a flag or its value is invalid, or the run saved in the directory must not be
+        resumed with these flags.
     """
     command = [sys.executable, "-m", options.module, "--run_mode=learner", "--only_check_args"]
     command += options.flags
@@ -78,7 +78,7 @@ def ask_program(options: RunOptions) -> RunOptions:
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
     )
     if asked.returncode:
-        lines = asked.stderr.splitlines() or [f"{options.module} does not start"]
+        lines = asked.stderr.splitlines() or [f"{options.module} failed to start"]
         raise UserError(lines[-1].removeprefix("error: "))
     answer = _answer(asked.stdout)
     if answer["refusal"] and not options.fresh:
@@ -87,13 +87,13 @@ def ask_program(options: RunOptions) -> RunOptions:
 
 
 def _answer(output: str) -> dict[str, Any]:
-    """What the program says with --only_check_args, wherever other modules print besides."""
+    """Finds the --only_check_args answer among whatever else the program's imports print."""
     for start in reversed([match.start() for match in re.finditer(r'{"logdir": ', output)]):
         with contextlib.suppress(ValueError):
             answer, _ = json.JSONDecoder().raw_decode(output, start)
             if isinstance(answer, dict) and "refusal" in answer:
                 return answer
-    raise UserError(f"The program does not check its arguments; it prints: {output.strip()!r}")
+    raise UserError(f"The program ignores --only_check_args; it printed: {output.strip()!r}")
 
 
 def main(arguments: Sequence[str]) -> int:

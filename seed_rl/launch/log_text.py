@@ -1,4 +1,4 @@
-"""What people should read of a program's log."""
+"""The part of a program's log that is worth showing to the user."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.system.chatter import is_chatter
 from seed_rl.launch.process import Process, describe_exit
 
-_MOST_CHATTER = 50  # Lines; TensorFlow prints about ten.
+_MAX_CHATTER = 50  # Lines; TensorFlow prints about ten.
 
 
 def tail(process: Process, lines: int) -> list[str]:
-    """The last lines worth reading that it printed since it was last started."""
-    printed = process.tail(lines + _MOST_CHATTER)
+    """The last lines worth reading since the process last started."""
+    printed = process.tail(lines + _MAX_CHATTER)
     return [line for line in printed if not is_chatter(line)][-lines:]
 
 
 def last_words(process: Process, code: int) -> str:
-    """How it ended, with the end of its log: all of it, or just the user's error message."""
+    """How it exited, with the end of its log; for a `UserError` just the message."""
     lines = tail(process, 30)
     errors = [line for line in lines if line.startswith("error: ")]
     if code == UserError.exit_code and errors:

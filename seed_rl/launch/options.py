@@ -1,8 +1,8 @@
 """The arguments of `./run_local.sh`.
 
-Only the standard library is used: the script runs this module with the system's Python, before
-it has installed anything, so that a typing error does not cost minutes. Run as a program, it
-checks its arguments and prints the extras to install.
+Standard library only: the script runs this module with the system's Python before installing
+anything, so that a typo does not cost minutes. Run as a program, it checks its arguments and prints
+the extra to install.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
   GAME            one of: {games}
   AGENT           {agents}
   ACTORS          number of actor processes
-  ENVS_PER_ACTOR  environments that each actor steps together (default: 1)
+  ENVS_PER_ACTOR  environments that each actor steps in a batch (default: 1)
 
-Flags of the run:
-  --logdir=DIR             checkpoints, TensorBoard files, logs; a run that is already there
-                           continues (default: runs/GAME-AGENT-ENVIRONMENT, for instance
-                           runs/atari-vtrace-Pong)
-  --restart=fresh          start over; what is in DIR is moved aside, never deleted
-  --server_address=A       where the learner listens: host:port or unix:/path (default: a private
-                           unix socket)
-  --tensorboard=false      do without TensorBoard
-  --tensorboard_port=PORT  its port (default: a free one)
+Run flags:
+  --logdir=DIR             checkpoints, TensorBoard files and logs; a run already in DIR resumes
+                           (default: runs/GAME-AGENT-ENVIRONMENT, e.g. runs/atari-vtrace-Pong)
+  --restart=fresh          start over; the contents of DIR are moved aside, never deleted
+  --server_address=A       learner's address, host:port or unix:/path (default: a private Unix
+                           socket)
+  --tensorboard=false      do not start TensorBoard
+  --tensorboard_port=PORT  TensorBoard's port (default: any free port)
 
-All other flags go to learner and actors. To list them:
+All other flags are passed to the learner and the actors. To list them:
   {python} -m seed_rl.GAME.AGENT_main --help
 
-Ctrl-C saves a checkpoint and stops everything; the same command goes on from there. A second Ctrl-C
-ends at once. Exit code 0: finished or stopped, as "phase" in DIR/progress.json says; 2: mend what
-the message says; 5: the last checkpoint could not be saved; otherwise an error.
+Ctrl-C saves a checkpoint and stops everything; the same command resumes the run. A second Ctrl-C
+exits immediately without saving. Exit code 0: finished or stopped (see "phase" in
+DIR/progress.json); 2: a user error, explained in the message; 5: the last checkpoint could not be
+saved; any other: failure.
 """
 
 _SET_BY_SUPERVISOR = {
-    "run_mode": "learner and actors are both started",
-    "task": "it numbers the actors",
+    "run_mode": "both the learner and the actors are started",
+    "task": "actors are numbered automatically",
     "num_envs": "it is ACTORS x ENVS_PER_ACTOR",
     "env_batch_size": "it is ENVS_PER_ACTOR",
 }
@@ -60,13 +60,13 @@ class RunOptions:
     Attributes:
       module: the main program of the game and agent.
       actors: number of actor processes.
-      envs_per_actor: environments in each.
-      logdir: directory of the run; None: named by the program.
-      server_address: None: a private unix socket.
+      envs_per_actor: environments per actor.
+      logdir: the run's directory; None: the program's default.
+      server_address: the learner's address; None: a private Unix socket.
       fresh: whether to move an earlier run in `logdir` aside.
       tensorboard: whether to start TensorBoard.
-      tensorboard_port: None: a free one.
-      flags: what is handed on to learner and actors.
+      tensorboard_port: None: any free port.
+      flags: passed to the learner and the actors.
     """
 
     game: str
@@ -89,26 +89,26 @@ def usage() -> str:
 
 
 def _python() -> str:
-    """The Python of the run, as it is typed in the working directory."""
+    """The virtual environment's Python, relative to the working directory if it is inside."""
     path, here = pathlib.Path(__file__).parents[2] / ".venv/bin/python", pathlib.Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def usage_line() -> str:
-    return f"{USAGE.splitlines()[0]}   (--help tells more)"
+    return f"{USAGE.splitlines()[0]}   (see --help)"
 
 
 def parse(arguments: Sequence[str]) -> RunOptions:
-    """Reads the command line.
+    """Parses the command line.
 
     Raises:
-      UserError: it makes no sense; the message says what to change.
+      UserError: it is invalid; the message says what to change.
     """
     positional, flags = _divide(arguments)
     if not 3 <= len(positional) <= 4:
         raise UserError(
-            f"GAME AGENT ACTORS [ENVS_PER_ACTOR] are needed, but there are {len(positional)} "
-            "arguments (flags are written --name=value)."
+            f"Expected GAME AGENT ACTORS [ENVS_PER_ACTOR], but got {len(positional)} arguments "
+            "(write flags as --name=value)."
         )
     game, agent = positional[:2]
     module = games.main_module(game, agent)
@@ -130,18 +130,18 @@ def parse(arguments: Sequence[str]) -> RunOptions:
 
 
 def _divide(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Positional arguments, and flags; a value always belongs to its flag by `=`."""
+    """Splits positional arguments from flags, which must be written --name=value."""
     positional, flags = [], []
     previous = ""
     for argument in arguments:
         if argument.startswith("--"):
             flags.append(argument)
         elif re.match("-[A-Za-z]", argument):
-            raise UserError(f"{argument}: flags begin with two dashes; write -{argument}.")
+            raise UserError(f"{argument}: flags start with two dashes; write -{argument}.")
         elif previous.startswith("--") and "=" not in previous:
             raise UserError(
-                f"{previous} {argument}: write {previous}={argument}. (GAME AGENT ACTORS "
-                "ENVS_PER_ACTOR come before the flags.)"
+                f"{previous} {argument}: write {previous}={argument}. (Put GAME AGENT ACTORS "
+                "ENVS_PER_ACTOR before the flags.)"
             )
         else:
             positional.append(argument)
@@ -170,14 +170,14 @@ def _split_flags(flags: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
 
 def _count(text: str, name: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise UserError(f"{name} must be a whole number of at least 1, not '{text}'.")
+        raise UserError(f"{name} must be a positive integer, not '{text}'.")
     return int(text)
 
 
 def _port(text: str) -> int:
     port = _count(text, "--tensorboard_port")
     if port > 65535:
-        raise UserError(f"--tensorboard_port={port}: there are ports from 1 to 65535 only.")
+        raise UserError(f"--tensorboard_port={port}: ports range from 1 to 65535.")
     return port
 
 
@@ -189,7 +189,7 @@ def _choice(name: str, value: str, choices: Sequence[str]) -> str:
 
 def _logdir(text: str) -> pathlib.Path:
     if "://" in text:
-        raise UserError(f"--logdir={text}: a local run needs a directory of this machine.")
+        raise UserError(f"--logdir={text}: a local run needs a local directory.")
     return pathlib.Path(text).expanduser().absolute()
 
 

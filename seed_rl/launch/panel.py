@@ -1,7 +1,7 @@
-"""What a person sees of a run: a live panel in a terminal, plain lines elsewhere.
+"""Displays a run: a live panel in a terminal, plain lines elsewhere.
 
-The output may go away while the run goes on (a closed terminal, a pipe whose reader ended, a full
-disk). Then the run goes on unseen.
+The output may go away during the run (a closed terminal, a pipe without a reader, a full disk); the
+run then continues silently.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from seed_rl.common.run_files.progress import SILENCE_S, Progress
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """What is shown.
+    """What the panel shows.
 
     Attributes:
-      progress: the learner's; None before its first.
-      alive: actors that run.
-      actors: actors there should be.
+      progress: the learner's last report; None before the first.
+      alive: number of running actors.
+      actors: number of actors in the run.
       doing: what the supervisor is doing, if that is not the learner's phase.
-      resumes_from: environment frames of the checkpoint that there was at the start, if any.
-      warnings: what the supervisor has noticed.
+      resumes_from: environment frames of the checkpoint that the run resumes from, if any.
+      warnings: problems that the supervisor has noticed.
     """
 
     progress: Progress | None
@@ -58,21 +58,21 @@ class Panel(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def show(self, status: Status) -> None:
-        """Is called several times a second; shows as often as is good."""
+        """Called several times a second; the panel limits its own refresh rate."""
 
     def say(self, message: str) -> None:
-        """Shows something that happened, at once and lastingly."""
+        """Shows a message immediately and permanently."""
 
     def finish(self, message: str) -> None:
-        """Shows the last status with a closing message."""
+        """Shows the last status and a closing message."""
 
 
 def create(title: str, facts: Mapping[str, str]) -> Panel:
-    """The panel that suits where the output goes.
+    """Creates a live panel on a terminal, a plain one elsewhere.
 
     Args:
       title: what is running.
-      facts: what stays the same, such as addresses.
+      facts: names and values that do not change, such as addresses.
     """
     console = _Console(highlight=False)
     if console.is_terminal:
@@ -81,14 +81,14 @@ def create(title: str, facts: Mapping[str, str]) -> Panel:
 
 
 class _Console(rich.console.Console):
-    """Raises BrokenPipeError like any other error of the output, where Rich ends the program."""
+    """Raises BrokenPipeError, where Rich would exit the program."""
 
     def on_broken_pipe(self) -> NoReturn:
         raise
 
 
 class PatientPanel:
-    """Another panel, for as long as its output takes what it shows."""
+    """Wraps a panel and goes silent once its output fails."""
 
     def __init__(self, panel: Panel):
         self._panel = panel
@@ -103,7 +103,7 @@ class PatientPanel:
         try:
             sys.stdout.flush()
         except OSError:
-            # Else Python tries once more when it ends, and makes the failure its exit code.
+            # Otherwise Python flushes again on exit, and fails with an exit code of its own.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def show(self, status: Status) -> None:
@@ -121,7 +121,7 @@ class PatientPanel:
         try:
             show(*arguments)
         except OSError as error:
-            self._gone = error.errno != errno.ENOSPC  # There may be room again.
+            self._gone = error.errno != errno.ENOSPC  # A full disk may get room again.
 
 
 class PlainPanel:
@@ -143,7 +143,7 @@ class PlainPanel:
 
     def show(self, status: Status) -> None:
         line = " | ".join(f"{name} {value}".strip() for name, value in describe(status))
-        # The first frames are what people wait for: show those at once.
+        # Users wait for the first frames: show them immediately.
         first = "starting" in self._line and status.phase == "training"
         self._line = line
         if first or time.monotonic() - self._shown >= self._period_s:
@@ -159,7 +159,7 @@ class PlainPanel:
 
 
 class LivePanel:
-    """A panel at the bottom of the terminal, drawn over twice a second."""
+    """A panel at the bottom of the terminal, redrawn twice a second."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class LivePanel:
         self._console = console
         self._period_s = period_s
         self._shown = 0.0
-        # Removed at the end, so that an error is the last thing on the screen.
+        # Transient, so that an error is the last thing on the screen.
         self._live = rich.live.Live(console=console, auto_refresh=False, transient=True)
         self._last: Status | None = None
 
@@ -214,7 +214,7 @@ class LivePanel:
 
 
 def describe(status: Status) -> list[tuple[str, str]]:
-    """Names and values of all that is shown."""
+    """Names and values of the rows to show."""
     actors = f"{status.alive}/{status.actors}"
     warnings = [("warning", text) for text in status.warnings]
     progress = status.progress

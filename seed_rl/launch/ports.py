@@ -10,7 +10,7 @@ _ATTEMPTS = 100
 
 
 def free_port(host: str = "localhost") -> int:
-    """A TCP port that nobody listens on, at any address of the host.
+    """A TCP port that is free on every address of the host.
 
     Raises:
       OSError: the host has no address on this machine.
@@ -22,7 +22,7 @@ def free_port(host: str = "localhost") -> int:
 
 
 class _InUse(OSError):
-    """The port that is free at one address is in use at another."""
+    """The port is free on one address but in use on another."""
 
 
 def _bind_everywhere(host: str) -> int:
@@ -37,7 +37,7 @@ def _bind_everywhere(host: str) -> int:
             except OSError as error:
                 if port and error.errno == errno.EADDRINUSE:
                     raise _InUse(*error.args) from error
-                missing = error  # "localhost" may be ::1 too, on a machine without IPv6.
+                missing = error  # "localhost" may include ::1 even on a machine without IPv6.
                 continue
             port = listener.getsockname()[1]
     if not port and missing is not None:

@@ -1,4 +1,4 @@
-"""A child process that cannot outlive its supervisor, with a log of its own."""
+"""A child process with its own log that cannot outlive the supervisor."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Process:
-    """One program of a run: started, watched, stopped and started again.
+    """One program of a run, which can be restarted.
 
-    It leads a session, and so a process group, of its own: Ctrl-C in the terminal reaches the
-    supervisor alone, and whatever the program started is ended with it. The kernel signals it when
-    the supervisor dies. Must be used from the main thread, as that signal is tied to the life of
-    the thread that started the child.
+    It runs in its own session and process group, so that Ctrl-C in the terminal reaches only the
+    supervisor, and killing it includes all its descendants. The kernel signals it when the
+    supervisor dies. Use it from the main thread only: that signal is tied to the lifetime of the
+    thread that started the child.
 
     Args:
-      name: for messages and the log's file name.
+      name: used in messages.
       command: program and arguments.
-      log: file to which everything it prints is appended.
-      environment: variables to add to this process's.
-      death_signal: what the kernel sends it when the supervisor dies.
-      niceness: added to its scheduling priority number.
+      log: file to which its output is appended.
+      environment: variables added to the supervisor's environment.
+      death_signal: signal the kernel sends it when the supervisor dies.
+      niceness: added to its nice value.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Process id, and id of its process group."""
+        """Id of the process and of its process group."""
         assert self._popen is not None, f"{self.name} was never started"
         return self._popen.pid
 
@@ -63,7 +63,7 @@ class Process:
         return self._popen is not None
 
     def start(self) -> None:
-        """Starts it, first or again."""
+        """Starts or restarts it."""
         with open(self.log, "ab") as log:
             self._log_start = log.tell()
             self._popen = subprocess.Popen(
@@ -78,9 +78,9 @@ class Process:
         self._started = time.monotonic()
 
     def poll(self) -> int | None:
-        """The exit code (negative: the signal that ended it); None while it runs.
+        """The exit code (negative: the signal that killed it); None while it runs.
 
-        What an ended program left running in its process group is killed.
+        Once it has exited, kills what is left of its process group.
         """
         if self._popen is None or self._popen.returncode is not None:
             return self._popen.returncode if self._popen else None
@@ -96,21 +96,21 @@ class Process:
 
     @property
     def lifetime_s(self) -> float:
-        """How long it has run, or ran."""
+        """How long it has run since the last start."""
         return (time.monotonic() if self.running else self._ended) - self._started
 
     def terminate(self) -> None:
-        """Asks it to end."""
+        """Sends SIGTERM to the process itself."""
         if self.running:
             os.kill(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends it and all its descendants at once."""
+        """Kills its whole process group."""
         if self.running:
             self._signal_group(signal.SIGKILL)
 
     def tail(self, lines: int) -> list[str]:
-        """The last lines that it printed since it was last started."""
+        """The last non-empty lines that it has printed since the last start."""
         try:
             with open(self.log, "rb") as log:
                 size = log.seek(0, os.SEEK_END)
@@ -126,7 +126,7 @@ class Process:
 
 
 def describe_exit(code: int) -> str:
-    """How a program ended, in words."""
+    """How a program exited, for messages."""
     if code >= 0:
         return f"exited with code {code}"
     try:
@@ -138,11 +138,11 @@ def describe_exit(code: int) -> str:
 def _die_with_parent(
     parent: int, death_signal: signal.Signals, niceness: int
 ) -> Callable[[], None]:
-    """What the child does between fork and exec."""
+    """The function that the child runs between fork and exec."""
 
     def prepare() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
-        if os.getppid() != parent:  # It died before the call.
+        if os.getppid() != parent:  # The supervisor died before prctl.
             os._exit(1)
         if niceness:
             os.nice(niceness)

@@ -1,7 +1,7 @@
-"""Says which process runs in a run's directory, and keeps a second one out.
+"""Ensures that only one run uses a directory, and records its supervisor's process id.
 
-The lock is the kernel's (flock) on `supervisor.pid`, so it never outlives its holders, however
-they end. Only the standard library is used.
+The lock is a kernel lock (flock) on `supervisor.pid`: released on process exit, whatever the cause.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ FILE_NAME = "supervisor.pid"
 
 
 class RunLock:
-    """The lock on `logdir`, held until `release` or the end of this process.
+    """The lock on `logdir`, held until `release` or process exit.
 
     Args:
-      logdir: the run's directory; made if it is not there.
-      patience_s: how long to wait for a run whose supervisor was killed to come to its end.
-      say: is told that we wait.
+      logdir: the run's directory; created if missing.
+      patience_s: how long to wait for the cleanup of a run whose supervisor was killed.
+      say: reports that we are waiting.
 
     Raises:
-      UserError: a run is going on there, or the directory cannot be written.
+      UserError: a run is active there, or the directory is not writable.
     """
 
     def __init__(
@@ -44,19 +44,19 @@ class RunLock:
                 "--logdir=DIR."
             ) from error
         started = time.monotonic()
-        told = False
+        reported = False
         while not try_lock(self._file.fileno()):
             pid = _read_pid(logdir)
             waited = time.monotonic() - started
             if waited > (1.0 if _exists(pid) else patience_s):
                 self._file.close()
                 raise UserError(
-                    f"A run is going on in {logdir} (process {pid}). Stop it with "
+                    f"A run is active in {logdir} (process {pid}). Stop it with "
                     f"./stop_local.sh {logdir}  or choose another directory with --logdir=DIR."
                 )
-            if waited > 1 and not told:
-                say(f"waiting for the end of the run that was killed in {logdir} ...")
-                told = True
+            if waited > 1 and not reported:
+                say(f"waiting for the killed run in {logdir} to clean up ...")
+                reported = True
             time.sleep(0.1)
         try:
             self._file.truncate(0)
@@ -64,7 +64,7 @@ class RunLock:
         except OSError as error:
             self._file.close()
             raise UserError(
-                f"Cannot write to {logdir}: {error.strerror}. Make room, or choose another "
+                f"Cannot write to {logdir}: {error.strerror}. Free some space, or choose another "
                 "directory with --logdir=DIR."
             ) from error
 
@@ -72,12 +72,12 @@ class RunLock:
         return self._file.fileno()
 
     def release(self) -> None:
-        """Lets go of the lock; a process that inherited it may still hold it."""
+        """Releases the lock; a process that inherited it may still hold it."""
         self._file.close()
 
 
 def running_pid(logdir: pathlib.Path) -> int | None:
-    """The process id of the supervisor that runs in `logdir`, or None."""
+    """The process id of the supervisor running in `logdir`, or None."""
     try:
         with open(logdir / FILE_NAME, "rb") as file:
             return None if try_lock(file.fileno()) else _read_pid(logdir)
@@ -86,7 +86,7 @@ def running_pid(logdir: pathlib.Path) -> int | None:
 
 
 def _read_pid(logdir: pathlib.Path) -> int:
-    """0 if the file is being written this very moment."""
+    """0 if the file is just being written."""
     return int((logdir / FILE_NAME).read_text().strip() or 0)
 
 

@@ -1,6 +1,6 @@
-"""What the supervisor can see of a run from outside: its files, and whether there is room for them.
+"""What the supervisor can see of a run from outside: its files, and whether the disk is full.
 
-The learner tells how far it is in a file. On a full disk it cannot, so the supervisor looks itself.
+The learner reports its progress in a file. On a full disk it cannot, so the supervisor checks.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from seed_rl.common.system import files
 
 _LATE_S = 3.0  # The learner writes every second.
 _PROBE_PERIOD_S = 2.0
-_PROBE_BYTES = 16384  # More than what files of a few bytes may find in the last block.
+_PROBE_BYTES = 16384  # Enough to need new blocks even if tiny files still fit.
 
 
 class RunState:
-    """A run in `logdir`, where nothing of an earlier one's progress is left."""
+    """A run in `logdir`, from which an earlier run's progress file has been removed."""
 
     def __init__(self, logdir: pathlib.Path):
         self._logdir = logdir
@@ -33,12 +33,12 @@ class RunState:
 
     @property
     def phase(self) -> str:
-        """The learner's; "starting" before it told one."""
+        """The learner's phase; "starting" before its first report."""
         return self._progress.phase if self._progress else "starting"
 
     @property
     def resumes_from(self) -> int | None:
-        """Environment frames of the newest checkpoint when the run began."""
+        """Environment frames of the newest checkpoint at the start of the run, if any."""
         return self._saved_before
 
     def saved_frames(self) -> int | None:
@@ -46,12 +46,12 @@ class RunState:
         return checkpoint_list.saved_frames(self._logdir)
 
     def progress(self) -> Progress | None:
-        """What the learner last told; None before that."""
+        """The learner's last report; None before the first."""
         self._progress = progress_lib.read(self._logdir) or self._progress
         return self._progress
 
     def problem(self) -> str | None:
-        """Why the learner's files cannot be written; None as long as it keeps writing them."""
+        """Why the learner's files cannot be written; None while it keeps writing them."""
         written = self._progress.time if self._progress else self._started
         if time.time() - written < _LATE_S:
             self._problem = None
@@ -61,7 +61,7 @@ class RunState:
         return self._problem
 
     def cannot_write(self) -> str | None:
-        """Tries to write in the directory; returns what is wrong, or None."""
+        """Tries to write to the directory; returns the problem, or None."""
         probe = self._logdir / f".probe-{os.getpid()}"
         try:
             with open(probe, "wb") as file:
@@ -76,14 +76,14 @@ class RunState:
         return None
 
     def outlook(self) -> str:
-        """What the same command does next, in words."""
+        """What running the same command again will do, for messages."""
         frames = self.saved_frames()
         if frames is None:
-            return "nothing is saved, so the same command begins anew"
-        return f"the same command goes on from here ({frames:,} frames)"
+            return "nothing was saved, so the same command starts over"
+        return f"the same command resumes from here ({frames:,} frames)"
 
     def loss(self) -> str:
-        """That the last checkpoint is missing, and what there is instead."""
+        """Message: the last checkpoint was not saved; which one is the newest."""
         frames = self.saved_frames()
         newest = "newest: none" if frames is None else f"newest: {frames:,} frames"
         reason = self.cannot_write()

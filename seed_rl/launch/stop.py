@@ -1,6 +1,6 @@
-"""The program behind `./stop_local.sh`: stops a run that was started elsewhere.
+"""Stops a run that was started in another terminal; `./stop_local.sh` runs this program.
 
-Only the standard library is used.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -20,54 +20,56 @@ USAGE = "usage: ./stop_local.sh [LOGDIR]"
 _HELP = f"""\
 {USAGE}
 
-Stops a run that ./run_local.sh started elsewhere, in good order: a checkpoint is saved first.
+Stops a run started by ./run_local.sh; the run saves a checkpoint first.
 
-  LOGDIR  directory of the run (default: the only run that is going on under runs/)
+  LOGDIR  the run's directory (default: the only active run under runs/)
 """
-_PATIENCE_S = 330.0  # More than the supervisor gives the learner.
+_PATIENCE_S = 330.0  # Longer than the supervisor waits for the learner.
 
 
 def find(arguments: Sequence[str], runs: pathlib.Path) -> pathlib.Path:
-    """The directory of the run to stop: the one given, or the only one that is going on.
+    """The directory of the run to stop: the one given, or that of the only active run.
 
     Raises:
-      UserError: there is none, or more than one.
+      UserError: no run is active, or more than one.
     """
     if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
-        raise UserError(f"at most one LOGDIR may be given.\n{USAGE}")
+        raise UserError(f"Expected at most one LOGDIR.\n{USAGE}")
     if arguments:
         logdir = pathlib.Path(arguments[0]).absolute()
         if run_lock.running_pid(logdir) is None:
-            raise UserError(f"No run is going on in {logdir}.")
+            raise UserError(f"No run is active in {logdir}.")
         return logdir
     logdirs = sorted(path.parent for path in runs.glob(f"*/{run_lock.FILE_NAME}"))
     running = [logdir for logdir in logdirs if run_lock.running_pid(logdir) is not None]
     if not running:
-        raise UserError(f"No run is going on under {runs}; name its LOGDIR.\n{USAGE}")
+        raise UserError(f"No run is active under {runs}; give its LOGDIR.\n{USAGE}")
     if len(running) > 1:
         names = "".join(f"\n  ./stop_local.sh {logdir}" for logdir in running)
-        raise UserError(f"Several runs are going on; choose one:{names}")
+        raise UserError(f"Several runs are active; choose one:{names}")
     return running[0]
 
 
 def stop(logdir: pathlib.Path) -> None:
-    """Asks the run in `logdir` to stop and waits until all its processes have ended.
+    """Asks the run in `logdir` to stop and waits until all its processes have exited.
 
     Raises:
-      UserError: it does not end.
+      UserError: it belongs to another user or does not stop in time.
     """
     pid = run_lock.running_pid(logdir)
     try:
         if pid:
             os.kill(pid, signal.SIGTERM)
     except ProcessLookupError:
-        pass  # It was killed; what it left is just being ended.
+        pass  # It was killed; its guardian is cleaning up.
     except PermissionError as error:
-        raise UserError(f"Process {pid} belongs to another user; ask them, or root.") from error
+        raise UserError(
+            f"Process {pid} belongs to another user; only they or root can stop it."
+        ) from error
     deadline = time.monotonic() + _PATIENCE_S
     while run_lock.running_pid(logdir) is not None:
         if time.monotonic() > deadline:
-            raise UserError(f"Process {pid} has not ended after {_PATIENCE_S:g} s; see {logdir}.")
+            raise UserError(f"Process {pid} has not exited after {_PATIENCE_S:g} s; see {logdir}.")
         time.sleep(0.1)
 
 

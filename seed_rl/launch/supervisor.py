@@ -1,4 +1,4 @@
-"""Keeps a learner, its actors and TensorBoard going, and ends them together."""
+"""Runs a learner, its actors and TensorBoard, restarts crashed actors, stops all together."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _QUIET = {"PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 @dataclasses.dataclass(frozen=True)
 class SupervisorConfig:
-    """How a run is watched. All times in seconds.
+    """How a run is supervised.
 
     Attributes:
-      logdir: directory of the run.
+      logdir: the run's directory.
       actors: number of actors.
-      envs_per_actor: environments in each.
+      envs_per_actor: environments per actor.
       fresh: whether to move an earlier run aside.
       stop_timeout_s: how long the learner may take to save its checkpoint and exit.
-      kill_timeout_s: how long the others may take to exit.
-      first_backoff_s: pause before a crashed actor's first restart; doubled for each further one.
-      max_backoff_s: the longest such pause.
-      healthy_s: an actor that ran this long before it crashed starts again with a clean record.
-      max_failures: an actor that crashed this often in a row, or twice with an error that is the
-        user's to mend, is given up; the run ends when no other actor is left.
-      silence_s: an actor that the learner has not heard of for longer is named in the panel.
-      poll_s: time between looks at the processes.
+      kill_timeout_s: how long the other processes may take to exit.
+      first_backoff_s: pause before a crashed actor's first restart, doubled each time.
+      max_backoff_s: upper limit of that pause.
+      healthy_s: running this long clears an actor's crash record.
+      max_failures: crashes in a row (or two `UserError` exits) that make an actor hopeless; the run
+        fails once all actors are.
+      silence_s: the panel names actors that the learner has not heard from for longer.
+      poll_s: polling interval.
     """
 
     logdir: pathlib.Path
@@ -62,7 +62,7 @@ class SupervisorConfig:
 
 
 class Failure(Exception):
-    """The run cannot go on; the message is for the user."""
+    """The run cannot continue; the message is for the user."""
 
     def __init__(self, message: str, code: int = 1):
         super().__init__(message)
@@ -73,11 +73,11 @@ class Supervisor:
     """One run on this machine.
 
     Args:
-      config: see there.
-      learner_command: the learner's program and arguments, given the scratch directory (for a unix
-        socket, say), which is private and removed at the end.
-      actor_command: an actor's, given its task number and the scratch directory.
-      tensorboard_command: None: no TensorBoard.
+      config: the run's directory, size and timeouts.
+      learner_command: `fn(scratch)` returns the learner's program and arguments; `scratch` is a
+        private directory (e.g. for a Unix socket) that is removed on exit.
+      actor_command: `fn(task, scratch)` returns an actor's program and arguments.
+      tensorboard_command: TensorBoard's program and arguments; None: no TensorBoard.
       panel: shows progress and messages.
     """
 
@@ -95,17 +95,17 @@ class Supervisor:
         self._tensorboard_command = tensorboard_command
         self._panel = panel
         self._requests = Requests()
-        self._told_to_stop = False
-        self._impatient = False  # Somebody wants the end at once.
+        self._stop_requested = False
+        self._impatient = False  # The user wants to exit immediately.
         self._state: RunState
 
     def run(self) -> int:
-        """Runs until the end of training, a failure, or SIGINT, SIGTERM or SIGHUP.
+        """Runs until training ends, a failure, or SIGINT, SIGTERM or SIGHUP.
 
         Returns:
-          The exit code: 0 after the end of training or an orderly stop, 2 for an error that is
-          the user's to mend, 5 if the last checkpoint could not be saved, 130 if what was not
-          saved was given up (a second Ctrl-C, say), otherwise 1.
+          The exit code: 0 when training ended or was stopped, 2 for a user error, 5 if the last
+          checkpoint could not be saved, 130 if the user did not wait for it (e.g. a second
+          Ctrl-C), otherwise 1.
 
         Raises:
           UserError: the directory cannot be used; nothing was started.
@@ -124,7 +124,7 @@ class Supervisor:
                 return self._supervise()
 
     def _prepare_logdir(self) -> RunLock:
-        """Locks the directory, after moving an earlier run aside if that is asked for."""
+        """Locks the directory, after moving an earlier run aside if the config says so."""
         logdir = self._config.logdir
         lock = RunLock(logdir, self._config.stop_timeout_s, self._panel.say)
         if self._config.fresh and any(path.name != "supervisor.pid" for path in logdir.iterdir()):
@@ -138,7 +138,7 @@ class Supervisor:
             self._panel.say(f"the earlier run is now in {aside}")
         try:
             (logdir / "logs").mkdir(exist_ok=True)
-            # Of an earlier run: "done" is not true any more.
+            # An earlier run's "done" is no longer true.
             (logdir / progress.FILE_NAME).unlink(missing_ok=True)
         except OSError as error:
             raise UserError(f"Cannot write to {logdir}: {error.strerror}.") from error
@@ -146,7 +146,7 @@ class Supervisor:
 
     def _create_processes(self, scratch: pathlib.Path) -> None:
         logs = self._config.logdir / "logs"
-        # Killed by the kernel with the supervisor, except that the learner may save.
+        # If the supervisor dies, the kernel kills the others, but lets the learner save.
         self._learner = Process(
             "learner",
             self._learner_command(scratch),
@@ -181,7 +181,7 @@ class Supervisor:
             self._start(self._learner, patient=True)
             for actor in self._actors:
                 self._start(actor.process)
-            while not self._told_to_stop:
+            while not self._stop_requested:
                 self._show()
                 if (code := self._learner.poll()) is not None:
                     return self._learner_ended(code)
@@ -195,7 +195,7 @@ class Supervisor:
             self._stop_learner(failed=True)
             return failure.code
         except BaseException:
-            self._stop_learner(failed=True)  # Whatever our fault is, it must not cost a checkpoint.
+            self._stop_learner(failed=True)  # A bug here must not cost a checkpoint.
             raise
 
     # Starting, watching, restarting.
@@ -208,7 +208,7 @@ class Supervisor:
         self._guardian.watch(process.pid, patient)
 
     def _look_after(self, actor: Actor) -> None:
-        """Notices a crash, and restarts after the pause."""
+        """Detects a crash, and restarts the actor after a pause."""
         process = actor.process
         if actor.restart_at is not None:
             if time.monotonic() >= actor.restart_at:
@@ -225,14 +225,14 @@ class Supervisor:
         actor.restart_at = time.monotonic() + pause
         why = "".join(f": {line}" for line in tail(process, 1) if code > 0)
         if code == 0:
-            why = ", which nobody asked of it (does its environment end the program?)"
+            why = " unexpectedly (does its environment exit the program?)"
         self._panel.say(
             f"{process.name} {describe_exit(code)}{why}; restarting it in {pause:g} s "
             f"({process.log})"
         )
 
     def _check_hope(self, actor: Actor, code: int) -> None:
-        """Ends the run when restarting actors has no point: as long as one works, it goes on."""
+        """Fails the run once no actor is worth restarting; while one works, it continues."""
         if not all(other.hopeless for other in self._actors):
             return
         if code == UserError.exit_code:
@@ -240,7 +240,7 @@ class Supervisor:
         raise Failure(f"every actor keeps crashing. {last_words(actor.process, code)}")
 
     def _look_after_tensorboard(self) -> None:
-        """Starts it when training has begun: until then the learner needs the processor."""
+        """Starts it once training has begun: until then the learner needs the CPU."""
         if self._tensorboard is None:
             return
         if not self._tensorboard.started:
@@ -249,22 +249,22 @@ class Supervisor:
         elif (code := self._tensorboard.poll()) is not None:
             self._guardian.forget(self._tensorboard.pid)
             log = self._tensorboard.log
-            self._panel.say(f"TensorBoard {describe_exit(code)}; training goes on ({log})")
+            self._panel.say(f"TensorBoard {describe_exit(code)}; training continues ({log})")
             self._tensorboard = None
 
     def _show(self, doing: str | None = None) -> None:
-        told = self._state.progress()
+        report = self._state.progress()
         alive = sum(actor.process.running for actor in self._actors)
-        warnings = tuple(self._warnings(told))
+        warnings = tuple(self._warnings(report))
         resumes_from = self._state.resumes_from
-        self._panel.show(Status(told, alive, len(self._actors), doing, resumes_from, warnings))
+        self._panel.show(Status(report, alive, len(self._actors), doing, resumes_from, warnings))
 
-    def _warnings(self, told: progress.Progress | None) -> Iterator[str]:
+    def _warnings(self, report: progress.Progress | None) -> Iterator[str]:
         if problem := self._state.problem():
             yield problem
-        if told is None or self._told_to_stop:
+        if report is None or self._stop_requested:
             return
-        silent_envs = dict(told.silent_envs)
+        silent_envs = dict(report.silent_envs)
         for actor in self._actors:
             silence_s = actor.silence_s(silent_envs)
             if silence_s > self._config.silence_s:
@@ -274,7 +274,7 @@ class Supervisor:
 
     def _on_signal(self, number: int, frame: types.FrameType | None) -> None:
         del frame
-        self._told_to_stop = True
+        self._stop_requested = True
         self._impatient |= self._requests.insists(number)
 
     def _learner_ended(self, code: int) -> int:
@@ -287,39 +287,39 @@ class Supervisor:
         return self._stopped(code)
 
     def _stop(self) -> int:
-        """Ends all in good order: the learner first, as it saves what was learned."""
-        self._panel.say("stopping: the learner saves a checkpoint (Ctrl-C again: end at once)")
+        """Stops the learner first, as it saves a checkpoint, then the other processes."""
+        self._panel.say("stopping: saving a checkpoint (Ctrl-C again to exit immediately)")
         code = self._stop_learner()
         if code is None:
             return 130
         return self._stopped(code)
 
     def _stopped(self, code: int) -> int:
-        """Says how the learner ended before the end of training; returns our exit code."""
-        unborn = code == -signal.SIGTERM and self._state.phase == "starting"
-        if code == 0 or unborn:
+        """Reports how the learner exited before training ended; returns our exit code."""
+        stopped_early = code == -signal.SIGTERM and self._state.phase == "starting"
+        if code == 0 or stopped_early:
             self._panel.finish(f"stopped; {self._state.outlook()}")
             return 0
         if code == NotSavedError.exit_code:
             self._panel.say(f"error: {self._state.loss()}")
             return code
-        reason = self._state.cannot_write()  # Then the log has no room for it, either.
+        reason = self._state.cannot_write()  # On a full disk the log may not say why.
         words = last_words(self._learner, code)
         self._panel.say(f"error: {reason}; {words}" if reason else f"error: {words}")
         return code if code == UserError.exit_code else 1
 
     def _stop_learner(self, failed: bool = False) -> int | None:
-        """Ends the learner, then the rest.
+        """Stops the learner, then the other processes.
 
         Returns:
           The learner's exit code; None if the user did not want to wait for it.
         """
-        self._impatient = False  # Nobody can insist on what had not begun.
+        self._impatient = False  # Only signals from now on count as insisting.
         self._learner.terminate()
         deadline = time.monotonic() + self._config.stop_timeout_s
         while (code := self._learner.poll()) is None and time.monotonic() < deadline:
             if self._impatient:
-                self._panel.say(f"ending at once, unsaved; {self._state.outlook()}")
+                self._panel.say(f"exiting without saving; {self._state.outlook()}")
                 return None
             self._show("stopping" if not failed else "ending")
             time.sleep(self._config.poll_s)
@@ -343,7 +343,7 @@ class Supervisor:
             time.sleep(self._config.poll_s / 4)
 
     def _kill_all(self) -> None:
-        """Leaves nothing behind, whatever happened before."""
+        """Kills whatever is still running."""
         processes = [self._learner, *(actor.process for actor in self._actors)]
         processes += [self._tensorboard] if self._tensorboard else []
         for process in processes:

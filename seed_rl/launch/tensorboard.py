@@ -1,9 +1,9 @@
-"""Runs TensorBoard without loading TensorFlow, which its pages for training do not need.
+"""Runs TensorBoard without loading TensorFlow, which its scalar pages do not need.
 
-That saves 400 MB and several seconds of a core which the learner needs at that very moment.
+That saves 400 MB and several seconds of CPU time that the learner needs while starting.
 
-A run has its summaries at the top of its logdir, which TensorBoard would show as the run ".". So it
-gets a directory with nothing but a link to the logdir in it, whose name the run has.
+A run's summaries are at the top of its logdir, which TensorBoard would name ".". So it gets a
+temporary directory with just a link to the logdir, and shows the link's name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOGDIR = "--logdir="
 
 @contextlib.contextmanager
 def named_run(arguments: Sequence[str]) -> Iterator[list[str]]:
-    """The same arguments, with `--logdir=` leading to a directory in which the run has a name."""
+    """The arguments with `--logdir=` replaced by a directory in which the run has a name."""
     with tempfile.TemporaryDirectory(prefix="seed_rl_tensorboard_") as view:
         changed = []
         for argument in arguments:
@@ -35,7 +35,7 @@ def named_run(arguments: Sequence[str]) -> Iterator[list[str]]:
 
 
 if __name__ == "__main__":
-    # What `tensorboard.compat` looks for to choose its own stub of TensorFlow.
+    # With this module, `tensorboard.compat` uses its own stub of TensorFlow.
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("tensorboard.compat.notf")
     with named_run(sys.argv[1:]) as named:
         sys.argv[1:] = named

@@ -1,1 +1,1 @@
-"""Small environments and servers for tests of this package and of environments built for it."""
+"""Small environments and servers for tests, here and in projects built on this package."""

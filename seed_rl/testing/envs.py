@@ -1,6 +1,6 @@
-"""Small deterministic environments that show or provoke what the system must handle.
+"""Small deterministic environments that expose or provoke what the system must handle.
 
-Importing the module registers them for Gymnasium, so that programs can run them:
+Importing this module registers them with Gymnasium for use by programs, e.g.
 `--env_name=seed_rl.testing.envs:LifeStep-v0`.
 """
 
@@ -20,15 +20,15 @@ _lives = itertools.count()
 
 
 class LifeStepEnv(gymnasium.Env[np.ndarray, Any]):
-    """Observations tell which life, episode and step they belong to.
+    """Observations identify their life, episode and step, so that mixed-up unrolls are detected.
 
-    Observation <float32>[4]: life (differs between objects and between processes), episode (from
-    0), step in the episode, and the action that led here (-1 at the first step). The reward of a
-    step is its number in the episode. An unroll that mixed two lives shows it.
+    Observation <float32>[4]: life (unique per object and process), episode (from 0), step in the
+    episode, and the previous action (-1 at the first step). The reward is the step's number in the
+    episode.
     """
 
     def __init__(self, episode_length: int = 10, truncate: bool = False, num_actions: int = 2):
-        """Makes episodes of `episode_length` steps that terminate, or are truncated."""
+        """Episodes terminate, or are truncated if `truncate`, after `episode_length` steps."""
         # Exact in float32: 2^14 process ids times 2^9 objects.
         self.life = (os.getpid() % 2**14) * 2**9 + next(_lives) % 2**9
         self._length = episode_length
@@ -71,16 +71,16 @@ class FaultyEnv(LifeStepEnv):
     )
 
     def __init__(self, fault: str, at: int = 5, seconds: float = 3600.0, episode_length: int = 10):
-        """Makes the fault happen.
+        """Creates an environment with one fault.
 
         Args:
-          fault: "raise" in step; "raise_in_reset"; "hang" for `seconds` in step, which it
-            prints; "exit" of the process; "sys_exit" with code 0; another "shape" or "dtype" of
-            observation; "nan_observation" or "nan_reward" from then on; "no_reward": None for one;
-            "slow_start": `seconds` to create.
-          at: number of the step (of all episodes together) or of the reset, from 1.
-          seconds: see fault.
-          episode_length: steps until an episode terminates.
+          fault: "raise" (in step); "raise_in_reset"; "hang" (step prints "hanging" and sleeps for
+            `seconds`); "exit" (of the process, code 77); "sys_exit" (code 0); "shape" or "dtype"
+            (wrong in the observation); "nan_observation" or "nan_reward" (from step `at` on);
+            "no_reward" (None as reward); "slow_start" (the constructor takes `seconds`); "": none.
+          at: number of the faulty step (counted over all episodes) or reset, from 1.
+          seconds: duration of "hang" or "slow_start".
+          episode_length: steps after which an episode terminates.
         """
         if fault not in self.FAULTS:
             raise ValueError(f"fault must be one of {self.FAULTS}, not {fault!r}.")
@@ -129,11 +129,11 @@ class FaultyEnv(LifeStepEnv):
 
 
 class TimeLimitEnv(gymnasium.Env[np.ndarray, Any]):
-    """A walk along a line that a time limit usually cuts off.
+    """A walk along a line, usually truncated by a time limit.
 
-    Observation <float32>[1]: position / 10. Action 1 goes right, 0 stays; position 10 terminates.
-    Every step pays 1, so the value of a state far from the end is that of going on for ever: a
-    learner that takes truncation for termination learns too low values.
+    Observation <float32>[1]: position / 10. Action 1 moves right, 0 stays; position 10 terminates.
+    The reward is 1 per step, so the value of a state far from the end is that of an endless
+    episode: a learner that treats truncation as termination underestimates it.
     """
 
     def __init__(self, limit: int = 5):
@@ -160,15 +160,15 @@ class TimeLimitEnv(gymnasium.Env[np.ndarray, Any]):
 
 
 class MemoryEnv(gymnasium.Env[np.ndarray, Any]):
-    """A cue at the first step decides which action pays at the last; nothing between tells it.
+    """A cue shown only at the first step determines which action is rewarded at the last.
 
-    Observation <float32>[num_cues + 1]: the cue, one-hot, at the first step only; then 1 in the
-    last component at the step whose action counts. An agent without memory gets 1 / num_cues on
-    average, one with memory 1.
+    Observation <float32>[num_cues + 1]: the one-hot cue at the first step; 1 in the last component
+    at the step whose action counts; otherwise zero. The best mean return is 1 / num_cues without
+    memory and 1 with memory.
     """
 
     def __init__(self, delay: int = 10, num_cues: int = 2):
-        """Puts `delay` steps between the cue and the action that counts."""
+        """Creates an environment with `delay` steps from the cue to the action that counts."""
         self._delay = delay
         self._num_cues = num_cues
         self.observation_space = spaces.Box(0.0, 1.0, (num_cues + 1,), np.float32)
@@ -198,10 +198,10 @@ class MemoryEnv(gymnasium.Env[np.ndarray, Any]):
 
 
 class DictEnv(gymnasium.Env[Any, Any]):
-    """Structured observations and actions of every kind.
+    """Nested observations and actions of every kind.
 
-    The reward counts how many of the action's parts are "right": move equals the observed goal,
-    force is above 0. Episodes last 5 steps.
+    The reward is the number of correct parts of the action: `move` equals the observed goal,
+    `force` is positive. Episodes last 5 steps.
     """
 
     def __init__(self) -> None:
@@ -243,9 +243,9 @@ class DictEnv(gymnasium.Env[Any, Any]):
 
 
 class OldGymEnv:
-    """An environment with the interface of gym before 0.26: `step` returns four values.
+    """A `LifeStepEnv` with the API of gym before 0.26: `step` returns four values.
 
-    Like `LifeStepEnv`; truncated episodes carry `TimeLimit.truncated`.
+    The last info of a truncated episode has `TimeLimit.truncated`.
     """
 
     def __init__(self, episode_length: int = 10, truncate: bool = False):

@@ -1,7 +1,7 @@
-"""A learner's server whose answers a test writes (plain grpcio, no TensorFlow).
+"""A fake learner whose replies a test provides (plain grpcio, no TensorFlow).
 
-Actors and their programs can be tested against it in milliseconds: it speaks the wire format,
-calls a Python function for every inference call and can go away and come back.
+Actors can be tested against it within milliseconds: it speaks the wire format, calls a Python
+function for each inference call, and can disconnect and come back.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Inference = Callable[[np.ndarray, np.ndarray, EnvOutput, np.ndarray], Any]
 
 
 class ScriptedLearner:
-    """Serves `inference` for environments of the given spaces; a context manager.
+    """Serves `inference` for environments with the given spaces; a context manager.
 
     Attributes:
-      address: where it listens.
+      address: the address it listens on.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class ScriptedLearner:
         """Starts serving.
 
         Args:
-          observation_space: of one environment.
-          action_space: of one environment.
-          inference: called from several threads, once per call.
-          address: "unix:/path" or "host:port"; port 0 is chosen and found in `address`.
-          token: secret that actors must show.
+          observation_space: observation space of one environment.
+          action_space: action space of one environment.
+          inference: called once per inference call, on several threads.
+          address: "unix:/path" or "host:port"; port 0 picks a free port.
+          token: secret that actors must present.
         """
         observation = nest.map_structure(_batched, specs(observation_space))
         env_output = EnvOutput(
@@ -81,7 +81,7 @@ class ScriptedLearner:
         self._server.start()
 
     def close(self) -> None:
-        """Goes away, breaking all connections."""
+        """Stops serving and breaks all connections."""
         self._server.stop(0).wait()
 
     def __enter__(self) -> ScriptedLearner:
@@ -91,7 +91,7 @@ class ScriptedLearner:
         self.close()
 
     def describe(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        """Answers Describe."""
+        """Handles Describe."""
         del request
         shown = dict(context.invocation_metadata()).get("authorization")
         if self._token is not None and shown != f"Bearer {self._token}":
@@ -99,16 +99,16 @@ class ScriptedLearner:
         return self._description.encode()
 
     def stats(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        """Answers Stats."""
+        """Handles Stats."""
         del request, context
         return self._stats.encode()
 
     def call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        """Serves one actor's stream."""
+        """Handles Call: one actor's stream."""
         del context
         for request in requests:
             frame = wire.decode(request)
-            # The message's memory is gRPC's, but the test may keep the arrays.
+            # gRPC owns the message's memory, but the test may keep the arrays.
             tensors = [tensor.copy() for tensor in frame.tensors]
             try:
                 actions = self._inference(*structures.pack(self._arguments, tensors))

@@ -134,9 +134,9 @@ def test_spellings_of_a_game(name: str) -> None:
 
 
 def test_unknown_game_names_similar_ones() -> None:
-    with pytest.raises(UserError, match="no Atari game 'Brakeout'.*Breakout"):
+    with pytest.raises(UserError, match="Unknown Atari game 'Brakeout'.*Breakout"):
         vector(1, game="Brakeout")
-    with pytest.raises(UserError, match="no Atari game"):
+    with pytest.raises(UserError, match="Unknown Atari game"):
         env.create_environment(0, AtariConfig(game="..."))
 
 

@@ -237,7 +237,7 @@ def test_addresses_that_are_taken(socket_address, free_port, tmp_path):
 
     pathlib.Path(path).write_text("precious")
     for address, message in [
-        (socket_address, "exists and is no socket"),
+        (socket_address, "exists and is not a socket"),
         (f"unix:{tmp_path}/{'x' * 120}", "longer than the system allows"),
     ]:
         server = ops.Server([address])

@@ -131,7 +131,7 @@ def test_a_token_is_asked_for(socket_address):
             assert values(client.double(1)) == 2
             assert client.stats()["functions"]["double"]["calls"] == 2
         for wrong in (None, "sesam", "sesame!", ""):
-            with pytest.raises(tf.errors.UnauthenticatedError, match="asks for a token"):
+            with pytest.raises(tf.errors.UnauthenticatedError, match="requires a token"):
                 ops.Client(socket_address, ClientOptions(token=wrong))
         with grpc.insecure_channel(socket_address) as channel:
             for method in ("/seed_rl.Inference/Stats", "/seed_rl.Inference/Describe"):
@@ -181,11 +181,11 @@ def test_encryption(socket_address, tmp_path):
 def test_options_that_make_no_sense():
     """Guards against limits that would let nobody in, and against half a TLS configuration."""
     for make, message in [
-        (lambda: ServerOptions(tls_certificate="a"), "must be given together"),
-        (lambda: ServerOptions(max_batch_size=0), "max_batch_size is 0; it must be above 0"),
-        (lambda: ServerOptions(max_message_bytes=2**31), "max_message_bytes is .* below"),
-        (lambda: ClientOptions(connect_timeout_s=-1), "connect_timeout_s is -1"),
-        (lambda: ClientOptions(call_timeout_s=0), "call_timeout_s is 0"),
+        (lambda: ServerOptions(tls_certificate="a"), "Set both tls_certificate and tls_key"),
+        (lambda: ServerOptions(max_batch_size=0), "max_batch_size must be above 0"),
+        (lambda: ServerOptions(max_message_bytes=2**31), "max_message_bytes must be .* below"),
+        (lambda: ClientOptions(connect_timeout_s=-1), "connect_timeout_s must be .* not -1"),
+        (lambda: ClientOptions(call_timeout_s=0), "call_timeout_s must be .* not 0"),
     ]:
         with pytest.raises(UserError, match=message):
             make()

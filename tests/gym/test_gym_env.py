@@ -112,7 +112,7 @@ def test_raw_observations() -> None:
         ({"env_name": "CartPool-v1"}, "CartPool"),
         ({"env_name": "CartPole-v99"}, "v99"),
         ({"env_name": "no_such_module:Thing-v0"}, "cannot import no_such_module"),
-        ({"env_name": "no_such_module:Thing-v0"}, "put that folder on PYTHONPATH"),
+        ({"env_name": "no_such_module:Thing-v0"}, "add that folder to PYTHONPATH"),
         ({"env_name": "CartPole-v1", "env_kwargs": "{"}, "not JSON"),
         ({"env_name": "CartPole-v1", "env_kwargs": "[1]"}, "JSON object"),
         ({"env_name": "CartPole-v1", "env_kwargs": '{"colour": 1}'}, "colour"),

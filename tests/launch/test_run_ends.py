@@ -25,7 +25,7 @@ def test_finished_and_stopped_differ(start):
     run.signal(signal.SIGTERM)
     assert run.wait() == 0
     assert progress.read(run.logdir).phase == "stopped"
-    assert f"stopped; the same command goes on from here ({run.saved():,} frames)" in run.text()
+    assert f"stopped; the same command resumes from here ({run.saved():,} frames)" in run.text()
     run = start("end", "run", "1")
     assert run.wait() == 0
     assert progress.read(run.logdir).phase == "done"
@@ -37,7 +37,7 @@ def test_finished_and_stopped_differ(start):
     run.signal(signal.SIGTERM)
     assert run.wait() == 0
     assert progress.read(run.logdir) is None
-    assert run.text().rstrip().endswith("the same command goes on from here (30 frames)")
+    assert run.text().rstrip().endswith("the same command resumes from here (30 frames)")
 
 
 def test_a_learner_stopped_by_others_has_not_finished(start):
@@ -46,7 +46,7 @@ def test_a_learner_stopped_by_others_has_not_finished(start):
     subprocess.run(["kill", "-TERM", str(run.learner())], check=True)
     assert run.wait() == 0
     assert "training has ended" not in run.text()
-    assert "stopped; the same command goes on from here" in run.text()
+    assert "stopped; the same command resumes from here" in run.text()
 
 
 def test_nothing_is_promised_that_is_not_saved(start):
@@ -55,7 +55,7 @@ def test_nothing_is_promised_that_is_not_saved(start):
     wait_until(lambda: (run.logdir / "progress.json").exists())
     run.signal(signal.SIGINT)
     assert run.wait() == 0
-    assert "stopped; nothing is saved, so the same command begins anew" in run.text()
+    assert "stopped; nothing was saved, so the same command starts over" in run.text()
 
     run = going(start, 1, learner="unsaved")
     run.signal(signal.SIGINT)
@@ -80,7 +80,7 @@ def test_term_again_does_not_hurry_the_learner(start):
         time.sleep(0.1)
     assert run.wait() == 0
     assert run.saved()
-    assert "stopped; the same command goes on" in run.text()
+    assert "stopped; the same command resumes" in run.text()
 
 
 def test_a_resumed_run_says_where_it_resumes(start):
@@ -127,7 +127,7 @@ def test_an_actor_that_exits_with_0_has_failed(start):
     run = start("train", "exit_0", "2")
     assert run.wait() == 1
     text = run.text()
-    assert "actor 0 exited with code 0, which nobody asked of it" in text
+    assert "actor 0 exited with code 0 unexpectedly" in text
     assert "restarting it in 0.05 s" in text and "restarting it in 0.1 s" in text
     assert "every actor keeps crashing" in text
 

@@ -111,7 +111,7 @@ def test_ctrl_c(repository, tmp_path):
     finally:
         if run.poll() is None:
             run.kill()
-    assert "stopped; the same command goes on from here" in output.read_text()
+    assert "stopped; the same command resumes from here" in output.read_text()
     assert list((logdir / "checkpoints").iterdir())
     assert processes_of(logdir) == []
 

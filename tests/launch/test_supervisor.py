@@ -175,7 +175,7 @@ def test_a_learner_killed_from_outside_ends_all(start):
 def test_a_second_ctrl_c_ends_at_once(start):
     run = going(start, 1, learner="quit_slowly=1000")
     run.signal(signal.SIGINT)
-    wait_until(lambda: "saves a checkpoint" in run.text())
+    wait_until(lambda: "saving a checkpoint" in run.text())
     run.signal(signal.SIGINT)
     assert run.wait() == 130
     assert not any(is_alive(pid) for pid in pids(run, 1))
@@ -184,7 +184,7 @@ def test_a_second_ctrl_c_ends_at_once(start):
 def test_closing_the_terminal_after_ctrl_c_is_not_asking_twice(start):
     run = going(start, 1, learner="quit_slowly=1")
     run.signal(signal.SIGINT)
-    wait_until(lambda: "saves a checkpoint" in run.text())
+    wait_until(lambda: "saving a checkpoint" in run.text())
     run.signal(signal.SIGHUP)
     assert run.wait() == 0
     assert run.saved()
@@ -221,7 +221,7 @@ def test_a_new_run_waits_for_what_a_killed_one_left(start):
     second = start("end", "run", "1")
     assert second.wait() == 0
     assert not is_alive(old)
-    assert "waiting for the end of the run that was killed" in second.text()
+    assert "waiting for the killed run in" in second.text()
 
 
 def test_grandchildren_end_with_a_killed_actor(start):
@@ -237,7 +237,7 @@ def test_a_live_directory_is_refused(start):
     run = going(start, 1)
     second = start("train", "run", "1")
     assert second.wait() == 2
-    assert f"A run is going on in {run.logdir} (process {run.process.pid})" in second.text()
+    assert f"A run is active in {run.logdir} (process {run.process.pid})" in second.text()
     assert is_alive(run.learner())
     assert run.process.poll() is None
 
@@ -267,19 +267,19 @@ def test_stop_local_stops_the_run_named(start, repository):
     assert run.saved()
     result = subprocess.run([script, run.logdir], capture_output=True, text=True, timeout=30)
     assert result.returncode == 2
-    assert f"No run is going on in {run.logdir}" in result.stderr
+    assert f"No run is active in {run.logdir}" in result.stderr
 
 
 def test_stop_local_finds_the_only_run(start, repository, tmp_path):
     (tmp_path / "runs").mkdir()
     command = [repository / "stop_local.sh"]
     options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 30, "cwd": tmp_path}
-    assert "No run is going on under" in subprocess.run(command, **options).stderr
+    assert "No run is active under" in subprocess.run(command, **options).stderr
     first = start("train", "run", "1", name="runs/first")
     second = start("train", "run", "1", name="runs/second")
     wait_until(lambda: is_locked(first) and is_locked(second))
     result = subprocess.run(command, **options)
-    assert result.returncode == 2 and "Several runs are going on" in result.stderr
+    assert result.returncode == 2 and "Several runs are active" in result.stderr
     wait_until(second.training)
     second.signal(signal.SIGTERM)
     assert second.wait() == 0
@@ -305,4 +305,4 @@ def test_the_panel_on_a_terminal(start, tmp_path):
     os.close(master)
     assert run.wait() == 0
     assert b"a test" in drawn and b"of 1,000)" in drawn
-    assert b"stopped; the same command goes on from here (" in drawn
+    assert b"stopped; the same command resumes from here (" in drawn

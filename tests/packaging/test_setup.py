@@ -55,7 +55,7 @@ def test_only_what_is_missing_is_done(prepared):
     assert setup(prepared, "plot") == setup(prepared) == ""
 
     said = setup(prepared, "video,plot")
-    assert "installing what seed_rl[video] needs" in said
+    assert "installing the requirements of seed_rl[video]" in said
     assert "building" not in said and "TensorFlow" not in said
     assert setup(prepared, "video,plot") == setup(prepared, "video") == ""
     assert libraries(prepared) == built
@@ -94,7 +94,7 @@ def test_an_unknown_extra_is_refused(tree):
         [tree / "scripts" / "setup.sh", "plot,vidoe"], capture_output=True, text=True, timeout=60
     )
     assert result.returncode == 1
-    assert re.search(r'no extra "vidoe"\. There are: .*\bvideo\b', result.stderr)
+    assert re.search(r'unknown extra "vidoe"; choose from: .*\bvideo\b', result.stderr)
     assert not (tree / ".venv").exists()
 
 
@@ -114,8 +114,8 @@ def test_a_long_step_says_that_it_still_runs(tree, tmp_path_factory):
     )
     assert result.returncode == 1
     first, *rest = result.stderr.splitlines()
-    assert first == f"setup: making the virtual environment {tree}/.venv"
-    assert rest[0] == f"setup: still making the virtual environment {tree}/.venv (0 min 1 s)"
+    assert first == f"setup: creating the virtual environment {tree}/.venv"
+    assert rest[0] == f"setup: still creating the virtual environment {tree}/.venv (0 min 1 s)"
 
 
 def test_setup_without_rights_prints_the_command(tree, tmp_path_factory):
@@ -156,4 +156,4 @@ def test_an_unsupported_python_is_refused(tree, tmp_path_factory):
         timeout=60,
     )
     assert result.returncode == 1
-    assert "Python 3.10 to 3.13 is needed, but python3 is Python 3.9.1" in result.stderr
+    assert "Python 3.10 to 3.13 is required, but python3 is Python 3.9.1" in result.stderr

@@ -143,10 +143,10 @@ def test_a_full_disk(place, learner, room):
     """No room for a checkpoint, or for anything: warnings; training goes on; old ones stay."""
     unlimited = resource.RLIM_INFINITY
     _, hard = resource.prlimit(learner.pid, resource.RLIMIT_FSIZE)
-    failures = learner.text().count("The run goes on")
+    failures = learner.text().count("The run continues")
     wait_until(lambda: len(saved(place)) >= 2, running=learner)
     resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (room, hard))
-    wait_until(lambda: learner.text().count("The run goes on") >= failures + 2, running=learner)
+    wait_until(lambda: learner.text().count("The run continues") >= failures + 2, running=learner)
     before = saved(place)
     with Client(place.address) as client:
         calls = client.stats()["functions"]["inference"]["calls"]
@@ -174,7 +174,7 @@ def test_kill_9_of_the_learner(place, learner, actors):
     learner = start_learner(place, batch_size=2)
     place.trains_on(learner)
     text = learner.text()
-    assert "Passing over a damaged checkpoint" in text
+    assert "Skipping a damaged checkpoint" in text
     resumed = re.search(r"Resuming after (\d+) environment frames", text)
     assert resumed is not None and int(resumed[1]) == whole.step
     assert place.frames(learner) > whole.step

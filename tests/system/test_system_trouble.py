@@ -59,7 +59,7 @@ def test_term_to_every_process_saves(place):
     assert nothing_runs(place)
     assert frames_saved(place) == place.progress().frames > 0
     assert place.progress().phase == "stopped"
-    assert f"stopped; the same command goes on from here ({frames_saved(place):,}" in run.text()
+    assert f"stopped; the same command resumes from here ({frames_saved(place):,}" in run.text()
 
 
 def test_a_learner_termed_again_and_again_saves(tmp_path):
@@ -99,7 +99,7 @@ def test_a_disk_that_fills_up(place):
     assert (
         "error: the last checkpoint could NOT be saved (newest: none): no space left" in run.text()
     )
-    assert "goes on from here" not in run.text()
+    assert "resumes from here" not in run.text()
     assert "Traceback" not in run.text()
 
 

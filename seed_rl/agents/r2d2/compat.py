@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2 import losses
 from seed_rl.agents.r2d2.config import R2D2Config, validate
-from seed_rl.agents.r2d2.program import WORKSTATION
+from seed_rl.agents.r2d2.program import PRESET
 from seed_rl.common.compat.tensors import make_time_major
 from seed_rl.common.config import learner_config, options
 from seed_rl.common.config.device_config import DeviceConfig
@@ -34,7 +34,7 @@ options.provide_flags(
     OptimizerConfig,
     LearnerConfig,
     DeviceConfig,
-    **WORKSTATION,
+    presets=(PRESET,),
 )
 
 

@@ -1,4 +1,4 @@
-"""Options of the R2D2 agent (no TensorFlow here)."""
+"""Options of the R2D2 agent."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from seed_rl.common.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class R2D2Config:
-    """R2D2: acting and learning. The defaults are those of the paper."""
+    """R2D2: acting and learning, with library defaults from the paper."""
 
     discounting: float = option(0.997, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
-    n_steps: int = option(5, "Rewards summed before the target bootstraps.", minimum=1)
+    n_steps: int = option(5, "Rewards per n-step target, before bootstrapping.", minimum=1)
     burn_in: int = option(
         40,
-        "Steps before those trained on, over which only the recurrent state is worked out anew. "
-        "An unroll has burn_in + unroll_length + 1 steps.",
+        "Steps at the beginning of an unroll that only update the recurrent state. An unroll has "
+        "burn_in + unroll_length + 1 steps.",
         minimum=0,
     )
     update_target_every_n_step: int = option(
-        2500, "Training steps between two updates of the target network.", minimum=1
+        2500, "Training steps between updates of the target network.", minimum=1
     )
     value_function_rescaling: bool = option(
-        True, "Whether the network learns h(Q) = sign(Q)(sqrt(|Q| + 1) - 1) + epsilon Q."
+        True, "Whether the network predicts h(Q) = sign(Q)(sqrt(|Q| + 1) - 1) + epsilon Q."
     )
-    value_function_rescaling_epsilon: float = option(1e-3, "The epsilon of h.", minimum=0.0)
+    value_function_rescaling_epsilon: float = option(1e-3, "Epsilon of h.", minimum=0.0)
     max_abs_reward: float | None = option(
-        None, "Rewards are clipped to at most this size. 0 or not given: as they are.", minimum=0.0
+        None, "Rewards are clipped to this absolute value. 0 or none: no clipping.", minimum=0.0
     )
     priority_eta: float = option(
         0.9,
@@ -41,7 +41,7 @@ class R2D2Config:
         maximum=1.0,
     )
     eval_epsilon: float = option(
-        1e-3, "How often evaluation environments act at random.", minimum=0.0, maximum=1.0
+        1e-3, "Probability of a random action during evaluation.", minimum=0.0, maximum=1.0
     )
 
 
@@ -50,13 +50,15 @@ class QNetworkConfig(TorsoConfig):
     """Network: convolutions for images or an MLP for vectors, LSTM, dueling heads."""
 
     lstm_size: int = option(
-        512, "Units of the LSTM, which also sees the last action and reward; 0: none.", minimum=0
+        512,
+        "Units of the LSTM, whose input includes the last action and reward; 0: no LSTM.",
+        minimum=0,
     )
     head_size: int = option(
-        512, "Units of the hidden layer of the value and of the advantage head.", minimum=1
+        512, "Units of the hidden layer in each of the value and advantage heads.", minimum=1
     )
     mlp_sizes: tuple[int, ...] = option(
-        (256,), "Units of the dense layers for observations that are not images.", minimum=1
+        (256,), "Units of the dense layers for non-image observations.", minimum=1
     )
 
 

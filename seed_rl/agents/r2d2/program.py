@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
 from seed_rl.common.acting import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config import options
-from seed_rl.common.config.optimizer_config import ADAM, OptimizerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.replay_config import ReplayConfig
 
-WORKSTATION: dict[str, Any] = dict(
-    batch_size=16,
-    unroll_length=20,
-    burn_in=10,
-    discounting=0.99,
-    replay_buffer_size=25_000,
-    replay_buffer_min_size=1_000,
-    replay_ratio=3.0,
-    # Values spread by n_steps per update of the target network: with few training steps per hour,
-    # every 500 of them would be hours until the network knows what is worth what.
-    update_target_every_n_step=100,
-    optimizer=ADAM,
-    learning_rate=3e-4,
-    learning_rate_decay=False,
-    optimizer_epsilon=1e-4,
-    clip_norm=40.0,
+PRESET = Preset(
+    "r2d2",
+    dict(
+        batch_size=16,
+        burn_in=10,
+        discounting=0.99,
+        replay_buffer_size=25_000,
+        replay_buffer_min_size=1_000,
+        replay_ratio=3.0,
+        # Each update of the target network propagates values by n_steps. With few training steps
+        # per hour, an update every 500 of them would delay learning by hours.
+        update_target_every_n_step=100,
+        learning_rate=3e-4,
+        learning_rate_decay=False,
+        optimizer_epsilon=1e-4,
+        clip_norm=40.0,
+    ),
 )
-"""Defaults that learn Pong on two cores; those of the paper: `seed_rl/atari/r2d2_paper.flags`."""
+"""Learns Pong on two cores. For the settings of the paper: `seed_rl/atari/r2d2_paper.flags`."""
 
 
 def create_agent(env_output_specs: Any, num_actions: int) -> Any:
-    """The network that the flags of `QNetworkConfig` ask for."""
+    """The network that the flags of `QNetworkConfig` describe."""
     from seed_rl.agents.r2d2 import networks  # TensorFlow: in the learner only.
     from seed_rl.common.networks import space_encoder
 
@@ -43,7 +45,7 @@ def create_agent(env_output_specs: Any, num_actions: int) -> Any:
 
 
 def create_optimizer(final_iteration: int) -> tuple[Any, Callable[[int], float]]:
-    """The optimizer that the flags of `OptimizerConfig` ask for, and its learning rate."""
+    """The optimizer that the flags of `OptimizerConfig` describe, and its learning rate."""
     from seed_rl.common.learner import optimizer
 
     return optimizer.create_optimizer(options.from_flags(OptimizerConfig), final_iteration)
@@ -55,19 +57,21 @@ def main(
     create_optimizer: Callable[[int], Any] = create_optimizer,
     algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (QNetworkConfig,),
+    presets: Sequence[Preset] = (),
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
 
     Args:
       family: the environments.
-      create_agent: `create_agent(env_output_specs, num_actions)` returns the network. Called in
-        the learner only, so import TensorFlow inside of it.
+      create_agent: `create_agent(env_output_specs, num_actions)` returns the network. Called only
+        in the learner, so it should import TensorFlow itself.
       create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn).
-      algorithm: returns `R2D2` or a subclass, made with the same arguments. Called in the learner
-        only, so import TensorFlow inside of it.
-      agent_configs: dataclasses of options of the network to define flags for.
-      **defaults: defaults of options that differ from `WORKSTATION`.
+      algorithm: returns `R2D2` or a subclass, which is created with the same arguments.
+        Called only in the learner, so it should import TensorFlow itself.
+      agent_configs: the network's dataclasses of options.
+      presets: defaults applied after `PRESET`, in order.
+      **defaults: further defaults of this program, applied last.
     """
 
     def learn(env_config: Any) -> None:
@@ -82,4 +86,4 @@ def main(
         ).execute()
 
     configs = (R2D2Config, ReplayConfig, *agent_configs)
-    program.main(family, configs, learn, **{**WORKSTATION, **defaults})
+    program.main(family, configs, learn, presets=(PRESET, *presets), **defaults)

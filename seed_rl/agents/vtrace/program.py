@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.acting import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+from seed_rl.common.config.presets import Preset
 
 
 def main(
@@ -17,6 +18,7 @@ def main(
     create_optimizer: Callable[[int], Any] | None = None,
     algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (),
+    presets: Sequence[Preset] = (),
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -24,13 +26,15 @@ def main(
     Args:
       family: the environments.
       create_agent: `create_agent(action_space, observation_space, parametric_action_distribution)`
-        returns the network. Called in the learner only, so import TensorFlow inside of it.
+        returns the network. Called only in the learner, so it should import TensorFlow itself.
       create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn);
-        by default as the flags of `OptimizerConfig` say.
-      algorithm: returns `VTrace` or a subclass, made with the same arguments. Called in the learner
-        only, so import TensorFlow inside of it.
-      agent_configs: further dataclasses of options to define flags for.
-      **defaults: defaults of options that differ for this program.
+        by default, the optimizer that the flags of `OptimizerConfig` describe.
+      algorithm: returns `VTrace` or a subclass, which is created with the same arguments.
+        Called only in the learner, so it should import TensorFlow itself.
+      agent_configs: further dataclasses of options.
+      presets: defaults that replace those of the dataclasses, applied in order. V-trace has no
+        preset of its own.
+      **defaults: further defaults of this program, applied last.
     """
 
     def learn(env_config: Any) -> None:
@@ -45,4 +49,4 @@ def main(
         ).execute()
 
     configs = (VTraceConfig, *agent_configs, ContinuousDistributionConfig)
-    program.main(family, configs, learn, **defaults)
+    program.main(family, configs, learn, presets=presets, **defaults)

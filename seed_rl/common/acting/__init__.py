@@ -1,1 +1,1 @@
-"""Actors: environments, the loop that steps them, the program around it (no TensorFlow here)."""
+"""Actors: environments, the loop that steps them, and its program. Nothing imports TensorFlow."""

@@ -1,9 +1,10 @@
-"""The actor: steps environments and asks the learner for actions (no TensorFlow here).
+"""The actor: steps environments and requests actions from the learner.
 
 An actor holds no network and no weights. It steps k environments in one batch, with one inference
-call per step, until it is told to stop. When the connection to the learner breaks it reconnects
-and begins a new *life*: its environments are reset and its calls carry a new run id, so that the
-learner never joins steps from before and after (nobody knows whether the last call arrived).
+call per step, until it receives a stop signal. When the connection to the learner breaks, it
+reconnects and begins a new *life*: its environments are reset and its calls carry a new run id, so
+that the learner never joins steps from before and after (the last call may or may not have
+arrived).
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from seed_rl.grpc.errors import CallError, ClientError, StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
 
-_ATTEMPT_S = 2.0  # Longest attempt to connect; a stop signal has to wait for its end.
+_ATTEMPT_S = 2.0  # Longest attempt to connect; it delays a stop signal.
 _STOP_GRACE_S = 5.0  # After a stop signal, for a step in progress and for closing environments.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
 
 class ExitCode(enum.IntEnum):
-    """How an actor process ends; user errors end with 2."""
+    """Exit codes of an actor process; user errors exit with 2."""
 
     ENVIRONMENT_FAILED = 1
     SUPERSEDED = 3
@@ -51,24 +52,24 @@ class ExitCode(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class ActorConfig(RunConfig):
-    """Actor: options of the processes that step environments."""
+    """Actor: connection to the learner, and timing logs."""
 
     connect_timeout_s: float = option(
-        600.0, "Seconds to wait for the learner at the start before giving up.", minimum=0
+        600.0, "Seconds to wait for the learner at start-up before giving up.", minimum=0
     )
     reconnect_timeout_s: float = option(
-        600.0, "Seconds to try to reach a learner that went away before giving up.", minimum=0
+        600.0, "Seconds to wait for a lost learner before giving up.", minimum=0
     )
     num_actors_with_summaries: int = option(
-        1, "So many actors, from task 0 on, log where their time goes.", minimum=0
+        1, "Number of actors, counted from task 0, that log their timing.", minimum=0
     )
     actor_log_period_s: float = option(
-        60.0, "Seconds between those log lines; 0 turns them off.", minimum=0
+        60.0, "Seconds between an actor's timing logs; 0 turns them off.", minimum=0
     )
 
 
 def are_summaries_enabled(config: ActorConfig | None = None) -> bool:
-    """Whether this actor logs where its time goes."""
+    """Whether this actor logs its timing."""
     config = config or from_flags(ActorConfig)
     return config.actor_log_period_s > 0 and config.task < config.num_actors_with_summaries
 
@@ -86,25 +87,24 @@ def actor_loop(
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns a Gymnasium (or old gym)
         environment.
-      config: an `ActorConfig`. Anything else is taken for `env_config`, as in the call
-        `actor_loop(create_env_fn, config)` of existing programs, whose flags then give the
-        options.
-      env_config: passed on to the two functions.
+      config: an `ActorConfig`. Anything else is taken as `env_config`, as in the call
+        `actor_loop(create_env_fn, config)` of existing programs; the options then come from flags.
+      env_config: passed to both functions.
       create_vector_env_fn: `create_vector_env_fn(env_ids, env_config)` returns all environments as
         one `BatchedEnv`, or None to have `create_env_fn` called for each.
       log_period: multiplies `actor_log_period_s`; kept for existing programs.
 
     Raises:
-      UserError: if options, spaces or the learner's answers do not fit this actor.
-      SystemExit: with an `ExitCode`, after one line on standard error, if an environment raised,
-        a newer actor took over the environments, or the learner stayed away for too long.
+      UserError: the options, the spaces or the learner's answers do not match.
+      SystemExit: with an `ExitCode`, after one line on standard error: an environment raised, a
+        newer actor took over the environments, or the learner was unreachable for too long.
     """
     if not isinstance(config, ActorConfig):
         env_config = environment_options(config if env_config is None else env_config)
         config = from_flags(ActorConfig)
-    if logging.get_verbosity() == logging.WARNING:  # absl's default; actors say what they do.
+    if logging.get_verbosity() == logging.WARNING:  # absl's default hides the actor's logs.
         logging.set_verbosity(logging.INFO)
-    # Before there are environments, whose threads must have it, too.
+    # Before creating environments, whose threads must inherit it.
     scheduling.use_batch_scheduling()
     env: BatchedEnv | None = None
     actor = _Actor(config, log_period)
@@ -113,9 +113,7 @@ def actor_loop(
     def end_soon() -> None:
         actor.close()
         if not ended.wait(_STOP_GRACE_S):
-            logging.error(
-                "Actor %d: an environment does not return, ending without it.", config.task
-            )
+            logging.error("Actor %d: an environment does not return; exiting anyway.", config.task)
             os._exit(0)
 
     with StopSignal(end_soon) as stop:
@@ -173,43 +171,43 @@ class _Actor:
         self._clock = _Clock(config.task, config.env_batch_size, period_s)
         self._client: Client | None = None
         self._seed = config.seed
-        # First observations of episodes that no step was taken in yet.
+        # First observations of episodes in which no step has been taken yet.
         self._fresh_observation: Any = None
-        # When we last heard from the learner; at the start, when we began to look for it.
-        self._heard = time.monotonic()
-        self._patience_s = config.connect_timeout_s
+        # Time of the learner's last answer; before the first, time of starting to connect.
+        self._last_answer = time.monotonic()
+        self._timeout_s = config.connect_timeout_s
         self._pauses = 0
 
     def run(self, env: BatchedEnv, stop: StopSignal) -> None:
-        """Runs lives until the stop signal; ends otherwise only by an exception."""
+        """Runs lives until the stop signal; otherwise ends only by an exception."""
         self._env = env
         self._stop = stop
-        self._heard = time.monotonic()
+        self._last_answer = time.monotonic()
         while not stop.requested:
             self._reset()
             try:
                 self._client = self._connect()
-                self._live(self._client)
+                self._run_life(self._client)
             except ClientError as error:
                 if not stop.requested:
-                    self._judge(error)
+                    self._exit_if_fatal(error)
                     self._pause(str(error))
             finally:
                 self.close()
 
     def close(self) -> None:
-        """Ends the connection, also from another thread while a call waits for its answer."""
+        """Closes the connection; other threads may call it to interrupt a waiting call."""
         client = self._client
         if client is not None:
             client.close()
 
     def _reset(self) -> None:
-        """Makes every environment begin an episode, unless it stands at the beginning of one."""
+        """Resets the environments unless they are at the start of an episode already."""
         if self._fresh_observation is None:
             began = time.monotonic()
             self._fresh_observation = self._env.reset(seed=self._seed)
             self._seed = None  # Seeding again would repeat the same episodes.
-            self._heard += time.monotonic() - began
+            self._last_answer += time.monotonic() - began
 
     def _connect(self) -> Client:
         options = dataclasses.replace(
@@ -230,8 +228,8 @@ class _Actor:
             raise
         return client
 
-    def _live(self, client: Client) -> None:
-        """One life: from first observations until the stop signal, or until something is raised."""
+    def _run_life(self, client: Client) -> None:
+        """Runs one life: from first observations until the stop signal or an exception."""
         env, clock, stop = self._env, self._clock, self._stop
         inference = client.inference
         env_ids = np.asarray(env.env_ids, np.int32)
@@ -244,7 +242,7 @@ class _Actor:
         if not stop.requested:
             actions = inference(env_ids, run_ids, env_output, raw_reward)
             self._fresh_observation = None
-            self._settle()
+            self._record_answer()
             clock.start()
         while not stop.requested:
             observation, reward, done, abandoned, episode_step, raw_reward = env.step(actions)
@@ -253,36 +251,36 @@ class _Actor:
             env_output = EnvOutput(reward, done, observation, abandoned, episode_step)
             try:
                 actions = inference(env_ids, run_ids, env_output, raw_reward)
-            finally:  # Patience begins when the learner is lost, however long it took to answer.
-                self._heard = clock.answered()
+            finally:  # The timeout starts when the learner is lost, however long the call took.
+                self._last_answer = clock.answered()
 
-    def _settle(self) -> None:
-        """Notes that the learner answers."""
+    def _record_answer(self) -> None:
+        """Records that the learner answers."""
         logging.info(
             "Actor %d: environments %s, learner at %s.",
             self._config.task,
             _ranges(self._env.env_ids),
             self._config.server_address,
         )
-        self._heard = time.monotonic()
-        self._patience_s = self._config.reconnect_timeout_s
+        self._last_answer = time.monotonic()
+        self._timeout_s = self._config.reconnect_timeout_s
         self._pauses = 0
 
     def _remaining_s(self) -> float:
-        return self._heard + self._patience_s - time.monotonic()
+        return self._last_answer + self._timeout_s - time.monotonic()
 
     def _pause(self, reason: str) -> None:
-        """Waits before the next attempt, longer each time; gives up when patience is at an end."""
+        """Waits before the next attempt, longer each time; exits when the time is up."""
         remaining = self._remaining_s()
         address = self._config.server_address
         if remaining <= 0:
             _exit(
-                f"No learner at {address} for {self._patience_s:g} s, giving up ({reason}). Is it "
-                "running, and is --server_address right?",
+                f"No learner at {address} for {self._timeout_s:g} s, giving up ({reason}). Check "
+                "that it is running and that --server_address is right.",
                 ExitCode.NO_LEARNER,
             )
         logging.info(
-            "Actor %d: no learner at %s, trying for another %.0f s (%s).",
+            "Actor %d: no learner at %s, retrying for another %.0f s (%s).",
             self._config.task,
             address,
             remaining,
@@ -290,30 +288,30 @@ class _Actor:
         )
         self._pauses += 1
         pause = backoff_s(self._pauses, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
-        # Many actors lose the same learner at once and must not all come back at once.
+        # Many actors lose the same learner at once and must not all reconnect at once.
         self._stop.wait(min(pause * random.uniform(0.5, 1.0), remaining))
 
-    def _judge(self, error: ClientError) -> None:
-        """Ends the actor if trying again cannot help."""
+    def _exit_if_fatal(self, error: ClientError) -> None:
+        """Ends the actor if retrying cannot help."""
         if not isinstance(error, CallError):
             return
         code = error.code
         if code == StatusCode.FAILED_PRECONDITION:
             _exit(
                 f"{error.message} Another actor runs environments "
-                f"{_ranges(self._env.env_ids)}; two actors must not have the same --task.",
+                f"{_ranges(self._env.env_ids)}. Give every actor a different --task.",
                 ExitCode.SUPERSEDED,
             )
         if code in (StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED):
             raise UserError(
                 f"The learner at {self._config.server_address} refuses this actor: "
-                f"{error.message}. Give both the same --auth_token_file."
+                f"{error.message}. Start both with the same --auth_token_file."
             )
         if code in (StatusCode.INVALID_ARGUMENT, StatusCode.UNIMPLEMENTED):
             raise UserError(
                 f"The learner at {self._config.server_address} refuses the steps of environments "
                 f"{_ranges(self._env.env_ids)}: {error.message}. Start learner and actors with "
-                "the same options (--num_envs, --env_batch_size, those of the environment)."
+                "the same options (--num_envs, --env_batch_size and the environment's)."
             )
 
 
@@ -321,25 +319,27 @@ def _check_inference(client: Client, env: BatchedEnv) -> None:
     """Compares the environment's observations and actions with the learner's.
 
     Raises:
-      UserError: if they differ or there is no inference function.
+      UserError: they differ, or the server has no inference function.
     """
     function = client.functions.get("inference")
     if function is None:
-        raise UserError("The server is no learner: it has no function 'inference'.")
+        raise UserError("The server is not a learner: it has no function 'inference'.")
     try:
         expected = nest.map_structure(
             lambda spec: f"{spec.dtype}{list(spec.shape[1:])}",
             function.arguments[2].observation,
         )
     except (IndexError, AttributeError, TypeError):
-        raise UserError("The server is no learner: 'inference' takes other arguments.") from None
+        raise UserError(
+            "The server is not a learner: its 'inference' takes different arguments."
+        ) from None
     given = nest.map_structure(str, spaces.specs(env.observation_space))
     if given != expected:
         raise UserError(
             f"The learner expects observations {expected}, but this actor's environment "
-            f"gives {given}. Start learner and actors with the same environment options."
+            f"returns {given}. Start learner and actors with the same environment options."
         )
-    # Not to be left to the first impossible action: there may be none, but only other meanings.
+    # Checked here because every action may be valid in both spaces and yet mean something else.
     actions = client.stats().get("status", {}).get(ACTION_SPACE)
     taken = spaces.describe(env.action_space)
     if actions not in (None, taken):
@@ -350,7 +350,7 @@ def _check_inference(client: Client, env: BatchedEnv) -> None:
 
 
 def _new_run_id() -> int:
-    """A random number from 1 to 2^63 - 1; 0 would look like no life at all."""
+    """A random number from 1 to 2^63 - 1; 0 means that there is no life."""
     return (int.from_bytes(os.urandom(8), "little") >> 1) or 1
 
 
@@ -360,7 +360,7 @@ def _ranges(env_ids: np.ndarray) -> str:
 
 
 class _Clock:
-    """Where an actor's time goes: in its environments, or waiting for actions."""
+    """Measures an actor's time in its environments and waiting for actions."""
 
     def __init__(self, task: int, size: int, period_s: float | None):
         self._task = task
@@ -379,7 +379,7 @@ class _Clock:
         self._mark = now
 
     def answered(self) -> float:
-        """Notes the end of a step; returns the time."""
+        """Records the end of a step; returns the time."""
         self._mark = now = time.monotonic()
         self._steps += 1
         if self._period_s is not None and now - self._began >= self._period_s:

@@ -1,21 +1,21 @@
 """Environments stepped in one batch, with the episode protocol of central inference.
 
-The protocol (no TensorFlow here). Each step reports, per environment, the results of the previous
-action:
+Each step reports, per environment, the results of the previous action:
 
 * An episode that *terminates* is reset in the same step: `done` comes with the last reward and
   with the first observation of the next episode.
-* An episode that is *truncated* (a time limit) still has a future that a learner should bootstrap
-  from. Its last observation is reported as an ordinary, not-done step, whose action is ignored;
-  the next step reports the first observation of the next episode with `done`, `abandoned` and no
-  reward. The other environments of the batch step as usual meanwhile.
-* An environment may end the *learner's* episode without ending its own: a game of several lives
-  after each of them, say. `done` then comes with the observation that the game continues with, and
-  with an `episode_step` above 0. Central inference counts returns and lengths over the whole game.
+* An episode that is *truncated* (by a time limit) would have continued, so the learner should
+  bootstrap from its end. Its last observation is reported as an ordinary, not-done step, whose
+  action is ignored; the next step reports the first observation of the next episode with `done`,
+  `abandoned` and reward 0. Meanwhile the other environments of the batch step as usual.
+* An environment may end only the *learner's* episode, such as a game of several lives when one is
+  lost. `done` then comes with the next observation of the same game and an `episode_step` above 0.
+  Central inference counts returns and lengths over the whole game.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -28,16 +28,17 @@ from seed_rl.common.system.extras import missing_dependency
 
 
 class BatchStep(NamedTuple):
-    """What k environments report after a step. The arrays are reused by the next one.
+    """What k environments report after a step. The next step overwrites the arrays.
 
     Attributes:
       observation: nest of [k, ...].
       reward: <float32>[k] of the previous action; 0 where `abandoned`.
-      done: <bool>[k] the previous action ended the episode; `observation` is of the next one, or
-        of the same game if `episode_step` is not 0.
+      done: <bool>[k] the previous action ended the episode; `observation` is from the next one, or
+        from the same game if `episode_step` is not 0.
       abandoned: <bool>[k] the episode that ended was truncated; implies `done`.
       episode_step: <int32>[k] steps since the environment was last reset.
-      raw_reward: <float32>[k] the unshaped score (`info["score_reward"]`), else the reward.
+      raw_reward: <float32>[k] the unshaped reward (`info["score_reward"]`) if given, else the
+        reward.
     """
 
     observation: Any
@@ -49,36 +50,36 @@ class BatchStep(NamedTuple):
 
 
 class BatchedEnv(Protocol):
-    """k environments that follow the episode protocol; what the actor loop needs."""
+    """k environments that follow the episode protocol, as the actor loop needs them."""
 
     @property
     def env_ids(self) -> np.ndarray:
-        """<int32>[k]."""
+        """<int32>[k] ids of the environments."""
 
     @property
     def observation_space(self) -> Any:
-        """The space of one environment."""
+        """Observation space of one environment."""
 
     @property
     def action_space(self) -> Any:
-        """The space of one environment."""
+        """Action space of one environment."""
 
     def reset(self, seed: int | None = None) -> Any:
-        """Begins a new episode everywhere and returns the observations, a nest of [k, ...]."""
+        """Resets all environments and returns the observations, a nest of [k, ...]."""
 
     def step(self, action_batch: Any) -> BatchStep:
         """Applies a nest of actions [k, ...]."""
 
     def close(self) -> None:
-        """Frees the environments."""
+        """Closes the environments."""
 
 
 class EnvironmentFailure(Exception):
-    """An environment raised, or wanted to end the program; the cause is its own exception."""
+    """An environment raised or called `sys.exit()`; its exception is the cause."""
 
 
 def env_seeds(seed: int | None, env_ids: np.ndarray) -> list[int | None]:
-    """A seed per environment that differs between environments and between seeds."""
+    """A different seed for each environment, derived from `seed`; None for each if that is None."""
     if seed is None:
         return [None] * len(env_ids)
     sequences = [np.random.SeedSequence([seed, int(i)]) for i in env_ids]
@@ -101,10 +102,10 @@ class BatchedEnvironment:
           create_env_fn: `create_env_fn(env_id, config)` returns an environment.
           batch_size: number of environments, k.
           id_offset: id of the first one.
-          config: passed on to `create_env_fn`.
+          config: passed to `create_env_fn`.
 
         Raises:
-          UserError: if a space has no arrays of a fixed shape.
+          UserError: a space does not consist of arrays of fixed shape.
         """
         self._env_ids = np.arange(id_offset, id_offset + batch_size, dtype=np.int32)
         self._envs: list[Any] = []
@@ -124,45 +125,45 @@ class BatchedEnvironment:
         self._done = np.zeros(batch_size, np.bool_)
         self._abandoned = np.zeros(batch_size, np.bool_)
         self._episode_step = np.zeros(batch_size, np.int32)
-        # Environments whose episode was cut off: they are reset at the next step.
+        # Environments whose episode was truncated; the next step resets them.
         self._truncated = [False] * batch_size
 
     @property
     def env_ids(self) -> np.ndarray:
-        """<int32>[k]."""
+        """<int32>[k] ids of the environments."""
         return self._env_ids
 
     @property
     def envs(self) -> list[Any]:
-        """The k environments, as Gymnasium ones."""
+        """The k environments, each adapted to Gymnasium's interface."""
         return self._envs
 
     def reset(self, seed: int | None = None) -> Any:
         """Begins a new episode in every environment.
 
         Args:
-          seed: seeds each environment differently; None leaves their randomness going on.
+          seed: seeds each environment differently; None keeps the state of their random generators.
 
         Returns:
           Observations, a nest of [k, ...].
 
         Raises:
-          EnvironmentFailure: if an environment raises.
-          UserError: if an observation is not of the declared space.
+          EnvironmentFailure: an environment raised.
+          UserError: an observation is not in the declared space.
         """
         for row, env_seed in enumerate(env_seeds(seed, self._env_ids)):
             self._reset(row, env_seed)
         return self._observations.batch
 
     def step(self, action_batch: Any) -> BatchStep:
-        """Applies one action per environment; see the module for the protocol.
+        """Applies one action per environment; the module docstring describes the protocol.
 
         Args:
-          action_batch: nest of [k, ...].
+          action_batch: nest of actions [k, ...].
 
         Raises:
-          EnvironmentFailure: if an environment raises.
-          UserError: if actions or observations are not of the declared spaces, or a reward is no
+          EnvironmentFailure: an environment raised.
+          UserError: an action or observation is not in the declared space, or a reward is not a
             number.
         """
         self._done.fill(False)
@@ -185,22 +186,20 @@ class BatchedEnvironment:
         )
 
     def reset_if_done(self, done: Any) -> Any:
-        """The observations to act on after a step; done environments have been reset by it."""
+        """The current observations; `step` has already reset the done environments."""
         del done
         return self._observations.batch
 
     def render(self, mode: str = "human", **kwargs: Any) -> Any:
-        """Renders the first environment (the mode is chosen where it is created)."""
+        """Renders the first environment; `mode` is ignored, Gymnasium sets it at creation."""
         del mode
         return self._envs[0].render(**kwargs)
 
     def close(self) -> None:
-        """Closes the environments, all of them even if some raise."""
+        """Closes all environments, even if some raise."""
         for env in self._envs:
-            try:
+            with contextlib.suppress(Exception):
                 env.close()
-            except Exception:  # noqa: BLE001 - Nothing can be done, and the others come next.
-                pass
         self._envs = []
 
     def _reset(self, row: int, seed: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Environments with gym's old interface, as Gymnasium ones (no TensorFlow here)."""
+"""Adapts environments with the old gym interface to Gymnasium."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def as_gymnasium(env: Any) -> gymnasium.Env[Any, Any]:
     """`env` itself if it is a Gymnasium environment, else an adapter around it.
 
     Raises:
-      UserError: if it has no `reset`, `step` and spaces at all.
+      UserError: it lacks `reset`, `step` or a space.
     """
     if isinstance(env, gymnasium.Env):
         return env
@@ -28,7 +28,7 @@ def as_gymnasium(env: Any) -> gymnasium.Env[Any, Any]:
     ]
     if missing:
         raise UserError(
-            f"{type(env).__name__} is no environment: it has no {', '.join(missing)}. It must "
+            f"{type(env).__name__} is not an environment: it has no {', '.join(missing)}. It must "
             "have the interface of gymnasium.Env (or of the old gym.Env)."
         )
     return OldGymAdapter(env)
@@ -37,9 +37,8 @@ def as_gymnasium(env: Any) -> gymnasium.Env[Any, Any]:
 class OldGymAdapter(gymnasium.Env[Any, Any]):
     """An environment whose `reset` returns the observation and whose `step` returns four values.
 
-    An episode counts as truncated where `info` has a true `TimeLimit.truncated` (gym's time
-    limit wrapper) or `abandoned`. Environments that already speak the new interface without
-    being a `gymnasium.Env` pass through unchanged.
+    An episode counts as truncated if `info["TimeLimit.truncated"]` (from gym's time limit wrapper)
+    or `info["abandoned"]` is true. Results that follow the new interface are returned unchanged.
     """
 
     def __init__(self, env: Any):
@@ -62,9 +61,9 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
         return result, {}
 
     def _is_with_info(self, result: Any) -> bool:
-        """Whether `reset` has returned (observation, info)."""
+        """Whether `reset` returned (observation, info)."""
         pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
-        # An observation may look like that itself.
+        # An observation of a Tuple space may look the same.
         return pair and (
             not isinstance(self.observation_space, spaces.Tuple) or isinstance(result[0], tuple)
         )
@@ -86,7 +85,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
 
 
 def _accepted(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Those of the keyword arguments that the function takes."""
+    """The subset of the keyword arguments that the function accepts."""
     parameters = inspect.signature(function).parameters
     if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
         return arguments
@@ -94,10 +93,10 @@ def _accepted(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[s
 
 
 def as_gymnasium_space(space: Any) -> spaces.Space[Any]:
-    """A space of gym as the one of Gymnasium with the same name.
+    """Converts a gym space to the Gymnasium space of the same name.
 
     Raises:
-      UserError: if there is none.
+      UserError: Gymnasium has no such space.
     """
     if isinstance(space, spaces.Space):
         return space
@@ -115,4 +114,4 @@ def as_gymnasium_space(space: Any) -> spaces.Space[Any]:
         return spaces.Tuple([as_gymnasium_space(sub) for sub in space.spaces])
     if kind == "Dict":
         return spaces.Dict({key: as_gymnasium_space(sub) for key, sub in space.spaces.items()})
-    raise UserError(f"Gymnasium has no space like {space} ({type(space).__module__}).")
+    raise UserError(f"Gymnasium has no equivalent of {space} ({type(space).__module__}).")

@@ -1,4 +1,4 @@
-"""Wrappers that bring an environment's spaces into the forms agents use (no TensorFlow here)."""
+"""Wrappers that convert an environment's spaces to those agents support."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.common import nest
-from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.acting.env_adapters import as_gymnasium
 from seed_rl.common.acting.spaces import specs
 from seed_rl.common.errors import UserError
@@ -17,7 +16,6 @@ from seed_rl.common.errors import UserError
 __all__ = [
     "AgentActions",
     "AgentObservations",
-    "BatchedEnvironment",
     "DiscretizeEnvWrapper",
     "UniformBoundActionSpaceWrapper",
     "flatten_and_concatenate_obs",
@@ -30,11 +28,11 @@ def spec_to_box(spec: Any) -> spaces.Box:
     """One flat `Box` for a nest of array specifications.
 
     Args:
-      spec: nest of objects with `shape`, and bounds where they have `minimum` and `maximum`
-        (such as dm_env's BoundedArray).
+      spec: nest of objects with `shape` and optionally `minimum` and `maximum` (such as dm_env's
+        BoundedArray).
 
     Returns:
-      A space <float32>[n] for the concatenation of all arrays.
+      A `Box` <float32>[n] for the concatenation of all arrays.
     """
     lows: list[np.ndarray] = []
     highs: list[np.ndarray] = []
@@ -48,27 +46,24 @@ def spec_to_box(spec: Any) -> spaces.Box:
 
 
 def flatten_and_concatenate_obs(obs_dict: Any) -> np.ndarray:
-    """All arrays of a nest in one <float32>[n], in the order of `spec_to_box`."""
+    """Concatenates all arrays of a nest to <float32>[n], in the order of `spec_to_box`."""
     arrays = [np.asarray(leaf, np.float32).reshape(-1) for leaf in nest.flatten(obs_dict)]
     return np.concatenate(arrays)
 
 
 class UniformBoundActionSpaceWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Offers a bounded `Box` of actions as one whose components all go from -1 to 1.
-
-    Actions outside are clipped.
-    """
+    """Rescales a bounded `Box` of actions to [-1, 1]; actions outside are clipped."""
 
     def __init__(self, env: Any):
         """Wraps `env`.
 
         Raises:
-          UserError: if its action space is no bounded Box.
+          UserError: its action space is not a bounded Box of floats.
         """
         super().__init__(as_gymnasium(env))
         space = self.env.action_space
         if not _is_bounded(space):
-            raise UserError(f"Only a bounded Box of actions can be rescaled, not {space}.")
+            raise UserError(f"Only a bounded Box of floats can be rescaled, not {space}.")
         assert isinstance(space, spaces.Box)
         self._box = space
         self.action_space = spaces.Box(-1.0, 1.0, space.shape, np.float32)
@@ -78,7 +73,7 @@ class UniformBoundActionSpaceWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class DiscretizeEnvWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Offers a bounded `Box` [n] of actions as n choices among `n_actions_per_dim` values each."""
+    """Replaces a bounded `Box` [n] of actions by n choices of `n_actions_per_dim` values each."""
 
     def __init__(
         self,
@@ -90,19 +85,21 @@ class DiscretizeEnvWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Wraps `env`.
 
         Args:
-          env: its action space is a bounded Box with bounds symmetric around 0 (for "log").
-          n_actions_per_dim: number of values, odd, so that 0 is among them.
-          discretization: "lin" spaces the values evenly; "log" spaces their magnitudes evenly on
-            a logarithmic scale, so that small actions are finer.
-          action_ratio: for "log", the largest magnitude over the smallest; more than 1.
+          env: its action space is a bounded Box of floats, for "log" symmetric around 0.
+          n_actions_per_dim: number of values; odd, so that the middle of the range is among them.
+          discretization: "lin" spaces the values evenly; "log" spaces their magnitudes evenly on a
+            logarithmic scale, for a finer resolution of small actions.
+          action_ratio: for "log", the largest magnitude divided by the smallest; more than 1.
 
         Raises:
-          UserError: if the space or an argument does not fit.
+          UserError: the space or an argument is not as described.
         """
         super().__init__(as_gymnasium(env))
         space = self.env.action_space
         if not _is_bounded(space) or len(space.shape or ()) != 1:
-            raise UserError(f"Only a bounded Box of rank 1 can be discretized, not {space}.")
+            raise UserError(
+                f"Only a bounded Box of floats of rank 1 can be discretized, not {space}."
+            )
         if n_actions_per_dim < 3 or n_actions_per_dim % 2 == 0:
             raise UserError(
                 f"n_actions_per_dim must be odd and at least 3, not {n_actions_per_dim}."
@@ -112,9 +109,9 @@ class DiscretizeEnvWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
             unit = np.linspace(-1.0, 1.0, n_actions_per_dim)
         elif discretization == "log":
             if action_ratio is None or action_ratio <= 1:
-                raise UserError(f"The log scale needs action_ratio > 1, not {action_ratio}.")
+                raise UserError(f"The log scale requires action_ratio > 1, not {action_ratio}.")
             if not np.allclose(space.low, -space.high):
-                raise UserError(f"The log scale needs bounds symmetric around 0, not {space}.")
+                raise UserError(f"The log scale requires bounds symmetric around 0, not {space}.")
             positive = np.geomspace(1.0 / action_ratio, 1.0, n_actions_per_dim // 2)
             unit = np.concatenate([-positive[::-1], [0.0], positive])
         else:
@@ -128,10 +125,14 @@ class DiscretizeEnvWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, Any]:
-    """`env` with `AgentActions` and, if asked for, `AgentObservations`, where they do something.
+    """Wraps `env` with `AgentActions` and `AgentObservations` if they change its spaces.
+
+    Args:
+      env: a Gymnasium (or old gym) environment.
+      observations: whether to wrap the observations.
 
     Raises:
-      UserError: if an observation is not made of arrays of a fixed shape.
+      UserError: the observation space does not consist of arrays of fixed shape.
     """
     env = as_gymnasium(env)
     if _action_space(env.action_space) is not env.action_space:
@@ -143,10 +144,11 @@ def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, An
 
 
 class AgentObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Turns observations into what networks take: float vectors, and arrays as they are.
+    """Converts observations to what networks take: <float32> or <uint8> arrays.
 
     `Discrete` and `MultiDiscrete` become one-hot vectors <float32>[sum of choices], `MultiBinary`
-    becomes <float32>, `Box` keeps <uint8> and becomes <float32> otherwise. `Dict` and `Tuple` stay.
+    becomes <float32>, `Box` keeps <uint8> and becomes <float32> otherwise. `Dict` and `Tuple` keep
+    their structure.
     """
 
     def __init__(self, env: Any):
@@ -159,9 +161,10 @@ class AgentObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 class AgentActions(gymnasium.ActionWrapper[Any, Any, Any]):
-    """Offers actions that agents can give: every bounded `Box` as a vector within [-1, 1].
+    """Converts actions to what agents return: every bounded `Box` becomes a vector within [-1, 1].
 
-    Arrays of `MultiDiscrete` and `MultiBinary` become vectors too. `Dict` and `Tuple` stay.
+    `MultiDiscrete` and `MultiBinary` arrays become vectors too. `Dict` and `Tuple` keep their
+    structure.
     """
 
     def __init__(self, env: Any):
@@ -243,8 +246,8 @@ def _is_bounded(space: spaces.Space[Any]) -> bool:
 
 
 def _from_unit(space: spaces.Box, action: Any) -> np.ndarray:
-    """An action of `space` for one within [-1, 1]."""
+    """Maps an action within [-1, 1] to `space`."""
     fraction = (np.clip(np.asarray(action, np.float64), -1.0, 1.0) + 1.0) / 2.0
     scaled = space.low + fraction * (space.high.astype(np.float64) - space.low)
-    # Rounding must not carry an action out of the space.
+    # Rounding must not move an action out of the space.
     return np.clip(scaled.astype(space.dtype), space.low, space.high)

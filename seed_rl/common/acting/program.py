@@ -1,7 +1,4 @@
-"""A program that is a learner or one of its actors, whatever the agent and the environment.
-
-No TensorFlow is imported here: actors must be small and quick to start.
-"""
+"""A program that is a learner or one of its actors, for any agent and environment."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from seed_rl.common.config import logdirs, options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.run_config import ACTOR, RunConfig
 from seed_rl.common.run_files import saved_run
 
@@ -25,16 +23,22 @@ def main(
     family: EnvironmentFamily,
     agent_configs: Sequence[type],
     learn: Callable[[Any], None],
+    presets: Sequence[Preset] = (),
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
 
+    The value of an option is set by the last of: its dataclass, `presets` in order, `defaults`, and
+    the command line, where a flag file counts as what it contains.
+
     Args:
       family: the environments.
-      agent_configs: dataclasses of options of the agent to define flags for.
-      learn: `learn(env_config)` runs the learner with the options of the flags. Import TensorFlow
-        inside of it.
-      **defaults: defaults of options that differ for this program.
+      agent_configs: the agent's dataclasses of options.
+      learn: `learn(env_config)` runs the learner with the options that the flags set. It should
+        import TensorFlow itself: actors run this module too, and must be small and start quickly.
+      presets: defaults that replace those of the dataclasses, usually of the agent, then of the
+        agent on these environments.
+      **defaults: further defaults of this program.
     """
     options.define_flags(
         RunConfig,
@@ -44,6 +48,7 @@ def main(
         OptimizerConfig,
         LearnerConfig,
         DeviceConfig,
+        presets=presets,
         **defaults,
     )
 
@@ -63,9 +68,9 @@ def main(
 
 
 def _prepare(family: EnvironmentFamily) -> None:
-    """Names the directory of the run after the environment, unless a name was given.
+    """Names the run's directory after the environment, unless --logdir is given.
 
-    With --only_check_args, prints what `./run_local.sh` wants to know before it starts the program.
+    With --only_check_args, prints what `./run_local.sh` needs before it starts the program.
     """
     known: Any = flags.FLAGS["logdir"]
     if family.environment and not known.present and known.default == RunConfig().logdir:

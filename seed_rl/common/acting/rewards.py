@@ -1,7 +1,7 @@
-"""Rewards must be numbers (no TensorFlow here).
+"""Checks that rewards are numbers.
 
-NumPy would turn None into NaN, and an array of one number into that number; whoever trains on
-such rewards searches for the reason in the agent.
+NumPy would silently convert None to NaN and a one-element array to a number, and the fault would
+look like the agent's.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _REWARD, _RAW_REWARD = "reward", "raw_reward"
 
 
 def number(value: Any, env_id: int, name: str = _REWARD) -> float:
-    """A reward of one environment: a Python or NumPy number, or an array of no dimension.
+    """Converts one environment's reward to a number.
 
     Args:
-      value: what the environment gave.
-      env_id: its id, for the message.
-      name: what it is, for the message.
+      value: what the environment returned: a Python or NumPy number, or an array of shape [].
+      env_id: id of the environment, for the message.
+      name: name of the value, for the message.
 
     Raises:
-      UserError: it is no real number. (NaN and infinity are.)
+      UserError: it is not a real number. (NaN and infinity are.)
     """
-    if isinstance(value, float | int):  # Most are, and these need no further look.
+    if isinstance(value, float | int):  # The common case, without NumPy's overhead.
         return value
     try:
         array = np.asarray(value)
@@ -35,14 +35,14 @@ def number(value: Any, env_id: int, name: str = _REWARD) -> float:
     if array.shape or array.dtype.kind not in "biuf":
         what = f"an array of shape {list(array.shape)}" if array.shape else f"{value!r}"
         raise UserError(
-            f"Environment {env_id}: its {name} is {what}, which is no number. Have step() return "
-            "a float (or any scalar of Python or NumPy)."
+            f"Environment {env_id}: its {name} is {what}, which is not a number. Make step() "
+            "return a float (or any Python or NumPy scalar)."
         )
     return float(array)
 
 
 def check(env_ids: np.ndarray, reward: Any, raw_reward: Any) -> None:
-    """Checks what a vector environment gives in a step.
+    """Checks the rewards of a vector environment's step.
 
     Args:
       env_ids: <int32>[k].
@@ -50,7 +50,7 @@ def check(env_ids: np.ndarray, reward: Any, raw_reward: Any) -> None:
       raw_reward: <float32>[k], or any numbers [k].
 
     Raises:
-      UserError: they are not.
+      UserError: the rewards are not numbers [k].
     """
     for name, values in ((_REWARD, reward), (_RAW_REWARD, raw_reward)):
         fits = type(values) is np.ndarray and values.dtype.kind == "f"
@@ -62,8 +62,8 @@ def _check_values(env_ids: np.ndarray, values: Any, name: str) -> None:
     shape = np.shape(values)
     if shape != env_ids.shape:
         raise UserError(
-            f"Environments {env_ids[0]} to {env_ids[-1]}: the values of `{name}` have the shape "
-            f"{list(shape)}, not {list(env_ids.shape)}. Have step() return one number for each."
+            f"Environments {env_ids[0]} to {env_ids[-1]}: `{name}` has shape {list(shape)}, not "
+            f"{list(env_ids.shape)}. Make step() return one number per environment."
         )
     for env_id, value in zip(env_ids, values, strict=True):
         number(value, int(env_id), name)

@@ -1,8 +1,8 @@
-"""Gymnasium spaces as nests of array specifications (no TensorFlow here).
+"""Gymnasium spaces as nests of array specifications.
 
-The learner makes its tensors from the same specifications, so actor and learner agree on what
-crosses the wire: 64-bit floats become 32-bit ones, everything else keeps its type. Observation
-nests are those of the space: `Dict` a dictionary, `Tuple` a tuple.
+The learner derives its tensors from the same specifications, so actor and learner agree on what
+crosses the wire: float64 becomes float32, everything else keeps its type. A nest has the structure
+of its space: `Dict` becomes a dictionary, `Tuple` a tuple.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seed_rl.common.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
-    """Shape and type of one array, without leading batch dimensions."""
+    """Shape and type of one array, without batch dimension."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -31,7 +31,7 @@ class ArraySpec:
 
 
 def wire_dtype(dtype: Any) -> np.dtype[Any]:
-    """The type in which arrays of `dtype` travel and are trained on."""
+    """The type in which arrays of `dtype` are transferred and trained on."""
     dtype = np.dtype(dtype)
     return np.dtype(np.float32) if dtype == np.float64 else dtype
 
@@ -41,10 +41,10 @@ def specs(space: spaces.Space[Any], name: str = "observation") -> Any:
 
     Args:
       space: Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of spaces.
-      name: what to call it in messages.
+      name: its name in messages.
 
     Raises:
-      UserError: if the space has no arrays of a fixed shape (Text, Graph, Sequence, ...).
+      UserError: the space does not consist of arrays of fixed shape (Text, Graph, ...).
     """
     if isinstance(space, spaces.Dict):
         return {key: specs(sub, f"{name}/{key}") for key, sub in space.spaces.items()}
@@ -54,14 +54,14 @@ def specs(space: spaces.Space[Any], name: str = "observation") -> Any:
         space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
     ):
         raise UserError(
-            f"The {name} space {space} has no arrays of a fixed shape. Wrap the environment so "
-            "that it uses Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple."
+            f"The {name} space {space} does not consist of arrays of fixed shape. Wrap the "
+            "environment so that it uses Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple."
         )
     return ArraySpec(tuple(space.shape or ()), wire_dtype(space.dtype), name)
 
 
 def describe(space: spaces.Space[Any]) -> str:
-    """A space in words, the same on all machines, for learner and actors to compare."""
+    """Describes a space in text that is the same on all machines, for learner and actors."""
     if isinstance(space, spaces.Dict):
         return f"{{{', '.join(f'{key}: {describe(space[key])}' for key in sorted(space.keys()))}}}"
     if isinstance(space, spaces.Tuple):
@@ -76,13 +76,13 @@ def describe(space: spaces.Space[Any]) -> str:
 
 
 def _bounds(values: np.ndarray) -> str:
-    """One number if all are the same."""
+    """The bounds as text; one number if all are equal."""
     distinct = np.unique(values)
     return f"{distinct[0]:g}" if len(distinct) == 1 else str([f"{v:g}" for v in values.flat])
 
 
 class BatchBuffer:
-    """One reused array [k, ...] per leaf of a space, filled row by row."""
+    """A reused array [k, ...] per leaf of a space, filled row by row."""
 
     def __init__(self, space_specs: Any, size: int):
         self._structure = space_specs
@@ -93,10 +93,10 @@ class BatchBuffer:
         """Nest of <spec.dtype>[k, *spec.shape]; the same arrays at every step."""
 
     def write(self, row: int, value: Any, owner: str) -> None:
-        """Copies `value`, a nest that fits the specifications, into row `row`.
+        """Copies `value`, a nest that matches the specifications, into row `row`.
 
         Raises:
-          UserError: if structure, shape or type do not fit; the message begins with `owner`.
+          UserError: structure, shape or type do not match; the message begins with `owner`.
         """
         if self._single:
             self._write_leaf(self._arrays[0], self._specs[0], row, value, owner)
@@ -105,7 +105,7 @@ class BatchBuffer:
             fitted = nest.map_structure(lambda spec, leaf: leaf, self._structure, value)
         except (ValueError, KeyError, TypeError):
             raise UserError(
-                f"{owner} has another structure than its space: {type(value).__name__} with "
+                f"{owner} has a different structure than its space: {type(value).__name__} with "
                 f"{_outline(value)}, expected {_outline(self._structure)}."
             ) from None
         for array, spec, leaf in zip(self._arrays, self._specs, nest.flatten(fitted), strict=True):
@@ -119,14 +119,14 @@ class BatchBuffer:
         ):
             raise UserError(
                 f"{owner} does not fit its space ({spec.name}): {leaf.dtype.name}"
-                f"{list(leaf.shape)}, expected {spec}. An environment must keep to the spaces it "
-                "declares."
+                f"{list(leaf.shape)}, expected {spec}. Make the environment return observations of "
+                "the space it declares."
             )
         array[row] = leaf
 
 
 def _outline(value: Any) -> Any:
-    """What stands in a nest, for messages."""
+    """Types and shapes of a nest's leaves, for messages."""
     return nest.map_structure(
         lambda leaf: (
             str(leaf)
@@ -142,11 +142,10 @@ ActionSplitter = Callable[[Any], list[Any]]
 
 
 def action_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
-    """A function that checks `size` batched actions and splits them.
+    """Returns a function that checks a batch of `size` actions and splits it.
 
-    Raises:
-      UserError: (the function) if an action is not in the space: the learner was started with
-        another action space.
+    The function raises a UserError if an action is not in the space, because then the learner was
+    started with another action space.
     """
     if isinstance(space, spaces.Tuple):
         parts = [action_splitter(sub, size) for sub in space.spaces]
@@ -189,7 +188,7 @@ def _leaf_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
             return list(actions.astype(dtype, copy=False))
         _require(not ((actions < low) | (actions >= end)).any(), space, actions)
         actions = actions.astype(dtype, copy=False)
-        # Plain numbers, because not every environment takes NumPy's.
+        # Python numbers, because some environments reject NumPy's.
         return actions.tolist() if actions.ndim == 1 else list(actions)
 
     return split

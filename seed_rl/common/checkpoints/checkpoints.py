@@ -1,19 +1,19 @@
-"""Checkpoints that survive what kills a learner: `kill -9`, power failure, a full disk.
+"""Checkpoints that survive `kill -9`, power failures and full disks.
 
 A checkpoint is a directory `ckpt-<serial>-step-<step>` with
 
     variables.index, variables.data-*    TensorFlow's checkpoint of the trackables
-    metadata.json                        step, time, and what the caller adds
-    config.json                          the options of the run, for people and other programs
+    metadata.json                        step, time of saving, version
+    config.json                          the options of the run
     MANIFEST.json                        size and SHA-256 of every file above; written last
-    <name>/...                           whatever `ExtraFiles` add (a replay buffer, say)
+    <name>/...                           files added by `ExtraFiles` (a replay buffer, say)
 
 It is written under a temporary name, flushed to disk and renamed, so a directory with that name
-is complete. What damages it later (a truncated file) shows in the manifest: such a checkpoint is
-passed over for the one before.
+is complete. The manifest reveals later damage (a truncated file): a damaged checkpoint is skipped
+in favour of the previous one.
 
-Extra files may be large. They come when the rest is safe, each directory by renaming likewise, and
-what befalls them costs nothing but them.
+Extra files may be large. They are written once the rest is safe, each directory under a temporary
+name first; a failure there loses only that directory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,42 +35,40 @@ from seed_rl.common.checkpoints import manifest, misfits
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, run_record, saved_run
 from seed_rl.common.run_files.checkpoint_list import list_checkpoints as list_checkpoints
-from seed_rl.common.run_files.saved_run import MEND
+from seed_rl.common.run_files.saved_run import START_OVER
 from seed_rl.common.system import files
 
 _TEMPORARY = re.compile(r"\.saving-(\d+)-.*")
 _VARIABLES = "variables"
 
-_PROBE_BYTES = 1 << 16  # Without room for that, nothing trained could be saved.
+_RETRIES = 1  # A network disk, for example, may fail once.
+_PROBE_BYTES = 1 << 16  # If these do not fit, no checkpoint will.
 
 
 class ExtraFiles(Protocol):
-    """State outside TensorFlow that belongs into a checkpoint, and can be done without."""
+    """State outside TensorFlow that is saved with a checkpoint if possible."""
 
     def save(self, directory: Path) -> None:
         """Writes files into `directory`, which is empty; may raise OSError."""
 
     def restore(self, directory: Path) -> None:
-        """Reads what `save` wrote, and checks it; `directory` is missing if that failed."""
+        """Reads and checks what `save` wrote; `directory` is missing if that failed."""
 
 
 class CheckpointManager:
     """Saves and restores the state of one run.
 
     Args:
-      directory: where the checkpoints go; made if missing.
-      trackables: by name, what to save: agents, optimizers, `tf.Variable`s (step counters, an
-        entropy parameter). Everything must have its variables already: call the agent once, and
-        `optimizer.build(...)`. The agent whose weights `load_weights` takes is named "agent".
+      directory: where the checkpoints go; created if missing.
+      trackables: what to save, by name: agents, optimizers, `tf.Variable`s (step counters, an
+        entropy parameter). All variables must exist already: call the agent once, and
+        `optimizer.build(...)`. `load_weights` loads the agent named "agent".
       keep: how many of the newest checkpoints to keep.
-      keep_every_hours: beside those, keep one for each span of so many hours; None keeps no more.
-      retries: how often to try a save again that failed (a network disk, for example).
-      config: the options of the run, written beside each checkpoint.
-      extra: by name, further state to write into the same checkpoint.
-      clock: Unix time, replaceable in tests.
+      config: the options of the run, written into each checkpoint.
+      extra: further state to write into each checkpoint, by name.
 
     Raises:
-      UserError: if the directory cannot be made or written.
+      UserError: the directory cannot be created or written.
     """
 
     def __init__(
@@ -78,27 +76,20 @@ class CheckpointManager:
         directory: str | os.PathLike[str],
         trackables: Mapping[str, Any],
         keep: int = 3,
-        keep_every_hours: float | None = None,
-        retries: int = 1,
         config: Mapping[str, Any] | None = None,
         extra: Mapping[str, ExtraFiles] | None = None,
-        clock: Callable[[], float] = time.time,
     ):
         if keep < 1:
             raise ValueError(f"keep must be at least 1, got {keep}.")
         for name, trackable in trackables.items():
             if isinstance(trackable, tf.keras.optimizers.Optimizer) and not trackable.built:
-                # Its slot variables would be neither saved nor restored, without a word.
+                # Its slot variables would silently be neither saved nor restored.
                 raise ValueError(f"Build the optimizer '{name}' before making checkpoints of it.")
         self._directory = Path(directory)
         self._checkpoint = tf.train.Checkpoint(**trackables)
         self._keep = keep
-        self._keep_every_s = None if keep_every_hours is None else keep_every_hours * 3600
-        self._retries = retries
         self._config = dict(config or {})
         self._extra = dict(extra or {})
-        self._clock = clock
-        self._metadata: dict[str, Any] = {}
         self._problem: str | None = None
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -115,36 +106,25 @@ class CheckpointManager:
         self._remove_leftovers()
 
     @property
-    def directory(self) -> Path:
-        """Where the checkpoints are."""
-        return self._directory
-
-    @property
-    def restored_metadata(self) -> dict[str, Any]:
-        """What the caller of `save` gave for the checkpoint that was restored; else empty."""
-        return self._metadata
-
-    @property
     def problem(self) -> str | None:
-        """Why the last save failed, in a few words; None if it did not."""
+        """Why the last save failed, in a few words; None if it succeeded."""
         return self._problem
 
-    def save(self, step: int, metadata: Mapping[str, Any] | None = None) -> Path | None:
-        """Saves everything; older checkpoints beyond `keep` go only after that.
+    def save(self, step: int) -> Path | None:
+        """Saves everything, then removes checkpoints beyond `keep`.
 
-        Call it where no training step is under way.
+        Call it between training steps.
 
         Args:
           step: environment frames so far.
-          metadata: further values for `metadata.json`, as JSON knows them.
 
         Returns:
-          The checkpoint; None if it could not be written, which is warned of and leaves the
-          older ones as they were.
+          The checkpoint; None if it could not be written, which logs a warning and leaves the
+          older checkpoints intact.
         """
-        for left in range(self._retries, -1, -1):
+        for left in range(_RETRIES, -1, -1):
             try:
-                path = self._write(step, metadata or {})
+                path = self._write(step)
             except (OSError, tf.errors.OpError) as error:
                 no_room = files.is_no_room(error)
                 self._problem = (
@@ -154,7 +134,7 @@ class CheckpointManager:
                     "Saving a checkpoint to %s failed (%s)%s",
                     self._directory,
                     misfits.first_line(error),
-                    "; trying again." if left else ". The run goes on; older ones are intact.",
+                    "; retrying." if left else ". The run continues; older ones are intact.",
                 )
             else:
                 for name, extra in self._extra.items():
@@ -165,22 +145,22 @@ class CheckpointManager:
         return None
 
     def restore_latest(self) -> int | None:
-        """Restores the newest checkpoint that is whole.
+        """Restores the newest intact checkpoint.
 
-        Damaged ones are passed over with a warning and renamed to `*.damaged`.
+        Damaged ones are skipped with a warning and renamed to `*.damaged`.
 
         Returns:
           Its step; None if there is no checkpoint.
 
         Raises:
-          UserError: if it does not fit this run, or none of those there is whole.
+          UserError: it does not fit this run, or all checkpoints are damaged.
         """
         damaged: list[Path] = []
         for entry in reversed(list_checkpoints(self._directory)):
             try:
                 step = self.restore(entry.path)
             except manifest.DamagedCheckpointError as error:
-                logging.warning("Passing over a damaged checkpoint: %s", error)
+                logging.warning("Skipping a damaged checkpoint: %s", error)
                 damaged.append(entry.path)
                 continue
             for path in damaged:
@@ -190,15 +170,15 @@ class CheckpointManager:
                     logging.warning("Cannot rename %s: %s", path, error)
             return step
         if damaged:
-            raise UserError(f"No checkpoint in {self._directory} is whole. {MEND}")
+            raise UserError(f"Every checkpoint in {self._directory} is damaged. {START_OVER}")
         return None
 
     def restore(self, path: str | os.PathLike[str]) -> int:
         """Restores one checkpoint and returns its step.
 
         Raises:
-          DamagedCheckpointError: if its files are not those that were written.
-          UserError: if it is of another agent, or of other options.
+          DamagedCheckpointError: its files differ from those that were written.
+          UserError: it was saved by another agent or with other options.
         """
         path = Path(path)
         manifest.verify(path)
@@ -209,7 +189,6 @@ class CheckpointManager:
             raise UserError(self._explain(path, misfit)) from misfit
         for name, extra in self._extra.items():
             extra.restore(path / name)
-        self._metadata = record["metadata"]
         return int(record["step"])
 
     def _explain(self, path: Path, misfit: misfits.MisfitError) -> str:
@@ -219,25 +198,20 @@ class CheckpointManager:
             changes = []
         if changes:
             return (
-                f"The checkpoint {path} does not fit: {'; '.join(changes)} ({misfit}). Set it back "
-                f"to continue. {MEND}"
+                f"The checkpoint {path} does not fit: {'; '.join(changes)} ({misfit}). Change that "
+                f"back to continue. {START_OVER}"
             )
         return (
             f"The checkpoint {path} does not fit ({misfit}). No option explains it, so the code of "
-            f"the network or the optimizer has changed. {MEND}"
+            f"the network or the optimizer has changed. {START_OVER}"
         )
 
-    def _write(self, step: int, metadata: Mapping[str, Any]) -> Path:
+    def _write(self, step: int) -> Path:
         entries = list_checkpoints(self._directory, damaged=True)
         serial = entries[-1].serial + 1 if entries else 1
         target = self._directory / f"ckpt-{serial:06d}-step-{step:012d}"
         temporary = self._directory / f".saving-{os.getpid()}-{target.name}"
-        record = {
-            "step": int(step),
-            "saved": self._clock(),
-            "version": __version__,
-            "metadata": dict(metadata),
-        }
+        record = {"step": int(step), "saved": time.time(), "version": __version__}
         try:
             temporary.mkdir()
             self._checkpoint.write(str(temporary / _VARIABLES))
@@ -264,7 +238,7 @@ class CheckpointManager:
             files.flush_directory(checkpoint)
         except OSError as error:
             logging.warning(
-                "The checkpoint %s is saved, but without its %s (%s). The run goes on.",
+                "The checkpoint %s is saved, but without its %s (%s). The run continues.",
                 checkpoint,
                 name,
                 misfits.first_line(error),
@@ -273,19 +247,13 @@ class CheckpointManager:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def _prune(self) -> None:
-        """Removes what `keep` and `keep_every_hours` do not hold."""
-        last_kept: float | None = None
+        """Removes all but the newest `keep`."""
         try:
             entries = list_checkpoints(self._directory)
-        except checkpoint_list.UnreadableError as error:  # The new one is safe all the same.
+        except checkpoint_list.UnreadableError as error:  # The new checkpoint is safe anyway.
             logging.warning("Cannot remove old checkpoints: %s", error)
             return
         for entry in entries[: -self._keep]:
-            if self._keep_every_s is not None:
-                saved = entry.saved()
-                if last_kept is None or saved - last_kept >= self._keep_every_s:
-                    last_kept = saved
-                    continue
             # Renamed first, so that a kill half-way leaves no checkpoint with missing files.
             doomed = self._directory / f".saving-{os.getpid()}-old-{entry.path.name}"
             try:
@@ -302,21 +270,21 @@ class CheckpointManager:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def load_weights(path: str | os.PathLike[str], agent: Any, name: str = "agent") -> None:
-    """Loads an agent's weights, and nothing else, from a checkpoint (`--init_checkpoint`).
+def load_weights(path: str | os.PathLike[str], agent: Any) -> None:
+    """Loads only an agent's weights from a checkpoint (`--init_checkpoint`).
 
     Args:
-      path: a checkpoint, a directory of them (the newest whole one is taken), the logdir of a
-        run, or the prefix of a checkpoint written with `tf.train.Checkpoint(agent=...)`.
-      agent: with its variables already made.
-      name: what the agent was called among the trackables.
+      path: a checkpoint, a directory of checkpoints (of which the newest intact one is used), the
+        logdir of a run, or the prefix of a checkpoint written with
+        `tf.train.Checkpoint(agent=...)`.
+      agent: its variables exist already.
 
     Raises:
-      UserError: if there is none, or it is of another agent.
+      UserError: there is no intact checkpoint, or it was saved by another agent.
     """
     prefix = _variables_prefix(Path(path))
     try:
-        misfits.read(prefix, tf.train.Checkpoint(**{name: agent}), partly=True)
+        misfits.read(prefix, tf.train.Checkpoint(agent=agent), partly=True)
     except misfits.MisfitError as misfit:
         raise UserError(
             f"The weights in {path} do not fit this agent ({misfit}). Give an --init_checkpoint of "
@@ -336,18 +304,18 @@ def _variables_prefix(path: Path) -> str:
         try:
             manifest.verify(candidate)
         except manifest.DamagedCheckpointError as error:
-            logging.warning("Passing over a damaged checkpoint: %s", error)
+            logging.warning("Skipping a damaged checkpoint: %s", error)
         else:
             return str(candidate / _VARIABLES)
     raise UserError(
-        f"No whole checkpoint at {path}. Give a checkpoint directory (ckpt-...-step-...) or the "
+        f"No intact checkpoint at {path}. Give a checkpoint directory (ckpt-...-step-...) or the "
         "logdir of a run."
     )
 
 
 def _alive_elsewhere(pid: int) -> bool:
     """Whether another process has this id."""
-    if pid == os.getpid():  # In a container every learner may have the same id.
+    if pid == os.getpid():  # In containers, every learner may have the same id.
         return False
     try:
         os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""The manifest of a directory: which files belong into it, with their sizes and checksums."""
+"""The manifest of a checkpoint: its files with their sizes and checksums."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _FORMAT = 1
 
 
 class DamagedCheckpointError(Exception):
-    """A checkpoint whose files are not those that were written."""
+    """The files of a checkpoint differ from those that were written."""
 
 
 def verify(path: Path) -> None:
     """Compares the files of a checkpoint with its manifest.
 
     Raises:
-      DamagedCheckpointError: if they differ.
+      DamagedCheckpointError: they differ.
     """
     try:
         manifest = json.loads((path / _MANIFEST).read_text("utf-8"))
@@ -32,7 +32,7 @@ def verify(path: Path) -> None:
         raise DamagedCheckpointError(f"{path} has no readable manifest: {error}") from None
     for name, (size, digest) in expected.items():
         try:
-            # The size first: it shows a truncated file without reading gigabytes.
+            # The size first: it reveals a truncated file without reading gigabytes.
             found = (path / name).stat().st_size
             if found != size:
                 raise DamagedCheckpointError(f"{path / name} has {found} bytes, not {size}")

@@ -1,4 +1,4 @@
-"""Restores variables, or says which of them does not fit."""
+"""Restores variables, or reports which of them does not fit."""
 
 from __future__ import annotations
 
@@ -13,37 +13,40 @@ _OPTIMIZER = "optimizer"
 
 
 class MisfitError(Exception):
-    """A checkpoint of other variables; the message names one of them."""
+    """The variables differ from those in the checkpoint; the message names one that does."""
 
 
 def read(prefix: str, root: tf.train.Checkpoint, partly: bool = False) -> None:
     """Restores the variables of `root`, all of which must be in the checkpoint.
 
     Args:
-      prefix: of TensorFlow's checkpoint.
-      root: with its variables already made.
-      partly: whether the checkpoint may hold more than that.
+      prefix: path prefix of TensorFlow's checkpoint.
+      root: its variables exist already.
+      partly: whether the checkpoint may contain further variables.
 
     Raises:
-      MisfitError: it does not fit. After a wrong shape, nothing is restored.
+      MisfitError: it does not fit. If a shape differs, nothing is restored.
     """
     try:
         for path, saved, here in _compare(prefix, root):
             if saved is not None and here is not None and not here.is_compatible_with(saved):
-                raise MisfitError(f"{path} has the shape {saved} in it, but {here.as_list()} here")
+                raise MisfitError(
+                    f"{path} has shape {saved} in the checkpoint, but {here.as_list()} here"
+                )
         status = root.read(prefix)
         try:
             status.assert_existing_objects_matched() if partly else status.assert_consumed()
         except AssertionError as error:
             raise MisfitError(_unmatched(prefix, root) or first_line(error)) from error
         finally:
-            status.expect_partial()  # Else TensorFlow logs a line for every variable left over.
+            # Otherwise TensorFlow logs a line for every variable that was not restored.
+            status.expect_partial()
     except (ValueError, OSError, tf.errors.OpError) as error:
         raise MisfitError(first_line(error)) from error
 
 
 def first_line(error: BaseException) -> str:
-    """A message of one line; TensorFlow's name long paths first and the reason last."""
+    """The error in one line, shortened: TensorFlow's put long paths first and the reason last."""
     lines = str(error).strip().splitlines() or [""]
     line = f"{type(error).__name__}: {lines[0]}"
     return line if len(line) <= 300 else f"{line[:80]} ... {line[-200:]}"
@@ -52,9 +55,9 @@ def first_line(error: BaseException) -> str:
 def _unmatched(prefix: str, root: tf.train.Checkpoint) -> str | None:
     for path, saved, here in _compare(prefix, root):
         if saved is None:
-            return f"{path} is not in it"
+            return f"{path} is not in the checkpoint"
         if here is None:
-            return f"{path} is in it, but not here"
+            return f"{path} is in the checkpoint, but not here"
     return None
 
 
@@ -62,9 +65,9 @@ _Found = tuple[str, list[int] | None, tf.TensorShape | None]
 
 
 def _compare(prefix: str, root: tf.train.Checkpoint) -> Iterator[_Found]:
-    """Path and shapes of each variable: in the checkpoint, and here; None where it is missing.
+    """Yields each variable's path, shape in the checkpoint and shape here; None where missing.
 
-    Like TensorFlow, follows the names of attributes on both sides at once.
+    Like TensorFlow, matches variables by attribute names.
     """
     reader = tf.train.load_checkpoint(prefix)
     shapes = reader.get_variable_to_shape_map()
@@ -72,7 +75,7 @@ def _compare(prefix: str, root: tf.train.Checkpoint) -> Iterator[_Found]:
         return  # Not written by `tf.train.Checkpoint`.
     nodes = TrackableObjectGraph.FromString(reader.get_tensor(_GRAPH)).nodes
     view = tf.train.TrackableView(root)
-    seen: dict[tuple[int | None, int], Any] = {}  # Kept, so that no id is given out again.
+    seen: dict[tuple[int | None, int], Any] = {}  # Holds the objects, so that ids stay unique.
 
     def visit(path: str, node: int | None, found: Any) -> Iterator[_Found]:
         if (node, id(found)) in seen:
@@ -85,7 +88,7 @@ def _compare(prefix: str, root: tf.train.Checkpoint) -> Iterator[_Found]:
             yield path, saved[0] if saved else None, here
         there = {c.local_name: c.node_id for c in nodes[node].children} if node is not None else {}
         children = view.children(found) if found is not None else {}
-        # An optimizer has all variables of the network too, under worse names.
+        # Optimizers last: they list the network's variables too, under worse names.
         for name in sorted(there.keys() | children.keys(), key=lambda n: (n == _OPTIMIZER, n)):
             yield from visit(f"{path}/{name}".strip("/"), there.get(name), children.get(name))
 
@@ -93,7 +96,7 @@ def _compare(prefix: str, root: tf.train.Checkpoint) -> Iterator[_Found]:
 
 
 def _shape(found: Any) -> tf.TensorShape | None:
-    """That of a variable, TensorFlow's or Keras's; None of anything else."""
+    """The shape of a TensorFlow or Keras variable; None for anything else."""
     if isinstance(found, (tf.Variable, tf.keras.Variable)):
         return tf.TensorShape(found.shape)
     return None

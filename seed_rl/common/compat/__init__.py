@@ -1,1 +1,1 @@
-"""Bodies of functions that only programs written for the original use."""
+"""Implementations of functions that only programs written for the original use."""

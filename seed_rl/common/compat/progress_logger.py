@@ -1,4 +1,4 @@
-"""Metrics logged from inside a loss, as existing SEED code does it.
+"""Metrics logged from inside a loss, as in existing SEED code.
 
     session = logger.log_session()                  # in the loss, on each replica
     logger.log(session, "V/mean", tf.reduce_mean(values))
@@ -6,7 +6,7 @@
     ...
     logger.step_end(session, strategy, frames)      # after `strategy.run`, in the same tf.function
 
-Our own losses return their metrics instead; see `metrics.MeanMetrics`.
+Losses of this package return their metrics instead; see `metrics.MeanMetrics`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Any
 import tensorflow as tf
 
 Session = dict[str, Any]
-"""Scalars by name; a nest, so it can be returned from tf.functions and replicas."""
+"""Scalars by name; a nest, so tf.functions and replicas can return it."""
 
 
 class ProgressLogger:
-    """Means of what training steps log, written for TensorBoard from time to time.
+    """Periodically writes means of the values logged by training steps to TensorBoard.
 
-    Inside a `tf.function` a step costs one addition to a vector, whatever it logs.
+    Inside a `tf.function` a step costs one addition to a vector, however many values it logs.
 
     Args:
-      summary_writer: from `tf.summary.create_file_writer`; None writes nothing.
-      initial_period: seconds between the first writes.
-      period_factor: growth of that time with each write.
-      max_period: seconds it grows to.
-      starting_step: where the axis begins.
+      summary_writer: from `tf.summary.create_file_writer`; None: writes nothing.
+      initial_period: seconds until the first write.
+      period_factor: growth of the period with each write.
+      max_period: upper limit of the period, in seconds.
+      starting_step: first value of the step axis.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ProgressLogger:
         self._initial_period = initial_period
         self._period_factor = period_factor
         self._max_period = max_period
-        # Sums of what was logged since the last write, then their number, by the names logged.
+        # By the names logged together: sums of the values since the last write, then their number.
         self._sums: dict[tuple[str, ...], tf.Variable] = {}
         self._callback: Callable[[], None] | None = None
         self._stop = threading.Event()
@@ -59,7 +59,7 @@ class ProgressLogger:
     def reset(
         self, summary_writer: tf.summary.SummaryWriter | None = None, starting_step: int = 0
     ) -> None:
-        """Forgets what was logged and starts an axis anew."""
+        """Drops the values logged so far and restarts the step axis."""
         self._writer = summary_writer
         self._step.assign(starting_step)
         for variable in self._sums.values():
@@ -67,11 +67,11 @@ class ProgressLogger:
         self._last_write = (time.monotonic(), starting_step)
 
     def start(self, logging_callback: Callable[[], None] | None = None) -> None:
-        """Starts the thread that writes.
+        """Starts the writer thread.
 
         Args:
-          logging_callback: called before each write, with writer and step set for
-            `tf.summary`, to write more.
+          logging_callback: called before each write, with the default writer and step of
+            `tf.summary` set, to write further values.
         """
         if self._thread is not None:
             raise RuntimeError("The logger is already started.")
@@ -81,7 +81,7 @@ class ProgressLogger:
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Ends the thread and writes what is left."""
+        """Stops the thread and writes the remaining values."""
         if self._thread is not None:
             self._stop.set()
             self._thread.join()
@@ -93,7 +93,7 @@ class ProgressLogger:
         return {}
 
     def log(self, session: Session, name: str, value: Any) -> None:
-        """Adds a scalar; of other shapes the mean is taken."""
+        """Adds a scalar; values of other shapes are averaged."""
         session[name] = tf.reduce_mean(tf.cast(value, tf.float32))
 
     def log_session_from_dict(self, dic: Mapping[str, Any]) -> Session:
@@ -109,12 +109,12 @@ class ProgressLogger:
         strategy: tf.distribute.Strategy | None = None,
         step_increment: int | tf.Tensor = 1,
     ) -> None:
-        """Takes in the session of one training step, eagerly or inside a tf.function.
+        """Adds the session of one training step, eagerly or inside a tf.function.
 
         Args:
-          session: as returned from the loss, or from `strategy.run` of it.
-          strategy: means over its replicas are taken; None where there was no `run`.
-          step_increment: environment frames of the step.
+          session: returned by the loss, or by `strategy.run` of it.
+          strategy: averages values over its replicas; None: the session is not from `strategy.run`.
+          step_increment: environment frames of the training step.
         """
         if session:
             names = tuple(sorted(session))
@@ -135,12 +135,12 @@ class ProgressLogger:
             period = min(self._max_period, period * self._period_factor)
 
     def _harvest(self) -> dict[str, tuple[float, float]]:
-        """By name, sum and number of the values since the last time; numbers are not zero."""
+        """By name, sum and number (not zero) of the values since the last call."""
         harvest = {}
         for names, variable in list(self._sums.items()):
             total = variable.read_value()
-            # Taken away rather than set to zero: a step may have been added in between. Only
-            # what is not finite would stay for ever.
+            # Subtracted rather than reset: a step may have been added in between. A sum that is not
+            # finite must be reset, or it would stay so.
             variable.assign_sub(total)
             if not bool(tf.reduce_all(tf.math.is_finite(total))):
                 variable.assign(tf.zeros_like(variable))

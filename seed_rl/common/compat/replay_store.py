@@ -1,4 +1,4 @@
-"""The replay as a `tf.Module`, for existing and users' own code; see `seed_rl.common.replay`."""
+"""The replay as a `tf.Module`, for existing code; see `seed_rl.common.replay`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from seed_rl.common.nest import Nest
 class PrioritizedReplay(tf.Module):
     """Elements in compressed host memory, sampled by priority.
 
-    Elements are known by their slot in [0, size): the first goes to slot 0, and after the last slot
-    comes the first again. (The replay behind, which our learners use directly, has keys that are
-    never used twice.)
+    Elements are identified by their slot in [0, size). Slots are filled cyclically from 0. (The
+    underlying replay, which our learners use directly, has keys that are never reused.)
 
-    Every method works eagerly and inside a `tf.function` of the process that made the replay.
+    Every method works eagerly and inside a `tf.function`, in the process that created the replay.
 
     Args:
-      size: elements held; the oldest go first.
+      size: number of elements held; the oldest are evicted first.
       specs: nest of `tf.TensorSpec` of one element (an unroll).
-      importance_sampling_exponent: of the weights, see `sample`.
-      name: of the module.
+      importance_sampling_exponent: exponent of the importance weights.
+      name: name of the module.
 
     Attributes:
-      num_inserted: variable <int64>[], elements ever inserted.
+      num_inserted: variable <int64>[], elements inserted so far.
 
     Raises:
-      UserError: a full replay would not fit the memory, or a dtype cannot be stored.
+      UserError: a full replay would not fit in memory, or a dtype cannot be stored.
     """
 
     def __init__(
@@ -41,13 +40,13 @@ class PrioritizedReplay(tf.Module):
         name: str = "PrioritizedReplay",
     ):
         super().__init__(name=name)
-        # Behind a function, as tf.Module wraps the dicts and lists that are its attributes.
+        # In a function, because tf.Module wraps dicts and lists that are its attributes.
         self._specs = lambda: specs
         fields = tf.nest.map_structure(_field, specs)
         config = replay.ReplayConfig(
             replay_buffer_size=size,
             replay_buffer_min_size=1,
-            replay_ratio=0,  # Who calls decides how often.
+            replay_ratio=0,  # The caller decides how often to sample.
             importance_sampling_exponent=importance_sampling_exponent,
         )
         self._replay = replay.PrioritizedReplay(config, fields)
@@ -63,11 +62,11 @@ class PrioritizedReplay(tf.Module):
           priorities: <float32>[n], not negative.
 
         Returns:
-          The slots <int64>[n] that they are in.
+          The slots <int64>[n] of the elements.
 
         Raises:
-          ValueError, or tf.errors.InvalidArgumentError from a tf.function: values or priorities do
-            not fit.
+          ValueError, or tf.errors.InvalidArgumentError from a tf.function: values do not match the
+            specs, or priorities are invalid.
         """
         tf.nest.assert_same_structure(self._specs(), values)
 
@@ -86,17 +85,15 @@ class PrioritizedReplay(tf.Module):
         """Draws elements with replacement, i with probability p_i ** e / sum_j p_j ** e.
 
         Args:
-          num_samples: how many, n.
-          priority_exp: e; 0 draws all alike, with weights of one. A change takes time in proportion
-            to the size.
+          num_samples: number of elements, n.
+          priority_exp: e; 0 samples uniformly, with weights of 1. A change takes O(size).
 
         Returns:
-          (slots <int64>[n] for `update_priorities`, importance weights <float32>[n] of which
-          the largest is 1, values, a nest of [n, ...]).
+          (slots <int64>[n] for `update_priorities`, importance weights <float32>[n] divided by
+          their maximum, values as a nest of [n, ...]).
 
         Raises:
-          ValueError, or tf.errors.InvalidArgumentError from a tf.function: there is nothing to
-            draw from.
+          ValueError, or tf.errors.InvalidArgumentError from a tf.function: the replay is empty.
         """
         specs = tf.nest.flatten(self._specs())
 
@@ -116,20 +113,20 @@ class PrioritizedReplay(tf.Module):
         return slots, weights, tf.nest.pack_sequence_as(self._specs(), leaves)
 
     def update_priorities(self, indices: tf.Tensor, priorities: tf.Tensor) -> None:
-        """Sets the priorities of the elements that are in some slots now.
+        """Sets the priorities of the elements currently in the given slots.
 
         Args:
-          indices: <int64>[n] slots.
+          indices: <int64>[n], slots.
           priorities: <float32>[n].
 
         Raises:
-          ValueError, or tf.errors.InvalidArgumentError from a tf.function: there is no such slot,
+          ValueError, or tf.errors.InvalidArgumentError from a tf.function: a slot is out of range,
             or a priority is negative or not finite.
         """
 
         def update(slots: np.ndarray, priorities: np.ndarray) -> None:
             if np.any((slots < 0) | (slots >= self._size)):
-                raise ValueError(f"A slot is not in [0, {self._size}): {slots}")
+                raise ValueError(f"A slot is out of the range [0, {self._size}): {slots}")
             newest = self._replay.storage.stats().next_key - 1
             self._replay.update_priorities(newest - (newest - slots) % self._size, priorities)
 
@@ -137,5 +134,5 @@ class PrioritizedReplay(tf.Module):
 
 
 def _field(spec: tf.TensorSpec) -> replay.FieldSpec:
-    # The first dimension is mostly time, along which neighbours are alike: it compresses well.
+    # The first dimension is usually time. As neighbours in time are similar, this compresses well.
     return replay.FieldSpec(tuple(spec.shape), spec.dtype.as_numpy_dtype, time=spec.shape.rank > 0)

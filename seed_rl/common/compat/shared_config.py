@@ -1,12 +1,13 @@
-"""Options as existing programs hand them around (no TensorFlow here unless they are serialized).
+"""Options that existing programs pass from the learner to actors.
 
-A learner may offer its options to actors as a function `get_config` of its server:
+Only `serialize_config` imports TensorFlow. A learner may offer its options to actors as a function
+`get_config` of its server:
 
     serialized = utils.serialize_config(FLAGS)
     server.bind(tf.function(lambda: serialized, input_signature=[]))   # named get_config
 
-and an actor takes them over with `update_config(FLAGS, client)`. They travel as JSON: what a
-stranger sends is never executed.
+and an actor adopts them with `update_config(FLAGS, client)`. They are sent as JSON, so nothing that
+arrives is ever executed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from seed_rl.common.run_files import run_record
 
 
 def config_from_flags() -> dict[str, Any]:
-    """The values of the program's flags by name."""
+    """The values of the program's flags, by name."""
     return options.flag_dictionary()
 
 
@@ -35,8 +36,8 @@ def serialize_config(config: Any) -> Any:
     """Options as JSON in a tensor <string>[].
 
     Args:
-      config: a mapping, absl's FLAGS, a dataclass or any object with attributes. What JSON cannot
-        hold is left out, with a line in the log.
+      config: a mapping, absl's FLAGS, a dataclass or any object with attributes. Values that JSON
+        cannot represent are omitted and logged.
     """
     import tensorflow as tf
 
@@ -45,27 +46,29 @@ def serialize_config(config: Any) -> Any:
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError):
-            logging.info("Option %s is not sent: JSON cannot hold %r.", name, value)
+            logging.info("Option %s is not sent: JSON cannot represent %r.", name, value)
         else:
             kept[name] = value
     return tf.constant(json.dumps(kept, sort_keys=True))
 
 
 def update_config(current_config: Any, client: Any) -> Any:
-    """Takes over the options that a learner offers.
+    """Adopts the options that a learner offers.
 
-    Options of this process alone (run mode, task, addresses, files) stay, and so do those that the
+    Options of this process alone (run mode, task, addresses, files) are kept, as are those that the
     learner does not send.
 
     Args:
-      current_config: as for `serialize_config`. Changed in place where that is possible.
-      client: of the learner's server. If that has no function `get_config`, nothing changes.
+      current_config: a mapping, absl's FLAGS, a dataclass or any object with attributes; changed in
+        place unless it is a dataclass.
+      client: client of the learner's server. If the server has no function `get_config`, nothing
+        changes.
 
     Returns:
-      The updated options: `current_config` itself, or a new object if it is a frozen dataclass.
+      The updated options: `current_config` itself, or a new object if it is a dataclass.
 
     Raises:
-      UserError: what the server sends are no options.
+      UserError: the server's answer is not a set of options.
     """
     get_config = getattr(client, "get_config", None)
     if get_config is None:
@@ -84,14 +87,14 @@ def update_config(current_config: Any, client: Any) -> Any:
 
 
 def validate_learner_config(config: Any, num_hosts: int = 1) -> None:
-    """Checks the options of a learner together.
+    """Checks that the options of a learner are consistent.
 
     Args:
-      config: as for `serialize_config`.
-      num_hosts: machines that the environments and batches are divided among.
+      config: a mapping, absl's FLAGS, a dataclass or any object with attributes.
+      num_hosts: number of machines that share the environments and batches.
 
     Raises:
-      UserError: naming the options to change.
+      UserError: they are not; the message names the options to change.
     """
     run = options.as_config(RunConfig, config)
     learner = options.as_config(LearnerConfig, config)
@@ -99,7 +102,7 @@ def validate_learner_config(config: Any, num_hosts: int = 1) -> None:
     if run.num_envs % num_hosts:
         raise UserError(
             f"--num_envs={run.num_envs} cannot be divided among {num_hosts} hosts; choose a "
-            "multiple."
+            f"multiple of {num_hosts}."
         )
 
 
@@ -121,4 +124,4 @@ def _parse(message: Any) -> dict[str, Any]:
         own = run_record.OWN_OPTIONS
         return {str(name): value for name, value in sent.items() if name not in own}
     except (TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"The learner's get_config did not answer with options: {error}") from None
+        raise UserError(f"The learner's get_config did not return options: {error}") from None

@@ -1,6 +1,6 @@
-"""Nests of tensors kept between calls, in plain TensorFlow, for existing and users' own code.
+"""Nests of tensors kept between calls, in plain TensorFlow, for existing code.
 
-Our learners keep theirs in the native `InferenceStore`, which does all of this in two ops.
+Our learners use the native `InferenceStore` instead, which does all of this in two ops.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ class Aggregator(tf.Module):
     """A table with one row, a nest of tensors, per environment.
 
     Args:
-      num_envs: ids are `[0, num_envs)`.
+      num_envs: number of rows; environment ids are `[0, num_envs)`.
       specs: nest of `tf.TensorSpec` of a row.
-      name: of the module.
+      name: name of the module.
     """
 
     def __init__(self, num_envs: int, specs: Nest, name: str = "Aggregator"):
         super().__init__(name=name)
-        # Behind a function, as tf.Module wraps the dicts and lists that are its attributes.
+        # In a function, because tf.Module wraps dicts and lists that are its attributes.
         self._specs = lambda: specs
         with self.name_scope:
             self._columns = [
@@ -38,7 +38,7 @@ class Aggregator(tf.Module):
             column.scatter_update(tf.IndexedSlices(zeros, env_ids))
 
     def add(self, env_ids: tf.Tensor, values: Nest) -> None:
-        """Adds values to rows; an id that occurs twice adds twice.
+        """Adds values to rows; ids may repeat, and then all their values are added.
 
         Args:
           env_ids: <int32>[k].
@@ -64,8 +64,8 @@ class Aggregator(tf.Module):
         Args:
           env_ids: <int32>[k], all different.
           values: nest of [k, ...].
-          debug_op_name: shown if ids are not different.
-          debug_tensors: likewise.
+          debug_op_name: shown in the error message.
+          debug_tensors: shown in the error message.
 
         Raises:
           tf.errors.InvalidArgumentError: an id occurs twice.
@@ -80,7 +80,7 @@ class Aggregator(tf.Module):
 
 
 def _assert_different(env_ids: tf.Tensor, details: list[Any]) -> tf.Tensor:
-    """`env_ids`, once they are known to differ; what must not happen before uses the result."""
+    """Returns `env_ids` after checking that they differ; ops that use the result run after that."""
     check = tf.debugging.Assert(
         tf.equal(tf.size(tf.unique(env_ids)[0]), tf.size(env_ids)),
         ["Duplicate environment ids", env_ids, *details],
@@ -93,21 +93,21 @@ def _assert_different(env_ids: tf.Tensor, details: list[Any]) -> tf.Tensor:
 def get_non_dying_envs(
     envs_needing_reset: tf.Tensor, reset_mask: tf.Tensor, env_ids: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The rows of a batch to keep where actors were restarted.
+    """Selects the rows of a batch to keep after restarts of actors.
 
-    If an actor dies and its successor is quick, one batch may hold the last step of the former and
-    the first of the latter: of an environment that is to be reset, only rows that say so count.
+    If an actor dies and restarts quickly, one batch may hold the last step of its old life and the
+    first step of the new one. Of an environment that needs a reset, only the latter is kept.
 
     Args:
-      envs_needing_reset: <int32>[k] ids of the environments that begin a new life.
-      reset_mask: <bool>[batch] whether a row is of such a new life.
+      envs_needing_reset: <int32>[k], ids of the environments that begin a new life.
+      reset_mask: <bool>[batch], whether a row belongs to such a new life.
       env_ids: <int32>[batch].
 
     Returns:
-      (<bool>[batch] whether to keep each row, <int32>[n] environment ids of those kept).
+      (mask <bool>[batch] of the rows to keep, environment ids <int32>[n] of these rows).
 
     Raises:
-      tf.errors.InvalidArgumentError: they are not of different environments.
+      tf.errors.InvalidArgumentError: two of these rows have the same environment id.
     """
     env_ids = tf.convert_to_tensor(env_ids, tf.int32)
     ids, needing = env_ids[:, tf.newaxis], tf.cast(envs_needing_reset, tf.int32)[tf.newaxis]
@@ -122,10 +122,10 @@ class StructuredFIFOQueue(tf.queue.FIFOQueue):
     """A queue whose elements are nests of tensors.
 
     Args:
-      capacity: elements that may wait; more make `enqueue` wait.
+      capacity: maximum number of elements; `enqueue` waits while the queue is full.
       specs: nest of `tf.TensorSpec` of an element.
-      shared_name: see `tf.queue.FIFOQueue`.
-      name: of the op.
+      shared_name: as for `tf.queue.FIFOQueue`.
+      name: name of the op.
     """
 
     def __init__(
@@ -146,19 +146,19 @@ class StructuredFIFOQueue(tf.queue.FIFOQueue):
         )
 
     def dequeue(self, name: str | None = None) -> Nest:
-        """The oldest element; waits for one."""
+        """Removes and returns the oldest element; waits while the queue is empty."""
         return self._packed(super().dequeue(name=name))
 
     def dequeue_many(self, batch_size: int | tf.Tensor, name: str | None = None) -> Nest:
-        """The `batch_size` oldest elements, a nest of [batch_size, ...]; waits for them."""
+        """Removes and returns the `batch_size` oldest elements, a nest of [batch_size, ...]."""
         return self._packed(super().dequeue_many(batch_size, name=name))
 
     def enqueue(self, vals: Nest, name: str | None = None) -> Any:
-        """Puts an element in; waits for room."""
+        """Adds an element; waits while the queue is full."""
         return super().enqueue(self._flat(vals), name=name)
 
     def enqueue_many(self, vals: Nest, name: str | None = None) -> Any:
-        """Puts in the elements of a nest of [k, ...]; waits for room."""
+        """Adds the elements of a nest of [k, ...]; waits while the queue is full."""
         return super().enqueue_many(self._flat(vals), name=name)
 
     def _flat(self, values: Nest) -> list[Any]:

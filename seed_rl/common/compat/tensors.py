@@ -11,10 +11,10 @@ from seed_rl.common.nest import Nest
 
 
 def batch_apply(fn: Callable[..., Nest], inputs: tuple[Nest, ...]) -> Nest:
-    """Applies a function without a time dimension to unrolls, time folded into the batch.
+    """Applies a function without a time dimension to unrolls by folding time into the batch.
 
     Args:
-      fn: takes nests of [time * batch, ...], returns one of the same leading dimension.
+      fn: takes nests of [time * batch, ...] and returns a nest of the same leading dimension.
       inputs: its arguments, nests of [time, batch, ...].
 
     Returns:
@@ -36,7 +36,7 @@ def batch_apply(fn: Callable[..., Nest], inputs: tuple[Nest, ...]) -> Nest:
 
 
 def make_time_major(x: Nest) -> Nest:
-    """Nest of [batch, time, ...] -> nest of [time, batch, ...], and the other way round."""
+    """Swaps the first two axes: nest of [batch, time, ...] -> [time, batch, ...], or vice versa."""
 
     def swap(tensor: tf.Tensor) -> tf.Tensor:
         return tf.transpose(tensor, [1, 0, *range(2, len(tensor.shape))])
@@ -45,12 +45,12 @@ def make_time_major(x: Nest) -> Nest:
 
 
 def split_structure(structure: Nest, prefix_length: int, axis: int = 0) -> tuple[Nest, Nest]:
-    """Splits every tensor in two along an axis, for burn-in among others.
+    """Splits every tensor in two along an axis, for example for burn-in.
 
     Args:
       structure: nest of tensors.
-      prefix_length: size of the first part along `axis`; 0 makes it empty.
-      axis: of every tensor.
+      prefix_length: size of the first part along `axis`; 0: it is empty.
+      axis: axis to split, the same for every tensor.
 
     Returns:
       (nest of first parts, nest of the rest).

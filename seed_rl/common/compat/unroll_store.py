@@ -1,6 +1,6 @@
-"""Unrolls of many environments, filled step by step, for existing and users' own code.
+"""Unrolls of many environments, filled step by step, for existing code.
 
-Our learners use the native `InferenceStore` directly, which is behind this one too.
+A wrapper of the native `InferenceStore`, which our learners use directly.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class UnrollStore(tf.Module):
     """Collects the steps of each environment into unrolls.
 
     An unroll has `num_overlapping_steps + unroll_length + 1` steps; the last
-    `num_overlapping_steps + 1` of one are the first of the next. Where there is no unroll before,
-    at first and after `reset`, the overlap is zeros: that unroll is complete after
-    `unroll_length + 1` steps. (Our learners have the overlap filled with real steps instead.)
+    `num_overlapping_steps + 1` of one are the first of the next. Without a previous unroll, at the
+    start and after `reset`, the overlap is zeros: that unroll is complete after `unroll_length + 1`
+    steps. (Our learners fill the overlap with real steps instead.)
 
     Args:
-      num_envs: ids are `[0, num_envs)`.
-      unroll_length: steps of an unroll besides the overlap and the last one.
-      timestep_specs: nest of `tf.TensorSpec` of one step, no batch dimension.
-      num_overlapping_steps: see above.
-      name: of the module.
+      num_envs: number of environments; their ids are `[0, num_envs)`.
+      unroll_length: steps per unroll, without the overlap and the last step.
+      timestep_specs: nest of `tf.TensorSpec` of one step, without a batch dimension.
+      num_overlapping_steps: steps shared by consecutive unrolls, in addition to one.
+      name: name of the module.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class UnrollStore(tf.Module):
             initial_state=(),
             step_specs=timestep_specs,
         )
-        # Behind functions, as tf.Module wraps the dicts and lists that are its attributes.
+        # In a function, because tf.Module wraps dicts and lists that are its attributes.
         self._unroll_specs = lambda: tf.nest.map_structure(
             lambda s: tf.TensorSpec([self._store.num_steps_per_unroll, *s.shape], s.dtype, s.name),
             timestep_specs,
@@ -60,7 +60,7 @@ class UnrollStore(tf.Module):
             self._lives = tf.Variable(tf.ones([num_envs], tf.int64), trainable=False, name="lives")
             everywhere = tf.fill([num_envs], True)
             self._lacks_overlap = tf.Variable(everywhere, trainable=False, name="lacks_overlap")
-            # Of its own: sections of the same name are one, in all stores of the process.
+            # A unique name: sections of the same name are shared by all stores of the process.
             self._section = tf.CriticalSection(name="append", shared_name=uuid.uuid4().hex)
 
     @property
@@ -69,29 +69,29 @@ class UnrollStore(tf.Module):
         return self._unroll_specs()
 
     def append(self, env_ids: tf.Tensor, values: Nest) -> tuple[tf.Tensor, Nest]:
-        """Adds a step to each of some environments.
+        """Appends one step to each of the given environments.
 
         Args:
           env_ids: <int32>[batch], all different.
           values: nest of [batch, ...].
 
         Returns:
-          (environments whose unroll is complete now <int32>[n], their unrolls, a nest of
-          [n, overlap + unroll_length + 1, ...]).
+          (ids <int32>[n] of the environments whose unroll is now complete, their unrolls as a nest
+          of [n, overlap + unroll_length + 1, ...]).
 
         Raises:
-          tf.errors.InvalidArgumentError: `Duplicate environment ids`, or one is out of range.
+          tf.errors.InvalidArgumentError: an id occurs twice or is out of range.
         """
         env_ids = tf.convert_to_tensor(env_ids, tf.int32)
         values = tf.nest.map_structure(
             lambda s, v: tf.convert_to_tensor(v, s.dtype), self.unroll_specs, values
         )
-        # Another thread must not take the unrolls that were counted for this one.
+        # Prevents another thread from taking the unrolls counted for this one.
         ids, *unrolls = self._section.execute(lambda: self._append(env_ids, values))
         return ids, tf.nest.pack_sequence_as(self.unroll_specs, unrolls)
 
     def reset(self, env_ids: tf.Tensor) -> None:
-        """Forgets the steps of incomplete unrolls of the environments `env_ids` <int32>[k]."""
+        """Drops the steps of incomplete unrolls of the environments `env_ids` <int32>[k]."""
         env_ids = tf.convert_to_tensor(env_ids, tf.int32)
         self._section.execute(lambda: self._reset(env_ids))
 
@@ -109,7 +109,7 @@ class UnrollStore(tf.Module):
         false = tf.zeros(tf.shape(env_ids), tf.bool)
         known = tf.clip_by_value(env_ids, 0, self._store.num_envs - 1)
         lives = tf.gather(self._lives, known)
-        # It refuses wrong ids, so it comes before anything is changed.
+        # `begin` refuses invalid ids, so call it before changing anything.
         steps = tf.zeros(tf.shape(env_ids), tf.int32)
         self._store.begin(env_ids, lives, EnvOutput(zeros, false, (), false, steps), zeros)
         if self._num_overlapping_steps:

@@ -1,1 +1,1 @@
-"""Options: typed dataclasses, and the flags generated from them (no TensorFlow here)."""
+"""Options: typed dataclasses, and the flags generated from them."""

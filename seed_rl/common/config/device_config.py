@@ -1,4 +1,4 @@
-"""Options of the learner's devices (no TensorFlow here)."""
+"""Options of the learner's devices."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from seed_rl.common.config.options import option
 
 @dataclasses.dataclass(frozen=True)
 class DeviceConfig:
-    """Devices: what trains and what infers."""
+    """Devices: training and inference."""
 
     inference_devices: str = option(
         "auto",
-        "Devices that run the policy for the actors, such as gpu:0 or gpu:0,gpu:1. auto: the "
-        "first GPU, or the CPU where there is none; with training_devices given, the GPUs that do "
-        "not train.",
+        "Inference devices, such as gpu:0 or gpu:0,gpu:1. auto: the first GPU, or the CPU if there "
+        "is none; if training_devices is set, the GPUs that do not train.",
     )
     training_devices: str = option(
         "auto",
-        "Devices that train, all of one kind, such as gpu:1,gpu:2; the batch is split among "
-        "them. auto: the GPUs that do not infer, or the same device where there is but one.",
+        "Training devices, all of one type, such as gpu:1,gpu:2; the batch is split among them. "
+        "auto: the GPUs not used for inference, or the inference device if there is no other.",
     )
     num_training_tpus: int = option(
         1,
-        "TPU cores that train, over all hosts; the others infer. If all train, all infer too.",
+        "TPU cores used for training, over all hosts; the others run inference. If all train, all "
+        "run inference too.",
         minimum=1,
     )
     tpu: str | None = option(
         None,
-        "Name or gRPC address of the TPU, or 'local'. Not given: the TPU of this machine, if it "
-        "has one.",
+        "Name or gRPC address of the TPU, or 'local'. Default: the TPU of this machine, if it has "
+        "one.",
     )

@@ -1,4 +1,4 @@
-"""Options of continuous action distributions (no TensorFlow here)."""
+"""Options of continuous action distributions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class ContinuousDistributionConfig:
     """Continuous actions."""
 
     action_min_gaussian_std: float = option(
-        0.001, "Smallest standard deviation of continuous actions.", minimum=0.0
+        0.001, "Minimum standard deviation of continuous actions.", minimum=0.0
     )
     action_gaussian_std_fn: str = option(
         "softplus",
-        "From the network's output to the standard deviation of continuous actions.",
+        "Function that maps the network's output to the standard deviation of continuous actions.",
         choices=STD_FNS,
     )
     action_std_for_zero_param: float = option(
-        1.0, "Standard deviation where the network puts out 0.", minimum=0.0
+        1.0, "Standard deviation for a network output of 0.", minimum=0.0
     )
     action_postprocessor: str = option(
         "Tanh",
-        "How normal samples are brought into [-1, 1].",
+        "Function that maps Gaussian samples to [-1, 1].",
         choices=POSTPROCESSORS,
     )

@@ -1,7 +1,7 @@
-"""Where a run is kept that was given no --logdir (no TensorFlow here).
+"""The default --logdir.
 
-Below the working directory: in /tmp another user could have prepared what is found there. Named
-after the program and its environment, so that only runs of one kind meet.
+It is below the working directory, as in /tmp another user could have planted files, and named after
+the program and its environment, so that different runs do not share one.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 
 from seed_rl.common.system import running_program
 
-_LONGEST = 100  # Characters of the environment's name; file systems take 255 bytes.
+_LONGEST = 100  # Characters of the environment's name; file systems allow 255 bytes.
 
 
 def default(environment: str | None = None) -> str:
     """`runs/PROGRAM-ENVIRONMENT`, for instance `runs/atari-vtrace-Pong`.
 
     Args:
-      environment: its name, in any characters; None where a program has but one.
+      environment: its name, in any characters; None if the program has only one.
     """
     program = (running_program.name() or "").removesuffix(".__main__")
     if program.startswith("seed_rl."):

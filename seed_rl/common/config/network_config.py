@@ -1,4 +1,4 @@
-"""Options of the V-trace networks (no TensorFlow here)."""
+"""Options of the V-trace networks."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ class TorsoConfig:
 
     torso: str = option(
         "nature",
-        "Convolutions: of the Nature DQN (32-64-64-512), or the shallow or deep ones of IMPALA.",
+        "Convolutional torso: Nature DQN (32-64-64-512), shallow IMPALA or deep IMPALA.",
         choices=TORSOS,
     )
     stack_size: int = option(
-        4, "Frames that the learner stacks for the network; 1: only the newest.", minimum=1
+        4, "Frames stacked for the network, by the learner; 1: no stacking.", minimum=1
     )
     compute_dtype: str = option(
         "float32",
-        "Type of the arithmetic; bfloat16 is faster where the hardware has it. Weights stay "
-        "float32.",
+        "Type of the network's computations; bfloat16 is faster if the hardware supports it. "
+        "Weights remain float32.",
         choices=COMPUTE_DTYPES,
     )
 
 
 def _lstm_sizes() -> tuple[int, ...]:
-    """The option of every V-trace network."""
+    """The option shared by all V-trace networks."""
     sizes: tuple[int, ...] = option(
         (),
-        "Units of the LSTM, or of several on top of each other (256,128), after all other layers; "
-        "it also sees the last action and reward. 0 or not given: none.",
+        "Units of the LSTM, or of several stacked ones (256,128), after all other layers; its "
+        "input includes the last action and reward. 0 or empty: no LSTM.",
         aliases=("lstm_size",),
         minimum=0,
         shared=True,
@@ -56,7 +56,7 @@ class MLPNetworkConfig:
     """Network for vectors."""
 
     mlp_sizes: tuple[int, ...] = option(
-        (64, 64), "Units of the dense layers for observations that are not images.", minimum=1
+        (64, 64), "Units of the dense layers for non-image observations.", minimum=1
     )
-    mlp_activation: str = option("relu", "Activation of these layers.", choices=ACTIVATIONS)
+    mlp_activation: str = option("relu", "Activation of the dense layers.", choices=ACTIVATIONS)
     lstm_sizes: tuple[int, ...] = _lstm_sizes()

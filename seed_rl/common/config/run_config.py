@@ -1,4 +1,4 @@
-"""Options that learner and actors share (no TensorFlow here)."""
+"""Options that learner and actors share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEARNER = "learner"
 ACTOR = "actor"
 RUN_MODES = (LEARNER, ACTOR)
 MISSING_MODE = (
-    "--run_mode is missing: a run is one process with --run_mode=learner and any number with "
+    "--run_mode is missing: a run has one process with --run_mode=learner and any number with "
     "--run_mode=actor, each with its own --task."
 )
 
@@ -23,77 +23,78 @@ class RunConfig:
 
     run_mode: str | None = option(
         None,
-        "What this process is: the one learner, or one of the actors that step environments.",
+        "Role of this process: the learner, or one of the actors, which step environments.",
         choices=RUN_MODES,
     )
     logdir: str = option(
         logdirs.default(),
-        "Directory of checkpoints, TensorBoard files and progress.json. Not given: one under "
+        "Directory of checkpoints, TensorBoard files and progress.json. Default: a directory in "
         "runs/, named after the program and its environment.",
         aliases=("job-dir",),
     )
     server_address: str = option(
         "localhost:8686",
-        "Where the learner listens and actors connect: host:port, or unix:/path on one machine.",
+        "Address at which the learner listens and to which actors connect: host:port, or "
+        "unix:/path on one machine.",
     )
     num_envs: int = option(
         4,
-        "Number of environments of the whole run; their ids are 0 to num_envs - 1, the last "
-        "num_eval_envs of them for evaluation.",
+        "Environments in the whole run, with ids from 0 to num_envs - 1; the last num_eval_envs "
+        "are for evaluation.",
         minimum=1,
     )
     env_batch_size: int = option(
         1,
-        "Environments per actor, stepped together with one inference call. Actor `task` runs the "
-        "ids from task * env_batch_size on.",
+        "Environments per actor, stepped together with one inference call. An actor's first id is "
+        "task * env_batch_size.",
         minimum=1,
     )
     num_eval_envs: int = option(
-        0, "How many of the environments only evaluate and are never trained on.", minimum=0
+        0, "Environments used only for evaluation, never for training.", minimum=0
     )
     num_action_repeats: int = option(
         1,
-        "Environment frames per action (the environment's frame skip); frame counts and "
-        "schedules use frames.",
+        "Environment frames per action (frame skip). All frame counts and schedules are in "
+        "environment frames.",
         minimum=1,
     )
     play: str = option("", "Set by `python -m seed_rl.play`: what the learner plays instead.")
-    task: int = option(0, "Number of this process among those of its run mode, from 0.", minimum=0)
+    task: int = option(0, "Index of this process among those of its run mode, from 0.", minimum=0)
     seed: int | None = option(
         None,
-        "Makes environments and initial weights repeatable. Not given: different each time.",
+        "Random seed of environments and initial weights. Default: different each time.",
         minimum=0,
     )
     auth_token_file: str | None = option(
-        None, "File with the secret that actors show to the learner. Not given: no secret."
+        None, "File with the secret that authenticates actors to the learner. Default: no secret."
     )
     tls_ca: str | None = option(
         None,
-        "Actors: PEM file with the certificate authority of the learner; turns on TLS.",
+        "Actors: PEM file with the learner's certificate authority; turns on TLS.",
     )
     tls_certificate: str | None = option(
         None, "Learner: PEM file with its certificate chain; turns on TLS."
     )
-    tls_key: str | None = option(None, "Learner: PEM file with the key of tls_certificate.")
+    tls_key: str | None = option(None, "Learner: PEM file with the private key of tls_certificate.")
 
     def __post_init__(self) -> None:
         check_address(self.server_address)
 
     def required_mode(self) -> str:
-        """The run mode, for programs that are one process of a run.
+        """The run mode.
 
         Raises:
-          UserError: it was not given.
+          UserError: --run_mode is missing.
         """
         if self.run_mode is None:
             raise UserError(MISSING_MODE)
         return self.run_mode
 
     def auth_token(self) -> str | None:
-        """The secret in `auth_token_file`, without surrounding white space.
+        """The secret in `auth_token_file`, without surrounding whitespace.
 
         Raises:
-          UserError: if the file cannot be read or is empty.
+          UserError: the file cannot be read or is empty.
         """
         if self.auth_token_file is None:
             return None
@@ -108,7 +109,7 @@ class RunConfig:
 
 
 def check_address(address: str) -> None:
-    """Checks the form of a --server_address.
+    """Checks the syntax of --server_address.
 
     Raises:
       UserError: it is neither host:port nor unix:/path.
@@ -120,6 +121,6 @@ def check_address(address: str) -> None:
         ok = bool(colon) and port.isdecimal() and int(port) < 2**16
     if not ok:
         raise UserError(
-            f"--server_address={address} is no address: write host:port with a port below 65536, "
-            "such as localhost:8686, or unix:/path/of/a/socket."
+            f"--server_address={address} is not an address: use host:port with a port below "
+            "65536, such as localhost:8686, or unix:/path/to/socket."
         )

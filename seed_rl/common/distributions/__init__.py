@@ -1,4 +1,4 @@
 """Action distributions, without TensorFlow Probability.
 
-`seed_rl.common.parametric_distribution` is the module to import from; it re-exports these parts.
+Import them from `seed_rl.common.parametric_distribution`, which re-exports these modules.
 """

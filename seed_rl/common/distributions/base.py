@@ -1,4 +1,4 @@
-"""What a distribution over actions is, and how network outputs parametrize one."""
+"""Interfaces of action distributions and of their parametrization by network outputs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import tensorflow as tf
 
 Actions = Any
-"""<dtype>[..., *event], or a tuple or dict of such for mixed action spaces."""
+"""<dtype>[..., *event], or a tuple or dict of these for mixed action spaces."""
 
 
 class Distribution(abc.ABC):
-    """A batch of distributions over actions, already parametrized.
+    """A batch of action distributions with given parameters.
 
-    Below, `...` are the batch dimensions and `event` is what one action is made of: nothing for
-    a discrete choice, [n] for a vector of n components, whose log probabilities are summed.
+    Below, `...` are the batch dimensions and `event` is the shape of one action: [] for a discrete
+    choice, [n] for a vector of n components, whose log probabilities are summed.
     """
 
     reparametrizable = False
@@ -40,11 +40,11 @@ class Distribution(abc.ABC):
 
     @abc.abstractmethod
     def kl_divergence(self, other: Any) -> tf.Tensor:
-        """KL(self || other) in nats, <float32>[...]; `other` is of the same kind."""
+        """KL(self || other) in nats, <float32>[...]; `other` must be of the same class."""
 
 
 class ParametricDistribution:
-    """A family of action distributions, parametrized by a vector that a network puts out."""
+    """A family of action distributions, parametrized by a network's output vector."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class ParametricDistribution:
         action_features: Callable[[Actions], tf.Tensor] | None = None,
         reparametrizable: bool = False,
     ):
-        """Makes a family.
+        """Creates a family.
 
         Args:
-          param_size: how many numbers parametrize one distribution.
-          create_dist: makes the distributions for parameters <float32>[..., param_size].
-          event_shape: of one action; not used for actions that are nests.
-          action_features: turns actions into <float32>[..., n] for networks that see the
-            previous action: one-hot for choices, the numbers themselves for continuous actions.
-            By default actions are numbers with `event_shape`.
+          param_size: number of parameters of one distribution.
+          create_dist: maps parameters <float32>[..., param_size] to distributions.
+          event_shape: shape of one action; ignored for actions that are nests.
+          action_features: maps actions to <float32>[..., n] for networks that see the previous
+            action: one-hot for choices, the numbers themselves for continuous actions. By default,
+            casts actions of `event_shape` to <float32>.
           reparametrizable: whether gradients flow from samples to parameters.
         """
         self._param_size = param_size
@@ -82,7 +82,7 @@ class ParametricDistribution:
 
     @property
     def param_size(self) -> int:
-        """How many numbers parametrize one distribution."""
+        """Number of parameters of one distribution."""
         return self._param_size
 
     def sample(self, parameters: tf.Tensor) -> Actions:
@@ -106,7 +106,7 @@ class ParametricDistribution:
         return self(parameters_a).kl_divergence(self(parameters_b))
 
     def action_features(self, actions: Actions) -> tf.Tensor:
-        """Actions as a network's input, <float32>[..., n]."""
+        """Actions as input of a network, <float32>[..., n]."""
         if self._action_features is not None:
             return self._action_features(actions)
         features = tf.cast(actions, tf.float32)

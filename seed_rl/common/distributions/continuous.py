@@ -13,7 +13,7 @@ StdFn = Callable[[tf.Tensor], tf.Tensor]
 """Maps a network output of any sign to a positive standard deviation, elementwise."""
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-_FARTHEST = 20.0  # Standard deviations from which on a tail has no mass that float32 knows.
+_FARTHEST = 20.0  # In standard deviations: the mass of a tail beyond underflows float32.
 
 
 class Normal(Distribution):
@@ -22,28 +22,28 @@ class Normal(Distribution):
     reparametrizable = True
 
     def __init__(self, loc: tf.Tensor, scale: tf.Tensor):
-        """Makes the distributions.
+        """Creates the distributions.
 
         Args:
-          loc: <float32>[..., n] means.
-          scale: <float32>[..., n] standard deviations.
+          loc: <float32>[..., n], means.
+          scale: <float32>[..., n], standard deviations.
         """
         self.loc = loc
         self.scale = scale
 
-    def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
+    def sample(self) -> tf.Tensor:
         return self.loc + self.scale * tf.random.normal(tf.shape(self.loc), dtype=self.loc.dtype)
 
-    def mode(self) -> tf.Tensor:  # noqa: D102
+    def mode(self) -> tf.Tensor:
         return self.loc
 
-    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:  # noqa: D102
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(self._elementwise_log_prob(actions), axis=-1)
 
-    def entropy(self) -> tf.Tensor:  # noqa: D102
+    def entropy(self) -> tf.Tensor:
         return tf.reduce_sum(self._elementwise_entropy(), axis=-1)
 
-    def kl_divergence(self, other: Normal) -> tf.Tensor:  # noqa: D102
+    def kl_divergence(self, other: Normal) -> tf.Tensor:
         ratio = self.scale / other.scale
         distance = (self.loc - other.loc) / other.scale
         return tf.reduce_sum(
@@ -61,21 +61,20 @@ class Normal(Distribution):
 class ClippedNormal(Normal):
     """A normal whose samples are clipped to [-1, 1]: a censored normal.
 
-    Between the bounds the log probability is that of the density; at a bound it is that of the
-    whole tail which was clipped to it, so that policy gradient and importance weights are right
-    there, too. Entropy and divergence are those of the clipped variable as well, of the actions
-    that are played: with respect to length inside of the bounds plus one unit of mass at each of
-    them, which is what the log probability refers to. A mean far outside of the bounds, where all
-    actions are the same, has the entropy 0.
+    Between the bounds, the log probability is the log density of the normal; at a bound, it is the
+    log probability of the whole tail that was clipped to it, so policy gradient and importance
+    weights are correct there too. Entropy and divergence are also those of the clipped variable,
+    with respect to the same measure: length between the bounds plus unit mass at each bound. With
+    a mean far outside the bounds, where all actions are the same, the entropy is 0.
     """
 
-    def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
+    def sample(self) -> tf.Tensor:
         return tf.clip_by_value(super().sample(), -1.0, 1.0)
 
-    def mode(self) -> tf.Tensor:  # noqa: D102
+    def mode(self) -> tf.Tensor:
         return tf.clip_by_value(self.loc, -1.0, 1.0)
 
-    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:  # noqa: D102
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
         actions = tf.convert_to_tensor(actions, self.loc.dtype)
         log_prob = self._elementwise_log_prob(actions)
         left = log_normal_tail((1.0 + self.loc) / self.scale)
@@ -84,19 +83,19 @@ class ClippedNormal(Normal):
         log_prob = tf.where(actions >= 1.0, right, log_prob)
         return tf.reduce_sum(log_prob, axis=-1)
 
-    def entropy(self) -> tf.Tensor:  # noqa: D102
+    def entropy(self) -> tf.Tensor:
         inside, _, square = self._moments()
-        # The mean of -log density between the bounds, and of -log probability at them.
+        # The mean of -log density between the bounds and of -log probability at the bounds.
         surprise = inside * (tf.math.log(self.scale) + _HALF_LOG_2PI) + 0.5 * square
         at_bounds = tf.add_n([tf.exp(log_p) * log_p for log_p in self._log_masses(_FARTHEST)])
         return tf.reduce_sum(surprise - at_bounds, axis=-1)
 
-    def kl_divergence(self, other: Normal) -> tf.Tensor:  # noqa: D102
+    def kl_divergence(self, other: Normal) -> tf.Tensor:
         assert isinstance(other, ClippedNormal)
         inside, first, square = self._moments()
         ratio = self.scale / other.scale
         distance = (self.loc - other.loc) / other.scale
-        # What is z in units of `self` is distance + ratio z in those of `other`.
+        # A z-score z of `self` is the z-score distance + ratio * z of `other`.
         squares = (
             tf.square(distance) * inside
             + 2.0 * distance * ratio * first
@@ -108,11 +107,11 @@ class ClippedNormal(Normal):
         return tf.reduce_sum(between + at_bounds, axis=-1)
 
     def _log_masses(self, farthest: float = 1e15) -> tuple[tf.Tensor, tf.Tensor]:
-        """Log probabilities <float32>[..., n] of the lower and of the upper bound.
+        """Log probabilities <float32>[..., n] of the lower and the upper bound.
 
         Args:
-          farthest: bounds are taken to be at most so many standard deviations from the mean, so
-            that no square of them overflows.
+          farthest: limit on the distance of a bound from the mean, in standard deviations, so that
+            its square does not overflow.
         """
         return tuple(
             log_normal_tail(tf.clip_by_value((1.0 + side) / self.scale, -farthest, farthest))
@@ -139,25 +138,25 @@ class ClippedNormal(Normal):
 class TanhNormal(Normal):
     """tanh of a normal: a density on (-1, 1).
 
-    atanh has no finite value at -1 and 1, where float32 samples do land. Beyond `threshold` the
-    density is therefore taken as constant: the mass of that tail over its width. The divergence
-    is that of the normals, since an invertible map leaves it as it is. The entropy has no closed
-    form and is estimated from one sample (unbiased, with gradients).
+    atanh is infinite at -1 and 1, which float32 samples do reach. Beyond `threshold` the density is
+    therefore taken as constant: the mass of that tail divided by its width. The divergence is that
+    of the normals, since invertible maps preserve it. The entropy has no closed form and is
+    estimated from one sample (unbiased, with gradients).
     """
 
     def __init__(self, loc: tf.Tensor, scale: tf.Tensor, threshold: float = 0.999):
-        """Makes the distributions; `threshold` is where the tails begin."""
+        """Creates the distributions; `threshold` is where the tails begin."""
         super().__init__(loc, scale)
         self._threshold = threshold
 
-    def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
+    def sample(self) -> tf.Tensor:
         return tf.tanh(super().sample())
 
     def mode(self) -> tf.Tensor:
-        """Tanh of the mean: where the normal peaks, not the (possibly two) peaks of the density."""
+        """Tanh of the normal's mean, not the (one or two) modes of the transformed density."""
         return tf.tanh(self.loc)
 
-    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:  # noqa: D102
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
         inside = tf.clip_by_value(actions, -self._threshold, self._threshold)
         x = tf.atanh(inside)
         log_prob = self._elementwise_log_prob(x) - _log_tanh_slope(x)
@@ -181,23 +180,23 @@ class Deterministic(Distribution):
     reparametrizable = True
 
     def __init__(self, loc: tf.Tensor):
-        """Makes the distributions; `loc` <float32>[..., n] is the action."""
+        """Creates the distributions; `loc` <float32>[..., n] is the action."""
         self.loc = loc
 
-    def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
+    def sample(self) -> tf.Tensor:
         return self.loc
 
-    def mode(self) -> tf.Tensor:  # noqa: D102
+    def mode(self) -> tf.Tensor:
         return self.loc
 
     def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
-        """0 for the action, -inf for others (the mass, since there is no density)."""
+        """0 for the action, -inf for others: log probability mass, since there is no density."""
         return tf.where(self._equals(actions), 0.0, -math.inf)
 
-    def entropy(self) -> tf.Tensor:  # noqa: D102
+    def entropy(self) -> tf.Tensor:
         return tf.zeros_like(self.loc[..., 0])
 
-    def kl_divergence(self, other: Deterministic) -> tf.Tensor:  # noqa: D102
+    def kl_divergence(self, other: Deterministic) -> tf.Tensor:
         return tf.where(self._equals(other.loc), 0.0, math.inf)
 
     def _equals(self, actions: tf.Tensor) -> tf.Tensor:
@@ -212,7 +211,7 @@ def log_normal_tail(x: tf.Tensor) -> tf.Tensor:
     """
     far = x > 5.0
     near = tf.math.log(0.5 * tf.math.erfc(tf.where(far, 0.0, x) / math.sqrt(2.0)))
-    # Asymptotic series of Mills' ratio; its next term is below 1e-3 / x^2 from x = 5 on.
+    # Asymptotic series of Mills' ratio; for x >= 5 its next term is below 1e-3 / x^2.
     z = tf.where(far, x, 5.0)
     inverse_square = 1.0 / tf.square(z)
     series = 1.0 - inverse_square * (
@@ -238,7 +237,7 @@ def safe_exp(x: tf.Tensor) -> tf.Tensor:
 
 
 def safe_exp_std_fn(std_for_zero_param: float, min_std: float) -> StdFn:
-    """Std = exp(parameter), moved so that a parameter of 0 gives `std_for_zero_param`.
+    """Std = exp(parameter), shifted so that parameter 0 maps to `std_for_zero_param`.
 
     Args:
       std_for_zero_param: standard deviation at parameter 0.
@@ -249,7 +248,7 @@ def safe_exp_std_fn(std_for_zero_param: float, min_std: float) -> StdFn:
 
 
 def softplus_std_fn(std_for_zero_param: float, min_std: float) -> StdFn:
-    """Std = softplus(parameter), moved so that a parameter of 0 gives `std_for_zero_param`.
+    """Std = softplus(parameter), shifted so that parameter 0 maps to `std_for_zero_param`.
 
     Args:
       std_for_zero_param: standard deviation at parameter 0.
@@ -265,8 +264,8 @@ def normal_tanh_distribution(
     """Tanh of independent normals; the parameters are means, then std parameters.
 
     Args:
-      num_actions: components of an action.
-      gaussian_std_fn: from parameter to standard deviation.
+      num_actions: number of components of an action.
+      gaussian_std_fn: maps a parameter to a standard deviation.
     """
     return _normal_family(TanhNormal, num_actions, gaussian_std_fn)
 
@@ -277,8 +276,8 @@ def normal_clipped_distribution(
     """Independent normals clipped to [-1, 1]; the parameters are means, then std parameters.
 
     Args:
-      num_actions: components of an action.
-      gaussian_std_fn: from parameter to standard deviation.
+      num_actions: number of components of an action.
+      gaussian_std_fn: maps a parameter to a standard deviation.
     """
     return _normal_family(ClippedNormal, num_actions, gaussian_std_fn)
 
@@ -287,7 +286,7 @@ def deterministic_tanh_distribution(num_actions: int) -> ParametricDistribution:
     """The action is tanh of the parameters.
 
     Args:
-      num_actions: components of an action.
+      num_actions: number of components of an action.
     """
     return ParametricDistribution(
         param_size=num_actions,

@@ -1,4 +1,4 @@
-"""Distributions over choices: one of n, or several such choices at once."""
+"""Distributions over discrete choices: one of n, or several at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Categorical(Distribution):
     """One of n choices per batch element, given by unnormalized log probabilities."""
 
     def __init__(self, logits: tf.Tensor, dtype: tf.DType = tf.int32, start: int = 0):
-        """Makes the distributions.
+        """Creates the distributions.
 
         Args:
           logits: <float32>[..., n].
@@ -28,37 +28,36 @@ class Categorical(Distribution):
     def _log_probs(self) -> tf.Tensor:
         return tf.nn.log_softmax(self.logits)
 
-    def sample(self) -> tf.Tensor:  # noqa: D102 - inherited.
+    def sample(self) -> tf.Tensor:
         logits, rank = self.logits, self.logits.shape.rank
         if rank != 2:
             logits = tf.reshape(logits, [-1, logits.shape[-1]])
         choices = tf.random.categorical(logits, 1, dtype=_index_dtype(self._dtype))
-        # Where all logits are NaN (an environment reported it, say), TensorFlow gives n, which
-        # `log_prob` of the whole batch would fail on.
+        # Where all logits are NaN (because an environment reported NaN, for example), TensorFlow
+        # returns n, for which `log_prob` of the whole batch would fail.
         choices = tf.minimum(choices, logits.shape[-1] - 1)
         return self._to_actions(tf.reshape(choices, tf.shape(self.logits)[:-1]))
 
-    def mode(self) -> tf.Tensor:  # noqa: D102
+    def mode(self) -> tf.Tensor:
         return self._to_actions(
             tf.argmax(self.logits, axis=-1, output_type=_index_dtype(self._dtype))
         )
 
-    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:  # noqa: D102
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
         choices = _to_choices(actions, self._start)
         return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=choices, logits=self.logits)
 
-    def entropy(self) -> tf.Tensor:  # noqa: D102
+    def entropy(self) -> tf.Tensor:
         return -self._expectation(self._log_probs)
 
-    def kl_divergence(self, other: Categorical) -> tf.Tensor:  # noqa: D102
+    def kl_divergence(self, other: Categorical) -> tf.Tensor:
         return self._expectation(self._log_probs - other._log_probs)
 
     def _expectation(self, values: tf.Tensor) -> tf.Tensor:
-        """Mean over the choices <float32>[...] of `values` <float32>[..., n].
+        """Mean <float32>[...] over the choices of `values` <float32>[..., n].
 
-        Choices that are never made (logits of -inf forbid them) do not count, whatever their value:
-        it is infinite or NaN there. They are left out before the product, because its gradient
-        would be 0 times infinity too.
+        Ignores choices of probability 0 (forbidden by logits of -inf), whose values are infinite or
+        NaN. They are masked before the product, whose gradient would be 0 times infinity too.
         """
         probabilities = tf.exp(self._log_probs)
         counted = tf.where(probabilities > 0, values, tf.zeros_like(values))
@@ -72,13 +71,13 @@ class Categorical(Distribution):
 class MultiCategorical(Categorical):
     """Several independent choices of n each, <dtype>[..., dimensions]."""
 
-    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:  # noqa: D102
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(super().log_prob(actions), axis=-1)
 
-    def entropy(self) -> tf.Tensor:  # noqa: D102
+    def entropy(self) -> tf.Tensor:
         return tf.reduce_sum(super().entropy(), axis=-1)
 
-    def kl_divergence(self, other: Categorical) -> tf.Tensor:  # noqa: D102
+    def kl_divergence(self, other: Categorical) -> tf.Tensor:
         return tf.reduce_sum(super().kl_divergence(other), axis=-1)
 
 
@@ -89,7 +88,7 @@ def categorical_distribution(
 
     Args:
       n_actions: number of choices.
-      dtype: integer type of actions.
+      dtype: integer type of the actions.
       start: number of the first choice.
     """
     return ParametricDistribution(
@@ -105,9 +104,9 @@ def multi_categorical_distribution(
     """`n_dimensions` independent choices of `n_actions_per_dim` each; actions [..., dimensions].
 
     Args:
-      n_dimensions: number of choices made at once.
-      n_actions_per_dim: alternatives of each.
-      dtype: integer type of actions.
+      n_dimensions: number of simultaneous choices.
+      n_actions_per_dim: number of alternatives of each.
+      dtype: integer type of the actions.
     """
     size = n_dimensions * n_actions_per_dim
 

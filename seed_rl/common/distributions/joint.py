@@ -1,4 +1,4 @@
-"""Independent parts of a mixed action, such as a button and a steering angle."""
+"""Distributions over mixed actions of independent parts, such as a button and a steering angle."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from seed_rl.common.distributions.base import Actions, Distribution, ParametricD
 class Joint(Distribution):
     """Independent distributions, one per part of the action.
 
-    Actions have the structure that the parts were given in (tuple or dict).
+    Actions have the structure of the parts (tuple or dict).
     """
 
     def __init__(self, parts: Any):
-        """Makes the distributions from a nest of `Distribution`."""
+        """Creates the distributions from a nest of `Distribution`."""
         self._structure = parts
         self._parts: list[Distribution] = tf.nest.flatten(parts)
 
-    def sample(self) -> Actions:  # noqa: D102 - inherited.
+    def sample(self) -> Actions:
         return self._pack([part.sample() for part in self._parts])
 
-    def mode(self) -> Actions:  # noqa: D102
+    def mode(self) -> Actions:
         return self._pack([part.mode() for part in self._parts])
 
-    def log_prob(self, actions: Actions) -> tf.Tensor:  # noqa: D102
+    def log_prob(self, actions: Actions) -> tf.Tensor:
         tf.nest.assert_same_structure(self._structure, actions)
         leaves = tf.nest.flatten(actions)
         return tf.add_n(
             [part.log_prob(leaf) for part, leaf in zip(self._parts, leaves, strict=True)]
         )
 
-    def entropy(self) -> tf.Tensor:  # noqa: D102
+    def entropy(self) -> tf.Tensor:
         return tf.add_n([part.entropy() for part in self._parts])
 
-    def kl_divergence(self, other: Joint) -> tf.Tensor:  # noqa: D102
+    def kl_divergence(self, other: Joint) -> tf.Tensor:
         pairs = zip(self._parts, other._parts, strict=True)
         return tf.add_n([part.kl_divergence(other_part) for part, other_part in pairs])
 
@@ -46,15 +46,15 @@ class Joint(Distribution):
 
 
 class ConcatenatedJoint(Joint):
-    """The same with all parts in one vector <dtype>[..., n], each one's components in a row."""
+    """A `Joint` whose actions are one vector <dtype>[..., n], the concatenation of the parts."""
 
     def __init__(self, parts: Any, event_shapes: list[tuple[int, ...]], dtype: tf.DType):
-        """Makes the distributions; `event_shapes` are those of the flattened parts."""
+        """Creates the distributions; `event_shapes` are those of the flattened parts."""
         super().__init__(parts)
         self._event_shapes = event_shapes
         self._dtype = dtype
 
-    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:  # noqa: D102 - inherited.
+    def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
         return super().log_prob(super()._pack(split_vector(actions, self._event_shapes)))
 
     def _pack(self, leaves: list[tf.Tensor]) -> tf.Tensor:
@@ -68,12 +68,12 @@ class ConcatenatedJoint(Joint):
 def joint_distribution(
     parametric_distributions: Any, dtype_override: tf.DType | None = tf.float32
 ) -> ParametricDistribution:
-    """The family of independent parts; parameters are the parts' own, in a row.
+    """The family of independent parts; the parameters are the concatenated ones of the parts.
 
     Args:
       parametric_distributions: list, tuple or dict of `ParametricDistribution`.
-      dtype_override: if given, actions are one vector of this type with all parts in a row. None:
-        actions are nests like `parametric_distributions`, each part with its own type.
+      dtype_override: if given, actions are one vector of this type, the concatenation of the parts.
+        None: actions are nests like `parametric_distributions`, each part with its own type.
     """
     families: list[ParametricDistribution] = tf.nest.flatten(parametric_distributions)
     sizes = [family.param_size for family in families]
@@ -108,7 +108,7 @@ def joint_distribution(
 
 
 def split_vector(actions: tf.Tensor, event_shapes: list[tuple[int, ...]]) -> list[tf.Tensor]:
-    """Cuts <dtype>[..., n] into parts; scalars (choices) come back without the last dimension."""
+    """Splits <dtype>[..., n] into parts; scalar parts (choices) lose the last dimension."""
     columns = tf.split(actions, [_width(shape) for shape in event_shapes], axis=-1)
     return [
         column if shape else tf.squeeze(column, axis=-1)

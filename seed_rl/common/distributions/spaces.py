@@ -1,4 +1,4 @@
-"""From a Gymnasium action space to the distribution over its actions."""
+"""Action distributions for Gymnasium action spaces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def continuous_action_config(
     action_std_for_zero_param: float = 1,
     action_postprocessor: str = "Tanh",
 ) -> ContinuousDistributionConfig:
-    """Makes a `ContinuousDistributionConfig`; kept for code that calls or gin-configures it."""
+    """Creates a `ContinuousDistributionConfig`; kept for code that calls or gin-configures it."""
     return ContinuousDistributionConfig(
         action_min_gaussian_std,
         action_gaussian_std_fn,
@@ -45,17 +45,17 @@ def get_parametric_distribution_for_action_space(
 ) -> ParametricDistribution:
     """The family of distributions whose samples are actions of `action_space`.
 
-    `Discrete`, `MultiDiscrete`, `MultiBinary` and `Box` within [-1, 1], and `Tuple` and `Dict` of
-    these, whose actions are tuples and dicts.
+    Supports `Discrete`, `MultiDiscrete`, `MultiBinary` and `Box` with bounds -1 and 1, and `Tuple`
+    and `Dict` of these, whose actions are tuples and dicts.
 
     Args:
-      action_space: of one environment.
-      continuous_config: for the parts that are boxes.
+      action_space: action space of one environment.
+      continuous_config: options for the parts that are boxes.
 
     Raises:
-      UserError: if there is no distribution for the space.
+      UserError: there is no distribution for the space.
     """
-    # Imported here so that users of the distributions alone need no Gymnasium.
+    # Imported here so that the distributions alone do not need Gymnasium.
     from gymnasium import spaces
 
     config = continuous_config or ContinuousDistributionConfig()
@@ -73,7 +73,7 @@ def get_parametric_distribution_for_action_space(
         return _continuous(action_space, config)
     raise UserError(
         f"No action distribution for {action_space}. Supported are Discrete, MultiDiscrete, "
-        "MultiBinary, Box, and Tuple or Dict of these; wrap the environment to offer one of them."
+        "MultiBinary, Box, and Tuple or Dict of these; wrap the environment to use one of them."
     )
 
 
@@ -81,30 +81,30 @@ def check_multi_discrete_space(space: Any) -> None:
     """Checks that the space's choices form a vector.
 
     Raises:
-      UserError: otherwise.
+      UserError: they do not.
     """
     if len(space.shape) != 1:
         raise UserError(
-            f"The action space {space} has {len(space.shape)} dimensions where 1 is supported; "
+            f"The action space {space} has {len(space.shape)} dimensions, but only 1 is supported; "
             "wrap the environment to flatten its actions."
         )
 
 
 def check_box_space(space: Any) -> None:
-    """Checks that the space is a vector with every component in [-1, 1].
+    """Checks that the space is a vector with bounds -1 and 1 for every component.
 
     Raises:
-      UserError: otherwise.
+      UserError: it is not.
     """
     if len(space.shape) != 1:
         raise UserError(
-            f"The action space {space} has {len(space.shape)} dimensions where 1 is supported; "
+            f"The action space {space} has {len(space.shape)} dimensions, but only 1 is supported; "
             "wrap the environment to flatten its actions."
         )
     if not (np.allclose(space.low, -1.0) and np.allclose(space.high, 1.0)):
         raise UserError(
-            f"Continuous actions must lie in [-1, 1], but the action space is {space}. Wrap the "
-            "environment in seed_rl.common.acting.env_wrappers.UniformBoundActionSpaceWrapper."
+            f"Continuous actions must have bounds -1 and 1, but the action space is {space}. Wrap "
+            "the environment in seed_rl.common.acting.env_wrappers.UniformBoundActionSpaceWrapper."
         )
 
 
@@ -141,5 +141,5 @@ def _multi_discrete(space: Any) -> ParametricDistribution:
 
 def _lookup(table: dict[str, Any], key: str, option_name: str) -> Any:
     if key not in table:
-        raise UserError(f"{option_name} must be one of {', '.join(table)}, not '{key}'.")
+        raise UserError(f"{option_name} must be one of {', '.join(table)}, got '{key}'.")
     return table[key]

@@ -1,1 +1,1 @@
-"""Central inference: from the calls of actors to actions and complete unrolls."""
+"""Central inference: turns actors' calls into actions and complete unrolls."""

@@ -1,45 +1,38 @@
-"""What the learner must know of an environment to make its tensors."""
+"""Tensor specs of an environment's observations and actions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 from seed_rl.common.acting import env_adapters, spaces
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest, map_structure
-from seed_rl.common.types import EnvOutput, Specs
-
-
-class Spaces(NamedTuple):
-    """Gymnasium spaces of an environment."""
-
-    observation: Any
-    action: Any
+from seed_rl.common.types import EnvOutput, Spaces, Specs
 
 
 def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> Spaces:
-    """The spaces of an environment, which is made and closed again.
+    """Creates an environment, reads its spaces and closes it.
 
     Raises:
-      UserError: it cannot be made.
+      UserError: the environment cannot be created.
     """
     try:
         env = env_adapters.as_gymnasium(create_env(0, env_config))
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"The environment cannot be made: {error!r}") from error
+        raise UserError(f"Cannot create the environment: {error!r}") from error
     try:
-        return Spaces(env.observation_space, env.action_space)
+        return Spaces(observation=env.observation_space, action=env.action_space)
     finally:
         env.close()
 
 
 def env_output_specs(observation_space: Any) -> EnvOutput:
-    """`EnvOutput` of `tf.TensorSpec` of one environment, without batch dimension."""
+    """`EnvOutput` of `tf.TensorSpec` for one environment, without a batch dimension."""
     return EnvOutput(
         reward=tf.TensorSpec([], tf.float32, "reward"),
         done=tf.TensorSpec([], tf.bool, "done"),
@@ -50,7 +43,7 @@ def env_output_specs(observation_space: Any) -> EnvOutput:
 
 
 def specs(observation_space: Any, action_space: Any) -> Specs:
-    """Specs of one environment with these spaces."""
+    """Specs of one environment, without a batch dimension."""
     return Specs(
         action=tensor_spec_from_gym_space(action_space, "action"),
         env_output=env_output_specs(observation_space),
@@ -58,14 +51,14 @@ def specs(observation_space: Any, action_space: Any) -> Specs:
 
 
 def tensor_spec_from_gym_space(space: Any, name: str = "observation") -> Nest:
-    """Nest of `tf.TensorSpec` of a space's values, as they cross the wire.
+    """Nest of `tf.TensorSpec` of a space's values, as sent over the wire.
 
     Args:
-      space: see `spaces.specs`.
-      name: what to call it in messages.
+      space: any space that `spaces.specs` supports.
+      name: name of the specs, also used in error messages.
 
     Raises:
-      UserError: if the space has no tensors of a fixed shape.
+      UserError: the values of the space are not tensors of a fixed shape.
     """
     return map_structure(
         lambda s: tf.TensorSpec(s.shape, s.dtype, s.name), spaces.specs(space, name)

@@ -1,8 +1,8 @@
-"""Unrolls that hold NaN or infinity: found, reported, and kept out of training.
+"""Finds unrolls that hold NaN or infinity, reports them and keeps them out of training.
 
-Where unrolls leave the store is the place to look: each is looked at once, in large pieces, with
-the id of its environment still known, and off the path of the calls that actors wait for. Integer
-fields, such as frames of games, need no look at all.
+Unrolls are checked as they leave the store: each only once, in large batches, while the id of its
+environment is still known, and without delaying the calls that actors wait for. Integer fields,
+such as frames of games, need no check.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _MOST_NAMED = 10
 
 
 class NonFiniteUnrolls:
-    """Remembers which environments gave unrolls that are not finite, and warns of them.
+    """Logs which environments reported values that are not finite.
 
     Attributes:
-      count: unrolls so far.
+      count: number of such unrolls so far.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self._lock = threading.Lock()
-        self._last: dict[int, float] = {}  # When each environment gave one.
+        self._last: dict[int, float] = {}  # Time of each environment's latest such unroll.
         self._warned = -_WARN_EVERY_S
 
     def note(self, env_ids: np.ndarray) -> None:
-        """Takes in the environments <int32>[n] of n unrolls; warns, though not too often."""
+        """Counts n unrolls of the environments <int32>[n] and logs a rate-limited warning."""
         now = time.monotonic()
         with self._lock:
             self.count += len(env_ids)
@@ -49,7 +49,7 @@ class NonFiniteUnrolls:
             logging.warning("%s. They are left out of training.", self.warning())
 
     def warning(self) -> str | None:
-        """What to tell people of the last minute; None if there was none."""
+        """A message about the last minute's unrolls; None if there were none."""
         now = time.monotonic()
         with self._lock:
             ids = sorted(i for i, when in self._last.items() if now - when < _WARN_EVERY_S)
@@ -63,11 +63,11 @@ class NonFiniteUnrolls:
 
 
 def finite(unrolls: StoredUnrolls) -> tf.Tensor:
-    """Which of a batch of unrolls hold only finite numbers, <bool>[batch].
+    """Which unrolls of a batch hold only finite numbers, <bool>[batch].
 
-    Looks at what environments report and at the recurrent state before the first step, in which an
-    earlier NaN stays until the episode ends. What the network has put out may be infinite: logits
-    of forbidden actions are.
+    Checks what environments report and the recurrent state before the first step, where an earlier
+    NaN persists until the episode ends. The network's outputs may be infinite: logits of forbidden
+    actions are.
     """
     good = tf.ones_like(unrolls.env_ids, tf.bool)
     reported = unrolls.steps.env_outputs
@@ -83,11 +83,11 @@ def finite(unrolls: StoredUnrolls) -> tf.Tensor:
 
 
 def without_effect(unrolls: StoredUnrolls, good: tf.Tensor) -> StoredUnrolls:
-    """The batch, in which unrolls that are not `good` <bool>[batch] hold no transition.
+    """The batch, with the unrolls that are not `good` <bool>[batch] made neutral.
 
-    All their steps are `abandoned`, so that no loss counts them. Everything else in them is that of
-    the first good one: gradients would be NaN even where they are multiplied by 0, and zeros might
-    be no observation (one that allows no action at all, or by whose size a network divides).
+    All their steps are `abandoned`, so losses ignore them. Their other values are copied from the
+    first good unroll: a NaN would remain in the gradients even when multiplied by 0, and zeros may
+    be an invalid observation (one that allows no action, or by whose size a network divides).
     """
     stand_in = tf.argmax(good, output_type=tf.int32)
     rows = tf.where(good, tf.range(tf.size(good)), stand_in)
@@ -99,10 +99,10 @@ def without_effect(unrolls: StoredUnrolls, good: tf.Tensor) -> StoredUnrolls:
 
 
 def leave_out(unrolls: StoredUnrolls, log: NonFiniteUnrolls) -> StoredUnrolls:
-    """Notes those that are not finite in `log`, and takes their effect from training.
+    """Notes unrolls that are not finite in `log` and removes their effect on training.
 
-    A batch in which no unroll is finite stays as it is: its gradient is not finite either, so that
-    the training step counts as skipped. Runs in a `tf.function` of this process.
+    A batch without any finite unroll is returned unchanged: its gradient is not finite either, so
+    the training step is skipped. Runs in a `tf.function` of this process.
     """
     good = finite(unrolls)
 

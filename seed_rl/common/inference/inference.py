@@ -1,8 +1,8 @@
 """Batched central inference: the function that actors call.
 
-Follows the paper (§3.1, fig. 3): observations come in, the newest weights choose actions, and the
-recurrent state, the last action and the trajectory of each environment stay here. One
-implementation serves every agent; what differs is in its `Algorithm`.
+As in the paper (§3.1, fig. 3), actors send observations, the newest weights choose actions, and the
+recurrent state, the last action and the trajectory of each environment stay on the learner. One
+implementation serves every agent; the differences are in its `Algorithm`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from seed_rl.common.types import EnvOutput, Specs, Step
 
 @dataclasses.dataclass(frozen=True)
 class InferenceSizes:
-    """How many environments there are and how long their unrolls.
+    """The number of environments and the size of their unrolls.
 
     Attributes:
-      num_envs: ids are `[0, num_envs)`.
-      num_eval_envs: the last so many are only evaluated.
-      unroll_length: steps of an unroll besides overlap and bootstrap step.
+      num_envs: number of environments; their ids are `[0, num_envs)`.
+      num_eval_envs: number of evaluation environments, which have the highest ids.
+      unroll_length: steps per unroll, without overlap and bootstrap step.
       queue_capacity: complete unrolls that may wait for training.
-      max_batch: environments in the largest batch; 0: all of them.
+      max_batch: environments in the largest batch; 0: `num_envs`.
     """
 
     num_envs: int
@@ -40,7 +40,7 @@ class InferenceSizes:
 
 
 class CentralInference:
-    """Tables, unrolls and the inference function of each inference device.
+    """The inference function of each inference device, and the store they share.
 
     Attributes:
       store: the per-environment tables and the queue of complete unrolls.
@@ -57,22 +57,22 @@ class CentralInference:
         sizes: InferenceSizes,
         placements: Sequence[tuple[str, tf.Module]],
     ):
-        """Creates the variables of every agent and an empty store.
+        """Creates the variables of every network and an empty store.
 
         Args:
-          policy: how to act.
-          specs: of one environment.
-          sizes: of the store.
-          placements: (device, agent) for each inference device.
+          policy: chooses actions.
+          specs: specs of one environment.
+          sizes: sizes of the store.
+          placements: (device, network) for each inference device.
         """
         self._policy = policy
         self._specs = specs
         self._max_batch = sizes.max_batch or sizes.num_envs
         self._num_eval_envs = sizes.num_eval_envs
         self._num_training_envs = sizes.num_envs - sizes.num_eval_envs
-        for device, agent in placements:
+        for device, network in placements:
             with tf.device(device):
-                recorded = initialize(policy, agent, specs)
+                recorded = initialize(policy, network, specs)
         self.store = InferenceStore(
             num_envs=sizes.num_envs,
             num_training_envs=self._num_training_envs,
@@ -84,11 +84,11 @@ class CentralInference:
             step_specs=Step(specs.action, specs.env_output, recorded),
         )
         self.functions = [
-            self._function(number, device, agent)
-            for number, (device, agent) in enumerate(placements)
+            self._function(number, device, network)
+            for number, (device, network) in enumerate(placements)
         ]
 
-    def _function(self, number: int, device: str, agent: tf.Module) -> Any:
+    def _function(self, number: int, device: str, network: tf.Module) -> Any:
         batched = tf.nest.map_structure(
             lambda s: tf.TensorSpec([None, *s.shape], s.dtype, s.name), self._specs.env_output
         )
@@ -105,43 +105,43 @@ class CentralInference:
         def inference(
             env_ids: tf.Tensor, run_ids: tf.Tensor, env_outputs: EnvOutput, raw_rewards: tf.Tensor
         ) -> Nest:
-            env_outputs = self._evaluated_on_whole_games(env_ids, env_outputs)
-            _draw_apart(number)
+            env_outputs = self._evaluate_whole_games(env_ids, env_outputs)
+            _decorrelate_random_ops(number)
             prev_actions, state = self.store.begin(env_ids, run_ids, env_outputs, raw_rewards)
-            acted = self._act(device, agent, (env_ids, prev_actions, env_outputs, state))
+            acted = self._act(device, network, (env_ids, prev_actions, env_outputs, state))
             step = Step(prev_actions, env_outputs, acted.agent_outputs)
             self.store.end(env_ids, run_ids, acted.action, acted.agent_state, step)
             return acted.action
 
         return inference
 
-    def _evaluated_on_whole_games(self, env_ids: tf.Tensor, env_outputs: EnvOutput) -> EnvOutput:
-        """Takes ends of learning episodes (lost lives, say) out of evaluation environments."""
+    def _evaluate_whole_games(self, env_ids: tf.Tensor, env_outputs: EnvOutput) -> EnvOutput:
+        """Hides ends of learning episodes (such as lost lives) in evaluation environments."""
         if not self._num_eval_envs:
             return env_outputs
         kept = (env_ids < self._num_training_envs) | tf.equal(env_outputs.episode_step, 0)
         return env_outputs._replace(done=env_outputs.done & (kept | env_outputs.abandoned))
 
-    def _act(self, device: str, agent: tf.Module, inputs: tuple[Nest, ...]) -> Acted:
-        """Acts on a device, for as many environments as there are inputs."""
+    def _act(self, device: str, network: tf.Module, inputs: tuple[Nest, ...]) -> Acted:
+        """Acts on a device; pads the batch to a fixed size where the device requires one."""
         size = tf.shape(inputs[0])[0]
         if requires_static_batch(device):
             inputs = tf.nest.map_structure(lambda t: _pad(t, self._max_batch), inputs)
         with tf.device(device):
-            acted = self._policy.act(agent, *inputs)
+            acted = self._policy.act(network, *inputs)
         if requires_static_batch(device):
             acted = tf.nest.map_structure(lambda t: t[:size], acted)
         return acted
 
 
-def _draw_apart(number: int) -> None:
-    """Gives the graph that is being traced random numbers of its own, where there is a seed.
+def _decorrelate_random_ops(number: int) -> None:
+    """If there is a seed, gives the graph being traced a seed of its own.
 
-    TensorFlow numbers the random ops of each graph alike, so that with `--seed` every inference
-    device would draw what the others draw. The first one keeps the seed.
+    TensorFlow derives the seeds of random ops from that of their graph and their position in it, so
+    with `--seed` all inference devices would draw the same numbers. The first one keeps the seed.
 
     Args:
-      number: of the inference device.
+      number: index of the inference device.
     """
     graph = tf.compat.v1.get_default_graph()
     if number and graph.seed is not None:
@@ -149,25 +149,27 @@ def _draw_apart(number: int) -> None:
 
 
 def requires_static_batch(device: str) -> bool:
-    """Whether the device compiles anew for every batch size. (A TPU does.)"""
+    """Whether the device recompiles for every batch size, as a TPU does."""
     return "TPU" in device.upper()
 
 
 def _pad(tensor: tf.Tensor, size: int) -> tf.Tensor:
-    """Adds zeros to a batch, up to `size` rows."""
+    """Pads a batch with zeros to `size` rows."""
     missing = size - tf.shape(tensor)[0]
     padded = tf.pad(tensor, [[0, missing]] + [[0, 0]] * (tensor.shape.rank - 1))
     return tf.ensure_shape(padded, [size, *tensor.shape[1:]])
 
 
-def initialize(policy: Policy, agent: tf.Module, specs: Specs) -> Nest:
-    """Acts once on zeros, which creates the variables of `agent`.
+def initialize(policy: Policy, network: tf.Module, specs: Specs) -> Nest:
+    """Acts once on zeros, which creates the variables of `network`.
 
     Returns:
-      Nest of `tf.TensorSpec` of what is recorded per step, without batch dimension.
+      Nest of `tf.TensorSpec` of the agent outputs recorded per step, without a batch dimension.
     """
     action, env_output = tf.nest.map_structure(
         lambda s: tf.zeros([1, *s.shape], s.dtype), (specs.action, specs.env_output)
     )
-    acted = policy.act(agent, tf.zeros([1], tf.int32), action, env_output, agent.initial_state(1))
+    acted = policy.act(
+        network, tf.zeros([1], tf.int32), action, env_output, network.initial_state(1)
+    )
     return tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), acted.agent_outputs)

@@ -1,7 +1,7 @@
-"""What central inference remembers between two steps of an environment, and the unrolls it fills.
+"""The per-environment state of central inference, and the unrolls it fills.
 
-A thin layer over the native store (`common/native/unrolls/inference_store.h`), which does in two
-ops per batch what would otherwise be dozens of scatters and gathers.
+A thin layer over the native store (`common/native/unrolls/inference_store.h`), which replaces
+dozens of scatters and gathers per batch with two ops.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StoredUnrolls(NamedTuple):
     """A batch of complete unrolls.
 
     Attributes:
-      env_ids: <int32>[batch] the environment each was recorded in.
+      env_ids: <int32>[batch], the environment of each unroll.
       agent_state: nest of [batch, ...], the recurrent state before the first step.
       steps: nest of [overlap + unroll_length + 1, batch, ...].
     """
@@ -34,16 +34,16 @@ class StoredUnrolls(NamedTuple):
 
 
 class EpisodeStats(NamedTuple):
-    """Episodes that ended since they were last asked for, as NumPy arrays.
+    """Episodes that ended since the last call of `InferenceStore.episodes`, as NumPy arrays.
 
-    An episode reaches from one reset of its environment to the next. Where only the learner's
-    episode ends (`done` with an `episode_step` above 0) it continues.
+    An episode lasts from one reset of its environment to the next. It continues where only the
+    learner's episode ends (`done` with an `episode_step` above 0).
 
     Attributes:
       env_ids: <int32>[episodes].
-      num_steps: <int64>[episodes] in agent steps.
-      returns: <float32>[episodes] sum of the rewards.
-      raw_returns: <float32>[episodes] sum of the unshaped rewards.
+      num_steps: <int64>[episodes], agent steps.
+      returns: <float32>[episodes], sum of the rewards.
+      raw_returns: <float32>[episodes], sum of the unshaped rewards.
     """
 
     env_ids: np.ndarray
@@ -53,7 +53,17 @@ class EpisodeStats(NamedTuple):
 
 
 class Counters(NamedTuple):
-    """Totals since the store was made."""
+    """Totals since the store was created.
+
+    Attributes:
+      queue_size: complete unrolls that wait now.
+      steps: agent steps.
+      unrolls: unrolls completed.
+      lives: lives of environments begun.
+      refused: batches refused because of wrong ids or replaced lives.
+      dropped: steps dropped because their life was replaced.
+      blocked: number of times that inference waited for room in the queue.
+    """
 
     queue_size: int
     steps: int
@@ -86,12 +96,15 @@ class InferenceStore:
         ... run the network ...
         store.end(env_ids, run_ids, actions, new_agent_state, step)
 
-    and in another, which waits until there are as many:
+    and in another, which waits until `batch_size` unrolls are complete:
 
         unrolls = store.dequeue(batch_size)
 
     Attributes:
-      not_finite: the unrolls that whoever takes them found to hold NaN or infinity.
+      num_envs: number of environments.
+      num_steps_per_unroll: overlap + unroll_length + 1.
+      closed: whether `close` was called.
+      not_finite: log of the unrolls that hold NaN or infinity, written by the callers of `dequeue`.
     """
 
     def __init__(
@@ -106,20 +119,20 @@ class InferenceStore:
         initial_state: Nest,
         step_specs: Nest,
     ):
-        """Makes an empty store.
+        """Creates an empty store.
 
         Args:
-          num_envs: ids are `[0, num_envs)`.
+          num_envs: number of environments; their ids are `[0, num_envs)`.
           num_training_envs: environments from this id on (evaluation) fill no unrolls.
-          unroll_length: steps of an unroll besides the overlap and the bootstrap step.
+          unroll_length: steps per unroll, without the overlap and the bootstrap step.
           num_overlapping_steps: steps (burn-in) shared by consecutive unrolls.
-          queue_capacity: complete unrolls that may wait; more make inference wait.
-          action_specs: nest of `tf.TensorSpec` of one environment's action, no batch dimension.
-          initial_state: nest of [1, ...], the recurrent state of a new life.
-          step_specs: nest of `tf.TensorSpec` of what is recorded per step, no batch dimension.
+          queue_capacity: complete unrolls that may wait; beyond that, inference waits.
+          action_specs: nest of `tf.TensorSpec` of an action, without a batch dimension.
+          initial_state: nest of [1, ...], the recurrent state at the start of a life.
+          step_specs: nest of `tf.TensorSpec` of a recorded step, without a batch dimension.
 
         Raises:
-          tf.errors.InvalidArgumentError: a size is not positive or a dtype cannot be stored.
+          tf.errors.InvalidArgumentError: a size is out of range or a dtype cannot be stored.
         """
         self.num_envs = num_envs
         self.closed = False
@@ -155,7 +168,7 @@ class InferenceStore:
 
         Args:
           env_ids: <int32>[batch], all different.
-          run_ids: <int64>[batch]; a new one starts a new life of its environment.
+          run_ids: <int64>[batch]; a new run id starts a new life of its environment.
           env_outputs: nest of [batch, ...].
           raw_rewards: <float32>[batch].
 
@@ -163,8 +176,8 @@ class InferenceStore:
           (previous actions, recurrent state), nests of [batch, ...].
 
         Raises:
-          tf.errors.InvalidArgumentError: an id is out of range, or `Duplicate environment ids`.
-          tf.errors.FailedPreconditionError: a newer actor has taken an environment over.
+          tf.errors.InvalidArgumentError: an id is out of range or occurs twice.
+          tf.errors.FailedPreconditionError: a newer actor has taken over an environment.
         """
         with tf.device("/cpu:0"):
             actions, state = _ops().seed_inference_begin(
@@ -192,14 +205,14 @@ class InferenceStore:
         agent_state: Nest,
         step: Nest,
     ) -> None:
-        """Records the steps begun before; waits while the queue of unrolls is full.
+        """Records the steps admitted by `begin`; waits while the queue of unrolls is full.
 
         Args:
           env_ids: <int32>[batch].
           run_ids: <int64>[batch].
           actions: nest of [batch, ...], the previous actions of the next step.
           agent_state: nest of [batch, ...], the recurrent state before the next step.
-          step: nest of [batch, ...] of what is recorded.
+          step: nest of [batch, ...], the step to record.
         """
         with tf.device("/cpu:0"):
             _ops().seed_inference_end(
@@ -212,7 +225,7 @@ class InferenceStore:
             )
 
     def dequeue(self, count: int | tf.Tensor) -> StoredUnrolls:
-        """Waits for `count` complete unrolls and takes them, oldest first.
+        """Waits for `count` complete unrolls and returns them, oldest first.
 
         Raises:
           tf.errors.OutOfRangeError: the store was closed.
@@ -233,27 +246,27 @@ class InferenceStore:
         )
 
     def close(self) -> None:
-        """Ends every wait. `dequeue` raises from now on, `end` drops what it completes."""
+        """Ends every wait. From now on `dequeue` raises and `end` drops complete unrolls."""
         self.closed = True
         _ops().seed_inference_close(self._handle)
 
     def episodes(self) -> EpisodeStats:
-        """Takes the statistics of the episodes that ended since the last call."""
+        """Returns the statistics of the episodes that ended since the last call."""
         return EpisodeStats(*(t.numpy() for t in _ops().seed_inference_episodes(self._handle)))
 
     def counters(self) -> Counters:
-        """Totals for logs and tests."""
+        """Totals for logs."""
         return Counters(*(int(v) for v in _ops().seed_inference_counters(self._handle).numpy()))
 
     def silence(self) -> np.ndarray:
         """Seconds since each environment's last call, <float32>[num_envs]; NaN before its first.
 
-        Time in which calls wait for the network or for training does not count.
+        Time that calls spend waiting for the network or for training does not count.
         """
         return _ops().seed_inference_silence(self._handle).numpy()
 
     def queue_size(self) -> tf.Tensor:
-        """Number of complete unrolls that wait, <int32>[]; also inside a `tf.function`."""
+        """Number of complete unrolls that wait, <int32>[]; works inside a `tf.function`."""
         with tf.device("/cpu:0"):
             counters = _ops().seed_inference_counters(self._handle)
         return tf.cast(counters[Counters._fields.index("queue_size")], tf.int32)

@@ -1,4 +1,4 @@
-"""Calling networks of either of the two forms that exist."""
+"""Calls networks of either call form."""
 
 from __future__ import annotations
 
@@ -12,29 +12,32 @@ _REQUIRED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 def call_network(
-    agent: Any,
+    network: Any,
     prev_actions: Nest,
     env_outputs: EnvOutput,
     agent_state: Nest,
     unroll: bool = False,
     is_training: bool = False,
 ) -> tuple[Any, Nest]:
-    """Runs a network of ours, or one written for the other form.
+    """Calls a network in the form that its signature asks for.
 
-    Ours is `agent(prev_actions, env_outputs, agent_state, unroll, is_training)`, the other
-    `agent((prev_actions, env_outputs), agent_state, unroll, is_training)`. The latter, with two
-    required arguments, may do without `is_training`.
+    This package uses `network(prev_actions, env_outputs, agent_state, unroll, is_training)`.
+    Networks with only two required arguments have the other form,
+    `network((prev_actions, env_outputs), agent_state, unroll, is_training)`, and may lack
+    `is_training`.
 
     Returns:
-      (AgentOutput, new state), whatever the network's are.
+      (AgentOutput, new state), as the network returns them.
     """
-    parameters = inspect.signature(agent.__call__).parameters
+    parameters = inspect.signature(network.__call__).parameters
     required = [
         p
         for p in parameters.values()
         if p.kind in _REQUIRED and p.default is inspect.Parameter.empty
     ]
     if len(required) != 2:
-        return agent(prev_actions, env_outputs, agent_state, unroll=unroll, is_training=is_training)
+        return network(
+            prev_actions, env_outputs, agent_state, unroll=unroll, is_training=is_training
+        )
     options = {"is_training": is_training} if "is_training" in parameters else {}
-    return agent((prev_actions, env_outputs), agent_state, unroll=unroll, **options)
+    return network((prev_actions, env_outputs), agent_state, unroll=unroll, **options)

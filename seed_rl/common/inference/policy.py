@@ -1,4 +1,4 @@
-"""What central inference asks of an algorithm: how to act."""
+"""The interface between central inference and an algorithm: how to act."""
 
 from __future__ import annotations
 

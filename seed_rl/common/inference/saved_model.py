@@ -1,4 +1,4 @@
-"""A trained policy as a SavedModel, which runs wherever TensorFlow does, without this package."""
+"""Exports a policy as a SavedModel, which needs TensorFlow but not this package."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ Act = Callable[[Nest, EnvOutput, Nest], tuple[Nest, Nest]]
 
 
 def save_model(
-    directory: str | os.PathLike[str], agent: tf.Module, specs: Specs, act: Act | None = None
+    directory: str | os.PathLike[str], network: tf.Module, specs: Specs, act: Act
 ) -> Path | None:
-    """Exports a policy; a model that is there already is replaced once the new one is complete.
+    """Exports a policy; an existing model is replaced once the new one is complete.
 
-    `tf.saved_model.load(directory)` gives an object with
+    `tf.saved_model.load(directory)` returns an object with
 
         initial_state(batch_size <int32>[]) -> agent_state
         act(prev_actions, env_outputs, agent_state) -> (actions, agent_state)
 
-    in nests of [batch, ...]. `env_outputs` is a dictionary with the fields of `EnvOutput`.
+    whose arguments and results are nests of [batch, ...]. `env_outputs` is a dictionary with the
+    fields of `EnvOutput`.
 
     Args:
-      directory: of the model.
-      agent: the network, with its variables made.
-      specs: of one environment.
+      directory: directory to write.
+      network: the trained network; its variables must exist.
+      specs: specs of one environment.
       act: chooses actions: `act(prev_actions, env_outputs, agent_state)` returns (actions,
-        agent_state). By default the agent does, as in training.
+        agent_state).
 
     Returns:
-      The directory; None if it could not be written, which is warned of.
+      The directory; None, after a logged warning, if it could not be written.
     """
     directory = Path(directory)
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.saving")
     replaced = directory.with_name(f".{directory.name}.{os.getpid()}.replaced")
-    module = _export(agent, specs, act or _default_act(agent))
+    module = _export(network, specs, act)
     try:
         tf.saved_model.save(module, os.fspath(temporary))
         if directory.exists():
@@ -59,29 +60,21 @@ def save_model(
     return directory
 
 
-def _default_act(agent: Any) -> Act:
-    def act(prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest) -> tuple[Nest, Nest]:
-        output, agent_state = agent(prev_actions, env_outputs, agent_state)
-        return output.action, agent_state
-
-    return act
-
-
-def _export(agent: Any, specs: Specs, act: Act) -> tf.Module:
+def _export(network: Any, specs: Specs, act: Act) -> tf.Module:
     def batched(nest: Nest) -> Nest:
         return tf.nest.map_structure(
             lambda s: tf.TensorSpec([None, *s.shape], s.dtype, s.name), nest
         )
 
     state_specs = tf.nest.map_structure(
-        lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), agent.initial_state(1)
+        lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), network.initial_state(1)
     )
-    # A dictionary, because whoever loads the model need not have our named tuple.
+    # A dictionary, because programs that load the model may not have our named tuple.
     env_output_specs = dict(batched(specs.env_output)._asdict())
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.int32, "batch_size")], autograph=False)
     def initial_state(batch_size: tf.Tensor) -> Nest:
-        return agent.initial_state(batch_size)
+        return network.initial_state(batch_size)
 
     @tf.function(
         input_signature=[batched(specs.action), env_output_specs, state_specs], autograph=False
@@ -92,7 +85,7 @@ def _export(agent: Any, specs: Specs, act: Act) -> tf.Module:
         return act(prev_actions, EnvOutput(**env_outputs), agent_state)
 
     module = tf.Module()
-    module.agent = agent  # Its variables belong to the model.
+    module.network = network  # Tracks its variables.
     module.initial_state = initial_state
     module.act = exported_act
     return module

@@ -21,12 +21,11 @@ from seed_rl.common.config.options import (
 )
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.inference import env_specs
-from seed_rl.common.inference.env_specs import Spaces
 from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.devices import make_devices
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
 from seed_rl.common.learner.optimizer import create_optimizer
-from seed_rl.common.types import Specs
+from seed_rl.common.types import Spaces, Specs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.devices import Devices
@@ -58,10 +59,12 @@ class TrainingJob:
         Raises:
           UserError: see `train`.
         """
-        if self.run.play:
+        # The flag counts even if the program made a RunConfig of its own: it must not train.
+        request = self.run.play or from_flags(RunConfig).play
+        if request:
             from seed_rl.common.learner import playing
 
-            playing.play(self, playing.PlayRequest.from_json(self.run.play))
+            playing.play(self, playing.PlayRequest.from_json(request))
         else:
             self.train()
 
@@ -78,6 +81,7 @@ class TrainingJob:
 
         saved_run.check(self.run.logdir, self.environment)
         job = dataclasses.replace(self, options=run_record.describe(self.options))
+        run_record.log_options(job.options)
         learner = Learner(job)
         try:
             run_record.write(self.run.logdir, job.options)

@@ -1,1 +1,1 @@
-"""What people see of a run: metrics, TensorBoard, plots, videos."""
+"""Reports on a run: metrics, TensorBoard, plots, videos."""

@@ -1,6 +1,6 @@
-"""What the learner tells about itself: means of training metrics, episodes, TensorBoard.
+"""The learner's metrics: means of training metrics, episode statistics, TensorBoard.
 
-All axes are environment frames.
+The x-axis is environment frames.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.monitoring import run_summary
 from seed_rl.common.run_files.returns_log import EpisodeRow, ReturnsLog
 
 MAIN = "charts"
-"""Group of the few curves to look at first; TensorBoard shows groups in alphabetical order."""
+"""Group of the most important curves; TensorBoard sorts groups alphabetically."""
 
 Arrays = Mapping[str, np.ndarray]
 
 
 class EpisodeInfo(NamedTuple):
-    """Finished episodes, as central inference counted them.
+    """Finished episodes: a public name of existing R2D2 programs. Nothing here uses it.
 
     Attributes:
       num_frames: <int64>[k] length in environment frames.
       returns: <float32>[k] sum of the rewards.
       raw_returns: <float32>[k] sum of the unshaped rewards (the game's score).
-      env_ids: <int32>[k].
+      env_ids: <int32>[k] ids of their environments.
     """
 
     num_frames: Any
@@ -44,9 +45,9 @@ class EpisodeInfo(NamedTuple):
 
 
 class MeanMetrics:
-    """Means of the scalars that training steps return, over a logging interval.
+    """Means of the training steps' scalars over a logging interval.
 
-    `add` only keeps the tensors, so that it neither costs time nor waits for the accelerator.
+    `add` only stores the tensors, so that it is cheap and does not wait for the accelerator.
     """
 
     _MOST_HELD = 1000
@@ -57,7 +58,7 @@ class MeanMetrics:
         self._counts: dict[str, int] = collections.defaultdict(int)
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Takes in scalars (tensors, arrays, numbers) of one step by name."""
+        """Adds the scalars (tensors, arrays or numbers) of one step, by name."""
         for name, value in metrics.items():
             held = self._held[name]
             held.append(value)
@@ -65,7 +66,7 @@ class MeanMetrics:
                 self._fold(name)
 
     def harvest(self) -> dict[str, float]:
-        """The means since the last harvest; empty if nothing was added."""
+        """Returns the means since the last harvest; empty if nothing was added."""
         for name in list(self._held):
             self._fold(name)
         means = {name: self._sums[name] / count for name, count in self._counts.items()}
@@ -80,25 +81,25 @@ class MeanMetrics:
 
 
 class SummaryWriter:
-    """Writes scalars and histograms for TensorBoard from a thread of its own.
+    """Writes scalars and histograms for TensorBoard in a background thread.
 
-    Neither a slow nor a full disk holds up the training: what finds no place in the queue is
-    dropped, and errors are warned of once.
+    A slow or full disk does not delay training: when the queue is full, values are dropped; errors
+    are logged once.
 
     Args:
-      logdir: where the event files go.
+      logdir: directory of the event files.
     """
 
     def __init__(self, logdir: str | os.PathLike[str]):
         self._logdir = os.fspath(logdir)
-        self._writer: Any = None  # Made by the first write for which there is room.
+        self._writer: Any = None  # Created by the first write, retried if the disk is full.
         self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=100)
         self._warned = False
         self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
         self._thread.start()
 
     def write(self, frames: int, values: Mapping[str, Any]) -> None:
-        """Writes values by name at `frames` on the axis: scalars, and of arrays their histogram."""
+        """Writes values by name at x = `frames`: numbers as scalars, arrays as histograms."""
         arrays = {name: np.asarray(value, np.float64) for name, value in values.items()}
         self._later(lambda: self._write(frames, arrays))
 
@@ -107,7 +108,7 @@ class SummaryWriter:
         self._later(lambda: self._write_protos(frames, run_summary.summaries(record)))
 
     def close(self) -> None:
-        """Writes what is queued and ends the thread."""
+        """Writes everything queued and ends the thread."""
         self._queue.put(None)
         self._thread.join()
 
@@ -147,38 +148,41 @@ class SummaryWriter:
             action()
         except (OSError, tf.errors.OpError) as error:
             self._warn(str(error).split("\n", 1)[0])
-        except Exception:  # A defect of ours must not end the thread: `close` waits for it.
-            logging.exception("Something could not be written for TensorBoard. Training goes on.")
+        except Exception:  # A bug must not end the thread: `close` waits for it.
+            logging.exception("A TensorBoard write failed. Training continues.")
 
     def _warn(self, reason: str) -> None:
         if not self._warned:
-            logging.warning("Cannot write for TensorBoard (%s). Training goes on.", reason)
+            logging.warning("Cannot write for TensorBoard (%s). Training continues.", reason)
         self._warned = True
 
 
 class EpisodeStatistics:
-    """Returns of finished episodes, training and evaluation environments apart.
+    """Statistics of finished episodes, separately for training and evaluation environments.
 
     Args:
-      num_training_envs: environments from this id on are for evaluation.
-      logdir: where `returns.csv` goes; None writes none.
-      start_frames: environment frames at which the run goes on.
-      window: how many of the last episodes the recent means are over.
+      num_training_envs: environments with this id or a higher one are for evaluation.
+      num_action_repeats: environment frames per agent step.
+      logdir: directory of `returns.csv`; None writes none.
+      start_frames: environment frames from which the run continues.
+      window: number of episodes in the recent means.
     """
 
     def __init__(
         self,
         num_training_envs: int,
+        num_action_repeats: int = 1,
         logdir: str | os.PathLike[str] | None = None,
         start_frames: int = 0,
         window: int = 100,
     ):
         self._num_training_envs = num_training_envs
+        self._num_action_repeats = num_action_repeats
         self._log = ReturnsLog(logdir, start_frames) if logdir is not None else None
         self._new = {False: list[EpisodeRow](), True: list[EpisodeRow]()}
         self._recent = {flag: collections.deque[float](maxlen=window) for flag in (False, True)}
         self._counts = {False: 0, True: 0}
-        self._shaped = False  # Whether any score has differed from its return.
+        self._shaped = False  # Whether any episode's score has differed from its return.
 
     @property
     def count(self) -> int:
@@ -188,33 +192,34 @@ class EpisodeStatistics:
     @property
     def recent_return(self) -> float | None:
         """Mean return of the last training episodes; None before the first."""
-        return self._mean(False)
+        recent = self._recent[False]
+        return float(np.mean(recent)) if recent else None
 
-    @property
-    def recent_evaluation_return(self) -> float | None:
-        """Mean return of the last evaluation episodes; None before the first."""
-        return self._mean(True)
-
-    def add(self, episodes: EpisodeInfo, frames: int) -> None:
-        """Takes in episodes that ended.
+    def add(self, episodes: EpisodeStats, frames: int) -> None:
+        """Adds finished episodes.
 
         Args:
-          episodes: arrays or tensors [k]; k may be 0.
-          frames: environment frames of the whole run by now.
+          episodes: arrays [k], from `InferenceStore.episodes`; k may be 0.
+          frames: environment frames of the whole run so far.
         """
         now = time.time()
-        columns = [np.atleast_1d(np.asarray(column)).tolist() for column in episodes]
         rows = [
             EpisodeRow(
                 frames=int(frames),
                 time=now,
                 episode_return=float(episode_return),
                 raw_return=float(raw_return),
-                episode_frames=int(num_frames),
+                episode_frames=int(num_steps) * self._num_action_repeats,
                 env_id=int(env_id),
-                evaluation=env_id >= self._num_training_envs,
+                evaluation=bool(env_id >= self._num_training_envs),
             )
-            for num_frames, episode_return, raw_return, env_id in zip(*columns, strict=True)
+            for env_id, num_steps, episode_return, raw_return in zip(
+                episodes.env_ids,
+                episodes.num_steps,
+                episodes.returns,
+                episodes.raw_returns,
+                strict=True,
+            )
         ]
         for row in rows:
             self._new[row.evaluation].append(row)
@@ -225,9 +230,9 @@ class EpisodeStatistics:
             self._log.add(rows)
 
     def harvest(self) -> dict[str, float]:
-        """Scalars for TensorBoard: means over the episodes since the last harvest.
+        """Returns scalars for TensorBoard: means over the episodes since the last harvest.
 
-        Scores (unshaped returns) are among them only if the environment gives any that differ.
+        Scores (unshaped returns) are included only if any has differed from its return.
         """
         scalars: dict[str, float] = {}
         for evaluation, prefix in ((False, "episodes"), (True, "evaluation")):
@@ -244,10 +249,6 @@ class EpisodeStatistics:
         return scalars
 
     def close(self) -> None:
-        """Writes what is not on disk yet."""
+        """Writes pending rows to disk."""
         if self._log is not None:
             self._log.flush()
-
-    def _mean(self, evaluation: bool) -> float | None:
-        recent = self._recent[evaluation]
-        return float(np.mean(recent)) if recent else None

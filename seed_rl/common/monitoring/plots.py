@@ -1,4 +1,4 @@
-"""Draws the learning curves of runs.
+"""Plots the learning curves of runs.
 
     python -m seed_rl.common.monitoring.plots RUN_DIR... --out=curve.png [--x=hours] [--score]
 
@@ -24,10 +24,10 @@ class Curve(NamedTuple):
     """A line of the plot, one point per episode.
 
     Attributes:
-      label: for the legend.
-      x: <float>[n] environment frames, or hours.
-      returns: <float>[n].
-      means: <float>[n] over the last `window` episodes.
+      label: text for the legend.
+      x: <float>[episodes] environment frames, or hours.
+      returns: <float>[episodes] return of each episode.
+      means: <float>[episodes] mean return over the last `window` episodes.
     """
 
     label: str
@@ -39,16 +39,16 @@ class Curve(NamedTuple):
 def read_curves(
     run_dirs: Sequence[str], x: str = "frames", score: bool = False, window: int = 100
 ) -> list[Curve]:
-    """The curves of runs, training and evaluation episodes apart.
+    """Reads the curves of runs, separately for training and evaluation episodes.
 
     Args:
-      run_dirs: their logdirs.
+      run_dirs: logdirs of the runs.
       x: "frames", or "hours" since the first episode ended.
-      score: whether to take the unshaped return.
-      window: episodes that each mean is over.
+      score: whether to use the unshaped return.
+      window: number of episodes per mean.
 
     Raises:
-      UserError: if a directory has no episodes.
+      UserError: a directory has no episodes.
     """
     curves = []
     for run_dir in run_dirs:
@@ -57,10 +57,10 @@ def read_curves(
             rows = returns_log.read(path)
         except OSError as error:
             raise UserError(
-                f"Cannot read {path}: {error.strerror}. Give logdirs of runs."
+                f"Cannot read {path}: {error.strerror}. Give the logdirs of runs."
             ) from None
         if not rows:
-            raise UserError(f"{path} has no episodes yet; wait until the first ones have ended.")
+            raise UserError(f"{path} has no episodes yet. Wait until the first one ends.")
         start = rows[0].time
         for evaluation in (False, True):
             chosen = [row for row in rows if row.evaluation == evaluation]
@@ -74,17 +74,17 @@ def read_curves(
 
 
 def draw(curves: Sequence[Curve], out: str, x: str = "frames", title: str = "") -> None:
-    """Writes the plot to the file `out`; its ending says the format.
+    """Writes the plot to the file `out`, whose extension selects the format.
 
     Raises:
-      UserError: if matplotlib is missing or the file cannot be written.
+      UserError: matplotlib is missing or the file cannot be written.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise missing_extra("plot", "Drawing curves", error) from error
-    # Without pyplot, which would look for a display.
+        raise missing_extra("plot", "Plotting curves", error) from error
+    # Without pyplot, which may require a display.
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes: Any = figure.add_subplot()
@@ -104,17 +104,17 @@ def draw(curves: Sequence[Curve], out: str, x: str = "frames", title: str = "") 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program; returns its exit code."""
+    """Runs the program; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m seed_rl.common.monitoring.plots",
-        description="Draws the learning curves of runs.",
+        description="Plots the learning curves of runs.",
     )
     parser.add_argument("run_dirs", nargs="+", metavar="RUN_DIR", help="logdir of a run")
     parser.add_argument("--out", default="curve.png", help="file to write: .png, .svg or .pdf")
-    parser.add_argument("--x", choices=("frames", "hours"), default="frames", help="the axis")
-    parser.add_argument("--score", action="store_true", help="unshaped returns: the game's score")
-    parser.add_argument("--window", type=int, default=100, help="episodes that a mean is over")
-    parser.add_argument("--title", default="", help="of the plot")
+    parser.add_argument("--x", choices=("frames", "hours"), default="frames", help="x-axis")
+    parser.add_argument("--score", action="store_true", help="plot unshaped returns (game scores)")
+    parser.add_argument("--window", type=int, default=100, help="number of episodes per mean")
+    parser.add_argument("--title", default="", help="title of the plot")
     options = parser.parse_args(arguments)
     try:
         curves = read_curves(options.run_dirs, options.x, options.score, max(1, options.window))
@@ -123,13 +123,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     for curve in curves:
-        print(f"{curve.label}: {len(curve.x)} episodes, mean return {curve.means[-1]:.4g} at last")
+        print(f"{curve.label}: {len(curve.x)} episodes, final mean return {curve.means[-1]:.4g}")
     print(f"Wrote {options.out}.")
     return 0
 
 
 def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean over the last `window` values, of fewer at the start."""
+    """Mean over the last `window` values, fewer at the start."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(0, ends - window)

@@ -1,4 +1,4 @@
-"""What a learner tells while it runs: progress file, console line, TensorBoard, returns.csv."""
+"""A running learner's reports: progress file, console line, TensorBoard, returns.csv."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.monitoring import run_summary
 from seed_rl.common.monitoring.metrics import (
     MAIN,
-    EpisodeInfo,
     EpisodeStatistics,
     MeanMetrics,
     SummaryWriter,
@@ -27,19 +26,19 @@ from seed_rl.common.run_files.progress import SILENCE_S, ProgressWriter
 
 _LONG_PAUSE_S = 10.0
 _BEAT_S = 1.0
-_PERIODS_OF_WAITING = 2.5  # So long the training loop has not reported: it waits.
-# Means over a logging interval, by what training steps call them. Others are under train/.
+_PERIODS_OF_WAITING = 2.5  # Without a report for this long, the training loop is waiting.
+# Tags of the training steps' metrics by their names; others get the prefix train/.
 _TAGS = {"loss": f"{MAIN}/loss", "skipped_steps": "train/skipped_fraction"}
 
 
 class _Served:
-    """What a server says of a function, for the time between two readings."""
+    """A server's statistics of a function, over the time between two updates."""
 
     def __init__(self) -> None:
         self._last = dict.fromkeys(("calls", "rows", "batches", "queue_s", "run_s"), 0.0)
 
     def update(self, stats: Mapping[str, Any]) -> dict[str, float]:
-        """Takes the means since the start of the server, and returns those since the last call."""
+        """Takes the means since the server started and returns those since the last update."""
         now = {name: float(stats[name]) for name in ("calls", "rows", "batches")}
         now["queue_s"] = stats["queue_wait_us"] * stats["calls"] * 1e-6
         now["run_s"] = stats["run_us"] * stats["batches"] * 1e-6
@@ -54,11 +53,11 @@ class _Served:
 
 
 class SilentEnvironments:
-    """Notices environments whose actors are stopped, hang, or never came.
+    """Detects environments whose actors stopped, hang or never connected.
 
     Args:
-      silence: gives the seconds since each environment's last call, NaN before its first
-        (`InferenceStore.silence`).
+      silence: returns <float32>[num_envs], the seconds since each environment's last call, NaN
+        before its first (`InferenceStore.silence`).
     """
 
     def __init__(self, silence: Callable[[], np.ndarray]):
@@ -68,38 +67,38 @@ class SilentEnvironments:
         self._warned: set[int] = set()
 
     def update(self) -> tuple[tuple[int, float], ...]:
-        """Those silent now and at the last update, as in `Progress.silent_envs`.
+        """Returns those silent now and at the last update, as in `Progress.silent_envs`.
 
-        Twice, because after a stall of the learner some have not had their turn yet.
+        Twice, because after a stall of the learner some have not had the chance to call yet.
         """
         seconds = self._silence()
         never = np.isnan(seconds)
         seconds = np.where(never, time.monotonic() - self._began, seconds)
         silent = set(np.flatnonzero(seconds > SILENCE_S).tolist())
-        told, self._before = sorted(silent & self._before), silent
+        reported, self._before = sorted(silent & self._before), silent
         self._warned &= silent
-        # Ids that no actor has are no news: `num_envs` may be larger than what runs.
-        lost = [i for i in told if not never[i] and i not in self._warned]
+        # No warning for ids without an actor: `num_envs` may exceed the number that runs.
+        lost = [i for i in reported if not never[i] and i not in self._warned]
         if lost:
             self._warned.update(lost)
             logging.warning(
-                "Nothing was heard of environments %s for %.0f s: their actors are stopped or "
-                "gone, or the environments hang.",
+                "No calls from environments %s for %.0f s: their actors stopped, or the "
+                "environments hang.",
                 _ranges(lost),
                 max(seconds[i] for i in lost),
             )
-        return tuple((i, round(float(seconds[i]), 1)) for i in told)
+        return tuple((i, round(float(seconds[i]), 1)) for i in reported)
 
 
 def _ranges(ids: list[int]) -> str:
-    """Sorted ids in words: "0 to 3, 7"."""
+    """Sorted ids as text: "0 to 3, 7"."""
     cuts = [k for k in range(1, len(ids)) if ids[k] != ids[k - 1] + 1]
     parts = [ids[a:b] for a, b in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
     return ", ".join(f"{p[0]} to {p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)
 
 
 class Reporter:
-    """Collects what happens in a run and publishes it, each in its own rhythm."""
+    """Collects the state of a run and publishes it to each destination at its own interval."""
 
     def __init__(
         self,
@@ -118,17 +117,17 @@ class Reporter:
 
         Args:
           logdir: an existing directory.
-          store: whose episodes and counters are told of.
-          num_training_envs: environments from this id on are for evaluation.
+          store: its episodes and counters are reported.
+          num_training_envs: environments with this id or a higher one are for evaluation.
           num_action_repeats: environment frames per agent step.
           total_frames: environment frames at which the run ends.
-          start_frames: where it goes on.
+          start_frames: environment frames from which it continues.
           log_period_s: seconds between points in TensorBoard and lines on the console.
           record: all options of the run, from `run_record.describe`, for TensorBoard.
-          wandb_project: project of Weights & Biases that gets what TensorBoard gets; None: none.
+          wandb_project: Weights & Biases project that receives TensorBoard's data; None: none.
 
         Raises:
-          UserError: Weights & Biases is asked for, but missing or refusing.
+          UserError: `wandb_project` is given, but Weights & Biases is not installed or fails.
         """
         self._wandb: WandbSync | None = None
         if wandb_project:
@@ -136,14 +135,15 @@ class Reporter:
                 wandb_project, logdir, run_summary.hyperparameters(record or {})
             )
         self._store = store
-        self._num_action_repeats = num_action_repeats
         self._log_period_s = log_period_s
         self._logged = time.monotonic()
         self._lock = threading.Lock()  # Guards the next three against `_watch`.
         self._progress = ProgressWriter(logdir, total_frames, start_frames)
         self._warnings: dict[str, str] = {}
         self._silent = SilentEnvironments(store.silence)
-        self._episodes = EpisodeStatistics(num_training_envs, logdir, start_frames)
+        self._episodes = EpisodeStatistics(
+            num_training_envs, num_action_repeats, logdir, start_frames
+        )
         self._metrics = MeanMetrics()
         self._skipped = SkippedSteps(store.not_finite.warning)
         self._served_lately, self._served_since_log = _Served(), _Served()
@@ -153,12 +153,12 @@ class Reporter:
             self._summaries.describe(start_frames, record)
 
     def phase(self, name: str, frames: int) -> None:
-        """Tells of a new phase, one of `progress.PHASES`, at once."""
+        """Reports a new phase, one of `progress.PHASES`, immediately."""
         with self._lock:
             self._progress.update(phase=name, frames=frames, warning=self._warning())
 
     def warn(self, source: str, text: str | None) -> None:
-        """Shows a warning from now on, in place of the last of this source; None ends it."""
+        """Shows a warning from now on, replacing the last from this source; None removes it."""
         with self._lock:
             self._warnings.pop(source, None)
             if text is not None:
@@ -166,7 +166,7 @@ class Reporter:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Keeps the progress file fresh while the training loop waits, for actors perhaps."""
+        """Updates the progress file within the context while the training loop waits."""
         end = threading.Event()
         thread = threading.Thread(target=self._watch, args=(end,), name="reporter", daemon=True)
         thread.start()
@@ -205,25 +205,25 @@ class Reporter:
         extra: Callable[[], Mapping[str, Any]],
         last: bool = False,
     ) -> None:
-        """Takes in one training step, and publishes what is due.
+        """Adds one training step and publishes the reports that are due.
 
         Args:
-          frames: environment frames trained on.
+          frames: environment frames trained on so far.
           train_steps: training steps so far.
           metrics: scalars of this step.
-          served: gives the server's statistics of the inference function.
-          extra: gives further values for TensorBoard, see `SummaryWriter.write`.
-          last: publishes all, whether it is due or not: short runs are told of too.
+          served: returns the server's statistics of the inference function.
+          extra: returns further values for TensorBoard, by name, as for `SummaryWriter.write`.
+          last: publishes everything even if it is not due, so that short runs are reported too.
 
         Raises:
-          UserError: training stands still, because no gradient is finite.
+          UserError: training has stalled because gradients are not finite.
         """
         self._metrics.add(
             {_TAGS.get(name, f"train/{name}"): value for name, value in metrics.items()}
         )
         if metrics:
             self._skipped.add(metrics["skipped_steps"])
-            self._tell_of_pauses(train_steps)
+            self._warn_of_pauses(train_steps)
         if not (last or self._progress.due()):
             return
         self._skipped.check()
@@ -266,28 +266,28 @@ class Reporter:
         logging.info("%s", progress.line())
 
     def training_stands_still(self) -> bool:
-        """Whether the last training step was skipped: no time to save a checkpoint.
+        """Whether the last training step was skipped; then no checkpoint should be saved.
 
         Raises:
-          UserError: see `step`.
+          UserError: training has stalled because gradients are not finite.
         """
         return self._skipped.check() > 0
 
-    def _tell_of_pauses(self, train_steps: int) -> None:
+    def _warn_of_pauses(self, train_steps: int) -> None:
         now = time.monotonic()
         then, self._trained = self._trained, now
         if then is not None and now - then > _LONG_PAUSE_S:
             logging.warning(
-                "%.0f s lay between training steps %d and %d. speed/inference_run_us, "
-                "_queue_wait_us and system/environment_starts in TensorBoard say what happened "
-                "meanwhile.",
+                "%.0f s passed between training steps %d and %d. For the cause, see "
+                "speed/inference_run_us, speed/inference_queue_wait_us and "
+                "system/environment_starts in TensorBoard.",
                 now - then,
                 train_steps - 1,
                 train_steps,
             )
 
     def close(self, frames: int) -> None:
-        """Writes what is not on disk yet."""
+        """Writes everything pending to disk."""
         self._take_episodes(frames)
         self._episodes.close()
         self._summaries.close()
@@ -295,13 +295,4 @@ class Reporter:
             self._wandb.close()
 
     def _take_episodes(self, frames: int) -> None:
-        episodes = self._store.episodes()
-        self._episodes.add(
-            EpisodeInfo(
-                num_frames=episodes.num_steps * self._num_action_repeats,
-                returns=episodes.returns,
-                raw_returns=episodes.raw_returns,
-                env_ids=episodes.env_ids,
-            ),
-            frames,
-        )
+        self._episodes.add(self._store.episodes(), frames)

@@ -1,7 +1,4 @@
-"""What TensorBoard shows of a run besides its curves: the program and its options.
-
-They are in the tab Text, and in the tab HParams, where runs are compared by their options.
-"""
+"""The program and options of a run, for TensorBoard's tabs Text and HParams."""
 
 from __future__ import annotations
 
@@ -31,16 +28,17 @@ def summaries(record: Mapping[str, Any]) -> list[bytes]:
 
 
 def hyperparameters(record: Mapping[str, Any]) -> dict[str, bool | float | str]:
-    """The options that runs are compared by; addresses, paths and numbers of processes are none."""
+    """The options by which runs are compared: all but addresses, paths and process numbers."""
     return {
         name: _scalar(value) for name, value in record.items() if name not in run_record.OWN_OPTIONS
     }
 
 
 def _markdown(record: Mapping[str, Any]) -> str:
-    lines = ["| option | value |", "| --- | --- |"]
+    origins = record.get(run_record.ORIGINS, {})
+    lines = ["| option | value | set by |", "| --- | --- | --- |"]
     for name, value in sorted(hyperparameters(record).items()):
-        lines.append(f"| {name} | {_cell(value)} |")
+        lines.append(f"| {name} | {_cell(value)} | {_cell(origins.get(name, ''))} |")
     program = record.get(run_record.PROGRAM)
     return "\n".join([f"    {program}\n", *lines] if program else lines)
 

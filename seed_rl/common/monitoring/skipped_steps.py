@@ -1,4 +1,4 @@
-"""Watches for training that stands still because no gradient is finite."""
+"""Detects training that has stalled because gradients are not finite."""
 
 from __future__ import annotations
 
@@ -9,48 +9,51 @@ from typing import Any
 from seed_rl.common.errors import UserError
 
 WARN_AFTER = 10
-MOST = 100
+END_AFTER = 100
 _MOST_HELD = 100
 
 
 class SkippedSteps:
-    """Warns of training steps that are skipped one after the other, and ends the run in the end.
+    """Warns when training steps are skipped in a row, and finally ends the run.
 
-    `add` only keeps the tensors, so that it waits for the accelerator at most once in a hundred
-    steps. `check` looks at them, as often as the run is reported.
+    `add` only stores the tensors, so that it waits for the accelerator at most every hundred
+    steps. `check`, called with every report of the run, reads them.
 
     Attributes:
-      in_a_row: steps skipped up to the last one that `check` has seen.
+      in_a_row: number of skipped steps up to the last one that `check` has read.
     """
 
     def __init__(self, cause: Callable[[], str | None] = lambda: None):
-        """Begins to watch.
+        """Starts with no steps.
 
         Args:
-          cause: returns what is known to be wrong, for the error's message.
+          cause: returns the known cause for the error message, or None.
         """
         self._cause = cause
         self.in_a_row = 0
         self._held: list[Any] = []
 
     def add(self, skipped: Any) -> None:
-        """Takes in one training step: 1 if it was skipped, 0 if not; a scalar tensor or number.
+        """Adds one training step.
+
+        Args:
+          skipped: 1 if it was skipped, otherwise 0; a scalar tensor or number.
 
         Raises:
-          UserError: see `check`.
+          UserError: `END_AFTER` steps in a row were skipped.
         """
         self._held.append(skipped)
         if len(self._held) >= _MOST_HELD:
             self.check()
 
     def check(self) -> int:
-        """Looks at the steps since the last time.
+        """Reads the steps added since the last check.
 
         Returns:
           `in_a_row`.
 
         Raises:
-          UserError: so many were skipped that nobody should wait any longer.
+          UserError: `END_AFTER` steps in a row were skipped.
         """
         held, self._held = self._held, []
         for skipped in held:
@@ -60,20 +63,20 @@ class SkippedSteps:
                     "The last %d training steps were skipped: their gradients are not finite (NaN "
                     "or infinity). After %d in a row the run will end.",
                     WARN_AFTER,
-                    MOST,
+                    END_AFTER,
                 )
-            if self.in_a_row == MOST:
+            if self.in_a_row == END_AFTER:
                 raise UserError(_message(self._cause()))
         return self.in_a_row
 
 
 def _message(cause: str | None) -> str:
-    known = f" Known: {cause}." if cause else ""
+    known = f" Known cause: {cause}." if cause else ""
     return (
-        f"{MOST} training steps in a row were skipped, because their gradients are not finite (NaN "
-        f"or infinity); the run ends, since it learns nothing.{known} Likely causes: environments "
-        "that report NaN or infinity as observation or reward (mend or wrap them); a network or "
-        "loss of your own that divides by 0 or takes the logarithm of 0 (mend it); diverged "
-        "training (lower --learning_rate or --clip_norm). No checkpoint was saved since steps are "
-        "being skipped: the same command continues from the last good one, if there is one."
+        f"{END_AFTER} training steps in a row were skipped because their gradients are not finite "
+        f"(NaN or infinity); the run ends, as it no longer learns.{known} Likely causes: "
+        "environments that return NaN or infinity as observation or reward (fix or wrap them); a "
+        "custom network or loss that divides by 0 or takes the logarithm of 0 (fix it); diverged "
+        "training (lower --learning_rate or --clip_norm). No checkpoint was saved since the first "
+        "of these steps: the same command continues from the last good one, if any."
     )

@@ -1,4 +1,4 @@
-"""Videos of environments (no TensorFlow here)."""
+"""Videos of environments."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _DEFAULT_FPS = 30.0
 
 
 class VideoWriter:
-    """A video file that grows frame by frame.
+    """Writes a video file frame by frame.
 
     Args:
-      path: ends with .mp4 (H.264) or .gif; its directory is made.
+      path: ends with .mp4 (H.264) or .gif; its directory is created.
 
     Raises:
-      UserError: another ending, no imageio, or the file cannot be written.
+      UserError: a different extension, imageio is missing, or the file cannot be written.
     """
 
     def __init__(self, path: Path):
@@ -33,7 +33,7 @@ class VideoWriter:
             import imageio.v2 as imageio
 
             if path.suffix.lower() == ".mp4":
-                import imageio_ffmpeg  # noqa: F401 - imageio finds it by itself.
+                import imageio_ffmpeg  # noqa: F401 - checks that imageio will find it.
         except ImportError as error:
             raise missing_extra("video", "Writing a video", error) from error
         try:
@@ -46,18 +46,18 @@ class VideoWriter:
         self._writer: Any = None
 
     def add(self, frame: np.ndarray, fps: float) -> None:
-        """Adds a picture <uint8>[height, width, 3]; the first says how many come per second."""
+        """Adds a frame <uint8>[height, width, 3]; the first call's `fps` is the video's."""
         if self._writer is None:
             if self._path.suffix.lower() == ".gif":
                 options: dict[str, Any] = {"duration": 1000.0 / fps, "loop": 0}
             else:
-                # H.264 wants even sizes; imageio's 16 would blur small screens.
+                # H.264 requires even sizes; imageio's default of 16 would blur small screens.
                 options = {"fps": fps, "macro_block_size": 2}
             self._writer = self._imageio.get_writer(self._path, **options)
         self._writer.append_data(frame)
 
     def close(self) -> None:
-        """Completes the file; without a frame, there is none."""
+        """Completes the file; removes it if it has no frames."""
         if self._writer is not None:
             self._writer.close()
         elif self._path.exists() and not self._path.stat().st_size:
@@ -65,11 +65,11 @@ class VideoWriter:
 
 
 class Film(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment each step of which goes into a video.
+    """Records every step of an environment in a video.
 
     Args:
       env: renders as `rgb_array`.
-      video: None films nothing.
+      video: the video; None records nothing.
     """
 
     def __init__(self, env: Any, video: VideoWriter | None):
@@ -98,7 +98,7 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):
             frame = frame[-1]
         if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
             raise UserError(
-                f"{self.env} gives no pictures: its render() must return <uint8>[height, width, 3] "
-                'when the option render_mode is "rgb_array" (docs/playing.md).'
+                f"{self.env} cannot be recorded: with render_mode=rgb_array, its render() must "
+                "return <uint8>[height, width, 3] (docs/playing.md)."
             )
         self._video.add(frame.astype(np.uint8, copy=False), self._fps)

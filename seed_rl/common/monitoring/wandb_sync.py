@@ -1,7 +1,7 @@
-"""Copies a run's TensorBoard summaries to Weights & Biases, for those who ask for it.
+"""Copies a run's TensorBoard summaries to Weights & Biases, if `--wandb_project` is given.
 
-W&B is an extra: it is imported only here, and only where `--wandb_project` is given. It reads what
-`metrics.SummaryWriter` writes, so there is nothing to log twice.
+W&B is an optional dependency, imported only here. It reads what `metrics.SummaryWriter` writes, so
+nothing is logged twice.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _FINISH_TIMEOUT_S = 60.0
 
 
 class WandbSync:
-    """One W&B run for one logdir, however often the learner is stopped and resumed.
+    """One W&B run per logdir, continued each time the learner resumes.
 
-    Make it before the files of TensorBoard: W&B notices which ones are opened.
+    Create it before TensorBoard's files: W&B watches which ones are opened.
 
     Args:
-      project: name of the project in W&B.
-      logdir: an existing directory; its name is that of the run. W&B keeps its files in
+      project: name of the W&B project.
+      logdir: an existing directory; its name becomes that of the run. W&B keeps its files in
         `logdir`/wandb.
-      options: that the run is described by.
+      options: the run's options by name, shown as its config.
 
     Raises:
-      UserError: W&B is not installed, or refuses (nobody is logged in, say).
+      UserError: W&B is not installed or fails (because you are not logged in, say).
     """
 
     def __init__(self, project: str, logdir: str | os.PathLike[str], options: Mapping[str, Any]):
@@ -46,8 +46,8 @@ class WandbSync:
         logdir = Path(logdir).absolute()
         self._logdir = logdir
         self._unpatch = patches.unpatch
-        # The values, not the files: those are large, and links to them would be further runs in
-        # TensorBoard.
+        # Sync the values, not the files: those are large, and W&B's links to them would appear as
+        # further runs in TensorBoard.
         patches.patch(save=False, root_logdir=str(logdir))
         try:
             self._run = wandb.init(
@@ -57,24 +57,24 @@ class WandbSync:
                 resume="allow",
                 dir=str(logdir),
                 config=dict(options),
-                # Learner and supervisor own the console and its log.
+                # The console belongs to learner and supervisor.
                 settings=wandb.Settings(console="off", finish_timeout=_FINISH_TIMEOUT_S),
             )
         except (wandb.errors.Error, OSError) as error:
             patches.unpatch()
             reason = str(error).strip().split("\n", 1)[0]
             raise UserError(
-                f"Cannot begin a run of --wandb_project={project}: {reason} "
-                "(WANDB_MODE=offline keeps it on this machine, for `wandb sync` later.)"
+                f"Cannot start a run in --wandb_project={project}: {reason} "
+                "(WANDB_MODE=offline stores it on this machine, for `wandb sync` later.)"
             ) from error
 
     def close(self) -> None:
-        """Sends what is not sent yet; for no more than a minute, as the learner has to end."""
+        """Sends pending data, for at most a minute, because the learner is exiting."""
         try:
             self._run.finish()
-        except Exception as error:  # noqa: BLE001 - Of whatever kind, it must cost no checkpoint.
+        except Exception as error:  # No failure here may prevent a clean exit.
             logging.warning(
-                "Weights & Biases has not got everything (%s). To send it: wandb sync %s",
+                "Some data was not sent to Weights & Biases (%s). To send it: wandb sync %s",
                 error,
                 self._logdir / "wandb" / "latest-run",
             )
@@ -82,7 +82,7 @@ class WandbSync:
 
 
 def _run_id(logdir: Path) -> str:
-    """Of the run in `logdir`, which may have begun in an earlier life."""
+    """The W&B id of the run in `logdir`, possibly stored by an earlier learner."""
     path = logdir / _ID_FILE
     with contextlib.suppress(OSError):
         if kept := path.read_text(encoding="utf-8").strip():

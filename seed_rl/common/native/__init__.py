@@ -1,1 +1,1 @@
-"""Native libraries: their C++ sources, and how they are loaded."""
+"""Native libraries: their C++ sources and their loader."""

@@ -1,6 +1,6 @@
-"""Finds and loads the shared libraries that installing the package built.
+"""Finds and loads the shared libraries that were built when the package was installed.
 
-No TensorFlow is imported before `load_ops` is called.
+Only `load_ops` imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOLDER = _ROOT / "seed_rl" / "_native"
 
 
 def path(name: str) -> pathlib.Path:
-    """The file of the native library `name`, for instance "libseed_replay" (`.so` may be left out).
+    """The file of the native library `name`, with or without the suffix `.so`.
 
     Raises:
       UserError: it was not built.
@@ -33,7 +33,7 @@ def path(name: str) -> pathlib.Path:
 
 @functools.cache
 def load_ops(name: str) -> Any:
-    """Loads a library of TensorFlow ops once and returns the module of its op functions.
+    """Loads a library of TensorFlow ops (once) and returns the module of its op functions.
 
     Raises:
       UserError: the library is missing, was built against another TensorFlow, or does not load.
@@ -51,11 +51,11 @@ def load_ops(name: str) -> Any:
 def check_version(running: str) -> None:
     """Checks that TensorFlow `running` has the ABI that the libraries were built against.
 
-    TensorFlow promises its C++ users nothing between minor versions, so those must be equal;
-    otherwise loading ends in missing symbols or crashes later.
+    TensorFlow does not keep its C++ ABI between minor versions, so these must be equal; otherwise
+    loading fails with missing symbols, or calls crash later.
 
     Raises:
-      UserError: another version.
+      UserError: the minor versions differ.
     """
     built = built_against()
     if built.split(".")[:2] != running.split(".")[:2]:
@@ -66,7 +66,7 @@ def check_version(running: str) -> None:
 
 
 def built_against() -> str:
-    """The version of TensorFlow that the libraries were compiled against."""
+    """The version of TensorFlow that the libraries were built against."""
     file = _FOLDER / "build_info.json"
     if not file.exists():
         raise UserError(f"The native libraries of SEED RL are missing. {_mend()}")
@@ -74,7 +74,7 @@ def built_against() -> str:
 
 
 def _mend() -> str:
-    """How to build the libraries again, given how the running package was installed."""
+    """How to rebuild the libraries, given how this package was installed."""
     if not (_ROOT / "setup.py").exists():
         return "Install the wheel of SEED RL again."
     root = shlex.quote(str(_ROOT))

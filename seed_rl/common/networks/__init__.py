@@ -1,1 +1,1 @@
-"""Building blocks of networks, and the networks made of them."""
+"""Layers, encoders and the actor-critic networks built from them."""

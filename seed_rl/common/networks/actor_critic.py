@@ -17,12 +17,12 @@ from seed_rl.common.types import EnvOutput
 
 
 class AgentOutput(NamedTuple):
-    """What a network says about each step.
+    """A network's output for each step.
 
     Attributes:
       action: nest of [..., *event], sampled from the policy.
       policy_logits: <float32>[..., param_size], parameters of the action distribution.
-      baseline: <float32>[...], estimate of the value.
+      baseline: <float32>[...], the value estimate.
     """
 
     action: Any
@@ -31,11 +31,11 @@ class AgentOutput(NamedTuple):
 
 
 class AgentState(NamedTuple):
-    """What a network remembers between steps.
+    """A network's state between steps.
 
     Attributes:
-      core_state: of the recurrent layers.
-      frame_stacking_state: of the encoder: the last few frames.
+      core_state: state of the recurrent layers.
+      frame_stacking_state: state of the encoder: the last few frames.
     """
 
     core_state: Any
@@ -54,17 +54,17 @@ class ActorCritic(tf.Module):
         compute_dtype: tf.DType | str = tf.float32,
         name: str = "actor_critic",
     ):
-        """Makes layers; variables come with the first call.
+        """Creates layers; the first call creates their variables.
 
         Args:
-          parametric_action_distribution: that the policy head parametrizes.
-          encoder: `ImageEncoder`, `VectorEncoder` or the like.
-          lstm_sizes: of each LSTM layer.
-          prev_action_and_reward: whether the previous action and the reward it brought, clipped
-            to [-1, 1], are put beside the features (IMPALA does so before its LSTM).
-          compute_dtype: of the matrix products; variables, policy logits and baseline are float32
-            in any case.
-          name: of the module.
+          parametric_action_distribution: distribution that the policy head parametrizes.
+          encoder: `ImageEncoder`, `VectorEncoder` or a module with the same methods.
+          lstm_sizes: units of each LSTM layer.
+          prev_action_and_reward: whether to append the previous action and its reward, clipped to
+            [-1, 1], to the features (as IMPALA does before its LSTM).
+          compute_dtype: type of the matrix products; variables, policy logits and baseline are
+            always float32.
+          name: name of the module.
         """
         super().__init__(name=name)
         self._distribution = parametric_action_distribution
@@ -80,13 +80,13 @@ class ActorCritic(tf.Module):
         self._baseline = Dense(1, name="baseline")
 
     def initial_state(self, batch_size: int | tf.Tensor) -> AgentState:
-        """State before the first step of an environment's life."""
+        """State at the start of an environment's life."""
         return AgentState(
             self._core.initial_state(batch_size), self.encoder.initial_state(batch_size)
         )
 
     def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, AgentState]:
-        """The same as a call; the name that inference of existing code uses."""
+        """The same as `__call__`, for existing code that calls it by this name."""
         return self(*args, **kwargs)
 
     def __call__(
@@ -103,9 +103,9 @@ class ActorCritic(tf.Module):
           prev_actions: nest of [batch, ...], or of [time, batch, ...] if `unroll`.
           env_outputs: `EnvOutput`, or any tuple of its five fields, of [batch, ...] or
             [time, batch, ...]; `done` resets the state before its step.
-          agent_state: before the first step.
+          agent_state: state before the first step.
           unroll: whether there is a time dimension.
-          is_training: has no effect here.
+          is_training: ignored.
 
         Returns:
           (AgentOutput, state after the last step).
@@ -132,7 +132,7 @@ class ActorCritic(tf.Module):
 
 
 class ConvAgent(ActorCritic):
-    """For images, with frames stacked on the learner."""
+    """Actor-critic for images, with frames stacked on the learner."""
 
     def __init__(
         self,
@@ -144,17 +144,17 @@ class ConvAgent(ActorCritic):
         compute_dtype: tf.DType | str = tf.float32,
         observation_dtype: tf.DType = tf.uint8,
     ):
-        """Makes layers; variables come with the first call.
+        """Creates layers; the first call creates their variables.
 
         Args:
-          parametric_action_distribution: that the policy head parametrizes.
+          parametric_action_distribution: distribution that the policy head parametrizes.
           observation_shape: [height, width, channels] of one frame.
           torso: "nature", "impala_shallow" or "impala_deep".
           lstm_size: units of the LSTM, or of each of several; 0 for none. With an LSTM, the
             previous action and reward are inputs too, as in IMPALA.
-          stack_size: how many frames the network sees at once.
-          compute_dtype: "float32" or "bfloat16", of the matrix products and convolutions.
-          observation_dtype: of frames.
+          stack_size: number of frames in a stack.
+          compute_dtype: "float32" or "bfloat16", type of the matrix products and convolutions.
+          observation_dtype: type of the frames.
         """
         lstm_sizes = (lstm_size,) if isinstance(lstm_size, int) else tuple(lstm_size)
         super().__init__(
@@ -168,7 +168,7 @@ class ConvAgent(ActorCritic):
 
 
 class SpaceAgent(ActorCritic):
-    """For any Gymnasium observation space: images, vectors, choices and nests of these."""
+    """Actor-critic for any Gymnasium observation space: images, vectors, choices and nests."""
 
     def __init__(
         self,
@@ -181,17 +181,17 @@ class SpaceAgent(ActorCritic):
         compute_dtype: tf.DType | str = tf.float32,
         mlp_activation: str = "relu",
     ):
-        """Makes layers; variables come with the first call.
+        """Creates layers; the first call creates their variables.
 
         Args:
-          parametric_action_distribution: that the policy head parametrizes.
-          observation_space: of one environment.
-          mlp_sizes: units of each dense layer on what is no image.
-          lstm_sizes: units of the LSTM layers on the features of everything.
-          torso: for images.
-          stack_size: how many images the torsos see at once.
-          compute_dtype: of the arithmetic.
-          mlp_activation: "relu" or "tanh", of the dense layers.
+          parametric_action_distribution: distribution that the policy head parametrizes.
+          observation_space: observation space of one environment.
+          mlp_sizes: units of each dense layer, for all inputs but images.
+          lstm_sizes: units of each LSTM layer, on the features of all inputs.
+          torso: torso for images.
+          stack_size: number of images in a stack.
+          compute_dtype: type of the arithmetic.
+          mlp_activation: "relu" or "tanh", for the dense layers.
         """
         super().__init__(
             parametric_action_distribution,
@@ -206,7 +206,7 @@ class SpaceAgent(ActorCritic):
 
 
 class MLPandLSTM(ActorCritic):
-    """For vectors, or any structure of them: MLP with ReLU, then LSTM layers."""
+    """Actor-critic for vectors or nests of them: an MLP with ReLU, then LSTM layers."""
 
     def __init__(
         self,
@@ -214,10 +214,10 @@ class MLPandLSTM(ActorCritic):
         mlp_sizes: Sequence[int],
         lstm_sizes: Sequence[int],
     ):
-        """Makes layers; variables come with the first call.
+        """Creates layers; the first call creates their variables.
 
         Args:
-          parametric_action_distribution: that the policy head parametrizes.
+          parametric_action_distribution: distribution that the policy head parametrizes.
           mlp_sizes: units of each dense layer.
           lstm_sizes: units of each LSTM layer.
         """

@@ -1,4 +1,4 @@
-"""From observations to features: convolutional torsos for images, MLPs for everything else."""
+"""Encoders of observations: convolutional torsos for images, MLPs for everything else."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _RELU_INIT = variance_scaling(2.0)
 
 
 class NatureTorso(tf.Module):
-    """The network of Mnih et al. 2015: 3 convolutions of 32, 64 and 64 channels, 512 units."""
+    """The network of Mnih et al. 2015: convolutions of 32, 64 and 64 channels, 512 units."""
 
     first_kernel_size, first_stride, num_features = 8, 4, 512
 
     def __init__(self, first: Callable[..., Conv2D], compute_dtype: tf.DType):
-        """Makes layers; `first` makes the convolution of the observations."""
+        """Creates layers; `first` creates the convolution of the observations."""
         super().__init__(name="nature_torso")
         options: dict[str, Any] = dict(
             activation=tf.nn.relu, kernel_initializer=_RELU_INIT, compute_dtype=compute_dtype
@@ -42,12 +42,12 @@ class NatureTorso(tf.Module):
 
 
 class ImpalaShallowTorso(tf.Module):
-    """The small network of Espeholt et al. 2018, fig. 3: 2 convolutions of 16 and 32, 256 units."""
+    """The small network of Espeholt et al. 2018, fig. 3: convolutions of 16 and 32, 256 units."""
 
     first_kernel_size, first_stride, num_features = 8, 4, 256
 
     def __init__(self, first: Callable[..., Conv2D], compute_dtype: tf.DType):
-        """Makes layers; `first` makes the convolution of the observations."""
+        """Creates layers; `first` creates the convolution of the observations."""
         super().__init__(name="impala_shallow_torso")
         options: dict[str, Any] = dict(
             activation=tf.nn.relu, kernel_initializer=_RELU_INIT, compute_dtype=compute_dtype
@@ -75,7 +75,7 @@ class ImpalaDeepTorso(tf.Module):
     first_kernel_size, first_stride, num_features = 3, 1, 256
 
     def __init__(self, first: Callable[..., Conv2D], compute_dtype: tf.DType):
-        """Makes layers; `first` makes the convolution of the observations."""
+        """Creates layers; `first` creates the convolution of the observations."""
         super().__init__(name="impala_deep_torso")
         options: dict[str, Any] = dict(padding="SAME", compute_dtype=compute_dtype)
         self._sections = []
@@ -125,21 +125,21 @@ class ImageEncoder(tf.Module):
         dtype: tf.DType = tf.uint8,
         compute_dtype: tf.DType | str = tf.float32,
     ):
-        """Makes layers without variables.
+        """Creates layers without variables.
 
         Args:
-          observation_shape: of an image, [height, width] or [height, width, channels].
+          observation_shape: shape of an image, [height, width] or [height, width, channels].
           torso: one of `TORSOS`.
-          stack_size: how many frames the torso sees at once.
-          dtype: of images; bytes are scaled from [0, 255] to [0, 1], others are taken as they are.
-          compute_dtype: of the arithmetic.
+          stack_size: number of frames in a stack.
+          dtype: type of the images; only bytes are scaled, from [0, 255] to [0, 1].
+          compute_dtype: type of the arithmetic.
 
         Raises:
-          UserError: if there is no such torso.
+          UserError: there is no such torso.
         """
         super().__init__(name="image_encoder")
         if torso not in TORSOS:
-            raise UserError(f"There is no torso '{torso}'; choose one of {', '.join(TORSOS)}.")
+            raise UserError(f"Unknown torso '{torso}'; choose one of {', '.join(TORSOS)}.")
         self._observation_shape = tuple(observation_shape)
         self._stack_size = stack_size
         self._dtype = tf.as_dtype(dtype)
@@ -154,7 +154,7 @@ class ImageEncoder(tf.Module):
         self.num_features: int = self.torso.num_features
 
     def initial_state(self, batch_size: int | tf.Tensor) -> Any:
-        """The frames before the first one."""
+        """The state before the first frame."""
         return frame_stacking.initial_frame_stacking_state(
             self._stack_size, batch_size, self._frame_shape, self._dtype
         )
@@ -165,9 +165,9 @@ class ImageEncoder(tf.Module):
         """Encodes [batch, *observation_shape], or [time, batch, ...] if `unroll`.
 
         Args:
-          images: of the steps.
+          images: the images of each step.
           state: the frames before them.
-          done: <bool>[batch] or [time, batch]; where true, an episode begins.
+          done: <bool>[batch] or [time, batch]; true where an episode begins.
           unroll: whether there is a time dimension.
 
         Returns:
@@ -192,14 +192,14 @@ class ImageEncoder(tf.Module):
     def _to_blocks(self, images: tf.Tensor) -> tf.Tensor:
         """Moves blocks of block x block pixels into the channels.
 
-        A convolution whose stride is the block size becomes one of stride 1 on the result. What is
-        gained is in stacking: frames are interleaved in runs of 16 bytes and not byte by byte,
-        which costs an eighth (and a byte-wise stack costs as much as a whole convolution).
+        A convolution whose stride is the block size becomes one of stride 1 on the result. The gain
+        is in stacking: frames are interleaved in runs of 16 bytes instead of single bytes, which
+        costs an eighth (stacking single bytes costs as much as a whole convolution).
         """
         if self._block == 1:
             return images
         height, width, _ = self._frame_shape
-        # A row of a block, `block` pixels of all channels, moves as one integer.
+        # A row of a block (`block` pixels, all channels) moves as one integer.
         word = _WORDS[self._row_bytes()]
         rows = tf.reshape(images, [-1, height, self._block, width, self._row_bytes()])
         rows = tf.reshape(tf.bitcast(rows, word), [-1, height, self._block, width])
@@ -211,51 +211,42 @@ class ImageEncoder(tf.Module):
 
 
 class VectorEncoder(tf.Module):
-    """Observations of any structure as one vector, through an MLP with ReLU."""
+    """Flattens observations of any structure to one vector and runs an MLP with ReLU on it."""
 
-    def __init__(
-        self,
-        mlp_sizes: Sequence[int],
-        to_vector: Callable[[Nest, tf.Tensor], tf.Tensor] | None = None,
-        compute_dtype: tf.DType | str = tf.float32,
-    ):
-        """Makes layers without variables.
+    def __init__(self, mlp_sizes: Sequence[int]):
+        """Creates layers without variables.
 
         Args:
-          mlp_sizes: units of each layer; with none, the vector itself is the result.
-          to_vector: from (observation, leading shape <int32>[1 or 2]) to <float32>[..., n];
-            by default `flatten_observation`.
-          compute_dtype: of the arithmetic.
+          mlp_sizes: units of each layer; without any, the features are the vector itself.
         """
         super().__init__(name="vector_encoder")
-        self._to_vector = to_vector or flatten_observation
         self._layers = [
-            Dense(size, tf.nn.relu, _RELU_INIT, compute_dtype, name=f"dense_{i}")
+            Dense(size, tf.nn.relu, _RELU_INIT, name=f"dense_{i}")
             for i, size in enumerate(mlp_sizes)
         ]
 
     def initial_state(self, batch_size: int | tf.Tensor) -> tuple[()]:
-        """There is none."""
+        """The empty state."""
         del batch_size
         return ()
 
     def __call__(
         self, observation: Nest, state: tuple[()], done: tf.Tensor, unroll: bool = False
     ) -> tuple[tf.Tensor, tuple[()]]:
-        """As `ImageEncoder`."""
+        """Encodes a nest of [batch, ...], or [time, batch, ...] if `unroll`; see `ImageEncoder`."""
         del unroll
-        features = self._to_vector(observation, tf.shape(done))
+        features = flatten_observation(observation, tf.shape(done))
         for layer in self._layers:
             features = layer(features)
         return features, state
 
 
 def flatten_observation(observation: Nest, leading: tf.Tensor) -> tf.Tensor:
-    """All numbers of a nest of [..., *shape] as one <float32>[..., n].
+    """Concatenates a nest of [..., *shape] to <float32>[..., n].
 
     Args:
-      observation: with `...` of one or two dimensions.
-      leading: <int32>[1 or 2] the size of these.
+      observation: nest of tensors with one or two leading dimensions.
+      leading: <int32>[1 or 2], the leading dimensions.
     """
     num_leading = leading.shape[0]
     columns = []
@@ -272,11 +263,11 @@ def flatten_batch(images: tf.Tensor) -> tf.Tensor:
 
 
 _WORDS = {2: tf.uint16, 4: tf.uint32, 8: tf.uint64}
-"""Integers by their size in bytes."""
+"""Integer types by their size in bytes."""
 
 
 def _block_size(frame_shape: Sequence[int], dtype: tf.DType, torso: Any) -> int:
-    """Side of the blocks to move into channels, or 1 where that cannot be done."""
+    """Side of the blocks to move into channels, or 1 where that is not possible."""
     height, width, channels = frame_shape
     block = torso.first_stride
     fits = (

@@ -1,7 +1,6 @@
-"""Stacking of the last few frames, done by the learner so that each frame crosses the wire once.
+"""Stacks the last few frames on the learner, so that each frame crosses the wire once.
 
-Where an episode is younger than the stack, the places of frames before its beginning are black
-(zero); the reset frame is not repeated.
+Frames from before the start of an episode are black (zero); the reset frame is not repeated.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 FrameStackingState = Any
-"""<dtype>[batch, height, width, (stack_size - 1) * channels]: the frames before the next one, the
-oldest first; () if nothing is stacked."""
+"""<dtype>[batch, height, width, (stack_size - 1) * channels], the previous frames, oldest first; ()
+without stacking."""
 
 
 def initial_frame_stacking_state(
@@ -25,10 +24,10 @@ def initial_frame_stacking_state(
     """State before the first frame.
 
     Args:
-      stack_size: frames per stack; 1 for none.
+      stack_size: frames per stack; 1: no stacking.
       batch_size: number of environments.
       observation_shape: [height, width, channels] of a frame.
-      dtype: of frames.
+      dtype: type of the frames.
     """
     if stack_size == 1:
         return ()
@@ -43,14 +42,14 @@ def stack_frames(
     stack_size: int,
     unroll: bool | None = None,
 ) -> tuple[tf.Tensor, FrameStackingState]:
-    """Puts each frame behind those before it, along the channels.
+    """Appends each frame to the frames before it, along the channels.
 
     Args:
       frames: <dtype>[batch, height, width, channels], or [time, batch, ...] if `unroll`.
-      frame_stacking_state: before the first of the frames.
-      done: <bool>[batch] or [time, batch]; where true, the frame is the first of an episode.
-      stack_size: frames per stack; 1 for none.
-      unroll: whether there is a time dimension; by default as the number of dimensions says.
+      frame_stacking_state: state before the first of the frames.
+      done: <bool>[batch] or [time, batch]; true where a frame is the first of an episode.
+      stack_size: frames per stack; 1: no stacking.
+      unroll: whether there is a time dimension; None: whether `frames` has five dimensions.
 
     Returns:
       (<dtype>[(time,) batch, height, width, stack_size * channels] with the newest frame last,
@@ -65,8 +64,8 @@ def stack_frames(
     if unroll:
         stacked = _stack_unroll(frames, frame_stacking_state, done, stack_size)
         return stacked, stacked[-1, ..., channels:]
-    # `where` with a condition vector (the op's first form) copies whole rows; broadcasting the
-    # condition over every pixel costs ten times as much.
+    # The first version of the op copies whole rows for a condition vector; `tf.where` would
+    # broadcast the condition over every pixel, which costs ten times as much.
     history = tf.raw_ops.Select(
         condition=done, x=tf.zeros_like(frame_stacking_state), y=frame_stacking_state
     )
@@ -79,9 +78,9 @@ def _stack_unroll(
 ) -> tf.Tensor:
     """Stacks all frames of an unroll at once.
 
-    The frames of state and unroll and one black frame are put into one list. Each place in a stack
-    then gathers its frame from there, the black one where the episode is too young: whole frames
-    are copied and no pixel is ever multiplied by a mask.
+    Concatenates the frames of the state, those of the unroll and one black frame. Each position in
+    a stack then gathers its frame from there (the black one for frames before the episode), so
+    whole frames are copied and no pixel is multiplied by a mask.
     """
     shape = tf.shape(frames)
     num_steps, batch_size = shape[0], shape[1]
@@ -91,8 +90,8 @@ def _stack_unroll(
     every = tf.concat([every, tf.zeros_like(every[:1])], axis=0)
     black = tf.shape(every)[0] - 1
 
-    # Equal counts of episode starts mean the same episode. The state's own frames count as of the
-    # episode that is going on: those of earlier ones are black there already.
+    # Frames with equal counts of episode starts are of the same episode. The state's frames count
+    # as part of the current episode: those of earlier ones are already black.
     episode = tf.cumsum(tf.cast(done, tf.int32), axis=0)
     past_episode = tf.concat([tf.zeros([stack_size - 1, batch_size], tf.int32), episode], axis=0)
     rows = tf.reshape(tf.range(black), [-1, batch_size])

@@ -1,8 +1,8 @@
-"""The few layers that our networks are made of, as plain `tf.Module`s.
+"""The layers of our networks, as plain `tf.Module`s.
 
-Keras 3 layers would do, but `tf.Module.trainable_variables` does not see their variables, and here
-inputs, weights and outputs have the types that run fastest: weights are float32 and are cast where
-the arithmetic is bfloat16.
+Unlike those of Keras 3 layers, their variables are found by `tf.Module.trainable_variables`. They
+also choose the fastest types: weights are float32 and cast where the arithmetic is bfloat16; dense
+and recurrent layers skip the cast on the small batches of inference.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 Initializer = Callable[[Sequence[int]], tf.Tensor]
-"""From the shape of a kernel, [..., inputs, outputs], to its first value <float32>."""
+"""Maps the shape of a kernel, [..., inputs, outputs], to its initial value <float32>."""
 
 Activation = Callable[[tf.Tensor], tf.Tensor]
 
 
 def variance_scaling(scale: float = 1.0) -> Initializer:
-    """Uniform with variance scale / fan-in, which keeps the size of signals (LeCun et al. 1998).
+    """Uniform with variance scale / fan-in, which preserves signal magnitude (LeCun et al. 1998).
 
     Args:
-      scale: 2 makes up for a following ReLU (He et al. 2015).
+      scale: 2 compensates for a following ReLU (He et al. 2015).
     """
 
     def initialize(shape: Sequence[int]) -> tf.Tensor:
@@ -43,7 +43,7 @@ def orthogonal(gain: float = 1.0) -> Initializer:
     def initialize(shape: Sequence[int]) -> tf.Tensor:
         rows, columns = math.prod(shape[:-1]), shape[-1]
         q, r = tf.linalg.qr(tf.random.normal([max(rows, columns), min(rows, columns)]))
-        # The sign makes it uniform over orthogonal matrices.
+        # The signs make the distribution uniform over orthogonal matrices.
         q *= tf.sign(tf.linalg.diag_part(r))
         return gain * tf.reshape(q if rows >= columns else tf.transpose(q), shape)
 
@@ -51,25 +51,25 @@ def orthogonal(gain: float = 1.0) -> Initializer:
 
 
 class Layer(tf.Module):
-    """Makes its variables when it first sees an input."""
+    """A layer that creates its variables on the first call."""
 
     def __init__(self, compute_dtype: tf.DType | str = tf.float32, name: str | None = None):
-        """Makes a layer without variables.
+        """Creates a layer without variables.
 
         Args:
-          compute_dtype: of the arithmetic and of outputs; variables are float32.
-          name: of the module.
+          compute_dtype: type of the arithmetic and the outputs; variables are float32.
+          name: name of the module.
         """
         super().__init__(name=name)
         self.compute_dtype = tf.as_dtype(compute_dtype)
 
     def add_variable(self, name: str, initial_value: Callable[[], tf.Tensor]) -> tf.Variable:
-        """A trainable float32 variable, made outside whatever graph is being traced."""
+        """A trainable float32 variable, created outside any graph being traced."""
         with tf.init_scope(), self.name_scope:
             return tf.Variable(initial_value(), name=name, trainable=True)
 
     def cast(self, tensor: tf.Tensor) -> tf.Tensor:
-        """To `compute_dtype`, if it is not that already."""
+        """Casts to `compute_dtype`."""
         return tf.cast(tensor, self.compute_dtype)
 
 
@@ -84,14 +84,14 @@ class Dense(Layer):
         compute_dtype: tf.DType | str = tf.float32,
         name: str | None = None,
     ):
-        """Makes a layer without variables.
+        """Creates a layer without variables.
 
         Args:
           units: number of outputs.
-          activation: of the outputs.
+          activation: activation of the outputs.
           kernel_initializer: by default `variance_scaling()`.
-          compute_dtype: of arithmetic and outputs.
-          name: of the module.
+          compute_dtype: type of the arithmetic and the outputs.
+          name: name of the module.
         """
         super().__init__(compute_dtype, name)
         self._units = units
@@ -106,7 +106,7 @@ class Dense(Layer):
         Args:
           inputs: [..., n].
           use_float32: computes in float32, for the small batches of inference: casting a large
-            kernel costs more than it saves on a few rows, whose product waits for memory anyway.
+            kernel costs more than it saves on a few rows, whose product is memory-bound anyway.
 
         Returns:
           <compute_dtype>[..., units].
@@ -136,18 +136,18 @@ class Conv2D(Layer):
         compute_dtype: tf.DType | str = tf.float32,
         name: str | None = None,
     ):
-        """Makes a layer without variables.
+        """Creates a layer without variables.
 
         Args:
           filters: number of output channels.
           kernel_size: height and width of the kernel.
-          stride: in both directions.
+          stride: stride in both directions.
           padding: "VALID" or "SAME".
-          activation: of the outputs.
+          activation: activation of the outputs.
           kernel_initializer: by default `variance_scaling()`.
-          input_scale: applied to the kernel, which is much smaller than the inputs.
-          compute_dtype: of arithmetic and outputs.
-          name: of the module.
+          input_scale: factor of the inputs; applied to the kernel, which is much smaller.
+          compute_dtype: type of the arithmetic and the outputs.
+          name: name of the module.
         """
         super().__init__(compute_dtype, name)
         self._filters = filters
@@ -179,5 +179,5 @@ class Conv2D(Layer):
 
 def _known(size: int | None, name: str) -> int:
     if size is None:
-        raise ValueError(f"The size of the input to layer {name} must be known.")
+        raise ValueError(f"The last dimension of the input to layer {name} must be known.")
     return size

@@ -1,4 +1,4 @@
-"""The network that suits an observation space."""
+"""Creates the network for an observation space."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def create_network(
     """A convolutional network for images, dense layers for vectors, both for nests of these.
 
     Args:
-      observation_space: of one environment.
-      distribution: over actions.
-      conv: options for images.
-      mlp: options for the rest.
+      observation_space: observation space of one environment.
+      distribution: action distribution.
+      conv: options of the layers for images.
+      mlp: options of the layers for all other inputs.
     """
     conv = conv or ConvNetworkConfig()
     if is_image(observation_space):

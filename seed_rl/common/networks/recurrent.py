@@ -1,4 +1,4 @@
-"""LSTMs over time-major unrolls in which episodes end (Hochreiter & Schmidhuber 1997)."""
+"""LSTMs over time-major unrolls that span episodes (Hochreiter & Schmidhuber 1997)."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class LSTM(Layer):
     """One LSTM layer whose state is reset where an episode begins.
 
     The inputs of all steps are multiplied by their weights at once; only the product with the
-    previous hidden state is made step by step.
+    previous hidden state is computed step by step.
     """
 
     def __init__(
         self, size: int, compute_dtype: tf.DType | str = tf.float32, name: str | None = None
     ):
-        """Makes a layer without variables.
+        """Creates a layer without variables.
 
         Args:
-          size: of hidden state and cell.
-          compute_dtype: of the matrix products of unrolls; the state is float32.
-          name: of the module.
+          size: size of the hidden state and the cell.
+          compute_dtype: type of the matrix products of unrolls; the state is float32.
+          name: name of the module.
         """
         super().__init__(compute_dtype, name)
         self._size = size
@@ -57,15 +57,15 @@ class LSTM(Layer):
 
         Args:
           inputs: [batch, n], or [time, batch, n] if `unroll`.
-          state: before the first step.
-          done: <bool>[batch] or [time, batch]; where true, the state is reset before the step.
+          state: state before the first step.
+          done: <bool>[batch] or [time, batch]; true where the state is reset before the step.
           unroll: whether there is a time dimension.
 
         Returns:
           (<float32>[batch, size] or [time, batch, size], state after the last step).
         """
         self._build(inputs.shape[-1])
-        # On a few rows, as in inference, casting the kernels would cost more than it saves.
+        # On the few rows of inference, casting the kernels would cost more than it saves.
         dtype = self.compute_dtype if unroll else tf.float32
         recurrent_kernel = tf.cast(self.recurrent_kernel, dtype)
         projected = tf.matmul(tf.cast(inputs, dtype), tf.cast(self.input_kernel, dtype))
@@ -81,8 +81,8 @@ class LSTM(Layer):
         if self.input_kernel is not None:
             return
         size = self._size
-        # The order is input, forget and output gate, candidate. A forget gate that is mostly open
-        # at first lets gradients reach far back (Jozefowicz et al. 2015).
+        # In the order input gate, forget gate, output gate, candidate. A forget gate that starts
+        # mostly open lets gradients reach far back (Jozefowicz et al. 2015).
         self.input_kernel = self.add_variable(
             "input_kernel", lambda: variance_scaling()([num_inputs, 4 * size])
         )
@@ -105,14 +105,14 @@ def _step(
     """One step of one layer.
 
     Args:
-      projected: <float32>[batch, 4 size] inputs times their weights, plus bias.
+      projected: <float32>[batch, 4 size], inputs times their weights, plus bias.
       recurrent_kernel: <compute_dtype>[size, 4 size].
-      keep: <float32>[batch, 1] 0 where the state is reset before the step, 1 elsewhere.
-      hidden: <float32>[batch, size] before the step.
-      cell: likewise.
+      keep: <float32>[batch, 1], 0 where the state is reset before the step, 1 elsewhere.
+      hidden: <float32>[batch, size], hidden state before the step.
+      cell: <float32>[batch, size], cell before the step.
 
     Returns:
-      (input, forget and output gate and candidate <float32>[batch, 4 size], hidden, cell).
+      (input gate, forget gate, output gate and candidate <float32>[batch, 4 size], hidden, cell).
     """
     size = cell.shape[-1]
     hidden, cell = _kept(hidden, keep), _kept(cell, keep)
@@ -134,17 +134,19 @@ def _unroll(
     hidden: tf.Tensor,
     cell: tf.Tensor,
 ) -> tuple[tuple[tf.Tensor, tf.Tensor], Any]:
-    """All steps of an unroll; arguments as of `_step`, with a time dimension but for the state.
+    """All steps of an unroll.
 
-    TensorFlow's own gradient of the loop would add up the kernel's gradient step by step, each
-    time going through as much memory as the kernel has. Here the loop only works out the
-    gradients of the preactivations; one product over all steps makes the kernel's of them.
+    The arguments are those of `_step`; `projected` and `keep` have a time dimension.
+
+    TensorFlow's own gradient of the loop would accumulate the kernel's gradient step by step, each
+    time reading and writing as much memory as the kernel occupies. Here the loop computes only the
+    gradients of the preactivations; one product over all steps then yields the kernel's.
 
     Returns:
       ((hidden, cell) <float32>[time, batch, size], function from their gradients to those of the
       arguments).
     """
-    # A loop: written out, an unroll of 120 steps takes seconds to trace and runs no faster.
+    # A loop: unrolled in the graph, 120 steps take seconds to trace and run no faster.
     activations, hiddens, cells = tf.scan(
         lambda before, xs: _step(xs[0], recurrent_kernel, xs[1], before[1], before[2]),
         (projected, keep),
@@ -157,8 +159,8 @@ def _unroll(
         inputs, forgets, outputs, candidates = tf.split(activations, 4, axis=-1)
         squashed = tf.tanh(cells)
         hidden_to_cell = outputs * (1.0 - tf.square(squashed))
-        # From the cell's gradient to those of the preactivations; that of the output gate comes
-        # from the hidden state's instead.
+        # Factors from the cell's gradient to those of the preactivations; for the output gate, from
+        # the hidden state's gradient.
         slopes = tf.concat(
             [
                 candidates * inputs * (1.0 - inputs),
@@ -197,17 +199,17 @@ def _unroll(
 
 
 def _kept(state: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
-    """`state`, and 0 where `keep` is 0, even if it is NaN there."""
+    """`state`, but 0 where `keep` is 0, even if `state` is NaN there."""
     return tf.math.multiply_no_nan(state, keep)
 
 
 def _rows(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """[time, batch, n] as <dtype>[time * batch, n]."""
+    """Reshapes [time, batch, n] to <dtype>[time * batch, n]."""
     return tf.cast(tf.reshape(tensor, [-1, tensor.shape[-1]]), dtype)
 
 
 class StackedLSTM(tf.Module):
-    """LSTM layers on top of each other; with no layers, inputs pass unchanged."""
+    """A stack of LSTM layers; without any, inputs pass unchanged."""
 
     def __init__(
         self,
@@ -215,19 +217,19 @@ class StackedLSTM(tf.Module):
         compute_dtype: tf.DType | str = tf.float32,
         name: str | None = None,
     ):
-        """Makes layers without variables.
+        """Creates layers without variables.
 
         Args:
-          sizes: of each layer, from the input on; 0 is no layer.
-          compute_dtype: of the matrix products.
-          name: of the module.
+          sizes: size of each layer, from input to output; 0: no layer.
+          compute_dtype: type of the matrix products.
+          name: name of the module.
         """
         super().__init__(name=name)
         sizes = [size for size in sizes if size]
         self._layers = [LSTM(size, compute_dtype, f"lstm_{i}") for i, size in enumerate(sizes)]
 
     def initial_state(self, batch_size: int | tf.Tensor) -> tuple[LSTMState, ...]:
-        """State before the first step, one per layer."""
+        """State before the first step, one element per layer."""
         return tuple(layer.initial_state(batch_size) for layer in self._layers)
 
     def __call__(
@@ -237,7 +239,7 @@ class StackedLSTM(tf.Module):
         done: tf.Tensor,
         unroll: bool = False,
     ) -> tuple[tf.Tensor, tuple[LSTMState, ...]]:
-        """As `LSTM`, with one state per layer."""
+        """Runs one step or all steps of an unroll, as `LSTM`; `state` has one element per layer."""
         new_state = []
         for layer, layer_state in zip(self._layers, state, strict=True):
             inputs, layer_state = layer(inputs, layer_state, done, unroll)

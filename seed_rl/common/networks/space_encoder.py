@@ -1,4 +1,4 @@
-"""Features of any Gymnasium observation space: images, vectors, choices and nests of these."""
+"""Encodes observations of any Gymnasium space: images, vectors, choices and nests of these."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from seed_rl.common.networks.encoders import ImageEncoder
 from seed_rl.common.networks.layers import Dense, variance_scaling
 
 _SMALLEST_IMAGE = 36
-"""Pixels on a side, below which the torsos' convolutions have nothing left to see. Smaller boxes
-are grids or matrices, for dense layers."""
+"""Side in pixels below which the torsos' convolutions have no output. Smaller boxes are treated as
+grids or matrices, for dense layers."""
 
 
 ACTIVATIONS = {"relu": (tf.nn.relu, variance_scaling(2.0)), "tanh": (tf.tanh, variance_scaling())}
-"""By name: the function, and an initializer that keeps the size of signals under it."""
+"""By name, the function and an initializer that preserves signal magnitude with it."""
 
 
 class SpaceEncoder(tf.Module):
-    """Features of an observation of any structure.
+    """Encodes observations of any structure.
 
-    Each image has a torso of its own. Everything else becomes one vector for dense layers: choices
-    one-hot, bytes scaled to [0, 1]. Both are put side by side.
+    Each image has its own torso. Everything else becomes one vector for dense layers: choices
+    one-hot, bytes scaled to [0, 1]. The features of both are concatenated.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class SpaceEncoder(tf.Module):
         compute_dtype: tf.DType | str = tf.float32,
         mlp_activation: str = "relu",
     ):
-        """Makes layers without variables.
+        """Creates layers without variables.
 
         Args:
-          observation_space: of one environment.
-          mlp_sizes: units of each dense layer on what is no image.
-          torso: for images.
-          stack_size: how many images the torsos see at once.
-          compute_dtype: of the arithmetic.
-          mlp_activation: a key of `ACTIVATIONS`, of the dense layers.
+          observation_space: observation space of one environment.
+          mlp_sizes: units of each dense layer, for all inputs but images.
+          torso: torso for images.
+          stack_size: number of images in a stack.
+          compute_dtype: type of the arithmetic.
+          mlp_activation: a key of `ACTIVATIONS`, for the dense layers.
         """
         super().__init__(name="space_encoder")
         leaves = tf.nest.flatten(_leaf_spaces(observation_space))
@@ -59,8 +59,8 @@ class SpaceEncoder(tf.Module):
         ]
         self._to_vector = [None if is_image(leaf) else _vectorizer(leaf) for leaf in leaves]
         activation, initializer = ACTIVATIONS[mlp_activation]
-        # A part of the names in checkpoints: weights of the same shapes, but of another activation,
-        # must not be taken for these.
+        # Part of the names in checkpoints: prevents loading weights of the same shapes that were
+        # trained with another activation.
         self._mlp_name = "_mlp" if mlp_activation == "relu" else f"_mlp_{mlp_activation}"
         layers = [
             Dense(size, activation, initializer, compute_dtype, f"dense_{i}")
@@ -69,13 +69,13 @@ class SpaceEncoder(tf.Module):
         setattr(self, self._mlp_name, layers)
 
     def initial_state(self, batch_size: int | tf.Tensor) -> tuple[Any, ...]:
-        """One state per image."""
+        """The states before the first step, one per image."""
         return tuple(image.initial_state(batch_size) for image in self._images if image)
 
     def __call__(
         self, observation: Nest, state: tuple[Any, ...], done: tf.Tensor, unroll: bool = False
     ) -> tuple[tf.Tensor, tuple[Any, ...]]:
-        """As `ImageEncoder`."""
+        """Encodes a nest of [batch, ...], or [time, batch, ...] if `unroll`; see `ImageEncoder`."""
         leading = tf.shape(done)
         features, vectors, new_state = [], [], []
         states = iter(state)
@@ -98,22 +98,23 @@ class SpaceEncoder(tf.Module):
 
 
 def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
-    """Refuses flags of the layers that observations of this space do not pass through.
+    """Refuses flags of layers that are not used for observations of this space.
 
     Raises:
-      UserError: one of them was set.
+      UserError: one of these flags was set.
     """
     images = [is_image(leaf) for leaf in tf.nest.flatten(_leaf_spaces(observation_space))]
     if all(images):
         refuse_unused(
             ["mlp_sizes", "mlp_activation"],
-            f"observations are images ({observation_space}), for the convolutions of --torso",
+            f"observations are images ({observation_space}), which only the convolutions of "
+            "--torso process",
         )
     if not any(images):
         refuse_unused(
             ["torso", "stack_size"],
-            f"observations are no images ({observation_space}), but for the dense layers of "
-            "--mlp_sizes",
+            f"observations are not images ({observation_space}); only the dense layers of "
+            "--mlp_sizes process them",
         )
 
 
@@ -127,7 +128,7 @@ def is_image(space: spaces.Space[Any]) -> bool:
 
 
 def _leaf_spaces(space: spaces.Space[Any]) -> Any:
-    """The spaces of the leaves, nested as observations are."""
+    """The spaces of the leaves, nested like observations."""
     if isinstance(space, spaces.Dict):
         return {key: _leaf_spaces(part) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -136,7 +137,7 @@ def _leaf_spaces(space: spaces.Space[Any]) -> Any:
 
 
 def _vectorizer(space: spaces.Space[Any]) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """A function from (<dtype>[..., *shape], leading shape) to <float32>[..., n]."""
+    """Returns a function from (<dtype>[..., *shape], leading shape) to <float32>[..., n]."""
     if isinstance(space, spaces.Discrete):
         start, n = int(space.start), int(space.n)
         return lambda leaf, leading: tf.one_hot(tf.cast(leaf, tf.int32) - start, n)

@@ -1,4 +1,7 @@
-"""Replay of unrolls: prioritized or uniform, compressed, rate-limited (no TensorFlow)."""
+"""Replay of unrolls: prioritized or uniform, compressed, rate-limited.
+
+No module of this package imports TensorFlow.
+"""
 
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.replay.checkpoint import (
@@ -12,7 +15,6 @@ from seed_rl.common.replay.native import DamagedError
 from seed_rl.common.replay.rate_limiter import RateLimiter, ReplayClosed, ReplayTimeout
 from seed_rl.common.replay.replay import PrioritizedReplay, ReplaySample, ReplayStats
 from seed_rl.common.replay.specs import FieldSpec, unroll_specs
-from seed_rl.common.replay.sum_tree import SumTree
 
 __all__ = [
     "BatchFeed",
@@ -27,7 +29,6 @@ __all__ = [
     "ReplaySample",
     "ReplayStats",
     "ReplayTimeout",
-    "SumTree",
     "load_replay",
     "save_replay",
     "unroll_specs",

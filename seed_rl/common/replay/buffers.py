@@ -1,4 +1,4 @@
-"""Memory for batches (no TensorFlow)."""
+"""Reusable memory for batches."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import numpy as np
 
 from seed_rl.common.replay.specs import Layout
 
-# TensorFlow and other libraries take arrays without copying them at this alignment.
+# Libraries such as TensorFlow use arrays of this alignment without a copy.
 _ALIGNMENT = 64
-_KEPT = 4
+_MAX_FREE = 4
 
 
 class BatchMemory:
-    """Arrays for batches, in memory that is used again once all arrays of a batch are gone.
+    """Arrays for batches, in memory that is reused once all arrays of a batch are gone.
 
-    A batch of 64 Atari unrolls has 55 MB. Memory fresh from the system costs a page fault and
-    clearing for each page, as long as filling it does. Thread-safe.
+    A batch of 64 Atari unrolls takes 55 MB. Each page of fresh memory costs a page fault and is
+    cleared first, which takes as long as filling it. Thread-safe.
     """
 
     def __init__(self) -> None:
-        # No lock around it: arrays go, and give their memory back, at any moment, also where the
-        # garbage collector interrupts a thread that would hold the lock.
-        self._free: deque[mmap.mmap] = deque(maxlen=_KEPT)
+        # Not guarded by a lock: arrays return their memory whenever they are collected, possibly in
+        # a thread that holds that lock.
+        self._free: deque[mmap.mmap] = deque(maxlen=_MAX_FREE)
 
     def take(self, layout: Layout, size: int, time_major: bool) -> list[np.ndarray]:
-        """Arrays for `size` unrolls, with undefined content, one for each field of `layout`."""
+        """Uninitialized arrays for `size` unrolls, one per field of `layout`."""
         offsets = [0]
         for field in layout.fields:
             count = -(-field.nbytes * size // _ALIGNMENT) * _ALIGNMENT
@@ -45,15 +45,15 @@ class BatchMemory:
         memory = self._take_free(num_bytes)
         if memory is None:
             memory = mmap.mmap(-1, max(num_bytes, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            with contextlib.suppress(OSError):  # Not every kernel has them.
+            with contextlib.suppress(OSError):  # Not every kernel has huge pages.
                 memory.madvise(mmap.MADV_HUGEPAGE)
-        # All arrays of the batch have this one as their base, so it goes when they are gone.
+        # The base of all arrays of the batch, so it is collected after the last of them.
         whole = np.frombuffer(memory, np.uint8)
         weakref.finalize(whole, self._free.append, memory).atexit = False
         return whole
 
     def _take_free(self, num_bytes: int) -> mmap.mmap | None:
-        for _ in range(_KEPT):
+        for _ in range(_MAX_FREE):
             try:
                 memory = self._free.popleft()
             except IndexError:

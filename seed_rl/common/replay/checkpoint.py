@@ -1,18 +1,18 @@
-"""The replay in checkpoints (no TensorFlow).
+"""Saves the replay in checkpoints and loads it.
 
-A directory with
+A saved replay is a directory with
 
-    segment-<first key>.bin   records of consecutive unrolls, some megabytes each
+    segment-<first key>.bin   records of consecutive unrolls, a few megabytes each
     priorities.npy            <float64>[unrolls]
     inserted_at.npy           <float64>[unrolls] Unix seconds
     replay.json               the fields of an unroll, keys, size and CRC-32 of every file, counts
-                              of the rate limiter, state of the random numbers; written last
+                              of the rate limiter, state of the random generator; written last
 
-Records never change, so a segment that an earlier checkpoint has already is not written again but
-gets a second name (a hard link). Whoever wants a part of the unrolls reads the segments of those.
+Records never change, so a segment that the previous checkpoint already has becomes a hard link to
+that file. A part of the unrolls can be loaded by reading only their segments.
 
 A segment file is, little-endian: the 8 bytes "SEEDSEG1", <int64> key of the first record,
-<uint64> number of records, <uint32> where each record ends, the records.
+<uint64> number of records, <uint32> end offset of each record, the records.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MANIFEST = "replay.json"
 _MAGIC = b"SEEDSEG1"
 _HEADER = struct.Struct("<8sqQ")
 _ARRAYS = ("priorities", "inserted_at")
-# Left free for logs and the rest of the checkpoint.
+# Disk space to leave for logs and the rest of the checkpoint.
 _SPARE_BYTES = 64 << 20
 
 
@@ -50,36 +50,36 @@ Facts = dict[str, int]
 
 
 class SavedSegments:
-    """What a process knows of the segments it has saved, so as not to read them for each save."""
+    """Remembers the segments this process has saved, so that a save need not read them again."""
 
     def __init__(self) -> None:
         self._facts: dict[tuple[int, int], Facts] = {}
         self._intact: dict[tuple[int, int], tuple[int, int]] = {}
 
     def facts(self, segment: Segment, content: list[memoryview]) -> Facts:
-        """Of the file of a segment; records are only ever added to one."""
+        """The facts of a segment's file. A segment only ever grows, so its length identifies it."""
         key = segment.first_key, len(segment.ends)
         if key not in self._facts:
             self._facts[key] = _facts(content)
         return self._facts[key]
 
     def forget(self, oldest_key: int) -> None:
-        """Segments of which all records are older need no more be known."""
+        """Forgets the segments whose records are all older than `oldest_key`."""
         self._facts = {key: f for key, f in self._facts.items() if sum(key) > oldest_key}
 
     def note(self, path: Path) -> None:
-        """This process has written or checked the file."""
+        """Remembers that this process has written or checked the file."""
         stat = path.stat()
         self._intact[stat.st_dev, stat.st_ino] = stat.st_size, stat.st_mtime_ns
 
     def knows(self, path: Path) -> bool:
-        """Whether the file is as it was then, as far as its size and time tell."""
+        """Whether the file has been noted and, by size and time, is unchanged since then."""
         stat = path.stat()
         return self._intact.get((stat.st_dev, stat.st_ino)) == (stat.st_size, stat.st_mtime_ns)
 
 
 class ReplayCheckpointError(ValueError):
-    """A saved replay that is damaged, of another format, or of other unrolls."""
+    """A saved replay is damaged, has another format, or holds other unrolls."""
 
 
 def save_replay(
@@ -88,19 +88,19 @@ def save_replay(
     previous: Path | None = None,
     saved: SavedSegments | None = None,
 ) -> None:
-    """Writes the replay into an empty directory, while inserting and sampling go on.
+    """Writes the replay into an empty directory, while inserting and sampling continue.
 
-    Flushing to disk and naming the directory atomically are the caller's.
+    The caller flushes the directory to disk and renames it atomically.
 
     Args:
-      replay: what to save, as it is at the moment of the call.
+      replay: saved as of the call.
       directory: must exist.
-      previous: an earlier saved replay, to share segments with.
-      saved: kept by the caller from one save of this replay to the next; it then reads and writes
-        only what is new.
+      previous: an earlier saved replay to share segments with.
+      saved: passed again to the next save of this replay, which then reads and writes only what is
+        new.
 
     Raises:
-      OSError: it cannot be written; told before writing if the disk has too little room.
+      OSError: it cannot be written; raised before writing if the disk is too full.
     """
     directory = Path(directory)
     state = replay.state()
@@ -138,19 +138,20 @@ def save_replay(
 
 
 def load_replay(replay: PrioritizedReplay, directory: str | os.PathLike[str]) -> None:
-    """Replaces content and state of a replay that nobody uses yet by saved ones.
+    """Replaces the content and state of a replay that is not in use yet.
 
-    If the capacity or the memory limit is smaller than when saved, the newest unrolls are loaded.
+    If the capacity or the memory limit is smaller than at the time of saving, loads the newest
+    unrolls.
 
     Raises:
-      ReplayCheckpointError: the replay is then as it was.
+      ReplayCheckpointError: the saved replay is unusable; `replay` is unchanged.
     """
     directory = Path(directory)
     try:
         manifest = json.loads((directory / _MANIFEST).read_text("utf-8"))
         if manifest["format"] != _FORMAT:
             raise ReplayCheckpointError(
-                f"{directory} has format {manifest['format']}, this version reads {_FORMAT}"
+                f"{directory} has format {manifest['format']}, but this version reads {_FORMAT}"
             )
         _check_fields(manifest["fields"], replay.layout.describe(), directory)
         storage = replay.new_storage()
@@ -168,13 +169,12 @@ def load_replay(replay: PrioritizedReplay, directory: str | os.PathLike[str]) ->
 class ReplayFiles:
     """The replay as a part of checkpoints: `seed_rl.common.checkpoints.checkpoints.ExtraFiles`.
 
-    A saved replay that cannot be used is warned of, and the newest one of the other checkpoints is
-    taken, since old experience is better than none; if there is none, the run goes on with an empty
-    replay.
+    If a saved replay is unusable, logs a warning and loads the newest one of the other checkpoints:
+    old experience is better than none. Without any, the run continues with an empty replay.
 
     Args:
       replay: the replay of the run.
-      wanted: asked at each save whether to write the replay; if not, the directory stays empty.
+      wanted: called at each save; if it returns False, the replay is not written.
     """
 
     def __init__(self, replay: PrioritizedReplay, wanted: Callable[[], bool] = lambda: True):
@@ -183,13 +183,13 @@ class ReplayFiles:
         self._saved = SavedSegments()
 
     def save(self, directory: Path) -> None:
-        """Writes the replay into `directory`, which is empty; may raise OSError."""
+        """Writes the replay into the empty `directory`; may raise OSError."""
         if self._wanted():
             newest = next(_siblings(Path(directory)), None)
             save_replay(self._replay, directory, newest, self._saved)
 
     def restore(self, directory: Path) -> None:
-        """Loads what `save` wrote, if it can be used."""
+        """Loads the replay saved in `directory`, or else the newest usable one."""
         for candidate in (directory, *_siblings(directory)):
             if not (candidate / _MANIFEST).exists():
                 logging.warning("There is no replay in %s.", candidate)
@@ -197,7 +197,7 @@ class ReplayFiles:
             try:
                 load_replay(self._replay, candidate)
             except ReplayCheckpointError as error:
-                logging.warning("Cannot use a saved replay: %s.", error)
+                logging.warning("Cannot load a saved replay: %s.", error)
             else:
                 logging.info("Loaded %d unrolls from %s.", len(self._replay), candidate)
                 return
@@ -211,7 +211,7 @@ def _fill(storage: UnrollStorage, manifest: dict[str, Any], directory: Path) -> 
         for name in _ARRAYS
     ]
     if len(priorities) != manifest["next_key"] - manifest["oldest_key"]:
-        raise ReplayCheckpointError(f"{directory} has not as many priorities as unrolls")
+        raise ReplayCheckpointError(f"{directory} has a different number of priorities and unrolls")
     wanted = max(manifest["next_key"] - storage.capacity, _first_key_in_memory(storage, manifest))
     next_key = None
     for entry in manifest["segments"]:
@@ -219,13 +219,13 @@ def _fill(storage: UnrollStorage, manifest: dict[str, Any], directory: Path) -> 
         if next_key > wanted:
             storage.restore_segment(_decode(_read(directory / entry["file"], inventory)))
     if next_key != manifest["next_key"]:
-        raise ReplayCheckpointError(f"{directory} lacks the newest unrolls")
+        raise ReplayCheckpointError(f"{directory} is missing the newest unrolls")
     newest = slice(max(0, wanted - manifest["oldest_key"]), None)
     storage.restore_entries(priorities[newest], inserted_at[newest])
 
 
 def _first_key_in_memory(storage: UnrollStorage, manifest: dict[str, Any]) -> int:
-    """From which key on the newest segments fit into the memory limit."""
+    """The first key from which the newest segments fit the memory limit."""
     room = storage.max_bytes - storage.stats().total_bytes
     first_key = manifest["oldest_key"]
     for entry in reversed(manifest["segments"] if storage.max_bytes else []):
@@ -240,7 +240,7 @@ def _check_fields(saved: Any, wanted: list[dict[str, Any]], directory: Path) -> 
         return
     differing = next((pair for pair in zip(saved, wanted, strict=False) if pair[0] != pair[1]), "")
     detail = f": {differing[0]} there, {differing[1]} here" if differing else ""
-    raise ReplayCheckpointError(f"{directory} holds other unrolls than this run's{detail}")
+    raise ReplayCheckpointError(f"{directory} holds other unrolls than this run{detail}")
 
 
 def _encode(segment: Segment) -> list[memoryview]:
@@ -256,7 +256,7 @@ def _segment_name(segment: Segment) -> str:
 def _decode(content: bytes) -> Segment:
     magic, first_key, count = _HEADER.unpack_from(content)
     if magic != _MAGIC:
-        raise ReplayCheckpointError("a segment of another format")
+        raise ReplayCheckpointError("a segment has another format")
     ends = np.frombuffer(content, "<u4", count, _HEADER.size)
     data = np.frombuffer(content, np.uint8, offset=_HEADER.size + ends.nbytes)
     return Segment(first_key, ends, data)
@@ -283,20 +283,20 @@ def _read(path: Path, inventory: dict[str, Facts]) -> bytes:
 
 
 def _link(source: Path, target: Path, facts: Facts, saved: SavedSegments) -> bool:
-    """Gives a file a second name, if it is still what it was when it was written."""
+    """Hard-links a file if it is still as it was written."""
     try:
         if not saved.knows(source):
             if _facts([memoryview(source.read_bytes())]) != facts:
                 return False
             saved.note(source)
         os.link(source, target)
-    except OSError:  # Gone meanwhile, or a file system without hard links.
+    except OSError:  # Removed meanwhile, or a file system without hard links.
         return False
     return True
 
 
 def _same_files(previous: Path | None, inventory: dict[str, Facts]) -> dict[str, Path]:
-    """Those of the files that are in `previous` already, by name."""
+    """The files of `inventory` that `previous` already has, by name."""
     if previous is None:
         return {}
     try:
@@ -307,7 +307,7 @@ def _same_files(previous: Path | None, inventory: dict[str, Facts]) -> dict[str,
             if known.get(name) == facts and (previous / name).stat().st_size == facts["bytes"]
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # Damaged or gone: everything is written.
+        return {}  # Damaged or removed: write everything.
 
 
 def _check_room(directory: Path, needed: int) -> None:
@@ -315,14 +315,14 @@ def _check_room(directory: Path, needed: int) -> None:
     if needed + _SPARE_BYTES > free:
         raise OSError(
             errno.ENOSPC,
-            f"the replay needs {needed / 1e9:.2f} GB and {free / 1e9:.2f} GB are free; make room, "
-            "or save checkpoints without it",
+            f"the replay needs {needed / 1e9:.2f} GB but only {free / 1e9:.2f} GB are free; make "
+            "room, or save checkpoints without it",
             str(directory),
         )
 
 
 def _siblings(directory: Path) -> Iterator[Path]:
-    """The replays of the other checkpoints, the newest first."""
+    """The saved replays of the other checkpoints, newest first."""
     found = []
     for manifest in directory.parent.parent.glob(f"*/{directory.name}/{_MANIFEST}"):
         with contextlib.suppress(OSError):  # Pruned meanwhile.

@@ -1,4 +1,4 @@
-"""Batches made ahead of their use (no TensorFlow)."""
+"""Batches sampled ahead of their use."""
 
 from __future__ import annotations
 
@@ -10,45 +10,39 @@ from typing import Any
 
 from seed_rl.common.replay.rate_limiter import ReplayClosed, ReplayTimeout
 
-# How often a thread that waits for the rate limiter looks whether it is to end.
+# How often a thread that waits for the rate limiter checks whether the feed was closed.
 _POLL_S = 0.2
 
 
 class BatchFeed(Iterator[Any]):
-    """An iterator whose items are made by threads while earlier ones are used.
+    """An iterator whose items a thread makes while earlier ones are used.
 
-    Ends when the replay is closed or `close` is called; what a thread raised otherwise, `next`
-    raises. Use as a context manager, or call `close`.
+    Ends when the replay is closed or `close` is called. If the thread fails, `next` re-raises its
+    exception. Use as a context manager, or call `close`.
 
     Args:
       sample: makes one item; called with a timeout in seconds, may raise `ReplayTimeout`.
-      prefetch: items that may lie ready.
-      workers: threads.
+      prefetch: items to make ahead.
     """
 
-    def __init__(self, sample: Callable[[float], Any], prefetch: int, workers: int):
-        if prefetch < 1 or workers < 1:
-            raise ValueError(f"prefetch and workers must be at least 1: {prefetch}, {workers}.")
+    def __init__(self, sample: Callable[[float], Any], prefetch: int):
+        if prefetch < 1:
+            raise ValueError(f"prefetch must be at least 1, got {prefetch}.")
         self._sample = sample
+        self._prefetch = prefetch
         self._changed = threading.Condition()
-        # Guarded by _changed, as all that follows.
+        # Guarded by _changed:
         self._ready: deque[Any] = deque()
-        self._places = prefetch  # Items that threads may still begin.
         self._closed = False
         self._ended = False
         self._error: BaseException | None = None
-        self._threads = [
-            threading.Thread(target=self._work, name=f"replay-feed-{i}", daemon=True)
-            for i in range(workers)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._work, name="replay-feed", daemon=True)
+        self._thread.start()
 
     def __next__(self) -> Any:
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._ended or self._closed)
             if self._ready and not self._closed:
-                self._places += 1
                 self._changed.notify_all()
                 return self._ready.popleft()
             if self._error is not None:
@@ -66,41 +60,34 @@ class BatchFeed(Iterator[Any]):
     ) -> None:
         self.close()
 
-    @property
-    def ready(self) -> int:
-        """Items that lie ready; 0 most of the time means that the feed is the bottleneck."""
-        with self._changed:
-            return len(self._ready)
-
     def close(self) -> None:
-        """Ends the threads and drops what they made."""
+        """Ends the thread and drops the items that were not used."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
+        self._thread.join()
         self._ready.clear()
 
     def _work(self) -> None:
         try:
-            while self._take_place():
+            while self._await_room():
                 item = self._make()
                 if item is None:
                     return
                 with self._changed:
                     self._ready.append(item)
                     self._changed.notify_all()
-                del item  # Its memory is free for the next one once the user is done with it.
+                del item  # Once its user is done with it, its memory is free for the next one.
         except ReplayClosed:
             self._end(None)
         except BaseException as error:
             self._end(error)
 
-    def _take_place(self) -> bool:
+    def _await_room(self) -> bool:
+        """Waits until another item may be made; returns False if the feed was closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._places > 0 or self._closed or self._ended)
-            self._places -= 1
-            return not (self._closed or self._ended)
+            self._changed.wait_for(lambda: len(self._ready) < self._prefetch or self._closed)
+            return not self._closed
 
     def _make(self) -> Any:
         """The next item; None if the feed was closed."""
@@ -109,11 +96,11 @@ class BatchFeed(Iterator[Any]):
                 return self._sample(_POLL_S)
             except ReplayTimeout:
                 with self._changed:
-                    if self._closed or self._ended:
+                    if self._closed:
                         return None
 
     def _end(self, error: BaseException | None) -> None:
         with self._changed:
             self._ended = True
-            self._error = self._error or error
+            self._error = error
             self._changed.notify_all()

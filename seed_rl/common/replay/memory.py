@@ -1,4 +1,4 @@
-"""Whether a replay fits the machine, told before anything is allocated (no TensorFlow)."""
+"""Checks that a full replay will fit in memory, before anything is allocated."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.replay.specs import FieldSpec, Layout
 
-_AVAILABLE_PART = 0.8
-# From this size on a field is compressed on its own; smaller ones are assumed not to shrink.
+_AVAILABLE_SHARE = 0.8
+# Fields of at least this size are compressed on their own; smaller ones are assumed not to shrink.
 _LARGE_FIELD = 4096
-_LINES = 5
+_MAX_LINES = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Projection:
     """Memory that a full replay is expected to use.
 
     Attributes:
-      lines: the arithmetic, one summand a line, in words.
-      unroll_bytes: of one unroll, everything included.
-      total_bytes: of all of them.
+      lines: the arithmetic as text, one summand per line.
+      unroll_bytes: bytes per unroll, index included.
+      total_bytes: bytes of the whole replay.
     """
 
     lines: tuple[str, ...]
@@ -46,13 +46,13 @@ def project(config: ReplayConfig, layout: Layout) -> Projection:
     summands.sort(reverse=True)
     lines = [
         f"{text} x {capacity:,} unrolls = {_gb(each * capacity)}"
-        for each, text in summands[:_LINES]
+        for each, text in summands[:_MAX_LINES]
     ]
-    if len(summands) > _LINES:
-        rest = sum(each for each, _ in summands[_LINES:])
-        lines.append(f"{len(summands) - _LINES} smaller fields = {_gb(rest * capacity)}")
+    if len(summands) > _MAX_LINES:
+        rest = sum(each for each, _ in summands[_MAX_LINES:])
+        lines.append(f"{len(summands) - _MAX_LINES} smaller fields = {_gb(rest * capacity)}")
     unroll_bytes = sum(each for each, _ in summands)
-    # Priority, time, end of record, and a tree over the next power of two.
+    # Priority, insertion time, end of record, and a tree over the next power of two.
     tree = 2 * 8 * 2 ** math.ceil(math.log2(capacity)) if capacity > 1 else 16
     index = 24 * capacity + tree
     lines.append(f"priorities and index = {_gb(index)}")
@@ -65,15 +65,15 @@ def limit(config: ReplayConfig, layout: Layout) -> int:
     """The bytes that the replay may use.
 
     Raises:
-      UserError: if a full replay is expected to need more; shows the arithmetic.
+      UserError: a full replay is expected to need more; the message shows the arithmetic.
     """
     available = available_bytes()
     if config.replay_memory_gb is not None:
         allowed = int(config.replay_memory_gb * 1e9)
         source = "--replay_memory_gb"
     else:
-        allowed = int(_AVAILABLE_PART * available)
-        source = f"{_AVAILABLE_PART:.0%} of the {_gb(available)} of memory available"
+        allowed = int(_AVAILABLE_SHARE * available)
+        source = f"{_AVAILABLE_SHARE:.0%} of the {_gb(available)} of available memory"
     projection = project(config, layout)
     if projection.total_bytes <= allowed:
         return allowed
@@ -83,15 +83,15 @@ def limit(config: ReplayConfig, layout: Layout) -> int:
         f"A replay of {config.replay_buffer_size:,} unrolls is expected to need "
         f"{_gb(projection.total_bytes)}, but may use {_gb(allowed)} ({source}):\n{arithmetic}\n"
         f"Lower --replay_buffer_size to {fitting:,} or less, raise --replay_memory_gb if the "
-        "memory is there, or raise --replay_assumed_compression if the frames compress better."
+        "machine has more, or raise --replay_assumed_compression if the frames compress better."
     )
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """Memory that this process could still get: of the machine, or of its control group.
+    """Memory that this process can still allocate, within its machine and its control group.
 
     Args:
-      root: of the file system, replaceable in tests.
+      root: root of the file system; tests replace it.
     """
     available = [_meminfo(root / "proc/meminfo")]
     for folder, maximum, current in (
@@ -118,7 +118,7 @@ def _meminfo(path: Path) -> int:
 
 
 def _own_group(path: Path) -> str:
-    """The control group of this process, relative to the root of groups."""
+    """The control group of this process, relative to the root group."""
     try:
         for line in path.read_text().splitlines():
             number, controllers, group = line.split(":", 2)
@@ -134,7 +134,7 @@ def _free_of_group(group: Path, maximum: str, current: str) -> int | None:
         allowed = int((group / maximum).read_text())
         used = int((group / current).read_text())
         stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        # The kernel drops cached files before it refuses memory.
+        # The kernel drops cached files before an allocation fails.
         return allowed - used + int(stat.get("inactive_file", 0))
     except (OSError, ValueError):  # No such group, or "max": no limit.
         return None

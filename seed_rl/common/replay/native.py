@@ -1,7 +1,7 @@
-"""The replay's native library, seen through ctypes (no TensorFlow).
+"""Bindings of the replay's native library, through ctypes.
 
-ctypes lets other Python threads run during every call. Everything else in this package goes
-through `UnrollStorage` and `SumTree`, which own the handles.
+ctypes lets other Python threads run during every call. `UnrollStorage` owns the handles; the rest
+of this package goes through it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from seed_rl.common.native import native_library
 
 
 class DamagedError(Exception):
-    """Bytes in the replay are not those that were stored."""
+    """Bytes in the replay differ from those that were stored."""
 
 
 class Field(ctypes.Structure):
@@ -84,7 +84,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "replay_create": (c_int64, [c_int64, c_void_p, POINTER(Options), POINTER(c_void_p)]),
     "replay_destroy": (None, [c_void_p]),
     "replay_insert": (c_int64, [c_void_p, c_int64, c_void_p, c_void_p, c_double, c_void_p]),
-    "replay_sample": (c_int64, [c_void_p, c_int64, *[c_void_p] * 5]),
+    "replay_sample": (c_int64, [c_void_p, c_int64, *[c_void_p] * 4]),
     "replay_read": (c_int64, [c_void_p, c_int64, *[c_void_p] * 3]),
     "replay_update_priorities": (c_int64, [c_void_p, c_int64, c_void_p, c_void_p]),
     "replay_priorities": (None, [c_void_p, c_int64, c_void_p, c_void_p]),
@@ -96,25 +96,19 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "replay_snapshot_destroy": (None, [c_void_p]),
     "replay_snapshot_entries": (None, [c_void_p, POINTER(Entries)]),
     "replay_snapshot_segment": (None, [c_void_p, c_int64, POINTER(Segment)]),
-    "sum_tree_create": (c_int64, [c_int64, POINTER(c_void_p)]),
-    "sum_tree_destroy": (None, [c_void_p]),
-    "sum_tree_total": (c_double, [c_void_p]),
-    "sum_tree_set": (None, [c_void_p, c_int64, c_void_p, c_void_p]),
-    "sum_tree_get": (None, [c_void_p, c_int64, c_void_p, c_void_p]),
-    "sum_tree_find": (None, [c_void_p, c_int64, c_void_p, c_void_p]),
 }
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The library, loaded once.
+    """The library; loads it on the first call.
 
     Raises:
       UserError: it was not built, or does not load.
     """
     path = native_library.path("libseed_replay")
     try:
-        # Its own copy of zstd, not the one that TensorFlow exports.
+        # DEEPBIND: use its own copy of zstd, not the one that TensorFlow exports.
         loaded = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(loaded, f"seed_{name}")
@@ -126,10 +120,10 @@ def library() -> ctypes.CDLL:
 
 
 def call(name: str, *arguments: Any) -> int:
-    """Calls the function `seed_<name>` and returns its number.
+    """Calls the function `seed_<name>` and returns its result.
 
     Raises:
-      ValueError, DamagedError, MemoryError: as the library says.
+      ValueError, DamagedError, MemoryError: the call failed.
     """
     result: int = getattr(library(), f"seed_{name}")(*arguments)
     if result >= 0:
@@ -139,12 +133,12 @@ def call(name: str, *arguments: Any) -> int:
 
 
 def create(name: str, *arguments: Any) -> c_void_p:
-    """Calls a function that hands a new object to its last argument; returns its handle."""
+    """Calls a function that stores a new object in its last argument; returns the handle."""
     handle = c_void_p()
     call(name, *arguments, byref(handle))
     return handle
 
 
 def pointer(array: np.ndarray) -> int:
-    """Address of a C-contiguous array, which the caller keeps alive during the call."""
+    """Address of a C-contiguous array; the caller must keep the array alive during the call."""
     return array.ctypes.data

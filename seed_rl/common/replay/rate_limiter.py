@@ -1,4 +1,4 @@
-"""Keeps acting and training in step (no TensorFlow)."""
+"""Keeps the ratio of samples to inserts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class ReplayClosed(Exception):  # noqa: N818 - not an error: somebody asked for the end.
+class ReplayClosed(Exception):  # noqa: N818 - not an error but a normal end.
     """The replay was closed, before or during the call."""
 
 
@@ -17,25 +17,25 @@ class ReplayTimeout(TimeoutError):
 
 
 class RateLimiter:
-    """Lets unrolls be sampled `ratio` times for each one inserted, and no more and no less.
+    """Keeps the number of unrolls sampled per unroll inserted at `ratio`.
 
-    The *surplus* is `ratio` times the unrolls inserted less the unrolls sampled; it starts at 0
-    when the replay reaches `min_size`. An insert goes through while the surplus is at most
-    `slack`, a sample while it leaves a surplus of at least -`slack`. So
+    The *surplus* is `ratio` times the unrolls inserted minus the unrolls sampled; it starts at 0
+    when the replay reaches `min_size`. An insert waits while the surplus exceeds `slack`; a sample
+    waits while it would leave a surplus below -`slack`. So at any time
 
-        -slack <= surplus <= slack + ratio * (unrolls being inserted at one time)
+        -slack <= surplus <= slack + ratio * (unrolls inserted concurrently)
 
-    always, and over a run samples / inserts differs from `ratio` by at most that bound divided by
-    the number of inserts. At every surplus at least one side may go on: there is no deadlock. A
-    sample larger than `slack` widens it to its own size.
+    and over a run samples / inserts differs from `ratio` by at most that bound divided by the
+    number of inserts. At every surplus at least one side may proceed, so there is no deadlock. A
+    sample larger than `slack` raises `slack` to its own size.
 
     Thread-safe.
 
     Args:
-      ratio: unrolls sampled per unroll inserted; 0: only `min_size` is waited for.
-      min_size: unrolls that must have been inserted before the first is sampled.
-      slack: see above; in sampled unrolls.
-      clock: seconds, for the time spent waiting.
+      ratio: unrolls sampled per unroll inserted; 0: samples wait for `min_size` only.
+      min_size: unrolls to insert before the first sample.
+      slack: deviation allowed, in sampled unrolls.
+      clock: returns seconds; measures the time spent waiting.
     """
 
     def __init__(
@@ -46,33 +46,33 @@ class RateLimiter:
         clock: Callable[[], float] = time.monotonic,
     ):
         if ratio < 0 or min_size < 1 or slack <= 0:
-            raise ValueError(f"Not possible: ratio {ratio}, min_size {min_size}, slack {slack}.")
+            raise ValueError(f"Invalid: ratio {ratio}, min_size {min_size}, slack {slack}.")
         self._ratio = float(ratio)
         self._min_size = min_size
         self._slack = float(slack)
         self._clock = clock
         self._changed = threading.Condition()
-        # Guarded by _changed, as all that follows.
+        # Guarded by _changed:
         self._closed = False
-        self._warm_up = min_size  # Unrolls to insert before the first may be sampled.
+        self._warm_up = min_size  # Unrolls still to insert before the first sample.
         self._inserted = 0
         self._sampled = 0
-        self._counted_inserts = 0  # Those after the warm-up.
+        self._counted_inserts = 0  # Inserts after the warm-up.
         self._surplus = 0.0
         self._wait_s = {"insert": 0.0, "sample": 0.0}
 
     def await_insert(self, timeout_s: float | None = None) -> None:
-        """Waits until unrolls may be inserted. `count_insert` is to follow when they are there.
+        """Waits until unrolls may be inserted. Call `count_insert` after inserting them.
 
         Raises:
-          ReplayTimeout: not in time.
+          ReplayTimeout: the wait timed out.
           ReplayClosed: the limiter is closed.
         """
         with self._changed:
             self._wait(self._may_insert, timeout_s, "insert")
 
     def count_insert(self, num_unrolls: int) -> None:
-        """Counts unrolls that can be sampled from now on."""
+        """Counts unrolls that were inserted and can be sampled from now on."""
         with self._changed:
             warming_up = min(num_unrolls, self._warm_up)
             self._warm_up -= warming_up
@@ -85,13 +85,13 @@ class RateLimiter:
         """Waits until `num_unrolls` may be sampled, and counts them.
 
         Raises:
-          ReplayTimeout: not in time; nothing was counted.
+          ReplayTimeout: the wait timed out; nothing was counted.
           ReplayClosed: the limiter is closed.
         """
         with self._changed:
             if num_unrolls > self._slack:
                 self._slack = float(num_unrolls)
-                self._changed.notify_all()  # An insert may go through now.
+                self._changed.notify_all()  # An insert may proceed now.
             self._wait(lambda: self._may_sample(num_unrolls), timeout_s, "sample")
             self._sampled += num_unrolls
             if self._ratio:
@@ -99,7 +99,7 @@ class RateLimiter:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Ends all present and future waiting with `ReplayClosed`."""
+        """Ends all current and future waits with `ReplayClosed`."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -119,14 +119,14 @@ class RateLimiter:
         if not in_time:
             raise ReplayTimeout(
                 f"No {what} within {timeout_s} s: {self._inserted} unrolls inserted, "
-                f"{self._warm_up} more wanted before sampling, {self._sampled} sampled."
+                f"{self._warm_up} more needed before sampling, {self._sampled} sampled."
             )
         if self._closed:
             raise ReplayClosed("The replay is closed.")
 
     @property
     def stats(self) -> dict[str, float]:
-        """Counts, the ratio achieved, the surplus, and seconds that each side has waited."""
+        """Counts, the ratio achieved, the surplus, and the seconds each side has waited."""
         with self._changed:
             achieved = self._sampled / self._counted_inserts if self._counted_inserts else 0.0
             return {
@@ -139,7 +139,7 @@ class RateLimiter:
             }
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint needs, for `restore`."""
+        """The state to save in a checkpoint, for `restore`."""
         with self._changed:
             return {
                 "inserted": self._inserted,
@@ -149,13 +149,13 @@ class RateLimiter:
             }
 
     def restore(self, state: dict[str, Any], size: int) -> None:
-        """Goes on from `state`.
+        """Continues from a saved state.
 
-        If the options have changed since, the counts stay, and nobody waits for longer than the
-        new bounds ask for.
+        If the options have changed since, the counts stay and the surplus is clipped to the new
+        bounds.
 
         Args:
-          state: what `state` returned.
+          state: returned by `state`.
           size: unrolls in the replay.
         """
         counts = [int(state[name]) for name in ("inserted", "sampled", "counted_inserts")]

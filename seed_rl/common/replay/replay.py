@@ -1,4 +1,4 @@
-"""The replay: insert unrolls, sample batches of them, write priorities back (no TensorFlow)."""
+"""The replay: insert unrolls, sample batches of them, update their priorities."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from seed_rl.common.replay.feed import BatchFeed
 from seed_rl.common.replay.rate_limiter import RateLimiter
 from seed_rl.common.replay.specs import Layout
 from seed_rl.common.replay.storage import UnrollStorage
-from seed_rl.common.replay.sum_tree import checked_weights
 
 
 class ReplaySample(NamedTuple):
@@ -25,13 +24,13 @@ class ReplaySample(NamedTuple):
 
     Attributes:
       unrolls: nest of arrays [time, batch, ...], fields without time [batch, ...]. Their memory
-        is used for later batches once they, and all views of them, are gone.
-      keys: <int64>[batch] for `update_priorities`; the same unroll may come more than once.
-      importance_weights: <float32>[batch] (N * P(i)) ** -beta with the N unrolls of the replay
-        (Schaul et al. 2016, section 3.4). Not divided by the largest: a sample may be one of
-        several parts of a training batch, and what is to become 1 is the largest of them all.
-      probabilities: <float64>[batch] P(i) at the time of sampling.
-      ages: <int64>[batch] unrolls inserted after this one.
+        is reused for later batches once they and all views of them are gone.
+      keys: <int64>[batch], for `update_priorities`; an unroll may occur more than once.
+      importance_weights: <float32>[batch], (N * P(i)) ** -beta for a replay of N unrolls (Schaul et
+        al. 2016, section 3.4). Not divided by their maximum: a sample may be only a part of a
+        training batch, whose maximum is then needed.
+      probabilities: <float64>[batch], P(i) at the time of sampling.
+      ages: <int64>[batch], number of unrolls inserted after this one.
     """
 
     unrolls: nest.Nest
@@ -46,23 +45,23 @@ class ReplayStats:
     """State of a replay, for logs.
 
     Attributes:
-      size: unrolls in it.
-      inserted: unrolls ever inserted.
-      sampled: unrolls ever sampled.
-      ratio: unrolls sampled per unroll inserted, since sampling could start.
+      size: unrolls in the replay.
+      inserted: unrolls inserted since the start of the run.
+      sampled: unrolls sampled since the start of the run.
+      ratio: unrolls sampled per unroll inserted, not counting inserts before sampling could start.
       surplus: see `RateLimiter`.
-      bytes_used: memory, all included.
-      bytes_payload: of that, the unrolls themselves.
-      bytes_raw: the same unrolls as arrays.
+      bytes_used: total memory.
+      bytes_payload: the part of `bytes_used` that holds the unrolls.
+      bytes_raw: size of the same unrolls as arrays.
       compression: bytes_raw / bytes_used.
-      mean_age_s: seconds since insertion, mean of all unrolls.
-      mean_priority: mean of priority ** exponent.
-      inserts_per_s: since the last call.
-      samples_per_s: since the last call.
-      insert_wait_s: time that inserting has waited for training.
-      sample_wait_s: time that training has waited for inserts.
-      evicted_for_memory: unrolls that went early to keep to the memory limit.
-      late_updates: priorities for unrolls that had gone.
+      mean_age_s: mean seconds since insertion, over all unrolls.
+      mean_priority: mean of priority ** exponent, over all unrolls.
+      inserts_per_s: unrolls inserted per second, since the last call.
+      samples_per_s: unrolls sampled per second, since the last call.
+      insert_wait_s: seconds that inserts have waited for training.
+      sample_wait_s: seconds that training has waited for inserts.
+      evicted_for_memory: unrolls evicted early because of the memory limit.
+      late_updates: priorities that arrived after their unroll had been evicted.
     """
 
     size: int
@@ -84,26 +83,26 @@ class ReplayStats:
     late_updates: int
 
     def as_dict(self) -> dict[str, float]:
-        """By name, as metrics."""
+        """The metrics by name."""
         return dataclasses.asdict(self)
 
 
 class PrioritizedReplay:
-    """Compressed unrolls in host memory, sampled by priority, in step with their insertion.
+    """Compressed unrolls in host memory, sampled by priority at a fixed ratio to their insertion.
 
     Unroll i is sampled with probability P(i) = p_i ** a / sum_j p_j ** a (Schaul et al. 2016),
-    where a is `priority_exponent`; 0 makes the replay uniform. Otherwise priorities of 0 are never
-    sampled, unless all are 0. Batches are drawn with replacement. Thread-safe: inserting, sampling
-    and writing priorities back may go on at the same time, each from any number of threads.
+    where a is `priority_exponent`; 0 makes the replay uniform. Otherwise unrolls of priority 0 are
+    never sampled, unless all are 0. Batches are drawn with replacement. Thread-safe: any number of
+    threads may insert, sample and update priorities concurrently.
 
     Args:
       config: sizes, ratio, exponents.
-      specs: nest of `FieldSpec`: what an unroll is.
-      seed: for repeatable sampling; None: different each time.
+      specs: nest of `FieldSpec`, the fields of an unroll.
+      seed: makes sampling reproducible; None: different each time.
 
     Raises:
-      UserError: if a full replay would not fit the memory (told before anything is allocated), or
-        a field cannot be stored.
+      UserError: a full replay would not fit in memory (checked before anything is allocated), or a
+        field cannot be stored.
     """
 
     def __init__(self, config: ReplayConfig, specs: nest.Nest, seed: int | None = None):
@@ -119,7 +118,7 @@ class PrioritizedReplay:
         self._rates = _Rates()
 
     def new_storage(self) -> UnrollStorage:
-        """An empty storage as this replay needs it; for loading a checkpoint."""
+        """An empty storage with this replay's options, for loading a checkpoint."""
         return UnrollStorage(
             self.layout,
             self.config.replay_buffer_size,
@@ -138,26 +137,26 @@ class PrioritizedReplay:
         time_major: bool = True,
         timeout_s: float | None = None,
     ) -> np.ndarray:
-        """Inserts unrolls, as soon as sampling is not too far behind.
+        """Inserts unrolls; waits while sampling is too far behind.
 
         Args:
           unrolls: nest of arrays [time, n, ...], or [n, time, ...] if not `time_major`; fields
             without time are [n, ...].
-          priorities: <float>[n], finite and not negative; None: 1.
+          priorities: <float>[n], finite and not negative; None: all 1.
           time_major: see `unrolls`.
-          timeout_s: longest wait for the rate limiter; None: for ever.
+          timeout_s: longest wait for the rate limiter; None: no limit.
 
         Returns:
           Keys <int64>[n] of the unrolls.
 
         Raises:
-          ValueError: if something does not fit the specs.
+          ValueError: the unrolls do not match the specs, or the priorities are invalid.
           ReplayTimeout, ReplayClosed: nothing was inserted.
         """
         arrays, size = self.layout.arrays(unrolls, time_major)
         if priorities is None:
             priorities = np.ones(size)
-        checked = checked_weights(priorities, (size,), "priorities")
+        checked = _checked_priorities(priorities, (size,))
         self.limiter.await_insert(timeout_s)
         keys = self.storage.insert(self.layout.pack(arrays), checked, time_major)
         self.limiter.count_insert(size)
@@ -170,13 +169,13 @@ class PrioritizedReplay:
         time_major: bool = True,
         timeout_s: float | None = None,
     ) -> ReplaySample:
-        """Samples a batch, as soon as there are unrolls enough and inserting is not too far behind.
+        """Samples a batch; waits for the first unrolls, and while inserting is too far behind.
 
         Args:
           num_samples: unrolls in the batch.
-          priority_exponent: another one than configured, from now on. Changing it takes O(n).
-          time_major: whether arrays are [time, batch, ...], and not [batch, time, ...].
-          timeout_s: longest wait for the rate limiter; None: for ever.
+          priority_exponent: replaces the configured one, from now on. A change takes O(n).
+          time_major: whether arrays are [time, batch, ...] rather than [batch, time, ...].
+          timeout_s: longest wait for the rate limiter; None: no limit.
 
         Raises:
           ReplayTimeout, ReplayClosed: nothing was sampled.
@@ -196,41 +195,37 @@ class PrioritizedReplay:
         )
 
     def update_priorities(self, keys: npt.ArrayLike, priorities: npt.ArrayLike) -> int:
-        """Sets new priorities; those of unrolls that have gone meanwhile are ignored.
+        """Sets new priorities, ignoring unrolls that have been evicted.
 
         Args:
-          keys: <int64>[n] from `sample` or `insert`.
+          keys: <int64>[n], from `sample` or `insert`.
           priorities: <float>[n], finite and not negative.
 
         Returns:
-          How many were set.
+          The number of priorities set.
 
         Raises:
-          ValueError: NaN, infinite or negative priorities; none was set.
+          ValueError: a priority is NaN, infinite or negative; none was set.
         """
         keys = np.ascontiguousarray(keys, np.int64)
-        checked = checked_weights(priorities, keys.shape, "priorities")
+        checked = _checked_priorities(priorities, keys.shape)
         return self.storage.update_priorities(keys, checked)
 
-    def batches(self, batch_size: int, prefetch: int = 2, workers: int = 1) -> BatchFeed:
-        """Batches without end, made by threads of their own while the caller uses the last one.
+    def batches(self, batch_size: int, prefetch: int = 2) -> BatchFeed:
+        """An endless iterator of batches, sampled and decompressed ahead in a thread.
 
         Args:
           batch_size: unrolls in a batch.
-          prefetch: batches that may lie ready. They are sampled, and count as such, before they
-            are used.
-          workers: threads that sample and decompress.
+          prefetch: batches to sample ahead. They count as sampled before they are used.
         """
-        return BatchFeed(
-            lambda timeout_s: self.sample(batch_size, timeout_s=timeout_s), prefetch, workers
-        )
+        return BatchFeed(lambda timeout_s: self.sample(batch_size, timeout_s=timeout_s), prefetch)
 
     def close(self) -> None:
-        """Ends all waiting in `insert` and `sample`, now and later, with `ReplayClosed`."""
+        """Ends all current and future waits in `insert` and `sample` with `ReplayClosed`."""
         self.limiter.close()
 
     def stats(self) -> ReplayStats:
-        """State as of now."""
+        """The current state, for logs."""
         stored = self.storage.stats()
         limiter = self.limiter.stats
         size = stored.next_key - stored.oldest_key
@@ -256,13 +251,13 @@ class PrioritizedReplay:
         )
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint needs beside the storage, as JSON knows it."""
+        """The state that a checkpoint needs in addition to the storage, as JSON values."""
         with self._rng_lock:
             random_state = self._rng.bit_generator.state
         return {"limiter": self.limiter.state(), "random": random_state}
 
     def restore(self, storage: UnrollStorage, state: dict[str, Any]) -> None:
-        """Goes on with the content and the state of a checkpoint. Nobody may use it meanwhile."""
+        """Continues from the content and state of a checkpoint. Not thread-safe."""
         rng = np.random.default_rng()
         rng.bit_generator.state = state["random"]
         self.limiter.restore(state["limiter"], len(storage))
@@ -270,7 +265,7 @@ class PrioritizedReplay:
             self._rng = rng
         self.storage = storage
         counts = self.limiter.stats
-        self._rates.update(counts["inserted"], counts["sampled"])  # What is new begins here.
+        self._rates.update(counts["inserted"], counts["sampled"])  # Rates start from these counts.
 
     def _fractions(self, n: int) -> np.ndarray:
         with self._rng_lock:
@@ -282,6 +277,22 @@ class PrioritizedReplay:
     def _importance_weights(self, probabilities: np.ndarray, size: int) -> np.ndarray:
         weights = (size * probabilities) ** -self.config.importance_sampling_exponent
         return np.asarray(weights, np.float32)
+
+
+def _checked_priorities(priorities: npt.ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns `priorities` as <float64>.
+
+    Raises:
+      ValueError: they have another shape, or one is negative or not finite.
+    """
+    result = np.ascontiguousarray(priorities, np.float64)
+    if result.shape != shape:
+        raise ValueError(f"priorities must have shape {list(shape)}, got {list(result.shape)}.")
+    # The comparisons are false for NaN too.
+    valid = (result >= 0) & (result < np.inf)
+    if not valid.all():
+        raise ValueError(f"priorities must be finite and not negative, got {result[~valid][0]}.")
+    return result
 
 
 class _Rates:

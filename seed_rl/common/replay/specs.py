@@ -1,4 +1,4 @@
-"""What an unroll in the replay looks like, and batches of them in memory (no TensorFlow)."""
+"""The fields of an unroll in the replay, and the memory layout of batches."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class FieldSpec:
     """One array of an unroll.
 
     Attributes:
-      shape: of one unroll; the first dimension is time if `time`.
-      dtype: any numpy dtype of fixed size but strings and objects.
+      shape: shape in one unroll; the first dimension is time if `time`.
+      dtype: any NumPy dtype of fixed size except strings and objects.
       time: whether there is a time axis. Recurrent states have none: they belong to the first
         step of the unroll.
     """
@@ -39,7 +39,7 @@ class FieldSpec:
         if self.time and not self.shape:
             raise ValueError("A field with time needs at least one dimension.")
         if any(size < 0 for size in self.shape):
-            raise ValueError(f"Negative size in the shape {self.shape}.")
+            raise ValueError(f"The shape {self.shape} has a negative size.")
 
     @property
     def nbytes(self) -> int:
@@ -54,16 +54,16 @@ class FieldSpec:
 
 
 def unroll_specs(step_specs: nest.Nest, steps: int, state_specs: nest.Nest = None) -> Any:
-    """Specs of unrolls from those of their steps.
+    """Specs of unrolls, from the specs of their steps.
 
     Args:
-      step_specs: nest of objects with `shape` and `dtype` of one step (`tf.TensorSpec`, arrays,
-        gymnasium spaces).
-      steps: steps of an unroll.
-      state_specs: the same for what an unroll has once, if there is such.
+      step_specs: nest of objects with the `shape` and `dtype` of one step (`tf.TensorSpec`, arrays,
+        Gymnasium spaces).
+      steps: steps per unroll.
+      state_specs: nest of such objects for fields without time, such as recurrent states.
 
     Returns:
-      nest of `FieldSpec` like `step_specs`; with `state_specs`, the pair (state, steps).
+      Nest of `FieldSpec` like `step_specs`; with `state_specs`, the pair (state, steps).
     """
     timed = nest.map_structure(lambda s: FieldSpec((steps, *s.shape), _numpy_dtype(s)), step_specs)
     if state_specs is None:
@@ -85,7 +85,7 @@ class Layout:
       specs: nest of `FieldSpec`.
 
     Raises:
-      UserError: if a field cannot be stored.
+      UserError: a field cannot be stored.
     """
 
     def __init__(self, specs: nest.Nest):
@@ -99,7 +99,7 @@ class Layout:
                 raise TypeError(f"specs{name} must be a FieldSpec, got {field!r}.")
             if np.dtype(field.dtype).hasobject or np.dtype(field.dtype).kind in "SU":
                 raise UserError(
-                    f"The replay cannot store{name or ' the value'} of dtype {field.dtype}: only "
+                    f"The replay cannot store{name or ' the value'} of dtype {field.dtype}, only "
                     "numbers and booleans of a fixed size. Encode it as uint8 in the environment."
                 )
 
@@ -109,11 +109,11 @@ class Layout:
         return sum(field.nbytes for field in self.fields)
 
     def native_fields(self) -> ctypes.Array[native.Field]:
-        """The fields as the native library wants them."""
+        """The fields as structs of the native library."""
         return (native.Field * len(self.fields))(*[_native_field(f) for f in self.fields])
 
     def describe(self) -> list[dict[str, Any]]:
-        """The fields as JSON, to recognise them in a checkpoint."""
+        """The fields as JSON values, for comparison with those of a checkpoint."""
         return [
             {"name": name, "shape": list(f.shape), "dtype": np.dtype(f.dtype).name, "time": f.time}
             for name, f in zip(self.names, self.fields, strict=True)
@@ -126,7 +126,7 @@ class Layout:
           Its arrays, C-contiguous, in the order of `fields`, and the number of unrolls.
 
         Raises:
-          ValueError: if structure, dtype or shape is not that of the specs.
+          ValueError: structure, dtype or shape differ from the specs.
         """
         leaves = nest.flatten(values)
         if len(leaves) != len(self.fields):
@@ -139,12 +139,12 @@ class Layout:
             if array.dtype != field.dtype or array.shape != expected:
                 raise ValueError(
                     f"values{name} must be {field.dtype}{list(field.batch_shape(-1, time_major))} "
-                    f"(-1: unrolls), got {array.dtype}{list(array.shape)}."
+                    f"(-1: number of unrolls), got {array.dtype}{list(array.shape)}."
                 )
         return arrays, size
 
     def views(self, arrays: list[np.ndarray], time_major: bool) -> ctypes.Array[native.View]:
-        """Views of the C-contiguous `arrays` of a batch, which must outlive their use."""
+        """Views of the C-contiguous `arrays` of a batch; the arrays must outlive the views."""
         return (native.View * len(arrays))(
             *[_view(f, a, time_major) for f, a in zip(self.fields, arrays, strict=True)]
         )
@@ -175,7 +175,7 @@ def _native_field(field: FieldSpec) -> native.Field:
 
 
 def _paths(structure: nest.Nest, path: str = "") -> list[str]:
-    """Names like `.env_outputs.observation['pixels']` of the leaves, in the order of `flatten`."""
+    """Names of the leaves in the order of `flatten`, like `.env_outputs.observation['pixels']`."""
     if isinstance(structure, Mapping):
         children = [(f"[{key!r}]", structure[key]) for key in sorted(structure)]
     elif nest.is_namedtuple(structure):

@@ -1,9 +1,8 @@
-"""Unrolls in compressed memory, with priorities (no TensorFlow).
+"""Unrolls in compressed memory, with priorities: the native part of `PrioritizedReplay`.
 
-The native part of the replay as one object: what `PrioritizedReplay` builds on. A record per
-unroll, compressed with zstd where that saves memory, lies in a log of immutable segments of some
-megabytes; the log is first in, first out, so memory does not fragment and a checkpoint can write
-segments while inserts go on.
+Each unroll is a record, compressed with zstd where that saves memory, in a log of immutable
+segments of a few megabytes. The log is first in, first out, so memory does not fragment and a
+checkpoint can write segments while inserts continue.
 """
 
 from __future__ import annotations
@@ -30,15 +29,13 @@ class Drawn:
     Attributes:
       values: nest of arrays [time, n, ...] ([n, ...] without time).
       keys: <int64>[n].
-      probabilities: <float64>[n] each one's share of the sum of priority ** exponent.
-      inserted_at: <float64>[n] Unix seconds.
-      size: unrolls drawn among.
+      probabilities: <float64>[n], each unroll's share of the sum of priority ** exponent.
+      size: number of unrolls in the storage.
     """
 
     values: nest.Nest
     keys: np.ndarray
     probabilities: np.ndarray
-    inserted_at: np.ndarray
     size: int
 
 
@@ -48,8 +45,8 @@ class Segment:
 
     Attributes:
       first_key: key of the first record.
-      ends: <uint32>[records] where each record ends.
-      data: <uint8>[bytes] the records.
+      ends: <uint32>[records], the end offset of each record.
+      data: <uint8>[bytes], the records.
     """
 
     first_key: int
@@ -58,17 +55,17 @@ class Segment:
 
 
 class UnrollStorage:
-    """Unrolls with keys 0, 1, 2, ... in the order of insertion; the oldest go first.
+    """Unrolls with keys 0, 1, 2, ... in insertion order; the oldest are evicted first.
 
-    Keys are never used again. Thread-safe.
+    Keys are never reused. Thread-safe.
 
     Args:
-      layout: what an unroll is.
+      layout: the fields of an unroll.
       capacity: unrolls to hold.
       priority_exponent: unrolls are drawn in proportion to priority ** priority_exponent.
-      compression_level: of zstd; 0: store as it is.
-      max_bytes: of memory; the oldest unrolls go early when it is reached. 0: no limit.
-      segment_bytes: of a segment; for tests.
+      compression_level: level of zstd; 0: no compression.
+      max_bytes: memory limit, kept by evicting the oldest unrolls early. 0: no limit.
+      segment_bytes: size of a segment; for tests.
     """
 
     def __init__(
@@ -116,14 +113,14 @@ class UnrollStorage:
           time_major: see `values`.
 
         Returns:
-          Their keys <int64>[n].
+          The keys <int64>[n] of the unrolls.
 
         Raises:
-          ValueError: if structure, dtypes or shapes are not those of the layout.
+          ValueError: structure, dtypes or shapes differ from the layout.
         """
         arrays, size = self.layout.arrays(values, time_major)
         if priorities.shape != (size,):
-            raise ValueError(f"{size} unrolls need as many priorities, got {priorities.shape}.")
+            raise ValueError(f"{size} unrolls need priorities [{size}], got {priorities.shape}.")
         keys = np.empty(size, np.int64)
         native.call(
             "replay_insert",
@@ -140,18 +137,17 @@ class UnrollStorage:
         """Draws unrolls, with replacement.
 
         Args:
-          fractions: <float64>[n] in [0, 1): points on the priorities laid end to end.
-          time_major: whether time is the first axis, and not the second.
+          fractions: <float64>[n] in [0, 1), points on the priorities laid end to end.
+          time_major: whether time is the first axis rather than the second.
 
         Raises:
-          ValueError: if there is no unroll.
-          DamagedError: if the memory was damaged.
+          ValueError: the storage is empty.
+          DamagedError: an unroll's memory was damaged.
         """
         n = len(fractions)
         arrays = self._memory.take(self.layout, n, time_major)
         keys = np.empty(n, np.int64)
         probabilities = np.empty(n, np.float64)
-        inserted_at = np.empty(n, np.float64)
         size = native.call(
             "replay_sample",
             self._handle,
@@ -160,16 +156,15 @@ class UnrollStorage:
             self.layout.views(arrays, time_major),
             native.pointer(keys),
             native.pointer(probabilities),
-            native.pointer(inserted_at),
         )
         if size == 0:
             raise ValueError("The replay is empty.")
-        return Drawn(self.layout.pack(arrays), keys, probabilities, inserted_at, size)
+        return Drawn(self.layout.pack(arrays), keys, probabilities, size)
 
     def read(self, keys: np.ndarray, time_major: bool = True) -> tuple[nest.Nest, np.ndarray]:
-        """The unrolls of `keys` <int64>[n], and whether each is still there, <bool>[n].
+        """The unrolls of `keys` <int64>[n], and a mask <bool>[n] of those not evicted yet.
 
-        What is returned for the others is undefined.
+        The values of evicted unrolls are undefined.
         """
         keys = np.ascontiguousarray(keys, np.int64)
         arrays = self._memory.take(self.layout, len(keys), time_major)
@@ -185,10 +180,10 @@ class UnrollStorage:
         return self.layout.pack(arrays), found
 
     def update_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> int:
-        """Sets priorities <float64>[n] of keys <int64>[n]; those not there any more are left out.
+        """Sets the priorities <float64>[n] of `keys` <int64>[n], ignoring evicted keys.
 
         Returns:
-          How many were set.
+          The number of priorities set.
         """
         return native.call(
             "replay_update_priorities",
@@ -199,7 +194,7 @@ class UnrollStorage:
         )
 
     def priorities(self, keys: np.ndarray) -> np.ndarray:
-        """Priorities <float64>[n] of `keys` <int64>[n]; NaN for those not there any more."""
+        """Priorities <float64>[n] of `keys` <int64>[n]; NaN for evicted keys."""
         keys = np.ascontiguousarray(keys, np.int64)
         priorities = np.empty(len(keys), np.float64)
         native.library().seed_replay_priorities(
@@ -208,29 +203,29 @@ class UnrollStorage:
         return priorities
 
     def set_priority_exponent(self, exponent: float) -> None:
-        """Changes the exponent, which takes O(n) if it is another one."""
+        """Sets the exponent; a change takes O(n)."""
         native.library().seed_replay_set_exponent(self._handle, exponent)
 
     def stats(self) -> native.Stats:
-        """Counts and bytes as of now."""
+        """Current counts and bytes."""
         stats = native.Stats()
         native.library().seed_replay_stats(self._handle, ctypes.byref(stats))
         return stats
 
     def snapshot(self) -> Snapshot:
-        """The content as of now, which later inserts and priorities do not change."""
+        """The current content; later inserts and priorities do not change it."""
         return Snapshot(native.create("replay_snapshot", self._handle))
 
     def restore_segment(self, segment: Segment) -> None:
-        """Appends a segment of a snapshot to a storage into which nothing was inserted yet.
+        """Appends a segment of a snapshot; nothing may have been inserted yet.
 
         Raises:
-          ValueError: if it does not fit the layout or the segment before.
+          ValueError: it does not match the layout or does not follow the previous segment.
         """
         ends = np.ascontiguousarray(segment.ends, np.uint32)
         data = np.ascontiguousarray(segment.data, np.uint8)
         if len(ends) == 0 or ends[-1] != len(data):
-            raise ValueError("a segment whose records do not fill it")
+            raise ValueError("the records of a segment do not fill it")
         native.call(
             "replay_restore_segment",
             self._handle,
@@ -241,15 +236,15 @@ class UnrollStorage:
         )
 
     def restore_entries(self, priorities: np.ndarray, inserted_at: np.ndarray) -> None:
-        """Ends restoring: priorities and times <float64>[n] of the last n keys, n <= capacity.
+        """Completes the restore with the priorities and times <float64>[n] of the last n keys.
 
         Raises:
-          ValueError: if they do not fit the segments.
+          ValueError: they do not match the segments, or n exceeds the capacity.
         """
         priorities = np.ascontiguousarray(priorities, np.float64)
         inserted_at = np.ascontiguousarray(inserted_at, np.float64)
         if priorities.shape != inserted_at.shape or not np.all(np.isfinite(priorities)):
-            raise ValueError("priorities and times that do not fit")
+            raise ValueError("invalid priorities and times")
         native.call(
             "replay_restore_entries",
             self._handle,
@@ -260,13 +255,13 @@ class UnrollStorage:
 
 
 class Snapshot:
-    """Content of a storage at one moment; holds the memory of its segments until deleted.
+    """Content of a storage at one moment; keeps the memory of its segments until deleted.
 
     Attributes:
-      oldest_key: of the first unroll.
-      next_key: the key after that of the last one.
+      oldest_key: key of the first unroll.
+      next_key: key of the last unroll, plus 1.
       priorities: <float64>[unrolls].
-      inserted_at: <float64>[unrolls] Unix seconds.
+      inserted_at: <float64>[unrolls], Unix seconds.
     """
 
     def __init__(self, handle: ctypes.c_void_p):
@@ -283,11 +278,8 @@ class Snapshot:
     def __del__(self) -> None:
         native.library().seed_replay_snapshot_destroy(self._handle)
 
-    def __len__(self) -> int:
-        return self.next_key - self.oldest_key
-
     def segments(self) -> Iterator[Segment]:
-        """The segments, oldest first, as views that live no longer than the snapshot.
+        """The segments, oldest first, as views that are valid as long as the snapshot.
 
         The first one may begin with records of keys before `oldest_key`.
         """

@@ -1,4 +1,4 @@
-"""Backward linear recurrences over time, which value targets of every kind come down to."""
+"""Backward linear recurrences over time, which all value targets reduce to."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import tensorflow as tf
 def backward_linear_scan(decays: tf.Tensor, increments: tf.Tensor) -> tf.Tensor:
     """Solves x[t] = increments[t] + decays[t] * x[t + 1], with x = 0 after the last step.
 
-    A known number of steps is solved by doubling: after k rounds x[t] covers 2^k steps, so T steps
-    take log2(T) rounds of whole-tensor arithmetic. That is a handful of graph nodes where a loop
-    would launch T small ones, which is what counts on every device.
+    If the number of steps is known statically, it is solved by doubling: after k rounds x[t] covers
+    2^k steps, so T steps take log2(T) rounds of whole-tensor arithmetic. On every device these few
+    operations are faster than a loop's T small ones.
 
     Args:
       decays: <float32>[time, ...].
-      increments: <float32>[time, ...], the same shape.
+      increments: <float32>[time, ...], the same shape as `decays`.
 
     Returns:
       <float32>[time, ...].

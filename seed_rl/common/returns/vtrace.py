@@ -1,4 +1,4 @@
-"""V-trace, the off-policy corrected value target and advantage of IMPALA.
+"""V-trace, IMPALA's off-policy corrected value targets and advantages.
 
 Espeholt et al. 2018, "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
 Architectures", https://arxiv.org/abs/1802.01561. Equation numbers below are the paper's.
@@ -14,11 +14,11 @@ from seed_rl.common.returns.scans import backward_linear_scan
 
 
 class VTraceReturns(NamedTuple):
-    """What V-trace computes.
+    """Results of V-trace.
 
     Attributes:
       vs: <float32>[time, batch, ...] value targets v_s.
-      pg_advantages: <float32>[time, batch, ...] weights of grad log pi(a_s | x_s).
+      pg_advantages: <float32>[time, batch, ...] advantages, the weights of grad log pi(a_s | x_s).
     """
 
     vs: tf.Tensor
@@ -37,56 +37,57 @@ def from_importance_weights(
     lambda_: float = 1.0,
     name: str = "vtrace_from_importance_weights",
 ) -> VTraceReturns:
-    """V-trace targets (eq. 1) and policy gradient advantages (section 4.2).
+    """Computes V-trace targets (eq. 1) and policy gradient advantages (section 4.2).
 
     Step s has the state x_s, the action a_s taken there, the reward r_s that followed and the
     discount gamma_s of what comes after, which is 0 where the episode ended.
 
     Args:
       target_action_log_probs: <float32>[time, batch, ...] log pi(a_s | x_s), the learner's policy.
-      behaviour_action_log_probs: <float32>[time, batch, ...] log mu(a_s | x_s), the policy acted.
+      behaviour_action_log_probs: <float32>[time, batch, ...] log mu(a_s | x_s), the behaviour
+        policy.
       discounts: <float32>[time, batch, ...].
       rewards: <float32>[time, batch, ...].
       values: <float32>[time, batch, ...] V(x_s).
       bootstrap_value: <float32>[batch, ...] V of the state after the last step.
-      clip_rho_threshold: rho-bar, at which the weights in the temporal differences are clipped.
-        It decides which policy's value the targets converge to. None: no clipping.
-      clip_pg_rho_threshold: the same for the weight of the advantages. None: no clipping.
+      clip_rho_threshold: rho-bar, at which the weights of the temporal differences are clipped. It
+        determines the policy whose values the targets converge to. None: no clipping.
+      clip_pg_rho_threshold: clips the weights of the advantages. None: no clipping.
       lambda_: trades variance for bias, as in TD(lambda); c_i = lambda * min(1, rho_i) (remark 2).
-      name: of the scope the operations are made in.
+      name: name scope of the operations.
 
     Returns:
       `VTraceReturns`; no gradient flows through either part.
 
     Raises:
-      ValueError: if shapes do not fit together.
+      ValueError: the shapes do not match.
     """
     with tf.name_scope(name):
-        log_rhos = tf.cast(target_action_log_probs, tf.float32) - tf.cast(
+        # Named as in rlax: _tm1 belongs to the state acted in, _t to what followed.
+        log_rho_tm1 = tf.cast(target_action_log_probs, tf.float32) - tf.cast(
             behaviour_action_log_probs, tf.float32
         )
-        discounts, rewards, values, bootstrap_value = (
+        discount_t, r_t, v_tm1, bootstrap_value = (
             tf.cast(x, tf.float32) for x in (discounts, rewards, values, bootstrap_value)
         )
-        _check_shapes(log_rhos, discounts, rewards, values, bootstrap_value)
+        _check_shapes(log_rho_tm1, discount_t, r_t, v_tm1, bootstrap_value)
 
-        rhos = tf.exp(log_rhos)
-        clipped_rhos = _clip(rhos, clip_rho_threshold)
-        cs = lambda_ * tf.minimum(1.0, rhos)
-        next_values = tf.concat([values[1:], bootstrap_value[tf.newaxis]], axis=0)
-        deltas = clipped_rhos * (rewards + discounts * next_values - values)
+        rho_tm1 = tf.exp(log_rho_tm1)
+        c_tm1 = lambda_ * tf.minimum(1.0, rho_tm1)
+        v_t = tf.concat([v_tm1[1:], bootstrap_value[tf.newaxis]], axis=0)
+        delta_tm1 = _clip(rho_tm1, clip_rho_threshold) * (r_t + discount_t * v_t - v_tm1)
         # Remark 1: v_s - V(x_s) = delta_s + gamma_s c_s (v_{s+1} - V(x_{s+1})).
-        vs = values + backward_linear_scan(discounts * cs, deltas)
+        target_tm1 = v_tm1 + backward_linear_scan(discount_t * c_tm1, delta_tm1)
 
-        next_vs = tf.concat([vs[1:], bootstrap_value[tf.newaxis]], axis=0)
-        pg_advantages = _clip(rhos, clip_pg_rho_threshold) * (
-            rewards + discounts * next_vs - values
+        target_t = tf.concat([target_tm1[1:], bootstrap_value[tf.newaxis]], axis=0)
+        pg_advantage_tm1 = _clip(rho_tm1, clip_pg_rho_threshold) * (
+            r_t + discount_t * target_t - v_tm1
         )
-        return VTraceReturns(tf.stop_gradient(vs), tf.stop_gradient(pg_advantages))
+        return VTraceReturns(tf.stop_gradient(target_tm1), tf.stop_gradient(pg_advantage_tm1))
 
 
-def _clip(rhos: tf.Tensor, threshold: float | None) -> tf.Tensor:
-    return rhos if threshold is None else tf.minimum(tf.cast(threshold, tf.float32), rhos)
+def _clip(rho: tf.Tensor, threshold: float | None) -> tf.Tensor:
+    return rho if threshold is None else tf.minimum(tf.cast(threshold, tf.float32), rho)
 
 
 def _check_shapes(
@@ -96,19 +97,17 @@ def _check_shapes(
     values: tf.Tensor,
     bootstrap_value: tf.Tensor,
 ) -> None:
-    """A reward of [time, batch, 1] would broadcast to nonsense without a word; refuse it."""
-    tensors = {
-        "discounts": discounts,
-        "rewards": rewards,
-        "values": values,
-        "bootstrap_value with time": bootstrap_value[tf.newaxis],
-    }
-    for label, tensor in tensors.items():
-        expected = log_rhos.shape
-        if expected.rank is not None and "bootstrap" in label:
-            expected = tf.TensorShape([1]).concatenate(expected[1:])
+    """Refuses mismatches: a reward of [time, batch, 1], say, would silently broadcast."""
+    per_step = log_rhos.shape
+    per_sequence = per_step[1:] if per_step.rank is not None else per_step
+    for name, tensor, expected in (
+        ("discounts", discounts, per_step),
+        ("rewards", rewards, per_step),
+        ("values", values, per_step),
+        ("bootstrap_value", bootstrap_value, per_sequence),
+    ):
         if not tensor.shape.is_compatible_with(expected):
             raise ValueError(
-                f"V-trace: {label} must have the shape of the action log probabilities, "
-                f"{expected}, but has {tensor.shape}."
+                f"V-trace: {name} must have shape {expected} to match the action log "
+                f"probabilities {per_step}, but has {tensor.shape}."
             )

@@ -1,1 +1,1 @@
-"""What a run keeps in its logdir, and how to read it (no TensorFlow here)."""
+"""The files of a run's logdir. Nothing here imports TensorFlow."""

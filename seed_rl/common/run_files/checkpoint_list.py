@@ -1,9 +1,8 @@
-"""Which checkpoints there are, by their names alone (no TensorFlow here)."""
+"""Lists checkpoints by their directory names."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 from pathlib import Path
@@ -16,23 +15,22 @@ NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
 
 
 class UnreadableError(UserError, OSError):
-    """Nobody can tell which checkpoints there are."""
+    """The directory of checkpoints cannot be read."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Entry:
-    """A checkpoint: its number in the order of saving, its environment frames, its directory."""
+    """A checkpoint.
+
+    Attributes:
+      serial: its number in the order of saving.
+      step: its environment frames.
+      path: its directory.
+    """
 
     serial: int
     step: int
     path: Path
-
-    def saved(self) -> float:
-        """Unix time of saving; 0 if it cannot be told."""
-        try:
-            return float(json.loads((self.path / METADATA).read_text("utf-8"))["saved"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return 0.0
 
 
 def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -> list[Entry]:
@@ -40,10 +38,10 @@ def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -
 
     Args:
       directory: may be missing.
-      damaged: whether to list those renamed to `*.damaged` too.
+      damaged: whether to include those renamed to `*.damaged`.
 
     Raises:
-      UnreadableError: there is a directory, or may be one, but it cannot be read.
+      UnreadableError: the directory exists, or may exist, but cannot be read.
     """
     entries = []
     try:
@@ -52,7 +50,7 @@ def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -
         return []
     except OSError as error:
         raise UnreadableError(
-            f"Cannot read {directory}: {error.strerror}. Mend that, or choose another --logdir."
+            f"Cannot read {directory}: {error.strerror}. Fix that, or choose another --logdir."
         ) from error
     for path in paths:
         name = path.name.removesuffix(".damaged") if damaged else path.name
@@ -62,9 +60,9 @@ def list_checkpoints(directory: str | os.PathLike[str], damaged: bool = False) -
 
 
 def saved_frames(logdir: str | os.PathLike[str]) -> int | None:
-    """Environment frames of the newest checkpoint of a run; None if it has none to be seen."""
+    """Environment frames of a run's newest checkpoint; None if it has no readable one."""
     try:
         entries = list_checkpoints(Path(logdir) / DIRECTORY)
-    except UnreadableError:  # For messages about worse: they must not be lost for this.
+    except UnreadableError:  # Callers are reporting something worse, which this must not replace.
         return None
     return entries[-1].step if entries else None

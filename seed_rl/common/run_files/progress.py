@@ -1,7 +1,6 @@
-"""The progress file: how the learner tells the supervisor, and people, how far it is.
+"""The progress file: reports the learner's progress to the supervisor and its panel.
 
-The learner replaces `<logdir>/progress.json` about once a second; supervisor and panel read it.
-No TensorFlow is imported.
+The learner replaces `<logdir>/progress.json` about once a second.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from seed_rl.common.system import files
 
 FILE_NAME = "progress.json"
 PHASES = ("starting", "training", "saving", "done", "stopped", "failed")
-"""The last three are final: all frames were used, the run was told to end before, or an error."""
+"""The last three are final: all frames used, stopped before that, or ended by an error."""
 SILENCE_S = 15.0
-"""Whoever is not heard of for so long is reported."""
+"""Learners and environments that are silent for longer are reported."""
 _LONGEST_ETA_S = 100 * 365 * 86400.0
 _TYPES = {"float": (int, float), "int": (int,), "str": (str,), "None": (type(None),)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Where a run stands. Times are in seconds, frames are environment frames."""
+    """A run's progress. Times are in seconds; frames are environment frames."""
 
     time: float
-    """Unix time of writing: an old one means that the learner hangs or is gone."""
+    """Unix time of writing; if it is old, the learner hangs or is gone."""
     pid: int
     phase: str
     """One of `PHASES`."""
@@ -47,14 +46,14 @@ class Progress:
     episodes: int
     mean_inference_batch: float
     eta_s: float | None
-    """Seconds until `total_frames` at the present rate; None while that is not known, for instance
-    because training stands still."""
+    """Seconds until `total_frames` at the current rate; None if unknown, for instance because
+    training has stalled."""
     started: float
     """Unix time at which this learner started."""
     warning: str | None = None
-    """What people should know of or mend, while it lasts."""
+    """What the user should know or fix, as long as it applies."""
     silent_envs: tuple[tuple[int, float], ...] = ()
-    """(environment id, seconds since its last call) of those silent for longer than `SILENCE_S`."""
+    """(environment id, seconds since its last call) of each one silent for over `SILENCE_S`."""
 
     def line(self) -> str:
         """One line for the console."""
@@ -69,7 +68,7 @@ class Progress:
 
 
 def read(logdir: str | os.PathLike[str]) -> Progress | None:
-    """The progress last written in `logdir`; None if there is none that can be read."""
+    """The progress last written in `logdir`; None if it is missing or unreadable."""
     try:
         values = json.loads((Path(logdir) / FILE_NAME).read_text(encoding="utf-8"))
         values["silent_envs"] = tuple((int(i), float(s)) for i, s in values["silent_envs"])
@@ -81,7 +80,7 @@ def read(logdir: str | os.PathLike[str]) -> Progress | None:
 
 
 def _well_typed(progress: Progress) -> bool:
-    """Whether its numbers are finite numbers, and its texts texts."""
+    """Whether all fields have their declared types and all floats are finite."""
     for field in dataclasses.fields(Progress):
         if field.name == "silent_envs":
             continue
@@ -95,11 +94,10 @@ def _well_typed(progress: Progress) -> bool:
 class RateMeter:
     """Smoothed rate of a growing count.
 
-    An exponential average whose weights are corrected for the short history at the start, so
-    that the first values are right too.
+    An exponential average, bias-corrected so that the first values are right too.
 
     Args:
-      time_constant_s: the weight of what happened this long ago is 1/e of that of now.
+      time_constant_s: age in seconds at which the weight has decayed to 1/e.
     """
 
     def __init__(self, time_constant_s: float = 10.0):
@@ -109,7 +107,7 @@ class RateMeter:
         self._weight = 0.0
 
     def update(self, count: float, now: float) -> float:
-        """Takes in the count at time `now` (seconds) and gives the rate per second."""
+        """Adds the count at time `now` (seconds) and returns the rate per second."""
         if self._last is not None and now > self._last[1]:
             elapsed = now - self._last[1]
             keep = math.exp(-elapsed / self._time_constant_s)
@@ -122,22 +120,22 @@ class RateMeter:
 
     @property
     def rate(self) -> float:
-        """The rate per second, 0 until two updates came."""
+        """The rate per second; 0 before the second update."""
         return self._rate / self._weight if self._weight else 0.0
 
 
 class ProgressWriter:
-    """Keeps the progress file of one learner.
+    """Writes the progress file of one learner.
 
-    Calling `update` often is cheap: between two writes it only looks at the clock. A disk that
-    cannot be written costs a warning, never the run.
+    Calling `update` often is cheap: between writes it only reads the clock. If the file cannot be
+    written, a warning is logged and the run continues.
 
     Args:
       logdir: an existing directory.
       total_frames: environment frames at which the run ends.
-      frames: environment frames from which it continues.
-      period_s: time between writes; a new phase is written at once.
-      clock: Unix time, replaceable in tests.
+      frames: environment frames from which the run continues.
+      period_s: seconds between writes; a new phase is written immediately.
+      clock: returns Unix time; tests replace it.
     """
 
     def __init__(
@@ -172,25 +170,25 @@ class ProgressWriter:
 
     @property
     def last(self) -> Progress:
-        """What was written last."""
+        """The last progress written."""
         return self._last
 
     def due(self, periods: float = 1) -> bool:
-        """Whether the last write was so many periods ago.
+        """Whether the last write was at least `periods` periods ago.
 
-        After one, the next `update` writes: gather costly values only then.
+        After one period, the next `update` writes: gather costly values only then.
         """
         elapsed = self._clock() - self._last.time
         return elapsed >= periods * self._period_s or elapsed < 0  # The clock may be set back.
 
     def update(self, phase: str | None = None, **values: Any) -> Progress:
-        """Writes what changed, if it is time or the phase is new.
+        """Writes the new values if a write is due or the phase changes.
 
         Args:
           phase: one of `PHASES`; None keeps the last.
           **values: any of frames, train_steps, episode_return_mean, episodes,
-            mean_inference_batch, total_frames, warning, silent_envs. What is not named stays as
-            it was.
+            mean_inference_batch, total_frames, warning, silent_envs. The others keep their
+            values.
 
         Returns:
           The progress as of the last write.
@@ -202,11 +200,11 @@ class ProgressWriter:
             return self._last
         now = self._clock()
         progress = dataclasses.replace(self._last, time=now, phase=phase, **values)
-        if phase == "training":  # Start-up is no part of the rate.
+        if phase == "training":  # Start-up does not count towards the rate.
             self._rate.update(progress.frames, now)
         rate = self._rate.rate
         left = max(0, progress.total_frames - progress.frames)
-        # Towards infinity when nothing is trained, which neither JSON nor `timedelta` can express.
+        # Stalled training drives this to infinity, which JSON and `timedelta` cannot express.
         eta_s = left / rate if rate > left / _LONGEST_ETA_S else None
         mean = progress.episode_return_mean
         self._last = dataclasses.replace(
@@ -225,5 +223,5 @@ class ProgressWriter:
             self._warned = False
         except OSError as error:
             if not self._warned:
-                logging.warning("Cannot write %s: %s. Training goes on.", self._path, error)
+                logging.warning("Cannot write %s: %s. Training continues.", self._path, error)
             self._warned = True

@@ -1,4 +1,4 @@
-"""`returns.csv`: one row per finished episode, for plots (no TensorFlow)."""
+"""`returns.csv`: one row per finished episode, for plots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,13 +24,13 @@ class EpisodeRow(NamedTuple):
     """One finished episode.
 
     Attributes:
-      frames: environment frames of the whole run when it ended.
-      time: Unix time, seconds.
+      frames: environment frames of the whole run when the episode ended.
+      time: Unix time in seconds.
       episode_return: sum of the rewards.
       raw_return: sum of the unshaped rewards, the game's score.
-      episode_frames: its length in environment frames.
-      env_id: its environment.
-      evaluation: whether that is an evaluation environment.
+      episode_frames: length in environment frames.
+      env_id: id of the environment.
+      evaluation: whether it is an evaluation environment.
     """
 
     frames: int
@@ -43,7 +43,7 @@ class EpisodeRow(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> list[EpisodeRow]:
-    """The rows of a file; lines cut short by a crash are left out."""
+    """The rows of a file, except lines truncated by a crash."""
     rows = []
     with open(path, newline="", encoding="utf-8") as file:
         for line in csv.reader(file):
@@ -54,27 +54,20 @@ def read(path: str | os.PathLike[str]) -> list[EpisodeRow]:
 
 
 class ReturnsLog:
-    """Appends finished episodes to the file of a run.
+    """Appends finished episodes to a run's file.
 
-    A disk that cannot be written costs a warning, never the run.
+    If the file cannot be written, a warning is logged and the run continues.
 
     Args:
       logdir: an existing directory.
-      start_frames: where the run goes on. Rows of later frames are from a life that ended after
-        its last checkpoint; they are removed, so that frames never go back.
-      clock: monotonic seconds, replaceable in tests.
+      start_frames: environment frames from which the run continues. Rows of later frames, written
+        after the last checkpoint of an earlier process, are removed, so that frames never decrease.
     """
 
-    def __init__(
-        self,
-        logdir: str | os.PathLike[str],
-        start_frames: int = 0,
-        clock: Callable[[], float] = time.monotonic,
-    ):
+    def __init__(self, logdir: str | os.PathLike[str], start_frames: int = 0):
         self._path = Path(logdir) / FILE_NAME
-        self._clock = clock
         self._held: list[EpisodeRow] = []
-        self._flushed = clock()
+        self._flushed = time.monotonic()
         self._warned = False
         try:
             kept = [row for row in read(self._path) if row.frames <= start_frames]
@@ -84,14 +77,14 @@ class ReturnsLog:
             files.write_atomically(self._path, _HEADER + _format(kept))
 
     def add(self, rows: Iterable[EpisodeRow]) -> None:
-        """Takes rows in and writes what is held about once a second."""
+        """Adds rows; writes all pending ones about once a second."""
         self._held += rows
-        if self._clock() - self._flushed >= _FLUSH_PERIOD_S:
+        if time.monotonic() - self._flushed >= _FLUSH_PERIOD_S:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is held."""
-        self._flushed = self._clock()
+        """Writes all pending rows."""
+        self._flushed = time.monotonic()
         if not self._held:
             return
         with self._warn_of_errors():
@@ -107,7 +100,7 @@ class ReturnsLog:
             yield
         except OSError as error:
             if not self._warned:
-                logging.warning("Cannot write %s: %s. Training goes on.", self._path, error)
+                logging.warning("Cannot write %s: %s. Training continues.", self._path, error)
             self._warned = True
 
 

@@ -1,7 +1,4 @@
-"""How a program was started, written beside what it trains, so that it can be started alike again.
-
-No TensorFlow here.
-"""
+"""config.json: the options of a run and how its program was started, so that it can be replayed."""
 
 from __future__ import annotations
 
@@ -12,39 +9,62 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
 
-from seed_rl.common.config import options
+from seed_rl.common.config import flag_origins, options
+from seed_rl.common.config.flag_definitions import shown
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import files, running_program
 
 FILE = "config.json"
 PROGRAM = "program"
 ARGUMENTS = "arguments"
+ORIGINS = "origins"
+
+NOT_OPTIONS = frozenset((PROGRAM, ARGUMENTS, ORIGINS))
+"""Entries of a record that are not options."""
 
 OWN_OPTIONS = frozenset(
-    ("run_mode", "task", "server_address", "logdir", "job-dir", "auth_token_file")
-    + ("tls_ca", "tls_certificate", "tls_key", PROGRAM, ARGUMENTS)
+    ("run_mode", "task", "play", "server_address", "logdir", "job-dir", "auth_token_file")
+    + ("tls_ca", "tls_certificate", "tls_key", *NOT_OPTIONS)
 )
-"""What each process has for itself: not to be sent to others, nor a way to compare runs."""
+"""Entries that belong to one process: never sent to others, and of no use for comparing runs."""
+
+_LONGEST_VALUE = 60  # Characters in the table of options.
 
 
 def describe(values: Mapping[str, Any]) -> dict[str, Any]:
-    """All there is to know of a run, for config.json.
+    """The record of a run, for config.json.
 
     Args:
-      values: the options in effect; they win over the flags of the same name.
+      values: the options in effect, which win over the flags of the same name.
 
     Returns:
-      Flags and options by name; and, if the program has parsed its flags, `program`, a module or
-      the path of a script, and `arguments`, its flags as on a command line.
+      Flags and options by name. If the program has parsed its flags, also `program`, a module or
+      the path of a script; `arguments`, its flags as on a command line; and `origins`, by name
+      where the options come from that differ from the dataclass's default (see `flag_origins`).
     """
     record = {**options.flag_dictionary(), **values}
     name = running_program.name()
     if flags.FLAGS.is_parsed() and name:
-        record[PROGRAM] = name
-        record[ARGUMENTS] = _arguments()
+        origins = flag_origins.origins(record)
+        record |= {PROGRAM: name, ARGUMENTS: _arguments(), ORIGINS: origins}
     return record
+
+
+def log_options(record: Mapping[str, Any]) -> None:
+    """Logs the options that differ from the dataclass's default, and where they come from."""
+    rows = [
+        (f"--{name}", shown(record.get(name)), origin)
+        for name, origin in sorted(record.get(ORIGINS, {}).items())
+        if name not in OWN_OPTIONS
+    ]
+    if not rows:
+        return
+    rows = [(name, _clipped(value), origin) for name, value, origin in rows]
+    names, values = (max(len(row[column]) for row in rows) for column in (0, 1))
+    lines = [f"  {name:{names}}  {value:{values}}  {origin}" for name, value, origin in rows]
+    logging.info("Options that differ from the library's defaults:\n%s", "\n".join(lines))
 
 
 def write(directory: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
@@ -58,10 +78,10 @@ def write(directory: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
 
 
 def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `write` wrote.
+    """The record that `write` wrote.
 
     Raises:
-      UserError: there is none, or it cannot be read.
+      UserError: it is missing or cannot be read.
     """
     path = os.path.join(directory, FILE)
     try:
@@ -72,32 +92,34 @@ def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Runs the program of a record in this process, as `python -m` would, and returns at its end.
+    """Runs the program of a record in this process, as `python -m` would, until it exits.
 
     Args:
       record: from `describe`.
       overrides: further arguments, which win over those of the record.
 
     Raises:
-      UserError: the record does not tell the program, or it cannot be found.
-      SystemExit: the program ended with an error.
+      UserError: the record does not name a program, or the program cannot be found.
+      SystemExit: the program exited with an error.
     """
     if PROGRAM not in record:
-        raise UserError("The run was not started by a program with flags: nobody knows how again.")
+        raise UserError(
+            "config.json does not record the start command of this run: it was not started by a "
+            "program with flags."
+        )
     name = str(record[PROGRAM])
     given = record.get(ARGUMENTS)
     if not isinstance(given, list):
-        raise UserError(f"The record of the run is damaged: its {ARGUMENTS} are no list.")
+        raise UserError(f"config.json of this run is damaged: its {ARGUMENTS} are not a list.")
     if name.endswith(".py") and not os.path.exists(name):
-        raise UserError(f"Cannot start {name}, which trained this run: it is gone.")
+        raise UserError(f"Cannot start {name}, which trained this run: the file no longer exists.")
+    origins = record.get(ORIGINS)
     arguments, sys.argv = sys.argv, [name, *map(str, given), *overrides]
     try:
-        if name.endswith(".py"):
-            sys.path.insert(0, os.path.dirname(name))
-            runpy.run_path(name, run_name="__main__")
-        else:
-            sys.path.insert(0, os.getcwd())
-            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        with flag_origins.replayed_arguments(
+            len(given), origins if isinstance(origins, Mapping) else None
+        ):
+            _run(name)
     except ImportError as error:
         raise UserError(
             f"Cannot start {name}, which trained this run ({error}). Run this where it can be "
@@ -110,11 +132,24 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
         sys.argv = arguments
 
 
+def _run(name: str) -> None:
+    if name.endswith(".py"):
+        sys.path.insert(0, os.path.dirname(name))
+        runpy.run_path(name, run_name="__main__")
+    else:
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+
+
 def _arguments() -> list[str]:
     arguments = []
     for name in sorted(options.flag_dictionary()):
         flag = flags.FLAGS[name]
-        # A flag that may be given several times is one line for each.
+        # A flag that may be repeated serializes to one line per value.
         lines = flag.serialize()
         arguments += lines.split("\n") if isinstance(flag, flags.MultiFlag) else [lines]
     return [argument for argument in arguments if argument]

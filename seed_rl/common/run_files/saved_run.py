@@ -1,7 +1,4 @@
-"""What a directory holds of an earlier run, and whether a new one may continue it.
-
-No TensorFlow here: the launcher looks before it starts anything.
-"""
+"""Whether a new run may continue the one saved in its logdir."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, run_record
 from seed_rl.common.system import running_program
 
-MEND = (
+START_OVER = (
     "Start over with --restart=fresh (the old run is moved aside, not deleted) or choose another "
     "--logdir."
 )
 
 _PROGRAM = "the program"
 # Options that no variable of a network or an optimizer depends on.
-_SIZE_NOTHING = frozenset(
+_NOT_IN_VARIABLES = frozenset(
     name
     for cls in (RunConfig, LearnerConfig, DeviceConfig, ReplayConfig)
     for field in dataclasses.fields(cls)
@@ -36,10 +33,10 @@ _SIZE_NOTHING = frozenset(
 
 
 def check(logdir: str | os.PathLike[str], environment: Mapping[str, Any]) -> None:
-    """Refuses to continue what another program or another environment began.
+    """Refuses to continue a run of another program or another environment.
 
     Raises:
-      UserError: as `refusal` says.
+      UserError: this program must not continue the run; see `refusal`.
     """
     if message := refusal(logdir, environment):
         raise UserError(message)
@@ -48,11 +45,11 @@ def check(logdir: str | os.PathLike[str], environment: Mapping[str, Any]) -> Non
 def refusal(logdir: str | os.PathLike[str], environment: Mapping[str, Any]) -> str | None:
     """Why this program must not continue the run saved in `logdir`; None if it may.
 
-    Only what was saved counts: a run without a checkpoint is not continued, but begun.
+    A run without a checkpoint starts over, so it is never refused.
 
     Args:
-      logdir: of the new run; may be missing.
-      environment: the options that make the environment what it is, by name.
+      logdir: directory of the new run; may be missing.
+      environment: the options that define the environment, by name.
     """
     entries = checkpoint_list.list_checkpoints(Path(logdir) / checkpoint_list.DIRECTORY)
     if not entries:
@@ -60,41 +57,43 @@ def refusal(logdir: str | os.PathLike[str], environment: Mapping[str, Any]) -> s
     try:
         saved = run_record.read(entries[-1].path)
     except UserError:
-        return None  # Restoring finds out what has happened to it.
+        return None  # Restoring will report what is wrong with it.
     changes = differences(saved, {**environment, run_record.PROGRAM: running_program.name()})
     if not changes:
         return None
-    message = f"{logdir} holds a run of something else: {'; '.join(changes)}. {MEND}"
+    message = f"{logdir} contains a different run: {'; '.join(changes)}. {START_OVER}"
     if not changes[0].startswith(_PROGRAM):
-        message += f" To begin with its weights: another --logdir and --init_checkpoint={logdir}."
+        message += (
+            f" To start from its weights: use another --logdir and --init_checkpoint={logdir}."
+        )
     return message
 
 
 def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What the options of a saved run were and what they are now, where they differ.
+    """The options that differ between a saved run and now, each with both values.
 
     Args:
-      saved: from a config.json.
-      now: options by name; those that the saved run did not know are left out.
+      saved: options from a config.json.
+      now: options by name; those missing from `saved` are ignored.
     """
     now = json.loads(json.dumps(dict(now), default=str))
     changes = []
     if not _same_program(saved.get(run_record.PROGRAM), now.get(run_record.PROGRAM)):
         changes.append(_change(_PROGRAM, saved[run_record.PROGRAM], now[run_record.PROGRAM]))
-    for name in sorted(now.keys() & saved.keys() - {run_record.PROGRAM, run_record.ARGUMENTS}):
+    for name in sorted(now.keys() & saved.keys() - run_record.NOT_OPTIONS):
         if now[name] != saved[name]:
             changes.append(_change(f"--{name}", saved[name], now[name]))
     return changes
 
 
 def suspects(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The differences that may be why a checkpoint does not fit a network or an optimizer.
+    """The differences that may explain why a checkpoint does not fit a network or an optimizer.
 
     Args:
-      saved: from a config.json.
+      saved: options from a config.json.
       now: all options of the run, by name.
     """
-    now = {name: value for name, value in now.items() if name not in _SIZE_NOTHING}
+    now = {name: value for name, value in now.items() if name not in _NOT_IN_VARIABLES}
     exact = {name: value for name, value in now.items() if not isinstance(value, float)}
     return differences(saved, exact) or differences(saved, now)
 
@@ -104,7 +103,7 @@ def _change(name: str, old: Any, new: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """As it is written on a command line."""
+    """The value as it is written on a command line."""
     if value is None or value == []:
         return "not given"
     if isinstance(value, list):

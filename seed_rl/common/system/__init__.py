@@ -1,1 +1,1 @@
-"""Files, locks, signals and terminals (no TensorFlow here)."""
+"""Files, locks, signals and terminals. Nothing here imports TensorFlow."""

@@ -1,7 +1,7 @@
-"""What TensorFlow prints whatever happens, kept from what people read (no TensorFlow here).
+"""Filters TensorFlow's start-up messages out of standard error.
 
-Its C++ libraries write to standard error while they are loaded and look for GPUs; not all of it
-heeds `TF_CPP_MIN_LOG_LEVEL`.
+Its C++ libraries print while they load and search for GPUs, in part regardless of
+`TF_CPP_MIN_LOG_LEVEL`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _CHATTER = re.compile(
     "|".join(
         (
             r"WARNING: All log messages before absl::InitializeLog\(\)",
-            # Information and warnings of C++, in the two forms there are.
+            # Information and warnings of C++, in two formats.
             r"[IW]\d{4} \d\d:\d\d:[\d.]+" + _SOURCE,
             r"\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: [IW] ",
             r"To enable the following instructions",
-            # Errors only of the search for GPUs, and of libraries that register twice.
+            # Errors only from the search for GPUs and from libraries that register twice.
             r"(E\d{4} |\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: E ).*"
             r"(cuInit|cudart_stub|cuda_executor|cuda_platform|cuda_diagnostics"
             r"|computation_placer|Unable to register cu)",
@@ -32,15 +32,15 @@ _CHATTER = re.compile(
 
 
 def is_chatter(line: str) -> bool:
-    """Whether a line is TensorFlow's and has nothing to do with what went wrong."""
+    """Whether a line is from TensorFlow and never explains a failure."""
     return _CHATTER.match(line.lstrip()) is not None
 
 
 @contextlib.contextmanager
 def left_out() -> Iterator[None]:
-    """Leaves chatter out of this process's standard error.
+    """Filters this process's standard error within the context.
 
-    The lines pass through another process, so that the last words of one that crashes arrive.
+    The filter is another process, so that the last lines of a crashing one still arrive.
     """
     sys.stderr.flush()
     stderr = os.dup(2)
@@ -48,7 +48,7 @@ def left_out() -> Iterator[None]:
         [sys.executable, "-m", "seed_rl.common.system.chatter"],
         stdin=subprocess.PIPE,
         stderr=stderr,
-        start_new_session=True,  # Ctrl-C is not for it.
+        start_new_session=True,  # Protects it from Ctrl-C.
     )
     assert reader.stdin is not None
     os.dup2(reader.stdin.fileno(), 2)

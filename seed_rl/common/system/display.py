@@ -1,4 +1,4 @@
-"""Whether windows can be opened. Only the standard library is used."""
+"""Whether windows can be opened."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _X_PORT = 6000
 
 
 def check(environment: Mapping[str, str] | None = None) -> None:
-    """Checks that there is a display: without one, libraries that draw may crash the process.
+    """Checks for a display, because graphics libraries may crash the process without one.
 
     Args:
-      environment: variables; None for those of the process. `SDL_VIDEODRIVER` is trusted.
+      environment: environment variables; None for those of the process. If `SDL_VIDEODRIVER` is
+        set, nothing is checked.
 
     Raises:
-      UserError: there is none, or it does not answer.
+      UserError: there is no display, or it does not respond.
     """
     environment = os.environ if environment is None else environment
     if environment.get("SDL_VIDEODRIVER"):
@@ -38,7 +39,7 @@ def check(environment: Mapping[str, str] | None = None) -> None:
         return
     name = f"WAYLAND_DISPLAY={wayland}" if wayland else f"DISPLAY={x}"
     raise UserError(
-        f"The display for --render does not answer: {name}. Set it right, or use --video=FILE.mp4."
+        f"The display for --render does not respond: {name}. Correct it, or use --video=FILE.mp4."
     )
 
 
@@ -58,7 +59,7 @@ def _x_answers(display: str) -> bool:
 
 
 def _answers(path: str) -> bool:
-    """Whether somebody listens on a unix socket."""
+    """Whether a process listens on a Unix socket."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(_TIMEOUT_S)
         try:

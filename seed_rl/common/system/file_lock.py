@@ -1,4 +1,4 @@
-"""Locks on files that the kernel lets go of when their holder ends, however it ends."""
+"""File locks, which the kernel releases on process exit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from seed_rl.common.errors import UserError
 
 
 def try_lock(descriptor: int) -> bool:
-    """Locks an open file; False if another process (or another opening of it) holds the lock.
+    """Locks an open file; returns False if another open file description holds the lock.
 
     Raises:
-      OSError: the file system has no locks.
+      OSError: the file system does not support locks.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -25,19 +25,19 @@ def try_lock(descriptor: int) -> bool:
 
 
 class LearnerLock:
-    """Keeps a second learner out of a directory, where it would spoil what the first has written.
+    """Prevents a second learner from writing to a directory.
 
-    Held until `release`, or the end of the process.
+    Held until `release` or process exit.
     """
 
     def __init__(self, logdir: pathlib.Path):
         """Takes the lock.
 
         Args:
-          logdir: the run's directory, which exists.
+          logdir: the run's existing directory.
 
         Raises:
-          UserError: another learner has it, or the directory cannot be written.
+          UserError: another learner holds the lock, or the directory cannot be written.
         """
         try:
             self._file = open(logdir / "learner.pid", "a+", encoding="ascii")
@@ -46,22 +46,26 @@ class LearnerLock:
         try:
             locked = try_lock(self._file.fileno())
         except OSError as error:
-            logging.warning("%s has no locks (%s): start no second learner.", logdir, error)
+            logging.warning(
+                "%s does not support file locks (%s): do not start a second learner there.",
+                logdir,
+                error,
+            )
             locked = True
         if not locked:
             self._file.seek(0)
             pid = self._file.read().strip()
             self._file.close()
             raise UserError(
-                f"A learner is at work in --logdir={logdir} (process {pid}). Stop it, or choose "
-                "another directory."
+                f"A learner is already running in --logdir={logdir} (process {pid}). Stop it, or "
+                "choose another directory."
             )
-        with contextlib.suppress(OSError):  # A full disk is no reason not to train.
+        with contextlib.suppress(OSError):  # Train even if the disk is full.
             self._file.truncate(0)
             self._file.write(f"{os.getpid()}\n")
             self._file.flush()
 
     def release(self) -> None:
-        """Lets another learner in."""
-        with contextlib.suppress(OSError):  # What a full disk did not take.
+        """Releases the lock."""
+        with contextlib.suppress(OSError):  # Closing flushes, which fails on a full disk.
             self._file.close()

@@ -1,4 +1,4 @@
-"""Writing files so that a reader, or a later start, never sees half of one (no TensorFlow)."""
+"""Writes files atomically, and flushes them to disk."""
 
 from __future__ import annotations
 
@@ -10,48 +10,42 @@ from pathlib import Path
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_atomically(path: str | os.PathLike[str], text: str, durable: bool = False) -> None:
-    """Replaces the file at `path` with `text`, in one step for whoever reads it.
+def write_atomically(path: str | os.PathLike[str], text: str) -> None:
+    """Replaces the file at `path` with `text`; readers see the old or the new content.
 
     Args:
       path: the file; its directory must exist.
-      text: the whole new content.
-      durable: whether it must survive a power failure right after the call. Costs a disk flush.
+      text: the new content.
 
     Raises:
-      OSError: if it cannot be written; the old file is then still there, whole.
+      OSError: it cannot be written; the old file is left intact.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    if durable:
-        flush_directory(path.parent)
 
 
 def is_no_room(error: BaseException) -> bool:
-    """Whether an error, TensorFlow's too, says that a disk or a user's share of it is full."""
+    """Whether an error, including TensorFlow's, means that a disk or the user's quota is full."""
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         return True
     return any(os.strerror(number) in str(error) for number in _NO_ROOM)
 
 
 def no_room(directory: str | os.PathLike[str]) -> str:
-    """What to tell people then."""
+    """The message for a full disk."""
     return f"no space left in {directory}"
 
 
 def flush_file(path: str | os.PathLike[str]) -> None:
-    """Makes the content of a file that was written before survive a power failure."""
+    """Flushes a file's content to disk, so that it survives a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -60,7 +54,7 @@ def flush_file(path: str | os.PathLike[str]) -> None:
 
 
 def flush_tree(path: str | os.PathLike[str]) -> None:
-    """Makes a directory and all that is in it survive a power failure."""
+    """Flushes a directory and everything in it to disk."""
     for directory, _, names in os.walk(path, topdown=False):
         for name in names:
             flush_file(os.path.join(directory, name))
@@ -68,9 +62,9 @@ def flush_tree(path: str | os.PathLike[str]) -> None:
 
 
 def flush_directory(path: str | os.PathLike[str]) -> None:
-    """Makes names created or renamed in a directory survive a power failure.
+    """Flushes a directory's entries to disk, so that new names survive a power failure.
 
-    Does nothing on file systems (of object stores, mostly) that have no such thing.
+    Does nothing on file systems that do not support it (object stores, mostly).
     """
     try:
         flush_file(path)

@@ -1,4 +1,4 @@
-"""The name of the program that runs in this process (no TensorFlow here)."""
+"""The name of the program that runs in this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def name() -> str | None:
-    """What runs: a module, or the path of a script; None if it is neither."""
+    """The name of the running module or the path of the running script; None if neither."""
     main = sys.modules["__main__"]
     spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None:
@@ -16,5 +16,5 @@ def name() -> str | None:
 
 
 def stem(program: str) -> str:
-    """The last part of what `name` returned: `my_main` for a module or script of that name."""
+    """The last part of a name from `name()`: `my_main` for a module or script of that name."""
     return os.path.basename(program)[:-3] if program.endswith(".py") else program.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""How the system's scheduler treats a process that shares its machine with a learner."""
+"""Scheduling policy of processes that share a machine with a learner."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 
 
 def use_batch_scheduling() -> None:
-    """Stops the calling thread, and those it starts later, from interrupting others by waking up.
+    """Prevents the calling thread, and those it starts later, from preempting others on wake-up.
 
-    An actor wakes up whenever an action arrives. On a machine that it shares with the learner that
-    would mostly interrupt the learner's network thread in the midst of sending actions to others,
-    while another core is idle. A batch process (`SCHED_BATCH`) waits for a core, and has the same
-    share of the machine. A policy or niceness that the user has chosen stays, and where the system
-    forbids the change, nothing happens.
+    An actor wakes up whenever an action arrives. On the learner's machine it would mostly preempt
+    the learner's network thread while that is still sending actions to other actors, even if
+    another core is idle. A batch process (`SCHED_BATCH`) waits for a core, but gets the same share
+    of the machine. A policy chosen by the user is kept; if the system forbids the change, nothing
+    happens.
     """
     with contextlib.suppress(OSError):
         if os.sched_getscheduler(0) == os.SCHED_OTHER:

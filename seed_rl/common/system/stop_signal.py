@@ -1,4 +1,4 @@
-"""Ending a program in good order on SIGINT and SIGTERM (no TensorFlow)."""
+"""Clean shutdown on SIGINT and SIGTERM."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SAVE_TIME_S = 60.0
-"""For so long after the first signal, further SIGTERMs belong to the same request."""
+"""Seconds after the first signal during which further SIGTERMs count as the same request."""
 
 
 class Requests:
-    """Tells repeated signals of one request to stop from the demand to end at once.
+    """Distinguishes repeated signals of one stop request from a demand to exit immediately.
 
-    Job managers signal every process of a job, some of them several times, and a supervisor among
-    those processes passes the signal on. So SIGTERM insists only after the learner has had time to
-    save. Ctrl-C comes from a person, who presses it again to insist.
+    Job managers signal every process of a job, sometimes repeatedly, and a supervisor among those
+    processes forwards the signal. So SIGTERM insists only after the learner has had time to save.
+    Ctrl-C comes from the user, who presses it again to insist.
 
     Args:
-      save_time_s: seconds from the first signal in which SIGTERM does not insist.
+      save_time_s: seconds after the first signal during which SIGTERM does not insist.
     """
 
     def __init__(self, save_time_s: float = SAVE_TIME_S):
@@ -35,7 +35,7 @@ class Requests:
         self._interrupted = False
 
     def insists(self, number: int) -> bool:
-        """Takes in a signal; returns whether its sender wants the end at once."""
+        """Records a signal; returns whether it demands an immediate exit."""
         now = time.monotonic()
         if self._first is None:
             self._first = now
@@ -46,18 +46,18 @@ class Requests:
 
 
 class StopSignal:
-    """A request to stop by SIGINT or SIGTERM; a repeated one may end the process (`Requests`).
+    """A stop request by SIGINT or SIGTERM; a repeated signal may end the process (`Requests`).
 
-    Python runs signal handlers only between instructions of the main thread, which may be inside
-    a TensorFlow call for ever (waiting for unrolls of actors that are gone). So a thread of ours
-    is told of the signal by the C-level handler and runs `on_stop` (to close the queue that the
+    Python runs signal handlers only between bytecode instructions of the main thread, which may
+    block in a TensorFlow call indefinitely (waiting for unrolls from actors that are gone). So the
+    C-level handler wakes a background thread, which calls `on_stop` (to close the queue that the
     main thread waits for, say).
 
-    Use as a context manager; on leaving, the old handlers are back.
+    Use it as a context manager; on exit, it restores the previous handlers.
 
     Args:
       on_stop: called once, in another thread, at the first request.
-      save_time_s: see `Requests`.
+      save_time_s: seconds after the first signal during which SIGTERM does not insist.
     """
 
     def __init__(self, on_stop: Callable[[], None] | None = None, save_time_s: float = SAVE_TIME_S):
@@ -72,14 +72,14 @@ class StopSignal:
 
     def __enter__(self) -> StopSignal:
         if threading.current_thread() is not threading.main_thread():
-            return self  # Only the main thread may listen; `request` still works.
+            return self  # Only the main thread can set handlers; `request` still works.
         self._pipe = socket.socketpair()
         self._pipe[1].setblocking(False)
         self._thread = threading.Thread(target=self._watch, name="stop-signal", daemon=True)
         self._thread.start()
         self._previous_fd = signal.set_wakeup_fd(self._pipe[1].fileno(), warn_on_full_buffer=False)
         for number in SIGNALS:
-            # A handler must be set for the C level to write to the pipe; it has nothing to do.
+            # The C level writes to the pipe only if a handler is set; it has nothing to do.
             self._previous[number] = signal.signal(number, _ignore)
         return self
 
@@ -98,15 +98,15 @@ class StopSignal:
 
     @property
     def requested(self) -> bool:
-        """Whether to stop."""
+        """Whether a stop has been requested."""
         return self._event.is_set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleeps until the request or the timeout; returns `requested`."""
+        """Waits for the request or the timeout; returns `requested`."""
         return self._event.wait(timeout_s)
 
     def request(self, reason: str | None = None) -> None:
-        """Asks to stop, as a signal does."""
+        """Requests a stop, as a signal does."""
         with self._lock:
             if self._event.is_set():
                 return
@@ -127,11 +127,11 @@ class StopSignal:
     def _handle(self, number: int) -> None:
         name = signal.Signals(number).name
         if self._requests.insists(number):
-            logging.error("%s again: ending at once; what was not saved is lost.", name)
+            logging.error("%s again: exiting immediately; unsaved progress is lost.", name)
             with contextlib.suppress(Exception):
                 logging.shutdown()
             os._exit(128 + number)
-        # In a thread of its own, so that a slow `on_stop` does not keep later signals out.
+        # In its own thread, so that a slow `on_stop` does not block later signals.
         threading.Thread(target=self.request, args=(name,), name="on-stop", daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""How programs behave at a terminal. Only the standard library is used."""
+"""Behaviour at a terminal: closed pipes and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ import signal
 import sys
 from collections.abc import Iterator
 
+_INTERRUPTED = 128 + signal.SIGINT  # The exit code that shells report for Ctrl-C.
+
 
 def end_without_reader() -> None:
-    """Makes a reader that has gone (`--help | head`) the end of this process, without a traceback.
+    """Ends this process silently when the reader of its output has gone (`--help | head`).
 
-    For programs that are only to print something: one that has connections would end with them.
+    Only for programs that just print: a closed network connection would end the process too.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def drop_output() -> None:
-    """Goes on after the reader of the standard output has gone; what is printed to it is lost."""
+    """Discards standard output from now on, for use after its reader has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def interrupt_ends(code: int = 130) -> object:
-    """Makes Ctrl-C end this process at once, unless it is ignored; returns the handler before.
+def interrupt_ends() -> object:
+    """Makes Ctrl-C end this process immediately, unless ignored; returns the previous handler.
 
-    As an exception, it would end in tracebacks out of the imports of large packages.
+    As an exception, it would print tracebacks from the imports of large packages.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return signal.SIG_IGN
-    return signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+    return signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
 
 
 @contextlib.contextmanager
 def interrupt_raises() -> Iterator[None]:
-    """Makes Ctrl-C a KeyboardInterrupt within the context, unless it is ignored."""
+    """Makes Ctrl-C raise KeyboardInterrupt within the context, unless it is ignored."""
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

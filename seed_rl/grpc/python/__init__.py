@@ -1,1 +1,1 @@
-"""Names that existing code imports from here; they live in `seed_rl.grpc`."""
+"""Facade for existing code; see `seed_rl.grpc`."""

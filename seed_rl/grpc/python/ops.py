@@ -1,4 +1,4 @@
-"""The names that existing code imports from here; they live in `seed_rl.grpc.ops`."""
+"""Facade for existing code; see `seed_rl.grpc.ops`."""
 
 from seed_rl.grpc.ops import Client, Server
 

@@ -64,7 +64,7 @@ class CartPoles:
 def made(cls, **options):
     """The options of `gym vtrace`."""
     names = {field.name for field in dataclasses.fields(cls)}
-    return cls(**{k: v for k, v in {**vtrace_main.DEFAULTS, **options}.items() if k in names})
+    return cls(**{k: v for k, v in {**vtrace_main.PRESET.values, **options}.items() if k in names})
 
 
 @pytest.mark.slow

@@ -251,7 +251,7 @@ def test_observations_the_learner_does_not_expect() -> None:
     """Told at once and in words, not as an error of the first call's third argument."""
     other = spaces.Box(0, 255, (84, 84, 1), np.uint8)
     with ScriptedLearner(other, ACTIONS, Recorder()) as learner:
-        with pytest.raises(UserError, match=r"expects .*uint8\[84, 84, 1\].*gives float32\[4\]"):
+        with pytest.raises(UserError, match=r"expects .*uint8\[84, 84, 1\].*returns float32\[4\]"):
             actor_loop(make, ActorConfig(server_address=learner.address))
 
 

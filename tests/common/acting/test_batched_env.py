@@ -256,7 +256,7 @@ def test_nest_of_another_structure() -> None:
             return observation
 
     env = BatchedEnvironment(lambda i, c: Forgetful(), 1, 0)
-    with pytest.raises(UserError, match="another structure"):
+    with pytest.raises(UserError, match="different structure"):
         env.reset()
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from seed_rl.common.checkpoints.checkpoints import CheckpointManager, load_weights
 from seed_rl.common.errors import UserError
 
-SHAPE = r"agent/layers/0/_kernel has the shape \[3, 4\] in it, but \[3, 5\] here"
+SHAPE = r"agent/layers/0/_kernel has shape \[3, 4\] in the checkpoint, but \[3, 5\] here"
 
 
 class Agent(tf.Module):
@@ -57,8 +57,8 @@ def manager(directory, units=(4,), optimizer="RMSprop", config=None):
             {"batch_size": 9},
             rf"\({SHAPE}\)\. No option explains it, so the code",
         ),
-        ({"units": ()}, {}, {}, r"\(agent/layers/0\S+ is in it, but not here\)\. No option"),
-        ({"units": (4, 4)}, {}, {}, r"\(agent/layers/1\S+ is not in it\)\. No option"),
+        ({"units": ()}, {}, {}, r"\(agent/layers/0\S+ is in the checkpoint, but not here\)\. No"),
+        ({"units": (4, 4)}, {}, {}, r"\(agent/layers/1\S+ is not in the checkpoint\)\. No option"),
     ],
 )
 def test_a_run_is_not_continued(tmp_path, capfd, change, saved, now, reason):

@@ -10,7 +10,7 @@ from seed_rl.common.errors import UserError
 
 @pytest.mark.parametrize("address", ["foo", "localhost", ":x", "localhost:99999", "unix:", "h:-1"])
 def test_addresses_without_sense(address):
-    with pytest.raises(UserError, match=f"--server_address={address} is no address: write host"):
+    with pytest.raises(UserError, match=f"--server_address={address} is not an address: use host"):
         RunConfig(server_address=address)
 
 

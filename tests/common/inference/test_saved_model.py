@@ -62,8 +62,18 @@ def agent():
     return agent
 
 
+def choose(agent):
+    """The function to export: the agent's own actions."""
+
+    def act(prev_actions, env_outputs, agent_state):
+        output, agent_state = agent(prev_actions, env_outputs, agent_state)
+        return output.action, agent_state
+
+    return act
+
+
 def test_a_stranger_runs_the_policy_without_this_package(forks, tmp_path, agent):
-    assert save_model(tmp_path / "model", agent, SPECS) == tmp_path / "model"
+    assert save_model(tmp_path / "model", agent, SPECS, choose(agent)) == tmp_path / "model"
     result = forks.run(PROGRAMS / "stranger.py", tmp_path / "model", tmp_path / "result.npz")
     assert result.returncode == 0, result.stderr
 
@@ -80,7 +90,7 @@ def test_a_stranger_runs_the_policy_without_this_package(forks, tmp_path, agent)
 
 
 def test_how_to_act_can_be_chosen_and_a_model_be_replaced(tmp_path, agent):
-    save_model(tmp_path / "model", agent, SPECS)
+    save_model(tmp_path / "model", agent, SPECS, choose(agent))
     save_model(tmp_path / "model", agent, SPECS, lambda actions, _, state: (actions + 7, state))
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     model = tf.saved_model.load(str(tmp_path / "model"))
@@ -92,14 +102,14 @@ def test_how_to_act_can_be_chosen_and_a_model_be_replaced(tmp_path, agent):
 
 
 def test_a_failed_export_keeps_the_old_model(tmp_path, agent, monkeypatch, caplog):
-    save_model(tmp_path / "model", agent, SPECS)
+    save_model(tmp_path / "model", agent, SPECS, choose(agent))
     before = sorted(path.name for path in (tmp_path / "model").iterdir())
 
     def fail(*_):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
     monkeypatch.setattr(tf.saved_model, "save", fail)
-    assert save_model(tmp_path / "model", agent, SPECS) is None
+    assert save_model(tmp_path / "model", agent, SPECS, choose(agent)) is None
     assert "No space left on device" in caplog.text
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

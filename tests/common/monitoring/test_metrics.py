@@ -7,12 +7,8 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.common.compat.progress_logger import ProgressLogger
-from seed_rl.common.monitoring.metrics import (
-    EpisodeInfo,
-    EpisodeStatistics,
-    MeanMetrics,
-    SummaryWriter,
-)
+from seed_rl.common.inference.inference_store import EpisodeStats
+from seed_rl.common.monitoring.metrics import EpisodeStatistics, MeanMetrics, SummaryWriter
 from seed_rl.common.run_files import returns_log
 
 
@@ -33,10 +29,9 @@ def read_scalars(logdir):
 
 
 def episodes(*rows):
-    """EpisodeInfo of (frames, return, raw return, env id) rows."""
-    columns = np.array(rows, np.float64).reshape(-1, 4).T
-    dtypes = (np.int64, np.float32, np.float32, np.int32)
-    return EpisodeInfo(*(c.astype(d) for c, d in zip(columns, dtypes, strict=True)))
+    """EpisodeStats of (steps, return, raw return, env id) rows."""
+    steps, returns, raw_returns, env_ids = np.array(rows, np.float32).reshape(-1, 4).T
+    return EpisodeStats(env_ids.astype(np.int32), steps.astype(np.int64), returns, raw_returns)
 
 
 def test_means_are_over_the_steps_since_the_last_harvest():
@@ -123,27 +118,26 @@ def test_a_writer_that_fails_warns_once_and_never_raises(tmp_path, caplog):
     writer.close()
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert [r.getMessage() for r in warnings] == [
-        "Cannot write for TensorBoard (No space left on device). Training goes on."
+        "Cannot write for TensorBoard (No space left on device). Training continues."
     ]
 
 
 def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
-    statistics = EpisodeStatistics(num_training_envs=3, logdir=tmp_path)
+    statistics = EpisodeStatistics(num_training_envs=3, num_action_repeats=4, logdir=tmp_path)
     assert statistics.recent_return is None
     statistics.add(episodes(), frames=0)
     statistics.add(episodes((100, 1, 10, 0), (200, 3, 30, 2), (50, 7, 70, 3)), frames=500)
     assert statistics.count == 2
     assert statistics.recent_return == 2
-    assert statistics.recent_evaluation_return == 7
     assert statistics.harvest() == {
         "charts/return": 2,
         "charts/score": 20,
-        "episodes/frames": 150,
+        "episodes/frames": 600,
         "episodes/recent_return": 2,
         "episodes/count": 2,
         "charts/evaluation_return": 7,
         "charts/evaluation_score": 70,
-        "evaluation/frames": 50,
+        "evaluation/frames": 200,
         "evaluation/recent_return": 7,
         "evaluation/count": 1,
     }
@@ -177,13 +171,13 @@ def test_recent_means_forget_old_episodes():
 
 
 def test_a_resumed_run_drops_the_episodes_of_the_lost_life(tmp_path):
-    first = EpisodeStatistics(1, tmp_path)
+    first = EpisodeStatistics(1, logdir=tmp_path)
     for frames in (100, 200, 300):
         first.add(episodes((10, frames, frames, 0)), frames)
     first.close()
     with open(tmp_path / "returns.csv", "a") as file:
         file.write("400,17000")  # The row that kill -9 cut short.
-    second = EpisodeStatistics(1, tmp_path, start_frames=200)
+    second = EpisodeStatistics(1, logdir=tmp_path, start_frames=200)
     second.add(episodes((10, 1, 1, 0)), 250)
     second.close()
     assert [r.frames for r in returns_log.read(tmp_path / "returns.csv")] == [100, 200, 250]
@@ -191,12 +185,12 @@ def test_a_resumed_run_drops_the_episodes_of_the_lost_life(tmp_path):
 
 def test_a_returns_file_that_cannot_be_written_is_warned_of_once(tmp_path, caplog):
     (tmp_path / "returns.csv").mkdir()
-    statistics = EpisodeStatistics(1, tmp_path)
+    statistics = EpisodeStatistics(1, logdir=tmp_path)
     for frames in range(3):
         statistics.add(episodes((10, 1, 1, 0)), frames)
         statistics.close()
     assert statistics.recent_return == 1
-    assert len([r for r in caplog.records if "Training goes on" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "Training continues" in r.getMessage()]) == 1
 
 
 @pytest.mark.parametrize("in_graph", [False, True])

@@ -38,12 +38,12 @@ def test_the_program_draws_several_runs(tmp_path, capsys):
     code = plots.main([str(tmp_path / "a"), str(tmp_path / "b"), f"--out={out}", "--x=hours"])
     assert code == 0
     assert out.read_bytes().startswith(b"\x89PNG")
-    assert "b: 50 episodes, mean return 74.5 at last" in capsys.readouterr().out
+    assert "b: 50 episodes, final mean return 74.5" in capsys.readouterr().out
 
 
 def test_mistakes_are_told_in_one_line(tmp_path, capsys):
     assert plots.main([str(tmp_path / "nothing")]) == 2
-    assert "Give logdirs of runs" in capsys.readouterr().err
+    assert "Give the logdirs of runs" in capsys.readouterr().err
     write_run(tmp_path / "empty", [])
     with pytest.raises(UserError, match="no episodes yet"):
         plots.read_curves([str(tmp_path / "empty")])

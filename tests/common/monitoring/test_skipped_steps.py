@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.monitoring.skipped_steps import MOST, WARN_AFTER, SkippedSteps
+from seed_rl.common.monitoring.skipped_steps import END_AFTER, WARN_AFTER, SkippedSteps
 
 
 def watch(steps, caplog):
@@ -18,7 +18,7 @@ def watch(steps, caplog):
 
 def test_a_row_of_skipped_steps_is_warned_of_once(caplog):
     assert watch([1] * (WARN_AFTER - 1), caplog) == (WARN_AFTER - 1, 0)
-    assert watch([1] * (MOST - 1), caplog) == (MOST - 1, 1)
+    assert watch([1] * (END_AFTER - 1), caplog) == (END_AFTER - 1, 1)
     assert "The last 10 training steps were skipped" in caplog.text
 
 
@@ -38,8 +38,8 @@ def test_training_that_stands_still_ends(good):
         skipped = SkippedSteps(lambda: "mice")
         for _ in range(good):
             skipped.add(0.0)
-        with pytest.raises(UserError, match="100 training steps in a row .* Known: mice.* Likely"):
-            for _ in range(2 * MOST):
+        with pytest.raises(UserError, match="100 training steps .* Known cause: mice.* Likely"):
+            for _ in range(2 * END_AFTER):
                 skipped.add(1.0)
                 if often:
                     skipped.check()

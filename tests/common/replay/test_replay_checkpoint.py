@@ -336,7 +336,7 @@ def test_restore_falls_back_to_an_empty_replay(
     ReplayFiles(used_replay()).save(folder)
     damage_cut(next(folder.glob("segment-*")))
     ReplayFiles(replay).restore(folder)
-    assert "Cannot use a saved replay" in caplog.text
+    assert "Cannot load a saved replay" in caplog.text
     assert "Starting with an empty replay" in caplog.text
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     assert len(replay) == 0

@@ -1,6 +1,7 @@
 """PrioritizedReplay: distribution, importance weights, back-pressure, batches ahead of use."""
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -191,14 +192,18 @@ def test_statistics() -> None:
 
 
 def test_batches_are_made_ahead() -> None:
-    """Guards the feed: so many batches lie ready, no more are sampled, and it ends on close."""
+    """Guards the feed: it samples `prefetch` batches ahead and no more, and ends on close."""
     replay = new_replay()
     fill(replay, np.ones(10))
-    with replay.batches(4, prefetch=3, workers=2) as feed:
-        for _ in range(20):
+    with replay.batches(4, prefetch=3) as feed:
+        for used in range(1, 21):
             sample = next(feed)
             np.testing.assert_array_equal(sample.unrolls["x"][0], sample.keys)
-            assert replay.limiter.stats["sampled"] <= 4 * 23 and feed.ready <= 3
+            assert replay.limiter.stats["sampled"] <= 4 * (used + 3)
+        deadline = time.monotonic() + 60
+        while replay.limiter.stats["sampled"] < 4 * 23 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert replay.limiter.stats["sampled"] == 4 * 23
     assert list(feed) == []
 
 
@@ -229,7 +234,7 @@ def test_feed_passes_errors_on() -> None:
     def sample(timeout_s: float) -> None:
         raise RuntimeError("broken")
 
-    with BatchFeed(sample, 2, 1) as feed, pytest.raises(RuntimeError, match="broken"):
+    with BatchFeed(sample, 2) as feed, pytest.raises(RuntimeError, match="broken"):
         next(feed)
 
 

@@ -164,4 +164,4 @@ def test_an_unwritable_file_is_warned_of_once(tmp_path, caplog):
     for frames in range(3):
         writer.update("training", frames=frames)
     assert writer.last.frames == 2
-    assert len([r for r in caplog.records if "Training goes on" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "Training continues" in r.getMessage()]) == 1

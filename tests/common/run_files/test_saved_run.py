@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
+import sys
 
 import pytest
 
@@ -59,7 +61,7 @@ def test_options_that_cannot_be_read_refuse_nothing(tmp_path, text):
 
 @pytest.mark.parametrize("arguments", [7, None, "--a=b"])
 def test_a_damaged_record_starts_nothing(arguments):
-    with pytest.raises(UserError, match="arguments are no list"):
+    with pytest.raises(UserError, match="arguments are not a list"):
         run_record.start_again({"program": "somebody.main", "arguments": arguments}, [])
 
 
@@ -156,3 +158,45 @@ def test_a_program_says_that_it_would_not_continue(tmp_path):
     assert "--game was Pong, is now Breakout" in refusals[1]
     assert "--sticky_actions was False, is now True" in refusals[2]
     assert "the program was seed_rl.atari.vtrace_main, is now seed_rl.atari.r2d2" in refusals[3]
+
+
+def test_a_record_says_where_options_come_from(tmp_path):
+    """Guards config.json, the log, and that a replayed run's arguments are not its own. A value
+    that the program passes instead of the flag's counts, even if it is the library's default."""
+    shutil.copy(PROGRAMS / "recording_learner.py", tmp_path)
+    (tmp_path / "my.flags").write_text("--num_envs=8\n")
+    arguments = ["--flagfile=my.flags", "--seed=3", "--run_mode=learner", "--task=0"]
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    first = start_in(tmp_path, "recording_learner.py", "--logdir=first", *arguments)
+    expected = {
+        "batch_size": "small preset",
+        "num_envs": "flag file my.flags",
+        "seed": "command line",
+        "unroll_length": "program",
+    }
+    record = run_record.read(tmp_path / "first")
+    own = dict.fromkeys(("logdir", "run_mode"), "command line")
+    assert record["origins"] == {**expected, **own}
+    table = [line.split() for line in first.stderr.splitlines() if line.startswith("  --")]
+    assert [row[:2] for row in table] == [
+        ["--batch_size", "2"],
+        ["--num_envs", "8"],
+        ["--seed", "3"],
+        ["--unroll_length", "7"],
+    ]
+    assert table[1][2:] == ["flag", "file", "my.flags"]
+
+    again = "from seed_rl.common.run_files.run_record import read, start_again; "
+    again += "start_again(read('first'), ['--logdir=second', '--seed=4'])"
+    start_in(tmp_path, "-c", again)
+    record = run_record.read(tmp_path / "second")
+    assert (record["seed"], record["num_envs"]) == (4, 8)
+    assert record["origins"] == {**expected, **own}
+
+
+def start_in(directory, *arguments):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    result = run_python(*arguments, cwd=directory, env=environment)
+    assert result.returncode == 0, result.stderr
+    return result

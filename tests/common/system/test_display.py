@@ -18,7 +18,7 @@ def test_displays(tmp_path):
         {"DISPLAY": "localhost:59535"},
         {"WAYLAND_DISPLAY": "wayland-0", "XDG_RUNTIME_DIR": str(tmp_path)},
     ):
-        with pytest.raises(UserError, match="does not answer"):
+        with pytest.raises(UserError, match="does not respond"):
             display.check(variables)
     display.check({"SDL_VIDEODRIVER": "dummy"})
     with socket.socket(socket.AF_UNIX) as listener:

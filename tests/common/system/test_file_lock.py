@@ -15,7 +15,7 @@ from tests.helpers import PROGRAMS
 
 def test_held_until_release(tmp_path: pathlib.Path) -> None:
     lock = LearnerLock(tmp_path)
-    with pytest.raises(UserError, match="A learner is at work"):
+    with pytest.raises(UserError, match="A learner is already running"):
         LearnerLock(tmp_path)
     lock.release()
     LearnerLock(tmp_path).release()

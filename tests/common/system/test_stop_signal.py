@@ -73,7 +73,7 @@ def test_a_second_ctrl_c_ends_a_process_that_hangs():
         process.wait(0.5)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 128 + signal.SIGINT
-    assert "what was not saved is lost" in process.stderr.read()
+    assert "unsaved progress is lost" in process.stderr.read()
 
 
 def test_terms_in_quick_succession_are_one_request():
@@ -94,4 +94,4 @@ def test_a_term_after_the_time_to_save_ends_a_process_that_hangs():
         process.wait(1.5)
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 128 + signal.SIGTERM
-    assert "what was not saved is lost" in process.stderr.read()
+    assert "unsaved progress is lost" in process.stderr.read()

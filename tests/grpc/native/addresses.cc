@@ -99,7 +99,7 @@ void TestAddressesOfOtherMachinesAreLeftOut() {
   PortClaim none;
   const Status status = none.Take("name:0", NameOf({"2001:db8::1", "192.0.2.1"}));
   CHECK(status.code == Code::kUnavailable);
-  CHECK(status.message == "Cannot listen on name:0: the address is not this machine's");
+  CHECK(status.message == "Cannot listen on name:0: not an address of this machine");
 }
 
 void TestAddressesOfOtherKindsAreLeftToGrpc() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the transport with a sanitizer and runs stress.cc on it.
+# Builds the transport with a sanitizer and runs stress.cc against it.
 #
 # Usage: tests/grpc/native/run_stress.sh [address|thread] [ROUNDS]
 set -euo pipefail
@@ -26,7 +26,7 @@ read -ra packages <<<"$(pkg-config --cflags --libs grpc++)"
   -o "${build}/stress" "${packages[@]}" -pthread
 
 "${build}/stress" batcher "${rounds}"
-# gRPC is not instrumented: what it alone keeps in order looks like a race.
+# gRPC is not instrumented: its own synchronization looks like races.
 if [[ "${sanitizer}" != thread ]]; then
   "${build}/stress" service "${rounds}"
 fi

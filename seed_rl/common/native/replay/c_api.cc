@@ -1,7 +1,7 @@
 // The C interface that seed_rl/common/replay/native.py calls through ctypes.
 //
-// Functions return 0, or a negative number after which seed_replay_error tells why. No exception
-// leaves them.
+// Functions return 0 (or a count), or a negative number on failure; seed_replay_error then returns
+// the reason. No exception leaves them.
 
 #include <cstdint>
 #include <exception>
@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "seed_rl/common/native/replay/replay.h"
-#include "seed_rl/common/native/replay/sum_tree.h"
 
 #define SEED_REPLAY_API extern "C" __attribute__((visibility("default")))
 
@@ -23,7 +22,6 @@ using seed_rl::Replay;
 using seed_rl::ReplayOptions;
 using seed_rl::ReplaySnapshot;
 using seed_rl::ReplayStats;
-using seed_rl::SumTree;
 using seed_rl::View;
 
 constexpr int kInvalid = -1;
@@ -72,12 +70,11 @@ SEED_REPLAY_API int64_t seed_replay_insert(Replay* replay, int64_t n, const Cons
   });
 }
 
-// Returns the number of unrolls drawn among.
+// Returns the number of unrolls in the replay.
 SEED_REPLAY_API int64_t seed_replay_sample(Replay* replay, int64_t n, const double* fractions,
-                                           const View* views, int64_t* keys, double* probabilities,
-                                           double* inserted_at) {
-  return Guarded(
-      [&] { return replay->Sample(n, fractions, views, keys, probabilities, inserted_at); });
+                                           const View* views, int64_t* keys,
+                                           double* probabilities) {
+  return Guarded([&] { return replay->Sample(n, fractions, views, keys, probabilities); });
 }
 
 SEED_REPLAY_API int64_t seed_replay_read(Replay* replay, int64_t n, const int64_t* keys,
@@ -165,32 +162,4 @@ SEED_REPLAY_API void seed_replay_snapshot_segment(const ReplaySnapshot* snapshot
   const seed_rl::Segment& from = *snapshot->segments[index];
   *segment = {from.first_key, static_cast<int64_t>(from.ends.size()),
               static_cast<int64_t>(from.used()), from.ends.data(), from.memory.data()};
-}
-
-// Sum-tree.
-
-SEED_REPLAY_API int64_t seed_sum_tree_create(int64_t capacity, SumTree** tree) {
-  return Guarded([&] {
-    *tree = new SumTree(capacity);
-    return 0;
-  });
-}
-
-SEED_REPLAY_API void seed_sum_tree_destroy(SumTree* tree) { delete tree; }
-
-SEED_REPLAY_API double seed_sum_tree_total(const SumTree* tree) { return tree->total(); }
-
-SEED_REPLAY_API void seed_sum_tree_set(SumTree* tree, int64_t n, const int64_t* leaves,
-                                       const double* values) {
-  for (int64_t i = 0; i < n; ++i) tree->Set(leaves[i], values[i]);
-}
-
-SEED_REPLAY_API void seed_sum_tree_get(const SumTree* tree, int64_t n, const int64_t* leaves,
-                                       double* values) {
-  for (int64_t i = 0; i < n; ++i) values[i] = tree->Get(leaves[i]);
-}
-
-SEED_REPLAY_API void seed_sum_tree_find(const SumTree* tree, int64_t n, const double* fractions,
-                                        int64_t* leaves) {
-  for (int64_t i = 0; i < n; ++i) leaves[i] = tree->Find(fractions[i]);
 }

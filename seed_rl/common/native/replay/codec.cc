@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kLargeField = 4096;
 constexpr uint32_t kRawBit = 0x80000000u;
-// After so many blocks in a row that did not get smaller, only one in `kRetry` is tried.
+// After `kGiveUp` consecutive blocks that did not shrink, only one in `kRetry` is tried.
 constexpr uint32_t kGiveUp = 16;
 constexpr uint32_t kRetry = 256;
 
@@ -38,7 +38,7 @@ ZSTD_DCtx* DecompressionContext() {
   return context.get();
 }
 
-// Memory that a thread keeps for its next call. Not a vector, which would clear it.
+// Memory that a thread keeps for its next call. Not a vector, which would zero it.
 class Scratch {
  public:
   uint8_t* Get(size_t bytes) {
@@ -54,7 +54,7 @@ class Scratch {
   size_t bytes_ = 0;
 };
 
-thread_local Scratch block_scratch;   // One block, not compressed.
+thread_local Scratch block_scratch;   // One uncompressed block.
 thread_local Scratch record_scratch;  // One record.
 
 uint32_t LoadSize(const uint8_t* from) {
@@ -66,14 +66,14 @@ void StoreSize(uint32_t size, uint8_t* to) {
   for (int k = 0; k < 4; ++k) to[k] = static_cast<uint8_t>(size >> (8 * k));
 }
 
-// A record of a large replay is in no cache, and reading it in order would wait for memory and for
-// page walks one cache line after the other.
+// A record of a large replay is in no cache; reading it in order would wait for memory and page
+// walks at every cache line.
 void Prefetch(const Record& record) {
   constexpr size_t kCacheLine = 64;
   for (size_t i = 0; i < record.bytes; i += kCacheLine) __builtin_prefetch(record.data + i);
 }
 
-// Whether the bytes of an unroll in a view are those of the field's block, in place.
+// Whether an unroll in a view has the same bytes as the field's block, so that no copy is needed.
 template <typename AnyView>
 bool IsPlain(const Field& field, const AnyView& view) {
   return field.filter == Filter::kNone &&
@@ -100,7 +100,7 @@ Codec::Codec(std::vector<Field> fields, int level)
   for (const Block& block : blocks_) largest_record_ += 4 + ZSTD_compressBound(block.bytes);
   if (largest_record_ >= kRawBit) {
     throw std::invalid_argument("an unroll of " + std::to_string(raw_bytes_) +
-                                " bytes is too large for the replay (2 GiB)");
+                                " bytes exceeds the replay's limit of 2 GiB");
   }
 }
 
@@ -123,7 +123,7 @@ Record Codec::Encode(const ConstView* views, int64_t index) {
   return {record, end};
 }
 
-// Writes the block to `out` and returns its size: the block's own if it is stored as it is.
+// Writes the block to `out` and returns the stored size: `block.bytes` if it is uncompressed.
 size_t Codec::EncodeBlock(const Block& block, const ConstView* views, int64_t index, uint8_t* out) {
   const Field& first = fields_[order_[block.first_field]];
   const ConstView& first_view = views[order_[block.first_field]];

@@ -1,4 +1,4 @@
-// Turns an unroll (some arrays) into one compact record and back, without loss.
+// Encodes an unroll (several arrays) as one compact record and decodes it, losslessly.
 
 #ifndef SEED_RL_COMMON_NATIVE_REPLAY_CODEC_H_
 #define SEED_RL_COMMON_NATIVE_REPLAY_CODEC_H_
@@ -17,7 +17,7 @@ namespace seed_rl {
 enum class Filter : int32_t {
   kNone = 0,          // As they are: frames, booleans.
   kShuffle = 1,       // All first bytes of the items, then all second bytes...: floats.
-  kDeltaShuffle = 2,  // Each step's difference to the one before, shuffled: counters, actions.
+  kDeltaShuffle = 2,  // Differences between consecutive steps, shuffled: counters, actions.
 };
 
 // One array of an unroll: `steps` rows of `step_items` items; one row if it has no time axis.
@@ -31,8 +31,8 @@ struct Field {
   size_t bytes() const { return static_cast<size_t>(steps) * step_bytes(); }
 };
 
-// A field of a batch of unrolls in the caller's memory. The items of a step are contiguous;
-// unrolls and steps are any distance apart, so batch-major and time-major arrays both fit.
+// A field of a batch of unrolls in the caller's memory. The items of a step are contiguous; the
+// strides of unrolls and steps are arbitrary, so batch-major and time-major arrays both fit.
 struct ConstView {
   const uint8_t* data;
   int64_t batch_stride;
@@ -45,9 +45,9 @@ struct View {
   int64_t step_stride;
 };
 
-// Large fields are compressed on their own, small ones together, each with zstd where that saves
-// at least a tenth. A record is, for each of these blocks, a uint32 (the stored size; the highest
-// bit says that the block is stored as it is), then the blocks.
+// Each large field is a block of its own; the small ones share one. Blocks are compressed with zstd
+// where that saves at least a tenth. A record is one uint32 per block (the stored size; the highest
+// bit marks a block stored uncompressed), then the blocks.
 //
 // Thread-safe.
 class Codec {
@@ -55,25 +55,26 @@ class Codec {
   Codec(std::vector<Field> fields, int level);
 
   // The record of unroll `index` of the batch, valid until this thread's next call. `views` has
-  // one per field.
+  // one entry per field.
   Record Encode(const ConstView* views, int64_t index);
 
-  // Writes the unroll of `record` to place `index` of the batch. False: the record is damaged.
+  // Writes the unroll in `record` to position `index` of the batch. Returns false if the record is
+  // damaged.
   bool Decode(const Record& record, const View* views, int64_t index) const;
 
-  // Whether the sizes in the record fit it and the fields.
+  // Whether the sizes in the record match its length and the fields.
   bool Check(const Record& record) const;
 
   // Bytes of an unroll as arrays.
   int64_t raw_bytes() const { return raw_bytes_; }
-  int num_fields() const { return static_cast<int>(fields_.size()); }
 
  private:
   struct Block {
     int first_field;  // Indices into order_.
     int end_field;
     size_t bytes;
-    // Blocks that do not compress (recurrent states) are tried now and then only.
+    // Consecutive failures to compress: blocks that never shrink (recurrent states) are rarely
+    // tried.
     std::unique_ptr<std::atomic<uint32_t>> failures;
   };
 
@@ -86,7 +87,7 @@ class Codec {
   const int level_;
   int64_t raw_bytes_ = 0;
   size_t largest_record_ = 0;
-  std::vector<int> order_;  // The fields, block by block.
+  std::vector<int> order_;  // Indices of the fields, block by block.
   std::vector<Block> blocks_;
 };
 

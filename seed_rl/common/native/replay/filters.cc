@@ -12,7 +12,8 @@ Item Load(const uint8_t* from) {
   return item;
 }
 
-// Calls `visit` with an item of the type of the field's width. Wider items are not filtered.
+// Calls `visit` with an unsigned item of the field's width: 2, 4 or 8 bytes. No others are
+// filtered.
 template <typename Visit>
 void WithItemType(const Field& field, Visit visit) {
   switch (field.item_bytes) {
@@ -25,8 +26,8 @@ void WithItemType(const Field& field, Visit visit) {
   }
 }
 
-// Item j of the field has its byte k at out[k * items + j]. Shifts, not memory order: a record
-// means the same everywhere.
+// Byte k of item j goes to out[k * items + j]. Bytes are numbered by shifts, not by memory order,
+// so records are portable.
 template <typename Item>
 void Shuffle(const Field& field, const uint8_t* data, int64_t step_stride, uint8_t* out) {
   const bool delta = field.filter == Filter::kDeltaShuffle;
@@ -36,7 +37,7 @@ void Shuffle(const Field& field, const uint8_t* data, int64_t step_stride, uint8
     const uint8_t* row = data + step * step_stride;
     for (int64_t i = 0; i < field.step_items; ++i, ++j) {
       Item item = Load<Item>(row + i * sizeof(Item));
-      // Unsigned differences wrap around and are undone exactly.
+      // Unsigned differences wrap around, so adding them back is exact.
       if (delta && step > 0) item -= Load<Item>(row - step_stride + i * sizeof(Item));
       for (size_t k = 0; k < sizeof(Item); ++k) {
         out[k * items + j] = static_cast<uint8_t>(item >> (8 * k));

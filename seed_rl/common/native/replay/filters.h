@@ -1,4 +1,4 @@
-// Arranging the bytes of a field so that they compress better.
+// Rearranges the bytes of a field so that they compress better.
 
 #ifndef SEED_RL_COMMON_NATIVE_REPLAY_FILTERS_H_
 #define SEED_RL_COMMON_NATIVE_REPLAY_FILTERS_H_

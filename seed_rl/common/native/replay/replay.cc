@@ -19,7 +19,7 @@ Replay::Replay(std::vector<Field> fields, const ReplayOptions& options)
       inserted_at_(static_cast<size_t>(options.capacity)) {}
 
 double Replay::Weight(double priority) const {
-  // pow(0, 0) is 1: with exponent 0 everything is drawn alike.
+  // pow(0, 0) is 1: with exponent 0 all unrolls are drawn uniformly.
   return exponent_ == 1.0 ? priority : std::pow(priority, exponent_);
 }
 
@@ -38,8 +38,9 @@ void Replay::EvictOldest() {
   log_.DropBefore(oldest_);
 }
 
-int64_t Replay::FixedBytes() const {
-  return tree_.bytes() + static_cast<int64_t>(2 * sizeof(double) * priorities_.size());
+int64_t Replay::UsedBytes() const {
+  return static_cast<int64_t>(log_.bytes() + 2 * sizeof(double) * priorities_.size()) +
+         tree_.bytes();
 }
 
 void Replay::Insert(int64_t n, const ConstView* views, const double* priorities, double now,
@@ -56,8 +57,7 @@ void Replay::Insert(int64_t n, const ConstView* views, const double* priorities,
     sum_inserted_at_ += now;
     SetPriority(key, priorities[i]);
     keys[i] = key;
-    const int64_t limit = options_.max_bytes;
-    while (limit > 0 && oldest_<key&& static_cast<int64_t>(log_.bytes()) + FixedBytes()> limit) {
+    while (options_.max_bytes > 0 && oldest_ < key && UsedBytes() > options_.max_bytes) {
       EvictOldest();
       ++evicted_early_;
     }
@@ -65,7 +65,7 @@ void Replay::Insert(int64_t n, const ConstView* views, const double* priorities,
 }
 
 int64_t Replay::Sample(int64_t n, const double* fractions, const View* views, int64_t* keys,
-                       double* probabilities, double* inserted_at) {
+                       double* probabilities) {
   std::vector<std::shared_ptr<const Segment>> segments(n);
   std::vector<Record> records(n);
   int64_t size = 0;
@@ -78,7 +78,7 @@ int64_t Replay::Sample(int64_t n, const double* fractions, const View* views, in
       int64_t key = 0;
       if (total > 0) {
         const int64_t slot = tree_.Find(fractions[i]);
-        // The one key of the slot among the `capacity` ones that may be there.
+        // The only key in [oldest_, oldest_ + capacity) that maps to this slot.
         key = oldest_ + (slot - Slot(oldest_) + options_.capacity) % options_.capacity;
         probabilities[i] = tree_.Get(slot) / total;
       } else {
@@ -86,7 +86,6 @@ int64_t Replay::Sample(int64_t n, const double* fractions, const View* views, in
         probabilities[i] = 1.0 / static_cast<double>(size);
       }
       keys[i] = key;
-      inserted_at[i] = inserted_at_[Slot(key)];
       segments[i] = log_.Find(key, &records[i]);
     }
   }
@@ -151,7 +150,7 @@ ReplayStats Replay::Stats() const {
   stats.oldest_key = oldest_;
   stats.next_key = next_;
   stats.payload_bytes = payload_bytes_;
-  stats.total_bytes = static_cast<int64_t>(log_.bytes()) + FixedBytes();
+  stats.total_bytes = UsedBytes();
   stats.raw_bytes = size * codec_.raw_bytes();
   stats.evicted_early = evicted_early_;
   stats.late_updates = late_updates_;
@@ -192,7 +191,7 @@ void Replay::RestoreSegment(int64_t first_key, int64_t count, const uint32_t* en
   std::lock_guard<std::mutex> lock(mu_);
   const auto& segments = log_.segments();
   if (oldest_ != next_ || (!segments.empty() && segments.back()->end_key() != first_key)) {
-    throw std::invalid_argument("segments that do not follow each other");
+    throw std::invalid_argument("segments that are not consecutive");
   }
   log_.AppendSegment(std::move(segment));
 }
@@ -203,7 +202,7 @@ void Replay::RestoreEntries(int64_t n, const double* priorities, const double* i
   if (oldest_ != next_ || segments.empty()) throw std::invalid_argument("nothing to restore");
   if (n <= 0 || n > options_.capacity ||
       n > segments.back()->end_key() - segments.front()->first_key) {
-    throw std::invalid_argument("more priorities than unrolls or places for them");
+    throw std::invalid_argument("more priorities than unrolls, or more than the capacity");
   }
   next_ = segments.back()->end_key();
   oldest_ = next_ - n;

@@ -18,7 +18,7 @@ size_t PageSize() {
 
 size_t WholePages(size_t bytes) { return (bytes + PageSize() - 1) / PageSize() * PageSize(); }
 
-// Memory that a segment takes from the system; pages not yet written to take none.
+// Memory that a segment takes from the system; untouched pages take none.
 size_t Footprint(const Segment& segment) {
   return WholePages(segment.used()) + sizeof(Segment) + segment.ends.capacity() * sizeof(uint32_t);
 }

@@ -1,4 +1,4 @@
-// The bytes of the replay: records in the order of their insertion, in immutable segments.
+// The replay's records in insertion order, in immutable segments.
 
 #ifndef SEED_RL_COMMON_NATIVE_REPLAY_SEGMENT_LOG_H_
 #define SEED_RL_COMMON_NATIVE_REPLAY_SEGMENT_LOG_H_
@@ -11,8 +11,8 @@
 
 namespace seed_rl {
 
-// Anonymous memory that goes back to the system when it is done with, whatever the allocator's
-// state: the replay runs for weeks at the edge of the machine's memory.
+// Anonymous memory that returns to the system when it is freed, whatever the state of the
+// allocator: the replay may run for weeks close to the machine's memory limit.
 class Mapping {
  public:
   explicit Mapping(size_t bytes);  // Throws std::bad_alloc.
@@ -23,7 +23,7 @@ class Mapping {
   uint8_t* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
-  // Gives the pages back that lie behind the first `bytes`.
+  // Frees the pages past the first `bytes`.
   void Trim(size_t bytes);
 
  private:
@@ -31,7 +31,7 @@ class Mapping {
   size_t bytes_;
 };
 
-// Records of consecutive keys, back to back. Bytes once written never change.
+// Records of consecutive keys, back to back. Written bytes never change.
 struct Segment {
   Segment(int64_t first_key, size_t bytes) : first_key(first_key), memory(bytes) {}
 
@@ -39,7 +39,7 @@ struct Segment {
   size_t used() const { return ends.empty() ? 0 : ends.back(); }
 
   const int64_t first_key;
-  std::vector<uint32_t> ends;  // Where each record ends; it starts where the one before ends.
+  std::vector<uint32_t> ends;  // End offset of each record; it starts where the previous one ends.
   Mapping memory;
 };
 
@@ -48,28 +48,28 @@ struct Record {
   size_t bytes;
 };
 
-// First in, first out, so whole segments come free one after the other and nothing fragments.
-// Segments are shared: whoever reads a record keeps its segment alive without holding a lock.
+// First in, first out, so segments are freed whole, in order, and memory does not fragment.
+// Segments are shared: a reader keeps the segment of its record alive without holding a lock.
 //
-// Not thread-safe, but the bytes of a record may be read while others are appended.
+// Not thread-safe, but a record may be read while others are appended.
 class SegmentLog {
  public:
   // A segment holds `segment_bytes`, or one record if that is larger.
   explicit SegmentLog(size_t segment_bytes) : segment_bytes_(segment_bytes) {}
 
-  // Appends the record of `key`, which must follow the last one's (any, if the log is empty).
+  // Appends the record of `key`, the successor of the last key (any key if the log is empty).
   void Append(int64_t key, const uint8_t* data, size_t bytes);
 
-  // Appends a sealed segment (of an older run).
+  // Appends a sealed segment (from a checkpoint).
   void AppendSegment(std::shared_ptr<Segment> segment);
 
-  // Frees what only keys before `key` need.
+  // Frees the segments that hold only keys before `key`.
   void DropBefore(int64_t key);
 
-  // Starts a new segment at the next append, so that all the present ones are immutable.
+  // Makes all current segments immutable: the next append starts a new one.
   void Seal();
 
-  // The record of `key`, which must be there, and the segment that holds it.
+  // Sets `record` to the record of `key`, which must be in the log; returns the segment it is in.
   std::shared_ptr<const Segment> Find(int64_t key, Record* record) const;
 
   const std::deque<std::shared_ptr<Segment>>& segments() const { return segments_; }

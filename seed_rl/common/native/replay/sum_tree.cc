@@ -2,7 +2,7 @@
 
 namespace seed_rl {
 
-SumTree::SumTree(int64_t capacity) : capacity_(capacity), num_leaves_(1) {
+SumTree::SumTree(int64_t capacity) {
   while (num_leaves_ < capacity) num_leaves_ *= 2;
   nodes_.assign(static_cast<size_t>(2 * num_leaves_), 0.0);
 }
@@ -25,8 +25,8 @@ int64_t SumTree::Find(double fraction) const {
   while (node < num_leaves_) {
     const double left = nodes_[2 * node];
     const double right = nodes_[2 * node + 1];
-    // Rounding may leave `rest` at or past the end of a subtree; the tests against 0 then keep
-    // the walk off leaves that must never be drawn.
+    // Rounding may leave `rest` at or past the end of a subtree; the tests against 0 then keep the
+    // walk away from leaves that must never be drawn.
     if (right <= 0.0 || (left > 0.0 && rest < left)) {
       node = 2 * node;
     } else {

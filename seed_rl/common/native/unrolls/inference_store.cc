@@ -8,12 +8,11 @@
 namespace seed_rl {
 namespace {
 
-// Earlier lives remembered per environment, so that their late calls are
-// refused. An actor that restarts more often than this while one of its first
-// calls is still under way is no concern.
+// Earlier lives remembered per environment, to refuse their late calls. An actor that restarts more
+// often than this while one of its first calls is still in flight is no concern.
 constexpr size_t kReplacedRunIds = 16;
 
-// Episodes kept for a logger that does not come to fetch them.
+// Episodes kept until a logger drains them; the oldest are dropped first.
 constexpr size_t kMaxEpisodes = 1 << 16;
 
 std::vector<std::vector<uint8_t>> ZeroRows(const std::vector<size_t>& row_bytes) {
@@ -46,13 +45,12 @@ StoreError InferenceStore::Check(int32_t batch, const int32_t* env_ids, const in
       return {StoreError::kInvalidArgument,
               "Environment id " + std::to_string(id) + " is not in [0, " +
                   std::to_string(options_.num_envs) +
-                  "): start the learner with a larger --num_envs, or actors "
-                  "with a smaller --task "
-                  "or --env_batch_size."};
+                  "): start the learner with a larger --num_envs, or the actors with a smaller "
+                  "--task or --env_batch_size."};
     }
     if (seen_in_batch_[id] == batch_number_) {
       return {StoreError::kInvalidArgument,
-              "Duplicate environment ids: " + std::to_string(id) + " is twice in one batch."};
+              "Duplicate environment ids: " + std::to_string(id) + " is in one batch twice."};
     }
     seen_in_batch_[id] = batch_number_;
     const Environment& env = envs_[id];
@@ -61,9 +59,8 @@ StoreError InferenceStore::Check(int32_t batch, const int32_t* env_ids, const in
     if (std::find(replaced.begin(), replaced.end(), run_ids[i]) != replaced.end()) {
       return {StoreError::kFailedPrecondition,
               "Environment " + std::to_string(id) +
-                  " has been taken over by a newer actor. If two actors run "
-                  "with one --task, "
-                  "give each its own."};
+                  " has been taken over by a newer actor. If two actors share a --task, give each "
+                  "its own."};
     }
   }
   return {};
@@ -101,17 +98,16 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
     Environment& env = envs_[env_ids[i]];
     env.last_call = now;
     if (!env.alive || env.run_id != run_ids[i]) {
-      // The first report of a life is a reset observation: no step led to it.
+      // The first report of a life is the observation of a reset: no step led to it.
       StartLife(&env, run_ids[i]);
     } else if (!env.begun) {
       EpisodeStats& episode = env.episode;
       episode.episode_return += rewards[i];
       episode.raw_return += raw_rewards[i];
-      // An abandoned episode's last step was reported before, as an ordinary
-      // one.
+      // The last step of an abandoned episode was already reported as an ordinary one.
       if (!abandoned[i]) ++episode.num_steps;
-      // Where `done` comes in the midst of a game, only the learner's episode ended (a life was
-      // lost, say). Statistics are of the whole game.
+      // `done` in the middle of a game ends only the learner's episode (a lost life, for example).
+      // Statistics cover the whole game.
       if (done[i] && (abandoned[i] || episode_steps[i] == 0)) {
         episodes_.push_back(episode);
         if (episodes_.size() > kMaxEpisodes) episodes_.pop_front();
@@ -147,8 +143,7 @@ UnrollPtr InferenceStore::NewUnroll(int32_t env_id) {
   return unroll;
 }
 
-// Appends a row to the environment's unroll; `env->state` is still the state
-// before this step.
+// Appends a row to the environment's unroll; `env->state` is still the state before this step.
 void InferenceStore::AddStep(Environment* env, int32_t row, const Rows& steps) {
   const int32_t position = env->num_steps;
   if (!env->unroll) env->unroll = NewUnroll(env->episode.env_id);
@@ -203,7 +198,7 @@ void InferenceStore::End(int32_t batch, const int32_t* env_ids, const int64_t* r
   for (auto& callback : callbacks) callback();
 }
 
-// Those whose wait is over, to be called without the lock.
+// Callbacks whose wait is over, to call without the lock.
 std::vector<std::function<void()>> InferenceStore::TakeReadyCallbacks() {
   std::vector<std::function<void()>> ready;
   while (!dequeue_waiters_.empty() &&

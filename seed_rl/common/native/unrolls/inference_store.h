@@ -1,30 +1,23 @@
 // Per-environment state of central inference, and the unrolls it fills.
 //
-// The learner infers actions for many environments. Between two steps of one
-// environment it must remember its recurrent state, its previous action, its
-// episode statistics and the steps of the unroll that is being filled. All of
-// that lives here, in host memory, behind two calls per batch
-// (`Begin` before the network runs, `End` after it), because the same work as a
-// graph of scatters and gathers costs a third of the arithmetic of a small
-// network.
+// The learner infers actions for many environments. Between two steps of an environment it must
+// remember the recurrent state, the previous action, the episode statistics and the steps of the
+// unroll being filled. All of that is kept here, in host memory, behind two calls per batch:
+// `Begin` before the network runs, `End` after it. The same work as a graph of scatters and gathers
+// costs a third of the arithmetic of a small network.
 //
 // Contract
-//  - Rows are opaque bytes; the caller knows dtypes and shapes. Fields of a
-//  step are laid out as
-//    [step][row bytes] per field, so a batch of unrolls is assembled time-major
-//    by plain copies.
-//  - A life of an environment is named by its run id. A new run id resets
-//  everything the
-//    environment has; calls of an earlier life are refused by `Begin` and
-//    dropped by `End`.
-//  - An unroll has overlap + unroll_length + 1 steps; its last overlap + 1
-//  steps are the first of
-//    the next one. With it goes the recurrent state before its first step.
-//  - Complete unrolls wait in a queue. It may exceed its capacity by what is in
-//  flight; callers of
-//    `End` are told so, and wait with `NotifyWhenBelowCapacity` (back-pressure,
-//    never loss).
-//  - Thread-safe. No callback is called with the lock held.
+//  - Rows are opaque bytes; the caller knows dtypes and shapes. An unroll stores each field as
+//    [step][row bytes], so a batch of unrolls is assembled time-major by plain copies.
+//  - A run id names one life of an environment. A new run id resets everything kept for the
+//    environment; `Begin` refuses calls of an earlier life, and `End` drops them.
+//  - An unroll has overlap + unroll_length + 1 steps; its last overlap + 1 steps are the first of
+//    the next one. It carries the recurrent state before its first step.
+//  - Complete unrolls wait in a queue. In-flight batches may push it past its capacity: after
+//    `End`, callers check `BelowCapacity` and wait with `NotifyWhenBelowCapacity`. This is
+//    back-pressure; nothing is lost.
+//  - Thread-safe. Callbacks are never called with the lock held.
+
 #ifndef SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
 #define SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
 
@@ -42,7 +35,7 @@ namespace seed_rl {
 
 struct StoreOptions {
   int32_t num_envs = 0;
-  int32_t num_training_envs = 0;  // Environments from here on are never stored in unrolls.
+  int32_t num_training_envs = 0;  // Environments from this id on fill no unrolls.
   int32_t unroll_length = 0;
   int32_t num_overlapping_steps = 0;
   size_t queue_capacity = 0;             // Unrolls.
@@ -53,7 +46,7 @@ struct StoreOptions {
   int32_t steps_per_unroll() const { return num_overlapping_steps + unroll_length + 1; }
 };
 
-// What went wrong, for the caller of the environment concerned.
+// What went wrong, for the caller.
 struct StoreError {
   enum Code { kOk, kInvalidArgument, kFailedPrecondition };
   Code code = kOk;
@@ -61,7 +54,7 @@ struct StoreError {
   bool ok() const { return code == kOk; }
 };
 
-// From one reset of an environment to the next.
+// An episode: from one reset of an environment to the next.
 struct EpisodeStats {
   int32_t env_id = 0;
   int64_t num_steps = 0;  // Agent steps, without the extra report of a truncated episode.
@@ -88,38 +81,35 @@ class InferenceStore {
 
   const StoreOptions& options() const { return options_; }
 
-  // Admits a batch of steps: checks ids and lives, resets environments with a
-  // new life, updates episode statistics, and copies out previous actions and
-  // recurrent states. Changes nothing when it returns an error. Steps that never ended may begin
-  // again, and count once.
+  // Admits a batch of steps: checks ids and lives, resets environments with a new life, updates
+  // episode statistics, and copies out previous actions and recurrent states. Changes nothing when
+  // it returns an error. A step without an `End` may begin again and counts once.
   StoreError Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
                    const float* rewards, const bool* done, const bool* abandoned,
                    const int32_t* episode_steps, const float* raw_rewards,
                    const MutableRows& prev_actions, const MutableRows& states);
 
-  // Records the steps begun before. Rows of a life that has been replaced
-  // meanwhile are dropped.
+  // Records the steps admitted by `Begin`. Drops rows of a life that has been replaced meanwhile.
   void End(int32_t batch, const int32_t* env_ids, const int64_t* run_ids, const Rows& actions,
            const Rows& states, const Rows& steps);
 
   // Whether the queue is within its capacity, or closed.
   bool BelowCapacity() const;
-  // Calls `ready` once the queue is within its capacity, at once if it is; or
-  // when closed.
+  // Calls `ready` once the queue is within its capacity (immediately if it is already) or closed.
   void NotifyWhenBelowCapacity(std::function<void()> ready);
 
-  // Hands over `count` unrolls, oldest first, as soon as there are as many.
-  // Requests are served in order. Returns a token for `CancelDequeue`.
+  // Passes `count` unrolls to `ready`, oldest first, as soon as that many are complete. Requests
+  // are served in order. Returns a token for `CancelDequeue`.
   int64_t Dequeue(size_t count, UnrollsReady ready);
   void CancelDequeue(int64_t token);
 
-  // Gives memory of unrolls back for the next ones.
+  // Takes back the memory of unrolls for later ones.
   void Recycle(std::vector<UnrollPtr> unrolls);
 
-  // Ends every wait; from now on `Dequeue` answers at once and `End` drops
-  // unrolls.
+  // Ends every wait. From now on `Dequeue` answers immediately and `End` drops unrolls.
   void Close();
 
+  // Returns the episodes that ended since the last call.
   std::vector<EpisodeStats> DrainEpisodes();
 
   struct Counters {
@@ -133,23 +123,22 @@ class InferenceStore {
   };
   Counters counters() const;
 
-  // Seconds since each environment's last call; NaN before its first. Time in which calls wait for
-  // the network or for training does not count: then nobody can tell who would have called.
+  // Seconds since each environment's last call; NaN before its first. Time that calls spend waiting
+  // for the network or for training does not count: which actors would have called is unknown.
   std::vector<float> Silence() const;
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Environment {
     bool alive = false;
-    bool begun = false;  // And not ended: if it begins again, the network failed in between.
+    bool begun = false;  // Without an `End`: if it begins again, the network failed in between.
     int64_t run_id = 0;
     Clock::time_point last_call;
     std::deque<int64_t> replaced_run_ids;
     EpisodeStats episode;
     std::vector<std::vector<uint8_t>> prev_action;
     std::vector<std::vector<uint8_t>> state;
-    // States before the first steps of the unroll being filled and of those
-    // that begin in it.
+    // States before the first steps of the unroll being filled and of those that begin inside it.
     std::deque<std::vector<std::vector<uint8_t>>> first_states;
     UnrollPtr unroll;
     int32_t num_steps = 0;    // Filled in `unroll`.

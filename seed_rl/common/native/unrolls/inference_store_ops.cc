@@ -1,4 +1,5 @@
-// The kernels of the ops over InferenceStore (see inference_store.h for what they promise).
+// The kernels of the ops on InferenceStore; inference_store.h has the contract.
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -32,7 +33,7 @@ class CreateOp : public tf::OpKernel {
                 options_.num_envs > 0 && options_.num_training_envs >= 0 &&
                     options_.num_training_envs <= options_.num_envs && options_.unroll_length > 0 &&
                     options_.num_overlapping_steps >= 0 && capacity > 0,
-                absl::InvalidArgumentError("Bad sizes for the inference store."));
+                absl::InvalidArgumentError("Invalid sizes for the inference store."));
     options_.action_row_bytes = RowBytes(actions_);
     options_.state_row_bytes = RowBytes(states_);
     options_.step_row_bytes = RowBytes(steps_);
@@ -47,7 +48,7 @@ class CreateOp : public tf::OpKernel {
                   absl::InvalidArgumentError("initial_state should be one row of the state."));
       rows.emplace_back(Bytes(initial[i]), Bytes(initial[i]) + options_.state_row_bytes[i]);
     }
-    // The handle owns the store, which goes when the last handle does.
+    // The handles own the store: it is destroyed with the last one.
     tf::Tensor* handle;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {}, &handle));
     handle->scalar<tf::ResourceHandle>()() = tf::ResourceHandle::MakeRefCountingHandle(
@@ -111,8 +112,7 @@ class EndOp : public tf::AsyncOpKernel {
     tf::core::RefCountPtr<StoreResource> resource;
     OP_REQUIRES_OK_ASYNC(ctx, Lookup(ctx, &resource), done);
     OP_REQUIRES_OK_ASYNC(ctx, Record(ctx, resource.get()), done);
-    // Not answered before the queue has room: this is how a slow learner slows
-    // its actors.
+    // Completes once the queue has room: this is how a slow learner slows its actors down.
     InferenceStore& store = resource->store;
     if (store.BelowCapacity()) return done();
     auto wait = std::make_shared<Wait>(std::move(resource));
@@ -133,10 +133,10 @@ class EndOp : public tf::AsyncOpKernel {
   }
 
  private:
-  // Ends once: because there is room, or because the step is cancelled.
+  // Ends exactly once: when there is room or when the step is cancelled.
   struct Wait {
     explicit Wait(tf::core::RefCountPtr<StoreResource> resource) : resource(std::move(resource)) {}
-    tf::core::RefCountPtr<StoreResource> resource;  // Keeps the store while it waits.
+    tf::core::RefCountPtr<StoreResource> resource;  // Keeps the store alive during the wait.
     std::atomic<bool> over{false};
   };
 
@@ -158,7 +158,7 @@ class EndOp : public tf::AsyncOpKernel {
   }
 };
 
-// Waits for `count` unrolls and puts them side by side, time-major.
+// Waits for `count` unrolls and batches them, time-major.
 class DequeueOp : public tf::AsyncOpKernel {
  public:
   using AsyncOpKernel::AsyncOpKernel;
@@ -169,8 +169,7 @@ class DequeueOp : public tf::AsyncOpKernel {
     const tf::Tensor& count = ctx->input(1);
     OP_REQUIRES_ASYNC(ctx, count.dims() == 0 && count.scalar<int32_t>()() > 0,
                       absl::InvalidArgumentError("count should be a positive scalar."), done);
-    // The request outlives this call; a cancelled step may try to withdraw it
-    // at any time.
+    // The request outlives this call; a cancelled step may withdraw it at any time.
     auto keep = std::make_shared<tf::core::RefCountPtr<StoreResource>>(std::move(resource));
     InferenceStore& store = (*keep)->store;
     auto* manager = ctx->cancellation_manager();
@@ -182,8 +181,7 @@ class DequeueOp : public tf::AsyncOpKernel {
       OP_REQUIRES_ASYNC(ctx, live, absl::CancelledError("Dequeue was cancelled."), done);
     }
     auto ready = [ctx, done, keep, manager, token](std::vector<UnrollPtr> unrolls) {
-      // Copying megabytes is not for the thread of whoever filled the last
-      // unroll.
+      // Do not copy megabytes on the thread that completed the last unroll.
       auto shared = std::make_shared<std::vector<UnrollPtr>>(std::move(unrolls));
       (*ctx->runner())([ctx, done, keep, manager, token, shared] {
         if (manager) manager->TryDeregisterCallback(token);
@@ -200,8 +198,7 @@ class DequeueOp : public tf::AsyncOpKernel {
   }
 
  private:
-  // Joins a request's token with a cancellation that may come before the token
-  // is known.
+  // Pairs a request's token with a cancellation that may arrive before the token is known.
   class Request {
    public:
     void Sent(InferenceStore* store, int64_t token) {

@@ -1,4 +1,5 @@
-// The ops over InferenceStore as graphs see them; the kernels are in inference_store_ops.cc.
+// Definitions of the ops on InferenceStore; the kernels are in inference_store_ops.cc.
+
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"

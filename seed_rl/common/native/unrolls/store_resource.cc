@@ -8,7 +8,7 @@ absl::Status GetFields(tf::OpKernelConstruction* ctx, const std::string& name, F
   TF_RETURN_IF_ERROR(ctx->GetAttr(name + "_dtypes", &dtypes));
   TF_RETURN_IF_ERROR(ctx->GetAttr(name + "_shapes", &shapes));
   if (dtypes.size() != shapes.size()) {
-    return absl::InvalidArgumentError(name + ": as many dtypes as shapes are needed.");
+    return absl::InvalidArgumentError(name + ": the numbers of dtypes and shapes differ.");
   }
   for (size_t i = 0; i < dtypes.size(); ++i) {
     if (!tf::DataTypeCanUseMemcpy(dtypes[i])) {

@@ -1,4 +1,4 @@
-// What the ops over InferenceStore share: the resource, and how tensors become its rows.
+// Shared by the ops on InferenceStore: the resource, and the conversion of tensors to rows.
 
 #ifndef SEED_RL_COMMON_NATIVE_UNROLLS_STORE_RESOURCE_H_
 #define SEED_RL_COMMON_NATIVE_UNROLLS_STORE_RESOURCE_H_
@@ -16,7 +16,7 @@ namespace seed_rl {
 
 namespace tf = tensorflow;
 
-// dtype and shape of one row of one field.
+// Type and shape of one row of a field.
 struct Field {
   tf::DataType dtype;
   tf::TensorShape shape;
@@ -32,7 +32,7 @@ std::vector<size_t> RowBytes(const Fields& fields);
 const uint8_t* Bytes(const tf::Tensor& tensor);
 uint8_t* MutableBytes(tf::Tensor* tensor);
 
-// The store with what TensorFlow must know of its fields.
+// The store, with the types and shapes of its fields.
 class StoreResource : public tf::ResourceBase {
  public:
   StoreResource(StoreOptions options, Fields actions, Fields states, Fields steps,
@@ -53,7 +53,7 @@ absl::Status Lookup(tf::OpKernelContext* ctx, tf::core::RefCountPtr<StoreResourc
 
 absl::Status ToStatus(const StoreError& error);
 
-// Checks that each tensor of an input list is [batch, *row shape].
+// Checks that each tensor of an input list is [batch, *row shape], and returns their bytes.
 absl::Status GetRows(const tf::OpInputList& inputs, const Fields& fields, int64_t batch,
                      const char* what, InferenceStore::Rows* rows);
 

@@ -47,7 +47,7 @@ REGISTER_OP("SeedGrpcClient")
       c->set_output(1, c->Scalar());
       return absl::OkStatus();
     })
-    .Doc("A connected client; it lives as long as its handle.");
+    .Doc("Connects a client, which lives as long as its handle.");
 
 REGISTER_OP("SeedGrpcClientCall")
     .Input("client: resource")
@@ -113,7 +113,7 @@ class ClientOp : public OpKernel {
   transport::ClientConfig config_;
 };
 
-// Lets a cancellation find its call, whichever of the two begins first.
+// Connects a cancellation to its call, whichever comes first.
 class CancellableCall {
  public:
   explicit CancellableCall(RefCountPtr<ClientResource> client) : client_(std::move(client)) {}
@@ -145,8 +145,8 @@ class CancellableCall {
   uint64_t id_ = 0;         // Set once. Guarded by mu_.
 };
 
-// Asynchronous: a kernel that blocked would keep a thread of TensorFlow's pool, and with several
-// clients in a process all of them.
+// Asynchronous: a blocking kernel would occupy a thread of TensorFlow's pool, and several clients
+// in a process all of them.
 class CallOp : public tensorflow::AsyncOpKernel {
  public:
   explicit CallOp(OpKernelConstruction* context) : AsyncOpKernel(context) {
@@ -177,7 +177,7 @@ class CallOp : public tensorflow::AsyncOpKernel {
         function_, arguments,
         [context, done, cancellation, token](const transport::Status& status,
                                              const transport::Reply* reply) {
-          // Not DeregisterCallback, which would wait for a cancellation that has called this.
+          // Not DeregisterCallback, which would wait for the cancellation that may be calling this.
           if (cancellation != nullptr) cancellation->TryDeregisterCallback(token);
           context->SetStatus(status.ok() ? SetResults(context, *reply) : ToStatus(status));
           done();
@@ -193,7 +193,7 @@ class CallOp : public tensorflow::AsyncOpKernel {
     }
     for (size_t i = 0; i < reply.size(); ++i) {
       if (FromDType(reply.dtype(i)) != context->expected_output_dtype(i)) {
-        return absl::InternalError(absl::StrCat("The server's result ", i, " is of another type"));
+        return absl::InternalError(absl::StrCat("The server's result ", i, " has another type"));
       }
       TensorShape shape;
       TF_RETURN_IF_ERROR(TensorShape::BuildTensorShape(reply.dims(i), &shape));

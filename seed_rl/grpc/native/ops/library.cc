@@ -23,13 +23,13 @@ Loaded Load() {
   }
   const std::string self = info.dli_fname;
   const std::string path = self.substr(0, self.rfind('/') + 1) + "libseed_transport.so";
-  // DEEPBIND: the transport's gRPC must find its own symbols before those of the same names that
+  // DEEPBIND: the transport's gRPC must prefer its own symbols to the equally named ones that
   // TensorFlow's libraries put into the global scope. NODELETE: gRPC's threads outlive all handles.
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND | RTLD_NODELETE);
   if (handle == nullptr) {
     loaded.status = absl::FailedPreconditionError(
-        absl::StrCat("The transport library does not load: ", dlerror(),
-                     ". Is the system package of gRPC (libgrpc++1.51 on Debian) installed?"));
+        absl::StrCat("Cannot load the transport library: ", dlerror(),
+                     ". Is the gRPC system package (libgrpc++1.51 on Debian) installed?"));
     return loaded;
   }
   loaded.library.create_server =
@@ -38,7 +38,7 @@ Loaded Load() {
       reinterpret_cast<transport::ConnectFn*>(dlsym(handle, "seed_transport_connect"));
   if (loaded.library.create_server == nullptr || loaded.library.connect == nullptr) {
     loaded.status = absl::FailedPreconditionError(
-        absl::StrCat(path, " is of another version; build the native libraries again"));
+        absl::StrCat(path, " has another version; rebuild the native libraries"));
   }
   return loaded;
 }

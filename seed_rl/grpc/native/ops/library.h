@@ -1,4 +1,4 @@
-// Finds the transport library, which must not be linked (see transport.h).
+// Loads the transport library, which must not be linked (see transport.h).
 
 #ifndef SEED_RL_GRPC_NATIVE_OPS_LIBRARY_H_
 #define SEED_RL_GRPC_NATIVE_OPS_LIBRARY_H_
@@ -13,7 +13,7 @@ struct TransportLibrary {
   transport::ConnectFn* connect = nullptr;
 };
 
-// Loads libseed_transport.so from the folder that this library is in, once.
+// Loads libseed_transport.so from this library's folder, once.
 absl::Status LoadTransport(const TransportLibrary** library);
 
 }  // namespace seed_rl

@@ -20,7 +20,7 @@
 
 namespace tensorflow {
 
-// Functions may have captured variables of any device; the op itself only keeps their handles.
+// Functions may capture variables on any device; the op only keeps their handles.
 REGISTER_INPUT_COLOCATION_EXEMPTION("SeedGrpcServerBind");
 
 }  // namespace tensorflow
@@ -53,7 +53,7 @@ REGISTER_OP("SeedGrpcServer")
     .Output("server: resource")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
-    .Doc("A server; it lives as long as its handle.");
+    .Doc("Creates a server, which lives as long as its handle.");
 
 REGISTER_OP("SeedGrpcServerBind")
     .Input("server: resource")
@@ -72,7 +72,7 @@ REGISTER_OP("SeedGrpcServerBind")
     .Attr("config: string")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
-    .Doc("Binds functions under one name; `captures` are theirs, one after the other.");
+    .Doc("Binds functions under one name; `captures` are concatenated, in order of the functions.");
 
 REGISTER_OP("SeedGrpcServerStart")
     .Input("server: resource")
@@ -105,8 +105,8 @@ class ServerResource : public tensorflow::ResourceBase {
  public:
   explicit ServerResource(std::unique_ptr<transport::Server> server) : server_(std::move(server)) {}
 
-  // Does not wait for running functions: whoever drops the last reference may hold what they need,
-  // such as Python's lock.
+  // Does not wait for running functions: the thread that drops the last reference may hold locks
+  // they need, such as Python's.
   ~ServerResource() override {
     if (shut_down_) return;
     std::thread([server = std::move(server_)]() mutable { server.reset(); }).detach();
@@ -200,7 +200,7 @@ class BindOp : public OpOnServer {
     OP_REQUIRES_OK(context, context->GetAttr("config", &config_));
     OP_REQUIRES(context,
                 types_.size() == shapes_.size() && num_captures_.size() == functions_.size(),
-                absl::InvalidArgumentError("Attributes of different lengths"));
+                absl::InvalidArgumentError("Attributes have different lengths"));
   }
 
  protected:

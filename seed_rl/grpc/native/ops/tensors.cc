@@ -25,7 +25,7 @@ constexpr DataType kTypes[transport::kNumDTypes] = {
     tensorflow::DT_DOUBLE, tensorflow::DT_STRING,
 };
 
-// Memory that came from the transport.
+// Memory owned by the transport.
 class ReceivedBuffer : public tensorflow::TensorBuffer {
  public:
   explicit ReceivedBuffer(transport::Tensor tensor)
@@ -45,8 +45,8 @@ class ReceivedBuffer : public tensorflow::TensorBuffer {
   const std::shared_ptr<const void> owner_;
 };
 
-// The message without what TensorFlow puts around it: "{{function_node f}} " before it, and the
-// place in the graph after it, on lines of their own.
+// Strips what TensorFlow adds to a message: "{{function_node f}} " before it, and lines with its
+// place in the graph after it.
 std::string PlainMessage(absl::string_view message) {
   constexpr absl::string_view kFunction = "{{function_node ", kEnd = "}} ";
   while (absl::StartsWith(message, kFunction)) {

@@ -1,4 +1,4 @@
-// Conversion between the tensors of TensorFlow and of the transport.
+// Conversion between TensorFlow's and the transport's tensors.
 
 #ifndef SEED_RL_GRPC_NATIVE_OPS_TENSORS_H_
 #define SEED_RL_GRPC_NATIVE_OPS_TENSORS_H_
@@ -20,9 +20,9 @@ transport::Status FromStatus(const absl::Status& status);
 
 transport::Spec ToSpec(transport::DType dtype, const tensorflow::PartialTensorShape& shape);
 
-// Borrows the memory, except that of strings. `tensor` must be in host memory.
+// Shares the memory (strings are copied). `tensor` must be in host memory.
 absl::Status ToTransport(const tensorflow::Tensor& tensor, transport::Tensor* result);
-// Takes over the memory, except that of strings, which must be aligned for TensorFlow.
+// Takes over the memory, which must be aligned for TensorFlow (strings are copied).
 absl::Status FromTransport(transport::Tensor tensor, tensorflow::Tensor* result);
 
 }  // namespace seed_rl

@@ -19,16 +19,16 @@ namespace {
 using tensorflow::FunctionLibraryRuntime;
 using tensorflow::Tensor;
 
-// Whether this thread is inside Start. The ops of a function run on the thread that called it as
-// far as they can: graphs of inference are mostly chains, and passing each link to another thread
-// costs more than it brings.
+// Whether this thread is inside Start. A function's ops run on the calling thread if possible:
+// inference graphs are mostly chains, and passing each link to another thread costs more than it
+// gains.
 thread_local bool t_running = false;
 
-// Threads for the ops of one function. TensorFlow's own pool serves everybody: small ops would wait
-// behind the large ones of a training step.
+// Threads for the ops of one function. In TensorFlow's shared pool, small ops would wait behind the
+// large ones of a training step.
 class OpThreads : public tensorflow::thread::ThreadPoolInterface {
  public:
-  // With one thread, it is that which runs the function.
+  // With one thread, ops run on the thread that runs the function.
   explicit OpThreads(int num_threads) : num_threads_(num_threads) {
     if (num_threads > 1) {
       pool_ = std::make_unique<tensorflow::thread::ThreadPool>(tensorflow::Env::Default(),
@@ -51,13 +51,13 @@ class OpThreads : public tensorflow::thread::ThreadPoolInterface {
   std::unique_ptr<tensorflow::thread::ThreadPool> pool_;
 };
 
-// The optimization that calling a tf.function gets: without it, for instance, convolution, bias
-// and activation are not fused.
+// Enables the graph optimization that a Python call of a tf.function gets; without it, for example,
+// convolution, bias and activation are not fused.
 void SetOptimization(const std::string& name, FunctionLibraryRuntime::InstantiateOptions* options) {
   tensorflow::grappler::GrapplerItem::OptimizationOptions optimization;
   optimization.allow_pruning_stateful_and_dataset_ops = true;
   optimization.is_eager_mode = true;
-  // Nested functions are optimized when the op that calls them is.
+  // Nested functions are optimized together with the op that calls them.
   optimization.optimize_function_library = false;
   options->optimize_graph_fn =
       std::bind(tensorflow::grappler::OptimizeGraph, std::placeholders::_1, std::placeholders::_2,
@@ -76,7 +76,7 @@ absl::Status TfFunction::Create(tensorflow::OpKernelContext* context,
                                 std::unique_ptr<TfFunction>* result) {
   std::unique_ptr<TfFunction> self(new TfFunction());
   if (context->function_library() == nullptr) {
-    return absl::InternalError("There is no function library");
+    return absl::InternalError("No function library");
   }
   TF_RETURN_IF_ERROR(context->function_library()->Clone(&self->definition_, &self->process_runtime_,
                                                         &self->runtime_));
@@ -103,7 +103,7 @@ absl::Status TfFunction::Create(tensorflow::OpKernelContext* context,
   return absl::OkStatus();
 }
 
-// What a run needs until it has finished.
+// The state of one run.
 struct TfFunction::Run {
   Run(TfFunction* function, Done done)
       : done(std::move(done)),
@@ -128,7 +128,7 @@ struct TfFunction::Run {
     for (size_t i = 0; result.ok() && i < outputs.size(); ++i) {
       result = ToTransport(outputs[i], &results[i]);
     }
-    // The function may be gone once `done` was called.
+    // Calling `done` may destroy the function.
     container.CleanUp();
     cancellation.reset();
     done(FromStatus(result), std::move(results));
@@ -143,8 +143,8 @@ struct TfFunction::Run {
 
 TfFunction::TfFunction()
     : runner_([this](std::function<void()> closure) {
-        // What follows an asynchronous op must not keep the thread that completes it, which may be
-        // that of a client or of a queue's other end.
+        // The successors of an asynchronous op must not occupy the thread that completes it, which
+        // may belong to a client or to the other end of a queue.
         if (t_running) {
           closure();
         } else {

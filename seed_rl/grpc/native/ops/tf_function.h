@@ -1,4 +1,4 @@
-// A tf.function as the transport runs it.
+// A tf.function that the transport can run.
 
 #ifndef SEED_RL_GRPC_NATIVE_OPS_TF_FUNCTION_H_
 #define SEED_RL_GRPC_NATIVE_OPS_TF_FUNCTION_H_
@@ -16,20 +16,20 @@
 
 namespace seed_rl {
 
-// A concrete function with the values it captured. Runs without Python (and its lock).
+// A concrete function and its captured values. Runs without Python (and its global lock).
 class TfFunction : public transport::Function {
  public:
   ~TfFunction() override;
 
-  // Compiles the function. Its graph may use any device; arguments and results are on the host.
+  // Instantiates the function. Its graph may use any device; arguments and results are on the host.
   //
   // Args:
-  //   context: of the op that binds the function.
+  //   context: context of the op that binds the function.
   //   function: name and attributes.
-  //   captures: its last inputs, after `num_arguments` others.
-  //   num_results: how many tensors it returns.
-  //   config: serialized ConfigProto with the options of the graph's optimization.
-  //   op_threads: threads that the ops of a run share; 0: those that all of TensorFlow shares.
+  //   captures: its last inputs, after `num_arguments` arguments.
+  //   num_results: number of tensors it returns.
+  //   config: serialized ConfigProto with graph optimization options.
+  //   op_threads: size of the function's own thread pool for ops; 0: TensorFlow's shared pool.
   static absl::Status Create(tensorflow::OpKernelContext* context,
                              const tensorflow::NameAttrList& function,
                              std::vector<tensorflow::Tensor> captures, size_t num_arguments,
@@ -44,7 +44,7 @@ class TfFunction : public transport::Function {
 
   TfFunction();
 
-  // A copy of the runtime, which thus outlives the op and its context.
+  // A copy of the runtime that outlives the op and its context.
   std::unique_ptr<tensorflow::FunctionLibraryDefinition> definition_;
   std::unique_ptr<tensorflow::ProcessFunctionLibraryRuntime> process_runtime_;
   tensorflow::FunctionLibraryRuntime* runtime_ = nullptr;  // Owned by process_runtime_.

@@ -16,10 +16,10 @@ namespace {
 
 constexpr char kUnixPrefix[] = "unix:";
 constexpr unsigned long kLargestPort = 65535;
-// How often to look for a port that is free at every address.
+// Maximum attempts to find a port that is free at every address.
 constexpr int kPortAttempts = 100;
 
-// The path of a Unix socket that is a file; empty for others.
+// The path of a Unix socket's file; empty for other addresses.
 std::string SocketPath(const std::string& address) {
   if (address.rfind(kUnixPrefix, 0) != 0) return "";
   std::string path = address.substr(sizeof(kUnixPrefix) - 1);
@@ -27,7 +27,7 @@ std::string SocketPath(const std::string& address) {
   return path;
 }
 
-bool SomebodyListens(const std::string& path) {
+bool HasListener(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return false;
   sockaddr_un address = {};
@@ -40,7 +40,7 @@ bool SomebodyListens(const std::string& path) {
   return listens;
 }
 
-// Splits "host:port" or "[host]:port". False for addresses of other kinds: unix:..., dns:...
+// Splits "host:port" or "[host]:port". Returns false for other addresses: unix:..., dns:...
 bool SplitHostPort(const std::string& address, std::string* host, std::string* port) {
   const size_t colon = address.rfind(':');
   if (IsUnix(address) || colon == std::string::npos || colon == 0) return false;
@@ -89,14 +89,14 @@ Status CheckFree(const std::string& address) {
   if (path.size() >= sizeof(sockaddr_un::sun_path)) {
     return {Code::kInvalidArgument,
             "The path of " + address + " is longer than the system allows for sockets (" +
-                std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes); use a shorter one"};
+                std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes); use a shorter path"};
   }
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return {};
   if (!S_ISSOCK(info.st_mode)) {
-    return {Code::kInvalidArgument, path + " exists and is no socket; choose another address"};
+    return {Code::kInvalidArgument, path + " exists and is not a socket; choose another address"};
   }
-  if (SomebodyListens(path)) {
+  if (HasListener(path)) {
     return {Code::kUnavailable,
             "Another server is listening on " + address + "; stop it or choose another address"};
   }
@@ -139,8 +139,8 @@ int PortClaim::Bind(std::vector<SocketAddress> places, std::string* failed) {
     auto* const raw = reinterpret_cast<sockaddr*>(&place.storage);
     Socket bound(socket(place.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int on = 1, off = 0;
-    // As gRPC does: a dead server's connections do not hold the port, and [::] is IPv4's 0.0.0.0
-    // too. Options that a family does not know have no effect.
+    // As gRPC does: a dead server's connections do not block the port, and [::] includes IPv4's
+    // 0.0.0.0. Options that a family does not support have no effect.
     setsockopt(bound.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     setsockopt(bound.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     if (bound.fd() < 0 || bind(bound.fd(), raw, place.size) != 0) {
@@ -163,16 +163,16 @@ Status PortClaim::Take(const std::string& address, const Resolve& resolve) {
     return {};
   }
   const std::string problem = "Cannot listen on " + address + ": ";
-  if (!IsPort(port)) return {Code::kInvalidArgument, problem + "there is no port " + port};
+  if (!IsPort(port)) return {Code::kInvalidArgument, problem + "invalid port " + port};
   std::vector<SocketAddress> places;
   const Status status = resolve(host, port, &places);
   if (!status.ok()) return {status.code, problem + status.message};
-  if (places.empty()) return {Code::kUnavailable, problem + "the name has no address"};
+  if (places.empty()) return {Code::kUnavailable, problem + "the host has no address"};
 
   const bool any_port = *Port(&places.front()) == 0;
   std::string failed;
   int error = Bind(places, &failed);
-  // The free port at the first address may be in use at another.
+  // A port that is free at the first address may be in use at another.
   for (int i = 1; any_port && error == EADDRINUSE && i < kPortAttempts; ++i) {
     error = Bind(places, &failed);
   }
@@ -183,7 +183,7 @@ Status PortClaim::Take(const std::string& address, const Resolve& resolve) {
     return {Code::kUnavailable, problem + "the port is in use at " + failed};
   }
   if (IsElsewhere(error)) {
-    return {Code::kUnavailable, problem + "the address is not this machine's"};
+    return {Code::kUnavailable, problem + "not an address of this machine"};
   }
   return {Code::kUnavailable, problem + std::strerror(error) + " at " + failed};
 }

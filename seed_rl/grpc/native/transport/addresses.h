@@ -1,4 +1,4 @@
-// What "host:port" and "unix:/path" addresses need besides gRPC.
+// Checks for "host:port" and "unix:/path" addresses that gRPC does not make.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_ADDRESSES_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_ADDRESSES_H_
@@ -15,44 +15,43 @@
 
 namespace seed_rl::transport {
 
-// Whether the address is that of a Unix socket.
+// Whether the address is a Unix socket.
 bool IsUnix(const std::string& address);
 
-// Checks that a server may listen on `address`. A socket file that a dead server left is fine (gRPC
-// replaces it); one that a living server listens on is an error, as is a file that is no socket.
+// Checks that a server may listen on `address`. A dead server's socket file is fine (gRPC replaces
+// it); one that a server is listening on is an error, as is a file of another kind.
 Status CheckFree(const std::string& address);
 
-// An address of TCP, IPv4 or IPv6, with its port.
+// A TCP address, IPv4 or IPv6, with its port.
 struct SocketAddress {
   sockaddr_storage storage = {};
   socklen_t size = 0;
 };
 
-// Finds the addresses of a host name, in order of preference. `port` is a number or a service's
-// name.
+// Finds the addresses of a host name, in order of preference. `port` is a number or service name.
 using Resolve = std::function<Status(const std::string& host, const std::string& port,
                                      std::vector<SocketAddress>* addresses)>;
 
-// Asks the system, as getaddrinfo(3) does.
+// Uses getaddrinfo(3).
 Status ResolveWithSystem(const std::string& host, const std::string& port,
                          std::vector<SocketAddress>* addresses);
 
-// Holds a TCP port at all addresses of a name, so that either a server listens at all of them or
-// the name is refused. gRPC by itself is content with one: with "localhost" it would serve ::1
-// while a stranger has 127.0.0.1, and clients reach one or the other.
+// Reserves a TCP port at all addresses of a host, so that a server listens at all of them or fails.
+// gRPC itself is satisfied with one: for "localhost" it would serve ::1 although another process
+// has 127.0.0.1, and clients would reach one or the other.
 //
-// The sockets are bound but do not listen, which lets gRPC bind the same ports beside them.
+// The sockets are bound but do not listen, so gRPC can bind the same ports.
 class PortClaim {
  public:
-  // Claims "host:port"; port 0 takes one that is free at every address. Addresses that this machine
-  // does not have, such as ::1 without IPv6, are left out while there are others. Addresses of
-  // other kinds need no claim.
+  // Claims "host:port"; port 0 picks one that is free at every address. Skips addresses that this
+  // machine does not have, such as ::1 without IPv6, unless there are no others. Addresses of other
+  // kinds need no claim.
   //
-  // Returns kUnavailable if the name has no address here or the port is in use at one of them,
-  // kInvalidArgument if the port is no port.
+  // Returns kUnavailable if the host has no address here or the port is in use at one of them,
+  // kInvalidArgument if the port is invalid.
   Status Take(const std::string& address, const Resolve& resolve = ResolveWithSystem);
 
-  // What a server is to listen on, in numbers: "127.0.0.1:80", "[::1]:80".
+  // The numeric addresses to listen on: "127.0.0.1:80", "[::1]:80".
   const std::vector<std::string>& addresses() const { return addresses_; }
 
  private:
@@ -71,7 +70,7 @@ class PortClaim {
     int fd_;
   };
 
-  // Binds at every address and returns 0, or the error number and the address where it failed.
+  // Binds at every address; returns 0, or an error number and in `failed` the address.
   int Bind(std::vector<SocketAddress> places, std::string* failed);
 
   std::vector<Socket> sockets_;

@@ -18,12 +18,12 @@ size_t RowElements(const Tensor& tensor) {
   return Product(tensor.dims.data() + 1, tensor.dims.size() - 1);
 }
 
-// A stranger's booleans may have any value, which C++ does not expect.
+// A client's booleans may have any value, but C++ allows only 0 and 1.
 void NormalizeBools(char* data, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) data[i] = data[i] != 0;
 }
 
-// Gives `tensor` memory for `bytes` and returns it.
+// Allocates memory for `tensor` and returns it.
 char* Allocate(Tensor* tensor, size_t bytes) {
   std::shared_ptr<char> memory = AllocateAligned(bytes);
   char* const data = memory.get();
@@ -35,12 +35,13 @@ char* Allocate(Tensor* tensor, size_t bytes) {
 
 }  // namespace
 
-// The results of a call whose rows went to several batches.
+// Collects the results of a call whose rows are in several batches.
 class Gather {
  public:
   explicit Gather(int64_t rows) : rows_(rows), rows_left_(rows) {}
 
-  // Takes the outcome of a part. Returns whether it was the last; then nobody else uses this.
+  // Adds the outcome of a part. Returns whether it was the last one; then no thread uses this
+  // object any more.
   bool Add(const Part& part, const Status& status, const std::vector<Tensor>& results) {
     std::lock_guard<std::mutex> lock(mu_);
     if (status_.ok()) status_ = status;

@@ -1,4 +1,4 @@
-// Calls that run together: from the bytes of their messages to the bytes of their replies.
+// Batches of calls: copies rows from request messages into batches and from results into replies.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_BATCH_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_BATCH_H_
@@ -16,7 +16,7 @@ namespace seed_rl::transport {
 
 using Clock = std::chrono::steady_clock;
 
-// Where a call came from.
+// The sender of a call.
 class Caller {
  public:
   virtual ~Caller() = default;
@@ -30,24 +30,24 @@ struct Call {
   size_t bytes = 0;
   Clock::time_point arrived;
   int64_t rows = 1;
-  bool leading = false;  // Whether its tensors have the leading dimension.
+  bool leading = false;  // Whether its tensors have the batch dimension.
 
   void Fail(const Status& status) const { caller->Send(ErrorFrame(id, status), bytes); }
 };
 
 class Gather;
 
-// Some rows of a call in a batch.
+// Rows of a call that are in the same batch.
 struct Part {
   Call call;
-  int64_t first = 0;               // Row in the batch.
-  int64_t rows = 1;                // Of this part.
-  int64_t first_in_call = 0;       // Row in the call.
-  std::shared_ptr<Gather> gather;  // Collects the results, if the call has several parts.
+  int64_t first = 0;               // First row in the batch.
+  int64_t rows = 1;                // Number of rows.
+  int64_t first_in_call = 0;       // First row in the call.
+  std::shared_ptr<Gather> gather;  // Collects the results if the call has several parts.
 
-  // Sends results, which start with row `first` of `results`, or keeps them until the call's other
-  // parts have theirs. `batched`: whether the results have the leading dimension. Returns whether
-  // the call has been answered with an error instead, because another part failed.
+  // Sends the part's results, which start at row `first` of `results`, or keeps them until the
+  // call's other parts are done. `batched`: whether results have the batch dimension. Returns true
+  // if it sent an error instead, because another part failed.
   bool Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const;
   // Sends an error, once for all parts; returns whether it did.
   bool Fail(const Status& status) const;
@@ -58,27 +58,27 @@ std::shared_ptr<Gather> NewGather(int64_t rows);
 struct Batch {
   std::vector<Part> parts;
   int64_t rows = 0;
-  int copying = 0;  // Parts that are being copied.
+  int copying = 0;  // Number of parts being copied.
   std::vector<Tensor> arguments;
-  std::vector<char*> memory;  // Of the arguments, to be written; null for strings.
+  std::vector<char*> memory;  // Writable memory of the arguments; null for strings.
 
-  // Copies the rows of a part; parts may be copied at the same time.
+  // Copies the rows of a part into the batch; several parts may be copied concurrently.
   void Copy(const Frame& frame, const Part& part);
-  // Copies of the rows of a part, aligned. Only when sealed.
+  // Returns aligned copies of the rows of a part. The batch must be sealed.
   std::vector<Tensor> RowsOf(const Part& part) const;
 };
 
-// Makes the batches of a function.
+// Creates the batches of a function.
 class BatchFactory {
  public:
-  // `max_free`: how many batches' memory to keep when it is not in use.
+  // `max_free`: number of unused batches whose memory is kept.
   BatchFactory(const Signature* signature, size_t max_free);
 
   // A batch without rows, with memory for as many as the signature allows.
   std::shared_ptr<Batch> Empty() const;
-  // A call by itself, for functions that are not batched.
+  // A batch of one call, for functions that are not batched.
   static std::shared_ptr<Batch> Single(Call call, const Frame& frame);
-  // Gives the arguments the size that the batch has come to.
+  // Sets the arguments' sizes to the batch's number of rows.
   void Seal(Batch* batch) const;
 
  private:

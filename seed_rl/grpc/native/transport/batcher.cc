@@ -8,10 +8,10 @@
 namespace seed_rl::transport {
 namespace {
 
-// A run that takes less than this is quick: having a network thread do it saves more time than it
-// costs those who must wait for that thread.
+// A run that takes less than this is quick: running it on a network thread saves more time than it
+// costs the calls that wait for that thread.
 constexpr auto kQuickRun = std::chrono::microseconds(100);
-// How much quicker than slow the last runs must have been, in number, for the next to be trusted.
+// Runs are expected to be quick if `quickness_` is at least this.
 constexpr int kQuick = 32;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -28,7 +28,7 @@ Batcher::Batcher(Binding binding, int64_t max_batch_size, double batch_timeout_m
     : binding_(std::move(binding)),
       timeout_(batch_timeout_ms),
       signature_(binding_, max_batch_size),
-      // Besides those that run, one is filled, and one may be held by the function's results.
+      // Besides the running batches, one is being filled and one may be held by results.
       batches_(&signature_, NumExecutors(binding_) + 2) {
   for (size_t i = 0; i < NumExecutors(binding_); ++i) {
     wake_.push_back(std::make_unique<std::condition_variable>());
@@ -44,7 +44,7 @@ void Batcher::Start() {
   }
 }
 
-// --- Arrival of calls.
+// --- Adding calls.
 
 void Batcher::Add(Call call, const Frame& frame) {
   Status status = signature_.CheckCall(frame, &call.rows, &call.leading);
@@ -77,7 +77,7 @@ void Batcher::AddToBatches(const Call& call, const Frame& frame) {
     const int64_t left = call.rows - placed;
     if (stopped_) {
       lock.unlock();
-      // Rows that are in a batch already are failed by Shutdown.
+      // Shutdown fails the rows that are already in a batch.
       Part{call, 0, left, placed, gather}.Fail(ServerClosed());
       return;
     }
@@ -117,7 +117,7 @@ size_t Batcher::NextFree() {
 
 std::condition_variable* Batcher::Wake() {
   if (stopped_ || !HasWork()) return nullptr;
-  // Whoever collects may be waiting for the batch to fill.
+  // The collector may be waiting for the batch to fill.
   if (collector_ != kNone) return ready_.empty() ? nullptr : wake_[collector_].get();
   collector_ = NextFree();
   return collector_ == kNone ? nullptr : wake_[collector_].get();
@@ -202,7 +202,7 @@ void Batcher::Run(Batch* batch, size_t executor) {
     if (repeat) {
       status = RunAndWait(function(executor), batch->RowsOf(part), part.rows, &own_results);
     }
-    // Before the last reply, so that who calls again at once finds it free, as its turn requires.
+    // Before the last reply, so that a caller's next call finds the executor free.
     if (&part == &batch->parts.back()) Release(executor, true);
     Answer(part, status, repeat ? own_results : results, repeat ? 0 : part.first);
   }
@@ -218,7 +218,7 @@ void Batcher::RunInline(const BatchPtr& batch, size_t executor) {
                               if (status.ok())
                                 status = signature_.CheckResults(results, batch->rows);
                               Count(*batch, start, Clock::now());
-                              // On the same thread, Dispatch will look for more work itself.
+                              // On the same thread, Dispatch itself looks for more work.
                               const bool later = std::this_thread::get_id() != this_thread;
                               for (const Part& part : batch->parts) {
                                 if (&part == &batch->parts.back()) Release(executor, later);
@@ -279,7 +279,7 @@ void Batcher::CountError() {
   ++stats_.errors;
 }
 
-// --- End.
+// --- Shutdown.
 
 void Batcher::Shutdown() {
   std::lock_guard<std::mutex> shutdown_lock(shutdown_mu_);

@@ -1,9 +1,9 @@
 // Collects calls into batches and runs the functions bound under one name on them.
 //
-// A batch is assembled in place: whoever receives a call reserves rows of the open batch and copies
-// the call's tensors to them. Functions run on threads of the batcher, so that the network threads
-// never wait: the thread that is free takes what has been collected, and sends the replies itself.
-// Only functions that take less time than waking up another thread are run by the network thread.
+// Batches are assembled in place: the thread that receives a call reserves rows of the open batch
+// and copies the call's tensors into them. Functions run on the batcher's threads, so that network
+// threads never wait: a free thread takes what has been collected and sends the replies itself.
+// Functions that take less time than waking up another thread run on the network thread.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_BATCHER_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_BATCHER_H_
@@ -25,8 +25,8 @@
 namespace seed_rl::transport {
 
 struct BatcherStats {
-  int64_t waiting = 0;  // Calls that do not run yet.
-  int64_t calls = 0;    // That ran.
+  int64_t waiting = 0;  // Calls that have not started.
+  int64_t calls = 0;    // Calls that ran.
   int64_t rows = 0;
   int64_t batches = 0;
   int64_t errors = 0;       // Calls answered with an error.
@@ -42,13 +42,13 @@ class Batcher {
   const std::string& name() const { return binding_.name; }
 
   void Start();
-  // Takes a call; it is answered through `call.caller`, perhaps before this returns. Dispatch must
-  // follow.
+  // Adds a call, which is answered through `call.caller`, perhaps before this returns. Dispatch
+  // must follow.
   void Add(Call call, const Frame& frame);
-  // Has added calls run. To be called when there is nothing more to add at once, so that calls that
-  // arrive together run together.
+  // Runs the added calls. Call it once there is nothing more to add, so that calls that arrive
+  // together run together.
   void Dispatch();
-  // Cancels running functions, fails all waiting calls and returns when the threads have ended.
+  // Cancels running functions, fails all waiting calls and joins the threads.
   void Shutdown();
   BatcherStats stats() const;
 
@@ -58,14 +58,14 @@ class Batcher {
   void AddAlone(Call call, const Frame& frame);
   void AddToBatches(const Call& call, const Frame& frame);
 
-  // The next seven expect mu_ to be held.
+  // The next seven require mu_.
   bool HasWork() const;
-  // The free executor whose turn it is, or kNone.
+  // The next free executor in turn, or kNone.
   size_t NextFree();
-  // Gives work to a free executor's thread, if there are both; returns what to notify, or null.
+  // Assigns work, if any, to a free executor's thread, if any; returns what to notify, or null.
   std::condition_variable* Wake();
   BatchPtr Take();
-  // A batch that the caller may run at once itself, with a free executor; or null.
+  // A batch that the caller may run immediately on a free executor; or null.
   BatchPtr TakeInline(size_t* executor);
   void WaitForMore(std::unique_lock<std::mutex>* lock, size_t executor);
   void NoteRunTime(Clock::duration time);
@@ -77,13 +77,13 @@ class Batcher {
   }
   // Runs a batch and returns when it has been answered.
   void Run(Batch* batch, size_t executor);
-  // Runs a batch and returns when the function waits for something or has been answered.
+  // Runs a batch; returns when it has been answered, or will be on another thread.
   void RunInline(const BatchPtr& batch, size_t executor);
   Status RunAndWait(Function* function, std::vector<Tensor> arguments, int64_t rows,
                     std::vector<Tensor>* results) const;
   void Answer(const Part& part, const Status& status, const std::vector<Tensor>& results,
               int64_t first);
-  // Says that an executor is free again, and wakes up its or another thread if there is work.
+  // Marks an executor as free; if `wake`, wakes a thread if there is work.
   void Release(size_t executor, bool wake);
   void Count(const Batch& batch, Clock::time_point start, Clock::time_point end);
   void CountError();
@@ -95,13 +95,13 @@ class Batcher {
 
   mutable std::mutex mu_;
   bool stopped_ = false;        // Guarded by mu_.
-  BatchPtr open_;               // Takes further calls. Guarded by mu_.
-  std::deque<BatchPtr> ready_;  // Takes no further calls. Guarded by mu_.
+  BatchPtr open_;               // Accepts further calls. Guarded by mu_.
+  std::deque<BatchPtr> ready_;  // Accept no further calls. Guarded by mu_.
   std::vector<bool> busy_;      // By executor. Guarded by mu_.
   size_t collector_ = kNone;    // The executor whose thread takes the next batch. Guarded by mu_.
-  size_t next_ = 0;             // The executor whose turn it is. Guarded by mu_.
-  int quickness_ = 0;           // Grows with quick runs, falls with slow ones. Guarded by mu_.
-  int inline_runs_ = 0;         // Not answered yet. Guarded by mu_.
+  size_t next_ = 0;             // The next executor in turn. Guarded by mu_.
+  int quickness_ = 0;           // Rises with quick runs, falls with slow ones. Guarded by mu_.
+  int inline_runs_ = 0;         // Inline runs not yet answered. Guarded by mu_.
   BatcherStats stats_;          // Guarded by mu_.
   std::condition_variable copied_;                              // A batch's `copying` became 0.
   std::condition_variable no_inline_runs_;                      // `inline_runs_` became 0.

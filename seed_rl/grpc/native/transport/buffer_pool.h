@@ -1,4 +1,4 @@
-// Aligned memory that is used again and again, so that its pages are faulted in once.
+// Reusable aligned memory, whose pages are faulted in only once.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_BUFFER_POOL_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_BUFFER_POOL_H_
@@ -16,10 +16,10 @@ std::shared_ptr<char> AllocateAligned(size_t bytes);
 // Buffers of one size; thread-safe. Buffers may outlive the pool.
 class BufferPool {
  public:
-  // Keeps at most `max_free` buffers that nobody uses.
+  // Keeps at most `max_free` unused buffers.
   BufferPool(size_t bytes, size_t max_free);
 
-  // Returns to the pool with the last reference.
+  // The buffer returns to the pool with its last reference.
   std::shared_ptr<char> Acquire();
 
  private:

@@ -16,7 +16,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(config.max_message_bytes);
   arguments.SetMaxSendMessageSize(-1);
-  // Clients of one process would otherwise share a connection, and wait for each other.
+  // Otherwise the clients of a process would share a connection and wait for each other.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, int(config.keepalive_s * 1000));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config.keepalive_s * 1000));
@@ -25,7 +25,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // Proxies are for the outside world, not for a cluster's own servers.
+  // Proxies are for the Internet, not for servers of the same cluster.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
   if (config.tls && !IsUnix(config.address)) {
@@ -86,7 +86,7 @@ Status Connect(const ClientConfig& config, std::shared_ptr<grpc::Channel>* chann
                description);
   if (status.ok()) return {};
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    // Asked without waiting, gRPC says what the last attempt failed of.
+    // Without wait_for_ready, gRPC reports why the last attempt failed.
     const grpc::Status reason = Describe(config, *channel, false,
                                          SystemClock::now() + std::chrono::seconds(1), description);
     if (reason.ok()) return {};

@@ -1,4 +1,4 @@
-// A client's connection to a server, before any call.
+// Connects a client to a server.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_CHANNEL_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_CHANNEL_H_
@@ -13,14 +13,14 @@
 
 namespace seed_rl::transport {
 
-// What gRPC's deadlines are given in.
+// The clock of gRPC's deadlines.
 using SystemClock = std::chrono::system_clock;
 SystemClock::duration ToDuration(double seconds);
 
-// Adds the token, if there is one.
+// Adds the token, if any.
 void Authenticate(const ClientConfig& config, grpc::ClientContext* context);
 
-// Waits for the server, as long as the configuration allows, and asks for its description.
+// Waits for the server, up to `connect_timeout_s`, and gets its description.
 Status Connect(const ClientConfig& config, std::shared_ptr<grpc::Channel>* channel,
                std::string* description);
 

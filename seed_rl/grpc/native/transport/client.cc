@@ -47,20 +47,20 @@ class FrameReply : public Reply {
   const Frame& frame_;
 };
 
-// A channel and its stream of calls. Its thread keeps it alive, because the last reference to a
-// client may be dropped by a callback on that very thread.
+// A channel and its stream of calls. Its thread keeps it alive, because a callback on that thread
+// may drop the last reference to the client.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   explicit Connection(const ClientConfig& config) : config_(config) {}
   ~Connection();
 
-  // Waits for the server and learns its description.
+  // Waits for the server and gets its description.
   Status Connect() { return transport::Connect(config_, &channel_, &description_); }
   // Opens the stream of calls.
   void Start();
-  // Ends all calls and has the thread end.
+  // Ends all calls and the thread.
   void Close();
-  // Waits for the thread, unless it is the caller.
+  // Joins the thread, unless called on it.
   void Join();
 
   uint64_t Call(uint32_t function, const std::vector<Tensor>& arguments, Client::Done done);
@@ -80,10 +80,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void OnRead(bool ok);
   void OnWritten(bool ok);
   void OnFinished();
-  void WriteNext();  // Expects mu_ to be held.
+  void WriteNext();  // Requires mu_.
   void FailExpired();
   void FailAll(const Status& status);
-  // The callback of a call, which is then no longer pending; empty if it was not.
+  // Removes a pending call and returns its callback; empty if it was not pending.
   Client::Done Remove(uint64_t call_id);
 
   const ClientConfig config_;
@@ -94,15 +94,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
   std::thread thread_;
 
-  // Used by the thread alone.
-  grpc::ByteBuffer message_;  // The one being read.
+  // Used only by the thread.
+  grpc::ByteBuffer message_;  // Being read.
   grpc::Status final_status_;
   bool reading_ = false;
   bool ending_ = false;  // Finish was called.
   void FinishIfIdle();
 
   std::mutex mu_;
-  bool started_ = false;                           // The stream may be written. Guarded by mu_.
+  bool started_ = false;                           // The stream is writable. Guarded by mu_.
   bool writing_ = false;                           // Guarded by mu_.
   bool writes_failed_ = false;                     // Guarded by mu_.
   bool closed_ = false;                            // Calls fail with broken_. Guarded by mu_.
@@ -112,7 +112,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::deque<grpc::ByteBuffer> outgoing_;          // Guarded by mu_.
 };
 
-// --- Life.
+// --- Lifecycle.
 
 void Connection::Start() {
   Authenticate(config_, &context_);
@@ -137,7 +137,7 @@ void Connection::Join() {
 }
 
 Connection::~Connection() {
-  if (thread_.joinable()) thread_.detach();  // It is this one, returning from Loop.
+  if (thread_.joinable()) thread_.detach();  // This is the thread, returning from Loop.
 }
 
 // --- Calls.
@@ -269,7 +269,7 @@ void Connection::Handle(Event event, bool ok) {
   FinishIfIdle();
 }
 
-// Once nothing can be read any more, asks why. The status also waits for the write in progress.
+// Requests the final status once nothing more can be read and no write is in progress.
 void Connection::FinishIfIdle() {
   if (ending_ || reading_) return;
   {
@@ -290,7 +290,7 @@ void Connection::OnRead(bool ok) {
   const Status status = frame.Parse(message_);
   if (Client::Done done = Remove(frame.call_id())) {
     if (!status.ok()) {
-      done({Code::kInternal, "The server's reply is unreadable: " + status.message}, nullptr);
+      done({Code::kInternal, "Malformed reply: " + status.message}, nullptr);
     } else if (frame.kind() == Kind::kReply) {
       const FrameReply reply(frame);
       done({}, &reply);

@@ -1,4 +1,4 @@
-// The little JSON that the transport writes itself.
+// Minimal JSON output.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_JSON_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_JSON_H_

@@ -15,13 +15,13 @@ Rpc::Rpc(RpcHost* host, grpc::ServerCompletionQueue* queue)
 Rpc::~Rpc() { host_->RpcEnds(); }
 
 void Rpc::Listen() {
-  // gRPC never completes `done_` of an Rpc that nobody called, so it holds no reference before.
+  // gRPC never completes `done_` if no RPC arrives, so it holds no reference until one does.
   context_.AsyncNotifyWhenDone(&done_);
   host_->Request(this, incoming_.Start(shared_from_this()));
 }
 
 void Rpc::OnIncoming(bool ok) {
-  if (!ok) return;  // The server shuts down.
+  if (!ok) return;  // The server is shutting down.
   done_.Start(shared_from_this());
   host_->Accept(queue_);
   grpc::Status status = host_->Authorize(context_);
@@ -47,12 +47,12 @@ void Rpc::Reject(const grpc::Status& status) {
   stream_.Finish(status, finish_.Start(shared_from_this()));
 }
 
-// --- Methods with one request and one answer.
+// --- Unary methods.
 
 void Rpc::StartUnary() {
   answer_ = host_->Answer(context_.method());
   if (!answer_) {
-    Reject({grpc::StatusCode::UNIMPLEMENTED, "There is no method " + context_.method()});
+    Reject({grpc::StatusCode::UNIMPLEMENTED, "Unknown method " + context_.method()});
     return;
   }
   stream_.Read(&message_, request_.Start(shared_from_this()));
@@ -60,7 +60,7 @@ void Rpc::StartUnary() {
 
 void Rpc::OnRequest(bool ok) {
   if (!ok) {
-    Reject({grpc::StatusCode::INVALID_ARGUMENT, "There is no request"});
+    Reject({grpc::StatusCode::INVALID_ARGUMENT, "Missing request"});
     return;
   }
   std::lock_guard<std::mutex> lock(mu_);

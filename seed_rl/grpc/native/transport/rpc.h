@@ -1,4 +1,4 @@
-// One call of a gRPC method, as the server sees it.
+// The server's side of one RPC.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_RPC_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_RPC_H_
@@ -19,22 +19,22 @@ namespace seed_rl::transport {
 
 class Rpc;
 
-// What an Rpc wants of its server. Thread-safe.
+// What an Rpc needs from its server. Thread-safe.
 class RpcHost {
  public:
   virtual ~RpcHost() = default;
   // Count the Rpcs that exist; the host must outlive them.
   virtual void RpcBegins() = 0;
   virtual void RpcEnds() = 0;
-  // Has the next incoming call of any method complete `tag`, with `rpc` for it.
+  // Assigns the next incoming RPC of any method to `rpc`, and then completes `tag`.
   virtual void Request(Rpc* rpc, void* tag) = 0;
-  // Makes an Rpc that waits for the next incoming call, unless the server is closing.
+  // Creates an Rpc that waits for the next incoming one, unless the server is closing.
   virtual void Accept(grpc::ServerCompletionQueue* queue) = 0;
-  // Whether the metadata entitle to the call.
+  // Checks the client's token.
   virtual grpc::Status Authorize(const grpc::GenericServerContext& context) = 0;
-  // The answer of a method with a single request and answer; null if there is no such method.
+  // A function that computes the answer of a unary method; null if there is no such method.
   virtual std::function<std::string()> Answer(const std::string& method) = 0;
-  // Whether another stream of calls may begin. If so, CloseStream must follow.
+  // Admits a stream of calls, or returns why not. If admitted, CloseStream must follow.
   virtual grpc::Status OpenStream(const std::shared_ptr<Rpc>& rpc) = 0;
   virtual void CloseStream(const std::shared_ptr<Rpc>& rpc) = 0;
   // Handles a message of a stream.
@@ -43,20 +43,20 @@ class RpcHost {
   virtual size_t max_bytes_per_peer() const = 0;
 };
 
-// Lives as long as gRPC or a waiting call refers to it.
+// Lives as long as gRPC or a pending call refers to it.
 class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
  public:
-  // An operation in the completion queue; it keeps its Rpc alive until it has ended.
+  // An operation in the completion queue; keeps its Rpc alive until completed.
   class Operation {
    public:
     using Handler = void (Rpc::*)(bool ok);
     explicit Operation(Handler handler) : handler_(handler) {}
-    // The tag for starting it.
+    // Returns the tag to start the operation with.
     void* Start(std::shared_ptr<Rpc> rpc) {
       rpc_ = std::move(rpc);
       return this;
     }
-    // Returns the Rpc if a message was received: then Receive is to be called for the next.
+    // Returns the Rpc if a message was received: then call Receive for the next one.
     std::shared_ptr<Rpc> Complete(bool ok) {
       std::shared_ptr<Rpc> rpc = std::move(rpc_);
       (rpc.get()->*handler_)(ok);
@@ -71,11 +71,11 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   Rpc(RpcHost* host, grpc::ServerCompletionQueue* queue);
   ~Rpc() override;
 
-  // Waits for an incoming call.
+  // Waits for an incoming RPC.
   void Listen();
-  // Receives the next message, unless the peer has sent enough.
+  // Receives the next message, unless the peer has reached its limits.
   void Receive();
-  // Ends a stream of calls: sends what is being sent, then `status`.
+  // Ends a stream of calls: completes the current write, then sends `status`.
   void Close(const grpc::Status& status);
   void Send(grpc::ByteBuffer reply, size_t request_bytes) override;
 
@@ -94,7 +94,7 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   void StartUnary();
   void StartStream();
   void Reject(const grpc::Status& status);
-  // The next four expect mu_ to be held.
+  // The next four require mu_.
   void ReadMore();
   void WriteNext();
   void FinishIfDrained();
@@ -105,7 +105,7 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_;
   std::function<std::string()> answer_;
-  grpc::ByteBuffer message_;  // The one being read.
+  grpc::ByteBuffer message_;  // Being read.
 
   Operation incoming_{&Rpc::OnIncoming};
   Operation done_{&Rpc::OnDone};
@@ -118,11 +118,11 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   bool reading_ = false;      // Guarded by mu_.
   bool writing_ = false;      // Guarded by mu_.
   bool half_closed_ = false;  // The client sends no more. Guarded by mu_.
-  bool closing_ = false;      // Nothing more is sent but status_. Guarded by mu_.
+  bool closing_ = false;      // Only status_ may still be sent. Guarded by mu_.
   bool finished_ = false;     // status_ was sent. Guarded by mu_.
   grpc::Status status_;       // Guarded by mu_.
-  int64_t calls_ = 0;         // Received and not yet answered. Guarded by mu_.
-  size_t bytes_ = 0;          // Of those calls. Guarded by mu_.
+  int64_t calls_ = 0;         // Calls received but not answered. Guarded by mu_.
+  size_t bytes_ = 0;          // Bytes of those calls. Guarded by mu_.
   // Replies and the sizes of their requests; the front one is being written. Guarded by mu_.
   std::deque<std::pair<grpc::ByteBuffer, size_t>> replies_;
 };

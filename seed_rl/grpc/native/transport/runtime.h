@@ -1,4 +1,4 @@
-// Settings of gRPC and what it is built on, for the whole process.
+// Process-wide settings of gRPC and Abseil.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_RUNTIME_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_RUNTIME_H_
@@ -7,10 +7,10 @@
 
 namespace seed_rl::transport {
 
-// To be called before anything else of gRPC's.
+// Must be called before any use of gRPC.
 inline void ConfigureRuntime() {
-  // Debian builds Abseil with its detector of lock order cycles, which takes 5 % of a call's time.
-  // This is the transport's own Abseil; TensorFlow has another.
+  // Debian's Abseil detects lock order cycles, which takes 5 % of a call's time. TensorFlow has an
+  // Abseil of its own, which this does not change.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }
 

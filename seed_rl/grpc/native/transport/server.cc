@@ -29,13 +29,13 @@ constexpr char kStatsMethod[] = "/seed_rl.Inference/Stats";
 constexpr char kHealthMethod[] = "/grpc.health.v1.Health/Check";
 constexpr char kServing[] = "\x08\x01";  // HealthCheckResponse{status: SERVING}
 constexpr char kServerClosed[] = "server closed";
-// How long Shutdown waits for what is being sent.
+// How long Shutdown waits for pending writes.
 constexpr auto kShutdownGrace = std::chrono::seconds(1);
 
-// Bounds how long calls wait for others that arrive with them.
+// Limits how long calls wait for others that arrive with them.
 constexpr int kMaxEventsBeforeDispatch = 64;
 
-// Compares without telling through timing how much is right.
+// Compares in constant time, so that timing does not reveal a partial match.
 bool EqualSecrets(const std::string& a, grpc::string_ref b) {
   unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < b.size(); ++i) {
@@ -72,7 +72,7 @@ class ServerImpl : public Server, public RpcHost {
   void SetChannelArguments(grpc::ServerBuilder* builder) const;
   Status Listen(grpc::ServerBuilder* builder, std::vector<int>* ports);
   int NumThreads() const;
-  // The work of a network thread.
+  // The loop of a network thread.
   void Serve(grpc::ServerCompletionQueue* queue);
 
   const ServerConfig config_;
@@ -83,7 +83,7 @@ class ServerImpl : public Server, public RpcHost {
   std::unique_ptr<grpc::AsyncGenericService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
-  std::vector<std::thread> threads_;  // One for each queue.
+  std::vector<std::thread> threads_;  // One per queue.
 
   std::atomic<int64_t> messages_rejected_{0};
   std::mutex lifecycle_mu_;  // Serializes Bind, Start and Shutdown.
@@ -91,12 +91,12 @@ class ServerImpl : public Server, public RpcHost {
   std::mutex mu_;
   bool closing_ = false;                    // Guarded by mu_.
   std::set<std::shared_ptr<Rpc>> streams_;  // Guarded by mu_.
-  int64_t rpcs_ = 0;                        // How many exist. Guarded by mu_.
+  int64_t rpcs_ = 0;                        // Number of Rpcs. Guarded by mu_.
   std::condition_variable no_rpcs_;         // `rpcs_` became 0.
   std::string status_ = "{}";               // Guarded by mu_.
 };
 
-// --- Life of the server.
+// --- Lifecycle.
 
 Status ServerImpl::Bind(Binding binding) {
   std::lock_guard<std::mutex> lock(lifecycle_mu_);
@@ -119,7 +119,7 @@ int ServerImpl::NumThreads() const {
 void ServerImpl::SetChannelArguments(grpc::ServerBuilder* builder) const {
   builder->SetMaxReceiveMessageSize(config_.max_message_bytes);
   builder->SetMaxSendMessageSize(-1);
-  // Otherwise two servers could share a port, each getting some of the clients.
+  // Otherwise two servers could share a port and split the clients between them.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, int(config_.keepalive_s * 1000));
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config_.keepalive_s * 1000));
@@ -138,7 +138,7 @@ Status ServerImpl::Listen(grpc::ServerBuilder* builder, std::vector<int>* ports)
     credentials = grpc::SslServerCredentials(options);
   }
   std::vector<PortClaim> claims(config_.addresses.size());
-  std::deque<int> bound;  // Where gRPC writes ports; its elements never move.
+  std::deque<int> bound;  // gRPC writes ports here, so elements must not move.
   ports->assign(config_.addresses.size(), 0);
   for (size_t i = 0; i < config_.addresses.size(); ++i) {
     const std::string& address = config_.addresses[i];
@@ -156,11 +156,11 @@ Status ServerImpl::Listen(grpc::ServerBuilder* builder, std::vector<int>* ports)
   for (size_t i = 0; i < claims.size(); ++i) {
     for (const std::string& place : claims[i].addresses()) {
       if (*port <= 0) {
-        return {
-            Code::kUnavailable,
-            "Cannot listen on " + config_.addresses[i] + " (" + place +
-                "): the port is in use or the address is not this machine's" +
-                (config_.tls_certificate.empty() ? "" : ", or the TLS certificate or key is bad")};
+        return {Code::kUnavailable, "Cannot listen on " + config_.addresses[i] + " (" + place +
+                                        "): the port is in use or not an address of this machine" +
+                                        (config_.tls_certificate.empty()
+                                             ? ""
+                                             : ", or the TLS certificate or key is invalid")};
       }
       (*ports)[i] = *port++;
     }
@@ -212,7 +212,7 @@ void ServerImpl::Serve(grpc::ServerCompletionQueue* queue) {
   bool ok;
   std::vector<std::shared_ptr<Rpc>> received;
   while (true) {
-    // What is there already is taken in before functions run, for larger batches.
+    // Handle all available events before running functions, for larger batches.
     int events = 0;
     auto next = queue->AsyncNext(&tag, &ok, never);
     while (next == grpc::CompletionQueue::GOT_EVENT) {
@@ -222,8 +222,8 @@ void ServerImpl::Serve(grpc::ServerCompletionQueue* queue) {
       next = queue->AsyncNext(&tag, &ok, at_once);
     }
     for (auto& batcher : batchers_) batcher->Dispatch();
-    // Not before: to ask for a message is to tell its sender how much more it may send, in a packet
-    // of its own if no reply is there to travel with.
+    // Not earlier: a read grants the sender more flow control window, in a packet of its own unless
+    // it can travel with a reply.
     for (const auto& rpc : received) rpc->Receive();
     received.clear();
     if (next == grpc::CompletionQueue::SHUTDOWN) return;
@@ -244,7 +244,7 @@ void ServerImpl::Shutdown() {
   if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   {
-    // Operations must not be started on a queue that is shut down.
+    // No operation may be started on a queue after its shutdown.
     std::unique_lock<std::mutex> lock(mu_);
     no_rpcs_.wait(lock, [this] { return rpcs_ == 0; });
   }
@@ -255,7 +255,7 @@ void ServerImpl::Shutdown() {
   queues_.clear();
 }
 
-// --- Incoming calls.
+// --- Incoming RPCs.
 
 void ServerImpl::RpcBegins() {
   std::lock_guard<std::mutex> lock(mu_);
@@ -276,12 +276,12 @@ void ServerImpl::Accept(grpc::ServerCompletionQueue* queue) {
     std::lock_guard<std::mutex> lock(mu_);
     if (closing_) return;
   }
-  // Should the server close now, gRPC completes the request at once, as failed.
+  // If the server closes now, gRPC completes the request immediately as failed.
   std::make_shared<Rpc>(this, queue)->Listen();
 }
 
 grpc::Status ServerImpl::Authorize(const grpc::GenericServerContext& context) {
-  // Health probes of clusters cannot send metadata, and learn nothing here.
+  // Health probes of clusters cannot send metadata, and reveal nothing.
   if (config_.token.empty() || context.method() == kHealthMethod) return grpc::Status::OK;
   const auto found = context.client_metadata().find("authorization");
   if (found != context.client_metadata().end() &&
@@ -289,7 +289,7 @@ grpc::Status ServerImpl::Authorize(const grpc::GenericServerContext& context) {
     return grpc::Status::OK;
   }
   return {grpc::StatusCode::UNAUTHENTICATED,
-          "The server asks for a token, and the client's is missing or another one"};
+          "The server requires a token; the client's is missing or wrong"};
 }
 
 std::function<std::string()> ServerImpl::Answer(const std::string& method) {
@@ -303,7 +303,7 @@ grpc::Status ServerImpl::OpenStream(const std::shared_ptr<Rpc>& rpc) {
   std::lock_guard<std::mutex> lock(mu_);
   if (closing_) return {grpc::StatusCode::UNAVAILABLE, kServerClosed};
   if (static_cast<int64_t>(streams_.size()) >= config_.max_connections) {
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "The server has its " +
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "The server already has " +
                                                       std::to_string(config_.max_connections) +
                                                       " connections; raise max_connections"};
   }
@@ -325,7 +325,7 @@ void ServerImpl::Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer
   call.id = frame.call_id();
   call.bytes = frame.size();
   if (status.ok() && frame.kind() != Kind::kCall) {
-    status = {Code::kInvalidArgument, "Malformed frame: a server only takes calls"};
+    status = {Code::kInvalidArgument, "Malformed frame: servers accept only calls"};
   }
   if (status.ok() && frame.function() >= batchers_.size()) {
     status = {Code::kInvalidArgument, "There is no function " + std::to_string(frame.function()) +

@@ -6,7 +6,8 @@
 namespace seed_rl::transport {
 namespace {
 
-// The memory of one argument of a batch is reserved at once, though touched only as far as used.
+// Limits a dynamic batch. The memory of an argument is allocated at full size, but pages that are
+// not used are never touched.
 constexpr size_t kMaxArgumentBytes = size_t{1} << 30;
 
 Status Invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }

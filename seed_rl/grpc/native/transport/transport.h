@@ -1,8 +1,8 @@
 // The interface of the transport library (libseed_transport.so) to the TensorFlow ops.
 //
-// The transport knows gRPC and nothing of TensorFlow; the ops know TensorFlow and nothing of gRPC.
-// They must not meet in one library, because TensorFlow exports a gRPC of its own. This header is
-// all they share, so it names only types of the standard library.
+// The transport uses gRPC but not TensorFlow; the ops use TensorFlow but not gRPC. They must not be
+// linked into one library, because TensorFlow exports its own gRPC. This header is all they share,
+// so it uses only types of the standard library.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_TRANSPORT_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_TRANSPORT_H_
@@ -17,7 +17,7 @@
 
 namespace seed_rl::transport {
 
-// Codes of gRPC, which are also those of absl::Status.
+// The codes of gRPC, and of absl::Status.
 enum class Code : int {
   kOk = 0,
   kCancelled = 1,
@@ -60,7 +60,7 @@ enum class DType : uint8_t {
 };
 constexpr uint8_t kNumDTypes = 14;
 constexpr size_t kMaxRank = 16;
-// What TensorFlow's kernels expect of a tensor's memory.
+// The alignment that TensorFlow's kernels require of a tensor's memory.
 constexpr size_t kAlignment = 64;
 
 // A tensor in host memory, elements in C order.
@@ -70,36 +70,36 @@ struct Tensor {
   const char* data = nullptr;         // Null if dtype is kString.
   size_t bytes = 0;                   // Size of `data`.
   std::shared_ptr<const void> owner;  // Keeps `data` alive.
-  std::vector<std::string> strings;   // The elements, if dtype is kString.
+  std::vector<std::string> strings;   // The elements if dtype is kString.
 };
 
-// What a function takes or returns at one place.
+// Type and shape of an argument.
 struct Spec {
   DType dtype = DType::kBool;
   bool rank_known = true;
   std::vector<int64_t> dims;  // -1: any size.
 };
 
-// Something a server runs; runs may overlap.
+// A function that a server runs; runs may overlap.
 class Function {
  public:
   using Done = std::function<void(const Status& status, std::vector<Tensor> results)>;
 
   virtual ~Function() = default;
   // Runs on `arguments`, whose memory is aligned to kAlignment and may be kept. Calls `done` when
-  // it has finished: before it returns, if it has nothing to wait for, or later on another thread.
+  // finished: before it returns if nothing blocks, otherwise later on another thread.
   virtual void Start(std::vector<Tensor> arguments, Done done) = 0;
-  // Makes running and later runs end soon.
+  // Cancels current and future runs.
   virtual void Cancel() = 0;
 };
 
 constexpr int64_t kUnbatched = -1;
 constexpr int64_t kDynamicBatch = 0;
 
-// Functions under one name. A call goes to the next of them that is free.
+// Functions bound under one name, which take turns: each batch goes to the next free one.
 struct Binding {
   std::string name;
-  std::vector<Spec> arguments;  // With the leading dimension, if batched.
+  std::vector<Spec> arguments;  // Including the leading dimension if batched.
   size_t num_results = 0;
   int64_t batch = kUnbatched;  // Or kDynamicBatch, or the fixed size of a batch.
   bool isolate_errors = false;
@@ -109,34 +109,35 @@ struct Binding {
 
 struct ServerConfig {
   std::vector<std::string> addresses;  // "host:port" or "unix:/path".
-  int64_t max_batch_size = 1024;       // Of functions with a dynamic batch.
+  int64_t max_batch_size = 1024;       // For functions with a dynamic batch.
   double batch_timeout_ms = 0;
   int64_t max_message_bytes = 64 << 20;
   int64_t max_connections = 4096;
   int64_t max_calls_per_peer = 1024;
   int64_t max_bytes_per_peer = 256 << 20;
-  std::string token;            // Empty: none is asked for.
+  std::string token;            // Empty: no authentication.
   std::string tls_certificate;  // PEM; empty: no TLS.
   std::string tls_key;          // PEM.
   double keepalive_s = 20;
-  int threads = 0;  // Network threads; 0: chosen by the number of cores.
+  int threads = 0;  // Network threads; 0: depends on the number of cores.
 };
 
 class Server {
  public:
   // Shuts down.
   virtual ~Server() = default;
-  // Adds functions; their index on the wire is the order of the calls. Not after Start.
+  // Adds functions under one name; the order of Bind calls is their index on the wire. Not after
+  // Start.
   virtual Status Bind(Binding binding) = 0;
-  // Listens and serves. `description` answers Describe. `ports` gets one entry for each address (0
-  // for addresses without port).
+  // Starts serving. `description` is the answer to Describe. `ports` gets an entry per address (0
+  // for addresses without a port).
   virtual Status Start(const std::string& description, std::vector<int>* ports) = 0;
-  // Cancels running and waiting calls, disconnects and returns when all threads have ended. May be
-  // called again, and from several threads. The server cannot be started again.
+  // Cancels running and waiting calls, disconnects all clients and joins all threads. Idempotent
+  // and thread-safe. The server cannot be restarted.
   virtual void Shutdown() = 0;
-  // JSON, as documented for the Stats method.
+  // The answer to Stats, in JSON.
   virtual std::string Stats() = 0;
-  // JSON that Stats shows under "status".
+  // Sets "status" in Stats, in JSON.
   virtual void SetStatus(const std::string& json) = 0;
 };
 
@@ -151,7 +152,7 @@ struct ClientConfig {
   double keepalive_s = 20;
 };
 
-// A reply being read; valid only inside the callback that got it.
+// A reply; valid only inside the callback that receives it.
 class Reply {
  public:
   virtual ~Reply() = default;
@@ -161,14 +162,14 @@ class Reply {
   virtual size_t bytes(size_t i) const = 0;
   // Copies the elements of tensor `i` to `destination`, which has room for bytes(i).
   virtual void CopyTo(size_t i, char* destination) const = 0;
-  // For tensors of strings: hands over each element, in order.
+  // For string tensors: calls `visit` with each element, in order.
   virtual void ForEachString(size_t i,
                              const std::function<void(const std::string&)>& visit) const = 0;
 };
 
 class Client {
  public:
-  // Called once for each call, on a thread of the client's; `reply` is null unless status is OK.
+  // Called once per call, usually on the client's thread; `reply` is null unless status is OK.
   using Done = std::function<void(const Status& status, const Reply* reply)>;
 
   // Closes.
@@ -177,7 +178,7 @@ class Client {
   virtual const std::string& description() const = 0;
   // Sends a call and returns its id. `done` may be called before this returns.
   virtual uint64_t Call(uint32_t function, const std::vector<Tensor>& arguments, Done done) = 0;
-  // Ends the call with CANCELLED, unless it has ended already.
+  // Ends the call with CANCELLED, unless it has already ended.
   virtual void Cancel(uint64_t call_id) = 0;
   // Ends all calls; later ones fail with CANCELLED.
   virtual void Close() = 0;

@@ -11,11 +11,11 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "The wire format is lit
 constexpr char kMagic[4] = {'S', 'D', 'R', '1'};
 constexpr size_t kFrameHeaderBytes = 24;
 constexpr size_t kTensorHeaderBytes = 16;
-// Payloads below this are copied: a borrowed slice costs an allocation and an entry in sendmsg.
+// Smaller payloads are copied: a shared slice costs an allocation and an entry in sendmsg.
 constexpr size_t kBorrowBytes = 4096;
-// Error messages are cut to this, so that a reply is never larger than any sensible limit.
+// Error messages are truncated to this size, below any sensible message limit.
 constexpr size_t kMaxErrorBytes = 16 << 10;
-// Largest product of dimensions, zeros left out; keeps sizes in bytes below 2^63.
+// Largest product of nonzero dimensions; keeps sizes in bytes below 2^63.
 constexpr uint64_t kMaxElements = uint64_t{1} << 59;
 
 #pragma pack(push, 1)

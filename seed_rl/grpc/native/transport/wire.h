@@ -1,4 +1,4 @@
-// The wire format, protocol version 1, on gRPC's byte buffers. docs/wire_format.md describes it.
+// Protocol version 1 of the wire format (docs/wire_format.md) on gRPC's byte buffers.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_WIRE_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_WIRE_H_
@@ -15,14 +15,14 @@ namespace seed_rl::transport {
 
 enum class Kind : uint8_t { kCall = 0, kReply = 1, kError = 2 };
 
-// The call id of an error about a frame whose header was not readable.
+// Call id of an error frame about a frame with an unreadable header.
 constexpr uint64_t kUnreadableCallId = ~uint64_t{0};
 
-// Bytes of an element; 0 for strings.
+// Bytes per element; 0 for strings.
 size_t ItemSize(DType dtype);
 // The name in messages and in Describe, such as "int32".
 const char* DTypeName(DType dtype);
-// For instance "[2,84,84]".
+// Formats a shape, e.g. "[2,84,84]".
 std::string ShapeString(const int64_t* dims, size_t rank);
 
 // A position in the slices of a message.
@@ -31,9 +31,9 @@ class Cursor {
   Cursor() = default;
   explicit Cursor(const std::vector<grpc::Slice>* slices) : slices_(slices) {}
 
-  // Copies the next `size` bytes; they must exist.
+  // Copies the next `size` bytes, which must exist.
   void Read(char* destination, size_t size);
-  // Moves on by `size` bytes; they must exist.
+  // Skips the next `size` bytes, which must exist.
   void Skip(size_t size);
 
  private:
@@ -47,19 +47,19 @@ struct TensorView {
   uint8_t rank;
   int64_t dims[kMaxRank];
   size_t elements;
-  size_t bytes;    // Of the payload.
-  Cursor payload;  // Where the payload starts.
+  size_t bytes;    // Size of the payload.
+  Cursor payload;  // Start of the payload.
 
   std::vector<int64_t> Dims() const { return {dims, dims + rank}; }
-  // Reads `count` strings, starting with element `first`.
+  // Reads `count` strings, starting at element `first`.
   std::vector<std::string> Strings(size_t first, size_t count) const;
 };
 
-// A parsed frame; it keeps the message alive and copies nothing of the payloads.
+// A parsed frame; keeps the message alive and does not copy payloads.
 class Frame {
  public:
-  // Reads a message. If that fails, call_id() is still right if the header was readable, and
-  // kUnreadableCallId otherwise.
+  // Parses a message. On failure, call_id() is still valid if the header was readable, otherwise
+  // kUnreadableCallId.
   Status Parse(const grpc::ByteBuffer& message);
 
   Kind kind() const { return kind_; }
@@ -82,7 +82,7 @@ class Frame {
   std::vector<TensorView> tensors_;
 };
 
-// Builds a frame. Large payloads are not copied but borrowed from their owners.
+// Builds a frame. Large payloads are shared with their owners instead of copied.
 class FrameWriter {
  public:
   FrameWriter(Kind kind, uint64_t call_id, uint32_t function, size_t num_tensors);
@@ -102,7 +102,7 @@ class FrameWriter {
   }
   void Flush();
 
-  std::string small_;  // Copied bytes that are not in a slice yet.
+  std::string small_;  // Copied bytes that are not yet in a slice.
   std::vector<grpc::Slice> slices_;
 };
 

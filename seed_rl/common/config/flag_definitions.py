@@ -1,0 +1,203 @@
+"""absl flags generated from dataclasses of options."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import flags
+
+from seed_rl.common.config.flag_parsers import NumbersParser, WholeNumberParser
+from seed_rl.common.config.presets import Preset
+
+DATACLASS = "dataclass"
+PROGRAM = "program"
+
+ALIASES: dict[str, str] = {}
+"""Alternative names of flags, and the flags' names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Default:
+    """Where a flag's default comes from.
+
+    Attributes:
+      library: the dataclass's default.
+      effective: the flag's default, after all presets.
+      origin: the layer that sets `effective`.
+    """
+
+    library: Any
+    effective: Any
+    origin: str
+
+
+_defaults: weakref.WeakKeyDictionary[flags.Flag[Any], Default] = weakref.WeakKeyDictionary()
+
+
+def default_of(flag: flags.Flag[Any]) -> Default | None:
+    """Where the flag's default comes from; None if it was not generated from an option."""
+    return _defaults.get(flag)
+
+
+def define_flags(*config_classes: type, presets: Sequence[Preset] = (), **defaults: Any) -> None:
+    """Defines one absl flag per option of each class.
+
+    Args:
+      *config_classes: dataclasses with `option` fields. Flag names are the field names and must be
+        unique among the classes, except for inherited fields and those that a later class declares
+        as `shared`.
+      presets: defaults that replace those of the classes, applied in order.
+      **defaults: defaults of this program, applied after the presets.
+
+    Raises:
+      ValueError: two classes have an option of the same name, or a preset names an unknown one.
+    """
+    layers = (*presets, Preset(PROGRAM, defaults))
+    for name, (field, hint, heading) in _options(config_classes, layers).items():
+        _define(field, hint, _default(field, name, layers), heading)
+        _define_aliases(field, heading)
+
+
+def provide_flags(*config_classes: type, presets: Sequence[Preset] = (), **defaults: Any) -> None:
+    """Defines the flags that are missing, for programs that define their own with absl.
+
+    Modules whose import brings flags in existing programs call this. An existing flag stays; one
+    made here gives way to any definition of its name: by `define_flags`, by absl, or by a later
+    call for a class that declares it as `shared`.
+
+    Args:
+      *config_classes: dataclasses with `option` fields.
+      presets: defaults that replace those of the classes, applied in order.
+      **defaults: further defaults, applied after the presets.
+    """
+    layers = (*presets, Preset(PROGRAM, defaults))
+    for name, (field, hint, heading) in _options(config_classes, layers).items():
+        known = flags.FLAGS[name] if name in flags.FLAGS else None
+        replaced = known is not None and known.allow_override and field.metadata["shared"]
+        if known is None or (replaced and not flags.FLAGS.is_parsed()):
+            _define(field, hint, _default(field, name, layers), heading, allow_override=True)
+            _define_aliases(field, heading)
+
+
+def _options(
+    config_classes: Sequence[type], layers: Sequence[Preset]
+) -> dict[str, tuple[dataclasses.Field[Any], Any, str]]:
+    """By name: field, its type, and the heading of its class."""
+    options: dict[str, tuple[dataclasses.Field[Any], Any, str]] = {}
+    for cls in config_classes:
+        hints = typing.get_type_hints(cls)
+        for field in dataclasses.fields(cls):
+            known = options.get(field.name)
+            if known and known[0] is field:
+                continue  # Inherited from an earlier class, or from a common base.
+            if known and not (field.metadata["shared"] and known[1] == hints[field.name]):
+                raise ValueError(f"{cls.__name__}.{field.name}: another class has this option")
+            options[field.name] = (field, hints[field.name], _heading(cls))
+    for layer in layers:
+        if unknown := set(layer.values) - set(options):
+            where = "" if layer.name == PROGRAM else f" ({layer.origin})"
+            raise ValueError(f"No such options: {', '.join(sorted(unknown))}{where}")
+    return options
+
+
+def _default(field: dataclasses.Field[Any], name: str, layers: Sequence[Preset]) -> Default:
+    default = Default(field.default, field.default, DATACLASS)
+    for layer in layers:
+        if name in layer.values:
+            origin = PROGRAM if layer.name == PROGRAM else layer.origin
+            default = Default(field.default, layer.values[name], origin)
+    return default
+
+
+def _heading(cls: type) -> str:
+    return (cls.__doc__ or cls.__name__).strip().splitlines()[0].rstrip(".")
+
+
+def _help(field: dataclasses.Field[Any], default: Default) -> str:
+    """The help of the option; names the layer that replaces the dataclass's default."""
+    text = str(field.metadata["help"])
+    if default.origin == DATACLASS or same_value(default.effective, default.library):
+        return text
+    return f"{text} Default from the {default.origin} (library default: {shown(default.library)})."
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Whether two values of an option are equal; flags hold tuples as lists."""
+    return bool(_comparable(a) == _comparable(b))
+
+
+def _comparable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def shown(value: Any) -> str:
+    """A value as it is written on the command line."""
+    if value is None or value in ((), []):
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _define_aliases(field: dataclasses.Field[Any], heading: str) -> None:
+    for alias in field.metadata["aliases"]:
+        if alias not in flags.FLAGS:
+            flags.DEFINE_alias(alias, field.name, module_name=heading)
+            ALIASES[alias] = field.name
+
+
+def _define(
+    field: dataclasses.Field[Any],
+    hint: Any,
+    default: Default,
+    heading: str,
+    allow_override: bool = False,
+) -> None:
+    metadata, name, value = field.metadata, field.name, default.effective
+    text = _help(field, default)
+    kind = _without_none(hint)
+    common: dict[str, Any] = {"module_name": heading, "allow_override": allow_override}
+    if metadata["choices"]:
+        flags.DEFINE_enum(name, value, metadata["choices"], text, **common)
+    elif kind is bool:
+        flags.DEFINE_bool(name, value, text, **common)
+    elif kind is int:
+        parser: Any = WholeNumberParser(metadata["minimum"], metadata["maximum"])
+        serializer: Any = flags.ArgumentSerializer()
+        flags.DEFINE(parser, name, value, text, serializer=serializer, **common)
+    elif kind is float:
+        bounds = {"lower_bound": metadata["minimum"], "upper_bound": metadata["maximum"]}
+        flags.DEFINE_float(name, value, text, **bounds, **common)
+    elif kind is str:
+        flags.DEFINE_string(name, value, text, **common)
+    elif typing.get_origin(kind) is tuple:
+        values = None if value is None else list(value)
+        parser = _list_parser(typing.get_args(kind)[0], metadata)
+        commas = flags.CsvListSerializer(",")
+        flags.DEFINE(parser, name, values, text, serializer=commas, **common)
+    else:
+        raise TypeError(f"{name}: no flag can hold {hint}")
+    flag = flags.FLAGS[name]
+    _defaults[flag] = dataclasses.replace(default, effective=flag.default)
+
+
+def _list_parser(element: Any, metadata: Mapping[str, Any]) -> Any:
+    if element is str:
+        return flags.ListParser()
+    if element is int:
+        return NumbersParser(WholeNumberParser(metadata["minimum"], metadata["maximum"]))
+    if element is float:
+        return NumbersParser(flags.FloatParser(metadata["minimum"], metadata["maximum"]))
+    return NumbersParser(flags.ArgumentParser())
+
+
+def _without_none(hint: Any) -> Any:
+    """`T` of `T | None`."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return next(arg for arg in typing.get_args(hint) if arg is not type(None))
+    return hint

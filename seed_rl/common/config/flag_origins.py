@@ -1,0 +1,150 @@
+"""Which layer sets an option: dataclass, preset, program, flag file or command line.
+
+absl replaces `--flagfile=PATH` by the lines of the file, in place, so whichever comes later wins,
+and does not record where a value came from. The command line is read again here, in the same order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from absl import flags
+
+from seed_rl.common.config.flag_definitions import (
+    ALIASES,
+    DATACLASS,
+    PROGRAM,
+    default_of,
+    same_value,
+)
+
+COMMAND_LINE = "command line"
+SAVED_RUN = "saved run"
+
+_replayed: tuple[int, Mapping[str, str] | None] = (0, None)
+
+
+@contextlib.contextmanager
+def replayed_arguments(number: int, origins: Mapping[str, str] | None) -> Iterator[None]:
+    """Marks the first arguments of `sys.argv` as those of a saved run, not of this command line.
+
+    Args:
+      number: how many, from `sys.argv[1]` on.
+      origins: of the saved run, from `origins`; None if unknown.
+    """
+    global _replayed
+    before, _replayed = _replayed, (number, origins)
+    try:
+        yield
+    finally:
+        _replayed = before
+
+
+def origin(name: str) -> str:
+    """The layer that sets the value of a flag: "dataclass", "NAME preset", "program", "flag file
+    PATH", "command line" or, when a saved run that did not record it is replayed, "saved run".
+
+    Flags must be parsed.
+    """
+    return _origin(flags.FLAGS[ALIASES.get(name, name)], _given(sys.argv[1:]))
+
+
+def origins(values: Mapping[str, Any]) -> dict[str, str]:
+    """The origins of the options that differ from the dataclass's default.
+
+    Flags must be parsed. Flags that the program defines with absl are compared with their own
+    defaults.
+
+    Args:
+      values: options in effect, by name. If one differs from its flag, the program replaced it;
+        those without a flag are ignored.
+    """
+    given = _given(sys.argv[1:])
+    changed = {}
+    for name in values.keys() & set(flags.FLAGS):
+        flag = flags.FLAGS[name]
+        known = default_of(flag)
+        if not same_value(values[name], known.library if known else flag.default):
+            kept = same_value(values[name], flag.value)
+            changed[name] = _origin(flag, given) if kept else PROGRAM
+    return changed
+
+
+def _origin(flag: flags.Flag[Any], given: Mapping[str | None, str]) -> str:
+    if flag.present:
+        return given.get(flag.name) or given.get(None, COMMAND_LINE)
+    known = default_of(flag)
+    if known is None or not same_value(flag.value, known.effective):
+        return PROGRAM  # Defined, or set after parsing, by its code.
+    return known.origin
+
+
+def _given(arguments: Sequence[str]) -> dict[str | None, str]:
+    """The origin of each flag's last value; under None, a flag file that cannot be read again."""
+    number, recorded = _replayed
+    stream = itertools.chain(
+        _expanded(arguments[:number], SAVED_RUN), _expanded(arguments[number:], COMMAND_LINE)
+    )
+    given: dict[str | None, str] = {}
+    for name, source in _named(stream):
+        if source == SAVED_RUN and recorded is not None:
+            source = recorded.get(str(name), DATACLASS)
+        given[name] = source
+    return given
+
+
+def _named(stream: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | None, str]]:
+    """The names of the flags that arguments set, with their sources."""
+    for argument, source in stream:
+        if argument is None:
+            yield None, source
+            continue
+        if not argument.startswith("-") or not argument.strip("-"):
+            return  # absl ignores flags after a positional argument.
+        name, equals, _ = argument.lstrip("-").partition("=")
+        flag = flags.FLAGS[name] if name in flags.FLAGS else None
+        if name == "undefok" or (flag is not None and not flag.boolean):
+            if not equals:
+                next(stream, None)  # Its value.
+        elif flag is None and name.startswith("no"):
+            name = name.removeprefix("no")
+        name = flag.name if flag is not None else name  # It may have been a short name.
+        yield ALIASES.get(name, name), source
+
+
+def _expanded(
+    arguments: Sequence[str], source: str, open_files: tuple[str, ...] = ()
+) -> Iterator[tuple[str | None, str]]:
+    """Arguments and their sources, with the contents of flag files in place of their names.
+
+    For a flag file that cannot be read again, such as a pipe, the argument is None.
+    """
+    remaining = iter(arguments)
+    for argument in remaining:
+        name, equals, path = argument.partition("=")
+        if name not in ("--flagfile", "-flagfile"):
+            yield argument, source
+            continue
+        path = os.path.expanduser((path if equals else next(remaining, "")).strip())
+        if not path or path in open_files:
+            continue  # absl ignores circles, too.
+        if os.path.isfile(path):
+            lines = _lines(path)
+            yield from _expanded(lines, f"flag file {path}", (*open_files, path))
+        else:
+            yield None, f"flag file {path}"
+
+
+def _lines(path: str) -> list[str]:
+    """The arguments in a flag file."""
+    try:
+        with open(path) as file:
+            lines = file.readlines()
+    except (OSError, ValueError):
+        return []  # It has changed since absl read it.
+    return [line.strip() for line in lines if line.strip() and not line.startswith(("#", "//"))]

@@ -1,0 +1,252 @@
+"""Layers of defaults, and where an option's value comes from."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PROGRAM = textwrap.dedent(
+    '''
+    """A program of the test."""
+    import dataclasses, json
+    from absl import flags
+    from seed_rl.common.config import flag_origins
+    from seed_rl.common.config.options import Preset, define_flags, from_flags, option, run_main
+
+    flags.DEFINE_integer("own", 5, "Defined with absl.")
+
+    @dataclasses.dataclass(frozen=True)
+    class Shape:
+        """Shape"""
+        width: float = option(1.0, "Width.")
+        depth: int = option(1, "Depth.")
+        height: int = option(1, "Height.")
+        sizes: tuple[int, ...] = option((1, 2), "Sizes.")
+        round: bool = option(False, "Round.")
+        name: str = option("a", "Name.", aliases=("label",))
+
+    def main():
+        values = {**dataclasses.asdict(from_flags(Shape)), "own": flags.FLAGS.own}
+        every = {name: flag_origins.origin(name) for name in values}
+        changed = flag_origins.origins(values)
+        print(json.dumps({"values": values, "every": every, "changed": changed}))
+
+    PRESETS = (
+        Preset("agent", dict(width=2.0, depth=2, sizes=(3,))),
+        Preset("agent on boxes", dict(depth=3, height=1)),
+    )
+    define_flags(Shape, presets=PRESETS, PROGRAM_DEFAULTS)
+    run_main(main)
+    '''
+)
+
+
+def run(*arguments, defaults="", cwd=None, program=PROGRAM, **kwargs):
+    return subprocess.run(
+        [sys.executable, "-c", program.replace("PROGRAM_DEFAULTS", defaults), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=cwd,
+        **kwargs,
+    )
+
+
+def answer(*arguments, **kwargs):
+    result = run(*arguments, **kwargs)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def flag_file(tmp_path):
+    """Writes a flag file and returns its path; relative to `tmp_path`, nested ones are found."""
+
+    def write(name, *lines):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_layers_are_applied_in_order():
+    """Guards: dataclass, then each preset, then the program's own defaults; and that an option
+    equal to the dataclass's default is not listed, whoever set it.
+    """
+    got = answer(defaults="name='b'")
+    assert got["values"]["width"] == 2.0
+    assert (got["values"]["depth"], got["values"]["sizes"]) == (3, [3])
+    assert got["changed"] == {
+        "width": "agent preset",
+        "depth": "agent on boxes preset",
+        "sizes": "agent preset",
+        "name": "program",
+    }
+    assert got["every"]["round"] == "dataclass"
+    assert got["every"]["height"] == "agent on boxes preset"
+
+
+def test_the_command_line_wins_over_presets():
+    got = answer("--depth=9", "--sizes", "7,8", "--round", "--label=c", "-own", "6")
+    assert got["values"]["sizes"] == [7, 8]
+    assert got["changed"] == {
+        "width": "agent preset",
+        **dict.fromkeys(("depth", "sizes", "round", "name", "own"), "command line"),
+    }
+    back = answer("--width=1", "--noround")
+    assert "width" not in back["changed"], "back to the dataclass's default"
+    assert back["every"]["width"] == back["every"]["round"] == "command line"
+
+
+@pytest.mark.parametrize("form", ["--flagfile={}", "-flagfile={}", "--flagfile {}"])
+def test_the_later_of_flag_file_and_command_line_wins(flag_file, form):
+    """Guards absl's order: a flag file counts where it stands on the command line."""
+    path = flag_file("a.flags", "# --width=6", "", "--depth=4", "--round", "--name", "d")
+    given = form.format(path).split(" ")
+    got = answer("--depth=5", *given, "--width=5")
+    assert (got["values"]["depth"], got["values"]["width"]) == (4, 5.0)
+    source = f"flag file {path}"
+    assert got["changed"]["depth"] == got["changed"]["round"] == got["changed"]["name"] == source
+    assert got["changed"]["width"] == "command line"
+    got = answer(*given, "--depth=5")
+    assert (got["values"]["depth"], got["changed"]["depth"]) == (5, "command line")
+
+
+def test_nested_flag_files_are_named(flag_file, tmp_path):
+    """Guards the innermost file's name, its place, and files that include each other."""
+    flag_file("inner.flags", "--depth=6", "--width=6", "--flagfile=outer.flags")
+    flag_file("outer.flags", "--depth=5", "--flagfile=inner.flags", "--width=7")
+    got = answer("--flagfile=outer.flags", cwd=tmp_path, env=environment())
+    assert (got["values"]["depth"], got["values"]["width"]) == (6, 7.0)
+    assert got["changed"]["depth"] == "flag file inner.flags"
+    assert got["changed"]["width"] == "flag file outer.flags"
+
+
+def test_a_pipe_as_a_flag_file_is_read_once():
+    """Guards `--flagfile=<(...)`, which a second reader finds empty."""
+    reader, writer = os.pipe()
+    os.write(writer, b"--depth=8\n")
+    os.close(writer)
+    got = answer(f"--flagfile=/dev/fd/{reader}", "--width=4", pass_fds=(reader,))
+    os.close(reader)
+    assert got["values"]["depth"] == 8
+    assert got["changed"]["depth"] == f"flag file /dev/fd/{reader}"
+    assert got["changed"]["width"] == "command line"
+
+
+def test_unknown_flags_that_are_allowed_change_nothing():
+    got = answer("--undefok", "colour", "--colour=red", "--depth=5")
+    assert got["changed"]["depth"] == "command line"
+
+
+def test_a_replayed_run_keeps_its_origins():
+    """Guards that a saved run's arguments do not appear as those of this command line."""
+    program = PROGRAM.replace("run_main(main)", "with REPLAYED: run_main(main)")
+    arguments = ("--width=7", "--depth=3", "--height=1", "--depth=9")
+    recorded = "flag_origins.replayed_arguments(3, {'width': 'flag file x'})"
+    got = answer(*arguments, program=program.replace("REPLAYED", recorded))
+    assert got["every"]["width"] == "flag file x"
+    assert got["every"]["height"] == "dataclass"
+    assert got["every"]["depth"] == "command line"
+    unknown = "flag_origins.replayed_arguments(3, None)"
+    got = answer(*arguments, program=program.replace("REPLAYED", unknown))
+    assert got["every"]["width"] == "saved run"
+
+
+def test_help_names_the_preset():
+    text = " ".join(run("--help").stdout.split())
+    assert "Depth. Default from the agent on boxes preset (library default: 1). (default: '3')" in (
+        text
+    )
+    assert "Sizes. Default from the agent preset (library default: 1,2)." in text
+    assert "Height. (default: '1')" in text, "the same value needs no remark"
+
+
+def test_a_preset_with_an_unknown_option_is_a_bug_of_the_program():
+    result = run(program=PROGRAM.replace("depth=3", "dept=3"))
+    assert "No such options: dept (agent on boxes preset)" in result.stderr
+
+
+def environment():
+    """Of a process in another directory."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+R2D2 = dict(
+    batch_size=16,
+    burn_in=10,
+    discounting=0.99,
+    replay_buffer_size=25_000,
+    replay_buffer_min_size=1_000,
+    replay_ratio=3.0,
+    update_target_every_n_step=100,
+    learning_rate=3e-4,
+    learning_rate_decay=False,
+    optimizer_epsilon=1e-4,
+    clip_norm=40.0,
+)
+EFFECTIVE = {
+    "seed_rl.atari.r2d2_main": R2D2,
+    "seed_rl.atari.vtrace_main": dict(
+        max_abs_reward=1.0, batch_size=8, learning_rate=6e-4, entropy_cost=0.002
+    ),
+    "seed_rl.gym.r2d2_main": {
+        **R2D2,
+        "batch_size": 32,
+        "replay_buffer_size": 20_000,
+        "replay_buffer_min_size": 200,
+        "replay_ratio": 4.0,
+        "update_target_every_n_step": 200,
+        "learning_rate": 5e-4,
+        "optimizer_epsilon": 1e-3,
+        "lstm_size": 64,
+        "head_size": 64,
+        "mlp_sizes": [64],
+        "stack_size": 1,
+    },
+    "seed_rl.gym.vtrace_main": dict(
+        stack_size=1,
+        batch_size=8,
+        learning_rate=1e-3,
+        kl_cost=10.0,
+        baseline_cost=0.1,
+        mlp_activation="tanh",
+    ),
+}
+# Prints a program's effective options, those that differ from the dataclasses', and the origins.
+DUMP = """
+import dataclasses, importlib, json, sys
+from absl import flags
+from seed_rl.common.acting import program
+from seed_rl.common.config import flag_origins, options
+known = {}
+define = options.define_flags
+def define_flags(*classes, **layers):
+    known.update({f.name: f.default for c in classes for f in dataclasses.fields(c)})
+    define(*classes, **layers)
+options.define_flags, options.run_main = define_flags, lambda *_: None
+importlib.import_module(sys.argv.pop(1)).main()
+flags.FLAGS(sys.argv)
+values = {n: v for n, v in options.flag_dictionary().items() if n in known}
+changed = {n: v for n, v in values.items() if v != json.loads(json.dumps(known[n]))}
+print(json.dumps([values, sorted(changed), flag_origins.origins(values)]))
+"""
+
+
+@pytest.mark.parametrize("module", EFFECTIVE)
+def test_effective_defaults_of_the_programs(module):
+    """Guards results in docs/results, which are of these values, from a change of a layer."""
+    result = subprocess.run(
+        [sys.executable, "-c", DUMP, module], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0, result.stderr
+    values, changed, origins = json.loads(result.stdout)
+    expected = EFFECTIVE[module]
+    assert {name: values[name] for name in expected} == expected
+    assert set(changed) <= expected.keys(), "all others are the dataclasses' defaults"
+    assert sorted(origins) == changed
+    name = " ".join(module.removesuffix("_main").split(".")[1:])
+    assert set(origins.values()) <= {"r2d2 preset", f"{name} preset"}

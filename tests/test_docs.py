@@ -1,5 +1,6 @@
-"""The programs in the docs, taken from there and run."""
+"""The programs in the docs are run, and what the docs name exists."""
 
+import ast
 import json
 import os
 import pathlib
@@ -13,6 +14,10 @@ import pytest
 PAGES = ("custom_environments.md", "agents/vtrace.md")
 # A file name in a line of its own, and its text.
 FILE = re.compile(r"^`(my_package/\w+\.py)`:\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FOLDERS = "seed_rl|examples|benchmarks|tests|scripts"
+# Files and modules of the repository, wherever pages name them; not those below another folder.
+PATH = re.compile(rf"(?<![\w/~.-])(?:{FOLDERS})/[\w/.-]*\w")
+MODULE = re.compile(r"(?<![\w/.-])(?:seed_rl|examples|benchmarks)(?!\.md)(?:\.\w+)+")
 
 
 @pytest.fixture
@@ -83,6 +88,43 @@ def test_help_lists_the_options(project, repository, module, flags):
     assert program.returncode == 0, errors
     for flag in flags:
         assert re.search(rf"^\s+{flag}:|--\[no\]{flag[2:]}:", text, re.MULTILINE), flag
+
+
+def names_of(page):
+    """Paths and dotted names in a page, without what is made at run time."""
+    text = re.sub(r"seed_rl\.Inference/\w+|seed_rl/_native\S*", "", page.read_text())
+    return set(PATH.findall(text)) | set(MODULE.findall(text))
+
+
+def exists(repository, name):
+    """Whether a path, or a module or something that it defines or re-exports, is there."""
+    if "/" in name:
+        return (repository / name).exists()
+    parts, place = name.split("."), repository
+    while parts and (place / parts[0]).is_dir():
+        place /= parts.pop(0)
+    module = place / "__init__.py"
+    if parts and (place / f"{parts[0]}.py").is_file():
+        module = place / f"{parts.pop(0)}.py"
+    if not parts:
+        return module.is_file()
+    if not module.is_file():
+        return False
+    # (Some modules name what they re-export in a table of strings.)
+    words = {
+        getattr(node, attribute, None)
+        for node in ast.walk(ast.parse(module.read_text()))
+        for attribute in ("name", "id", "value")
+    } - {None}
+    return parts[0] in words
+
+
+def test_names_in_the_docs_exist(repository):
+    """Guards pages from naming modules, files and functions that were moved or renamed."""
+    pages = [*repository.glob("*.md"), *(repository / "docs").rglob("*.md")]
+    named = {(page.relative_to(repository), name) for page in pages for name in names_of(page)}
+    assert len(named) > 100
+    assert not sorted(f"{page}: {name}" for page, name in named if not exists(repository, name))
 
 
 def test_every_example_file_is_found(project):

@@ -194,7 +194,7 @@ def create_job(
     algorithm: type[R2D2] = R2D2,
     **options: Any,
 ) -> TrainingJob:
-    """Puts R2D2, environment and devices together; `create_job(...).run()` trains.
+    """Puts R2D2, environment and devices together; `create_job(...).execute()` trains.
 
     Args:
       create_env_fn: see `assembly.make_job`.

@@ -73,7 +73,7 @@ def create_job(
     algorithm: type[VTrace] = VTrace,
     **options: Any,
 ) -> TrainingJob:
-    """Puts V-trace, environment and devices together; `create_job(...).run()` trains.
+    """Puts V-trace, environment and devices together; `create_job(...).execute()` trains.
 
     Args:
       create_env_fn: see `assembly.make_job`.

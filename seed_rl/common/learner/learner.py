@@ -178,7 +178,7 @@ class Learner:
             self._report(server, metrics)
             due = time.monotonic() - last_save >= self._config.save_checkpoint_secs
             # Keeps the newest checkpoint a good one: if steps are skipped, the weights may be why.
-            if due and not self._reporter.training_stands_still():
+            if due and not self._reporter.training_stalled():
                 self._save()
                 last_save = time.monotonic()
 

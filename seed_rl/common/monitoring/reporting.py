@@ -265,7 +265,7 @@ class Reporter:
         )
         logging.info("%s", progress.line())
 
-    def training_stands_still(self) -> bool:
+    def training_stalled(self) -> bool:
         """Whether the last training step was skipped; then no checkpoint should be saved.
 
         Raises:

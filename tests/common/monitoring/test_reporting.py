@@ -93,14 +93,14 @@ def test_warnings_reach_the_panel(tmp_path, store, reporter):
     assert ("warning", warning) in rows
 
 
-def test_no_checkpoint_while_training_stands_still(reporter):
+def test_no_checkpoint_while_training_stalled(reporter):
     """Guards that the newest checkpoint is one of a training that worked."""
     report(reporter, 0, 5, last=False)
-    assert not reporter.training_stands_still()
+    assert not reporter.training_stalled()
     report(reporter, 1, last=False)
-    assert reporter.training_stands_still()
+    assert reporter.training_stalled()
     report(reporter, 0, last=False)
-    assert not reporter.training_stands_still()
+    assert not reporter.training_stalled()
     with pytest.raises(UserError, match="100 training steps in a row"):
         report(reporter, 1, 100)
 

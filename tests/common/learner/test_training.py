@@ -30,6 +30,14 @@ def test_mirrored_training_equals_single_device(train, optimizer):
     np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
 
 
+def test_several_gradient_steps_on_replicas(train):
+    """Guards `minimize` inside of one step: replicas exchange gradients each time."""
+    (single, _), (mirrored, _) = train(1, "Adam", "epochs"), train(2, "Adam", "epochs")
+    np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
+    (once, _) = train(1, "Adam")
+    assert np.abs(once[:3] - single[:3]).max() > 0.1
+
+
 def test_a_variable_without_gradient(train):
     """Guards a head that the loss does not use: a warning, on one replica and on several."""
     (single, warned), (mirrored, warned_too) = (train(n, "Adam", "unused") for n in (1, 2))

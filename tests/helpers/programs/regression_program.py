@@ -1,8 +1,9 @@
 """Fits a regression with `TrainingStep` on one or several logical devices; prints the weights.
 
-regression_program.py REPLICAS OPTIMIZER [unused]
+regression_program.py REPLICAS OPTIMIZER [unused | epochs]
 
-`unused` adds a variable that the loss does not depend on. The last line has the mean error of the
+`unused` adds a variable that the loss does not depend on; `epochs` makes three gradient steps on
+each batch. The last line has the mean error of the
 last step and its feedback.
 """
 
@@ -14,7 +15,7 @@ import tensorflow as tf
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.devices import make_devices
-from seed_rl.common.learner.training import TrainingStep
+from seed_rl.common.learner.training import TrainingStep, mean_result
 
 
 class Regression(Algorithm):
@@ -39,6 +40,11 @@ class Regression(Algorithm):
         return StepResult(
             tf.reduce_mean(errors**2), {"mean": tf.reduce_mean(errors)}, tf.abs(errors)
         )
+
+    def update(self, batch, minimize):
+        if "epochs" not in sys.argv:
+            return super().update(batch, minimize)
+        return mean_result([minimize(lambda: self.loss(batch)) for _ in range(3)])
 
 
 def main():

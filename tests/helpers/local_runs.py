@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 from seed_rl.common.run_files import checkpoint_list
-from tests.helpers.system_helpers import until
+from tests.helpers.waiting import wait_until
 
 
 def start(place, *flags, within=()):
@@ -45,8 +45,8 @@ def progress_of(place, supervisor):
 
 
 def trains_on(place, supervisor, frames=1000):
-    begin = until(lambda: progress_of(place, supervisor), running=supervisor).frames
-    until(
+    begin = wait_until(lambda: progress_of(place, supervisor), running=supervisor).frames
+    wait_until(
         lambda: (p := progress_of(place, supervisor)) and p.frames >= begin + frames,
         running=supervisor,
     )

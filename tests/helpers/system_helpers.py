@@ -9,28 +9,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from seed_rl.common.run_files import progress as progress_lib
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE_S = 120  # Every wait takes seconds unless something is broken.
 LIFE_STEP = "--env_name=seed_rl.testing.envs:LifeStep-v0"
 FAULTY = "--env_name=seed_rl.testing.envs:Faulty-v0"
-
-
-def until(condition: Callable[[], Any], *, running: Program | None = None) -> Any:
-    """Waits until `condition()` is true, and returns it; `running` must not exit meanwhile."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (value := condition()):
-        if running is not None and running.code is not None:
-            raise AssertionError(f"ended with {running.code}:\n{running.text()}")
-        if time.monotonic() > deadline:
-            raise AssertionError(running.text() if running else "did not happen in time")
-        time.sleep(0.05)
-    return value
 
 
 class Program:
@@ -144,8 +130,8 @@ class Site:
     def trains_on(self, learner: Program, frames: int = 1) -> None:
         """Waits until `learner` has trained on `frames` more than now, or than at its start."""
         # A resumed run starts with frames.
-        goal = until(lambda: self.progress(learner), running=learner).frames + frames
-        until(lambda: self.frames(learner) >= goal, running=learner)
+        goal = wait_until(lambda: self.progress(learner), running=learner).frames + frames
+        wait_until(lambda: self.frames(learner) >= goal, running=learner)
 
     def close(self) -> None:
         for program in self._programs:

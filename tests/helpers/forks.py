@@ -30,7 +30,7 @@ class Forks(contextlib.AbstractContextManager["Forks"]):
     def run(
         self, *command: str | os.PathLike[str], cwd: str | os.PathLike[str] = "."
     ) -> subprocess.CompletedProcess[str]:
-        """Runs `python COMMAND ...`; SIGALRM ends what takes longer than `TIMEOUT_S`.
+        """Runs `python COMMAND ...`; SIGALRM kills it after `TIMEOUT_S`.
 
         Args:
           *command: `-m` and a module, or a file; then the program's own arguments.

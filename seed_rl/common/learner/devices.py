@@ -1,6 +1,6 @@
 """Chooses the devices that infer and those that train.
 
-`make_devices` splits what the machine has:
+`make_devices` splits the devices of the machine:
 
     TPU            some cores train (`TPUStrategy`), the others infer; on each of several hosts
     several GPUs   one or more infer, the others train (`MirroredStrategy`)

@@ -61,7 +61,7 @@ def tpu_encode(ts: Any) -> Any:
 def tpu_decode(ts: Any, structure: Any = None) -> Any:
     """Restores the values that `tpu_encode` was given; runs on the TPU.
 
-    Packed bytes become <uint8> again. Widened tensors keep their dtype, which is exact.
+    Packed bytes become <uint8> again. Widened tensors stay widened; their values are exact.
 
     Args:
       ts: what `tpu_encode` returned.

@@ -1,4 +1,4 @@
-"""Calls `add_one` at the address that is its argument, once for each line of its input."""
+"""Calls `add_one` at the given address, once for each line of its input."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Writes a text to its standard error without chatter, then ends.
+"""Writes a text to its standard error without chatter, then exits.
 
 chatter_program.py TEXT abort|return
 """

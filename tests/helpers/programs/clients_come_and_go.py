@@ -25,7 +25,7 @@ def main():
         with numpy_client.Client(address) as client:
             assert client.foo(i) == i
         deadline = time.monotonic() + PATIENCE_S
-        while True:  # Threads of a closed client end soon, not at once.
+        while True:  # Threads of a closed client end soon, not immediately.
             count = [len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd")]
             if i == 0 or no_more(count, counts[0]) or time.monotonic() > deadline:
                 break

@@ -1,4 +1,4 @@
-"""Forks once for every program that it is to run; see `tests/helpers/forks.py`."""
+"""Forks once for every program to run; see `tests/helpers/forks.py`."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def serve() -> list[str]:
             return request["command"]
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
-    os._exit(0)  # Not through TensorFlow's modules, whose end takes seconds.
+    os._exit(0)  # Skips TensorFlow's teardown, which takes seconds.
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What a learner's parts do when the disk is full, and when there is room again.
+"""Runs parts of a learner while the disk is full, and when there is room again.
 
 full_disk_program.py DIRECTORY
 """

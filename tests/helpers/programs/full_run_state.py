@@ -1,4 +1,4 @@
-"""What the supervisor knows of a run whose directory has no room.
+"""Prints what the supervisor knows of a run whose directory has no room.
 
 full_run_state.py LOGDIR
 """

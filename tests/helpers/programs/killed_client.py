@@ -1,4 +1,4 @@
-"""Calls `foo` at the address that is its argument, and is killed before the reply."""
+"""Calls `foo` at the given address, and is killed before the reply."""
 
 import sys
 

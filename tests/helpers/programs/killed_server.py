@@ -1,4 +1,4 @@
-"""Serves a function that never returns, at the address that is its argument."""
+"""Serves a function that never returns, at the given address."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Holds the lock of the directory that is its argument."""
+"""Holds the lock of the given directory."""
 
 import pathlib
 import sys

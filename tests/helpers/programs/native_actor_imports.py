@@ -1,4 +1,4 @@
-"""Steps Atari games as actors do, and prints which heavy packages that has imported."""
+"""Steps Atari games as actors do, and prints the heavy packages imported by then."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Makes the network as the learner does, with the flags of the command line, and describes it.
+"""Creates the network as the learner does, from command-line flags, and describes it.
 
 network_of_flags.py MODULE OBSERVATION_SPACE [flags of the module]
 

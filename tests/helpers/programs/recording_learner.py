@@ -1,4 +1,4 @@
-"""Writes the record of its run as learners do, and ends."""
+"""Writes the record of its run as learners do, and exits."""
 
 from seed_rl.common.config import options
 from seed_rl.common.config.learner_config import LearnerConfig

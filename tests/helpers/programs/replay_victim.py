@@ -1,4 +1,4 @@
-"""Saves a replay whole, then half of one, and waits to be killed.
+"""Saves a whole replay, then half of one, and waits to be killed.
 
 replay_victim.py DIRECTORY
 """

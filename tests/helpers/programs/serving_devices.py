@@ -1,4 +1,4 @@
-"""Serves one function from two devices, and ends without shutting anything down.
+"""Serves one function from two devices, and exits without shutting anything down.
 
 serving_devices.py ADDRESS
 
@@ -29,7 +29,7 @@ def make(device):
 
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
-# Globals: server and client are left running, and the interpreter must end all the same.
+# Globals: server and client are left running, and the interpreter must exit anyway.
 server = ops.Server([sys.argv[1]])
 server.bind([make("cpu:1"), make("cpu:2")])
 server.start()

@@ -1,4 +1,4 @@
-"""Waits in a call that Python's signal handlers do not end, as TensorFlow's do not.
+"""Waits in a call that Python's signal handlers do not interrupt, like TensorFlow's.
 
 stop_signal_program.py hang|free [SAVE_TIME_S]
 
@@ -18,7 +18,7 @@ def main():
     on_stop = None if how == "hang" else lambda: os.write(writer, b"x")
     with StopSignal(on_stop, **times) as stop:
         print("ready", flush=True)
-        os.read(reader, 1)  # Python begins it again after a signal.
+        os.read(reader, 1)  # Python restarts it after a signal.
         sys.exit(0 if stop.requested else 1)
 
 

@@ -1,4 +1,4 @@
-"""The options of an environment of a user's."""
+"""Options of a user's environment."""
 
 import dataclasses
 

@@ -90,8 +90,8 @@ def algorithm() -> type:
                 lambda_=self.config.lambda_,
             ).vs
             advantages, mean = targets - values[:-1], BatchMean(steps.mask)
-            advantages -= mean(advantages)
-            deviation = tf.sqrt(mean(tf.square(advantages)))
+            advantages -= mean.everywhere(advantages)
+            deviation = tf.sqrt(mean.everywhere(tf.square(advantages)))
             return tf.stop_gradient(advantages / (deviation + 1e-8)), tf.stop_gradient(targets)
 
         def ppo_loss(
@@ -101,7 +101,8 @@ def algorithm() -> type:
             a_tm1 = tf.nest.map_structure(lambda t: t[:-1], minibatch.agent_outputs.action)
             policy = self.distribution(learned.policy_logits[:-1])
             behaviour = self.distribution(minibatch.agent_outputs.policy_logits[:-1])
-            ratio = tf.exp(policy.log_prob(a_tm1) - behaviour.log_prob(a_tm1))
+            log_ratio = policy.log_prob(a_tm1) - behaviour.log_prob(a_tm1)
+            ratio = tf.exp(tf.clip_by_value(log_ratio, -20.0, 20.0))  # Finite, also if masked.
             epsilon = self.ppo.ppo_epsilon
             clipped = tf.clip_by_value(ratio, 1.0 - epsilon, 1.0 + epsilon)
             policy_loss = -mean(tf.minimum(ratio * advantages, clipped * advantages))
@@ -132,7 +133,8 @@ def algorithm() -> type:
     return PPO
 
 
-PRESET = Preset("ppo", dict(unroll_length=32, lambda_=0.95, reward_scaling=0.1))
+PRESET = Preset("ppo", dict(unroll_length=32, lambda_=0.95, reward_scaling=0.1, kl_cost=0.0))
+"""PPO has no use for V-trace's KL cost, importance weights and target entropy."""
 
 if __name__ == "__main__":
     program.main(

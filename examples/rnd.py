@@ -37,17 +37,19 @@ class RND(tf.Module):
         """The predictor's variables."""
         return variables.trainable_variables(self._predictor)
 
-    def with_bonus(self, env_outputs: EnvOutput) -> EnvOutput:
-        """Adds the bonus of each observation to the reward of the action that led to it.
+    def bonus(self, env_outputs: EnvOutput) -> tf.Tensor:
+        """What to add to the reward of the action that led to each observation.
 
-        The first observation of an episode follows from no action and earns none.
+        The first observation of an episode follows from no action and earns nothing.
 
         Args:
           env_outputs: nest of [time, batch, ...].
+
+        Returns:
+          <float32>[time, batch], without gradient.
         """
         bonus = self._config.bonus * tf.stop_gradient(self._errors(env_outputs.observation))
-        bonus = tf.where(env_outputs.done, tf.zeros_like(bonus), bonus)
-        return env_outputs._replace(reward=env_outputs.reward + bonus)
+        return tf.where(env_outputs.done, tf.zeros_like(bonus), bonus)
 
     def loss(self, env_outputs: EnvOutput) -> tf.Tensor:
         """The predictor's loss <float32>[] on [time, batch] steps."""
@@ -57,7 +59,7 @@ class RND(tf.Module):
     def _errors(self, observation: Any) -> tf.Tensor:
         """Mean squared error of each prediction, <float32>[time, batch]."""
         flat = [
-            tf.reshape(tf.cast(part, tf.float32), [*_time_and_batch(part), _size(part)])
+            tf.reshape(_scaled(part), [*_time_and_batch(part), _size(part)])
             for part in tf.nest.flatten(observation)
         ]
         inputs = tf.concat(flat, axis=-1)
@@ -67,6 +69,12 @@ class RND(tf.Module):
 
 def _zeros(specs: Any) -> Any:
     return tf.nest.map_structure(lambda s: tf.zeros([1, 1, *s.shape], s.dtype), specs)
+
+
+def _scaled(part: tf.Tensor) -> tf.Tensor:
+    """Vectors as they are, images to [0, 1]: the bonus grows with the square of its inputs."""
+    scaled = tf.cast(part, tf.float32)
+    return scaled / part.dtype.max if part.dtype.is_integer else scaled
 
 
 def _time_and_batch(part: tf.Tensor) -> list[tf.Tensor]:

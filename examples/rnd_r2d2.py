@@ -1,8 +1,7 @@
 """R2D2 with an exploration bonus, on any Gymnasium environment. Learner and actor:
 
-python -m examples.rnd_r2d2 --run_mode=learner --num_envs=8 --env_name=CartPole-v1
-python -m examples.rnd_r2d2 --run_mode=actor --num_envs=8 --env_batch_size=8 \
-        --env_name=CartPole-v1
+python -m examples.rnd_r2d2 --run_mode=learner --num_envs=8
+python -m examples.rnd_r2d2 --run_mode=actor --num_envs=8 --env_batch_size=8
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def algorithm() -> type:
     from examples.rnd import RND
     from seed_rl.agents.r2d2.algorithm import R2D2
     from seed_rl.common.learner.algorithm import StepResult
-    from seed_rl.common.types import Unroll
+    from seed_rl.common.types import EnvOutput
 
     class RNDR2D2(R2D2):
         """R2D2 with a bonus for observations not seen before.
@@ -36,11 +35,11 @@ def algorithm() -> type:
             super().__init__(*args)
             self.rnd = RND(from_flags(RNDConfig), self.specs)
 
-        def initial_priorities(self, unrolls: Unroll) -> tf.Tensor:
-            return super().initial_priorities(self._with_bonus(unrolls))
+        def learning_rewards(self, env_outputs: EnvOutput) -> tf.Tensor:
+            return env_outputs.reward + self.rnd.bonus(env_outputs)
 
         def loss(self, batch: Any) -> StepResult:
-            result = super().loss(batch._replace(unrolls=self._with_bonus(batch.unrolls)))
+            result = super().loss(batch)
             rnd_loss = self.rnd.loss(batch.unrolls.env_outputs)
             return result._replace(
                 loss=result.loss + rnd_loss, metrics={**result.metrics, "losses/rnd": rnd_loss}
@@ -49,11 +48,11 @@ def algorithm() -> type:
         def trainable_variables(self) -> list[Any]:
             return super().trainable_variables() + self.rnd.trainable()
 
+        def clipped_apart(self) -> list[Any]:
+            return super().clipped_apart() + self.rnd.trainable()
+
         def checkpointables(self) -> dict[str, Any]:
             return {**super().checkpointables(), "rnd": self.rnd}
-
-        def _with_bonus(self, unrolls: Unroll) -> Unroll:
-            return unrolls._replace(env_outputs=self.rnd.with_bonus(unrolls.env_outputs))
 
     return RNDR2D2
 

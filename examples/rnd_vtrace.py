@@ -1,8 +1,7 @@
 """V-trace with an exploration bonus, on any Gymnasium environment. Learner and actor:
 
-python -m examples.rnd_vtrace --run_mode=learner --num_envs=8 --env_name=CartPole-v1
-python -m examples.rnd_vtrace --run_mode=actor --num_envs=8 --env_batch_size=8 \
-        --env_name=CartPole-v1
+python -m examples.rnd_vtrace --run_mode=learner --num_envs=8
+python -m examples.rnd_vtrace --run_mode=actor --num_envs=8 --env_batch_size=8
 """
 
 from __future__ import annotations
@@ -18,9 +17,12 @@ from seed_rl.gym import vtrace_main
 
 def algorithm() -> type:
     """The algorithm; TensorFlow is imported here, because actors do without it."""
+    import tensorflow as tf
+
     from examples.rnd import RND
     from seed_rl.agents.vtrace.algorithm import VTrace
     from seed_rl.common.learner.algorithm import StepResult
+    from seed_rl.common.types import EnvOutput
 
     class RNDVTrace(VTrace):
         """V-trace with a bonus for observations not seen before."""
@@ -29,10 +31,11 @@ def algorithm() -> type:
             super().__init__(*args)
             self.rnd = RND(from_flags(RNDConfig), self.specs)
 
+        def learning_rewards(self, env_outputs: EnvOutput) -> tf.Tensor:
+            return env_outputs.reward + self.rnd.bonus(env_outputs)
+
         def loss(self, batch: Any) -> StepResult:
-            result = super().loss(
-                batch._replace(env_outputs=self.rnd.with_bonus(batch.env_outputs))
-            )
+            result = super().loss(batch)
             rnd_loss = self.rnd.loss(batch.env_outputs)
             return result._replace(
                 loss=result.loss + rnd_loss, metrics={**result.metrics, "losses/rnd": rnd_loss}
@@ -40,6 +43,9 @@ def algorithm() -> type:
 
         def trainable_variables(self) -> list[Any]:
             return super().trainable_variables() + self.rnd.trainable()
+
+        def clipped_apart(self) -> list[Any]:
+            return super().clipped_apart() + self.rnd.trainable()
 
         def checkpointables(self) -> dict[str, Any]:
             return {**super().checkpointables(), "rnd": self.rnd}

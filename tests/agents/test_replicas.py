@@ -19,7 +19,7 @@ def train(forks, repository):
     return train
 
 
-@pytest.mark.parametrize("agent", ["vtrace", "r2d2"])
+@pytest.mark.parametrize("agent", ["vtrace", "r2d2", "ppo"])
 def test_one_device_and_four_learn_the_same(train, agent):
     """Guards means over real transitions, importance weights, maxima and metrics."""
     alone, together = (train(agent, replicas) for replicas in (1, 4))

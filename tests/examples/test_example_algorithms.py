@@ -7,10 +7,11 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from examples import a2c, ppo, rnd_r2d2
+from examples import a2c, ppo, rnd_r2d2, rnd_vtrace
 from examples.rnd import RND
 from examples.rnd_config import RNDConfig
 from seed_rl.agents.r2d2.config import R2D2Config
+from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.errors import UserError
@@ -175,11 +176,50 @@ def test_bonus_is_for_what_was_not_seen():
         with tf.GradientTape() as tape:
             loss = rnd.loss(outputs)
         optimizer.apply(tape.gradient(loss, rnd.trainable()), rnd.trainable())
-    bonus = rnd.with_bonus(outputs).reward - 1.0
-    assert 0 <= float(tf.reduce_max(bonus)) < 1e-2
+    assert 0 <= float(tf.reduce_max(rnd.bonus(outputs))) < 1e-2
     surprising = outputs._replace(observation=new, done=tf.constant([[True, False]] * 5))
-    bonus = (rnd.with_bonus(surprising).reward - 1.0).numpy()
+    bonus = rnd.bonus(surprising).numpy()
     assert (bonus[:, 1] > 0.1).all() and (bonus[:, 0] == 0).all()
+
+
+def test_images_earn_no_larger_a_bonus_than_vectors():
+    """Guards the scale of inputs: at 0 to 255, bonus and gradients would drown everything else."""
+    tf.keras.utils.set_random_seed(0)
+    image = tf.TensorSpec([24, 24, 1], tf.uint8)
+    rnd = RND(RNDConfig(), SPECS._replace(env_output=SPECS.env_output._replace(observation=image)))
+    noise = np.random.default_rng(0).integers(256, size=[3, 2, 24, 24, 1]).astype(np.uint8)
+    never = tf.zeros([3, 2], tf.bool)
+    outputs = EnvOutput(tf.zeros([3, 2]), never, tf.constant(noise), never, 0)
+    assert 0 < float(tf.reduce_max(rnd.bonus(outputs))) < 1
+
+
+def spy(monkeypatch, algorithm):
+    """Rewards that the network sees, and those that the loss learns from."""
+    seen = []
+    network = type(algorithm.network).__call__
+
+    def call(self, actions, env_outputs, *more, **options):
+        seen.append(env_outputs.reward)
+        return network(self, actions, env_outputs, *more, **options)
+
+    monkeypatch.setattr(type(algorithm.network), "__call__", call)
+    return seen
+
+
+def test_the_bonus_is_learned_from_and_not_shown_to_the_network(monkeypatch):
+    """Guards that training runs the network on the inputs that it acted on."""
+    algorithm = make(rnd_vtrace.algorithm(), VTraceConfig(entropy_cost=0.0))
+    batch = unrolls(algorithm)
+    seen = spy(monkeypatch, algorithm)
+    loss = float(algorithm.loss(batch).loss - algorithm.rnd.loss(batch.env_outputs))
+    np.testing.assert_array_equal(seen[0], batch.env_outputs.reward)
+    rewards = batch.env_outputs.reward + algorithm.rnd.bonus(batch.env_outputs)
+    assert not np.allclose(rewards, batch.env_outputs.reward, rtol=0, atol=1e-5)
+    plain = make(VTrace, VTraceConfig(entropy_cost=0.0))
+    expected = plain.loss(
+        batch._replace(env_outputs=batch.env_outputs._replace(reward=rewards))
+    ).loss  # MLPandLSTM without an LSTM does not read rewards.
+    assert loss == pytest.approx(float(expected), rel=1e-4)
 
 
 def test_initial_priorities_count_the_bonus(monkeypatch):

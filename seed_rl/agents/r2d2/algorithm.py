@@ -122,10 +122,11 @@ class R2D2(ReplayAlgorithm):
         return unrolls._replace(agent_outputs=unrolls.agent_outputs.action)
 
     def initial_priorities(self, unrolls: Unroll) -> tf.Tensor:
-        # As in training, with the acting network's Q-values in place of both networks'.
+        # As after training, with the acting network's own Q-values in both roles.
+        rewards = self.learning_rewards(unrolls.env_outputs)
+        env_outputs = unrolls.env_outputs._replace(observation=(), reward=rewards)
         env_outputs, outputs = tf.nest.map_structure(
-            lambda t: t[self.config.burn_in :],
-            (unrolls.env_outputs._replace(observation=()), unrolls.agent_outputs),
+            lambda t: t[self.config.burn_in :], (env_outputs, unrolls.agent_outputs)
         )
         td = losses.td_errors(self.config, outputs, outputs, env_outputs, outputs.action)
         return losses.priorities(td, self.config.priority_eta)
@@ -140,6 +141,7 @@ class R2D2(ReplayAlgorithm):
             self._to_choices(unrolls.prev_actions),
             unrolls.env_outputs,
             unrolls.agent_outputs,
+            self.learning_rewards(unrolls.env_outputs),
         )
         priorities = losses.priorities(td, self.config.priority_eta)
         weights = batch.importance_weights / replicas.maximum(batch.importance_weights)

@@ -151,6 +151,7 @@ def replay_errors(
     prev_actions: Nest,
     env_outputs: EnvOutput,
     actions: tf.Tensor,
+    rewards: tf.Tensor | None = None,
 ) -> TDErrors:
     """Runs both networks on unrolls, from the stored state through burn-in.
 
@@ -165,6 +166,8 @@ def replay_errors(
       prev_actions: nest of [burn_in + T + 1, batch, ...].
       env_outputs: nest of [burn_in + T + 1, batch, ...].
       actions: <int>[burn_in + T + 1, batch] taken after each step.
+      rewards: <float32>[burn_in + T + 1, batch] to learn from; None: those of `env_outputs`, which
+        the networks read in any case.
     """
     burn_in = config.burn_in
     env_outputs = EnvOutput(*env_outputs)
@@ -182,8 +185,11 @@ def replay_errors(
         output, _ = call_network(agent, before, observed, state, unroll=True, is_training=True)
         return output
 
+    outputs = run(training_agent), run(target_agent)
+    if rewards is not None:
+        env_outputs = env_outputs._replace(reward=rewards)
     trained_on = tf.nest.map_structure(lambda t: t[burn_in:], env_outputs)
-    return td_errors(config, run(training_agent), run(target_agent), trained_on, actions[burn_in:])
+    return td_errors(config, *outputs, trained_on, actions[burn_in:])
 
 
 def get_envs_epsilon(

@@ -49,7 +49,12 @@ class VTrace(ActorCriticAlgorithm):
 
     def loss(self, batch: Unroll) -> StepResult:
         loss, metrics = losses.compute_loss(
-            self.config, self.distribution, self.network, *batch, self._entropy_cost
+            self.config,
+            self.distribution,
+            self.network,
+            *batch,
+            self._entropy_cost,
+            self.learning_rewards(batch.env_outputs),
         )
         return StepResult(loss, metrics)
 

@@ -87,6 +87,7 @@ def compute_loss(
     env_outputs: EnvOutput,
     agent_outputs: Any,
     entropy_cost: EntropyCost,
+    rewards: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """The loss of a batch of unrolls of T + 1 steps, T of which are trained on.
 
@@ -100,12 +101,16 @@ def compute_loss(
       agent_outputs: `AgentOutput` of [time + 1, batch, ...], recorded at inference; its
         `policy_logits` are the behaviour policy's.
       entropy_cost: weight of the entropy bonus.
+      rewards: <float32>[time + 1, batch] to learn from; None: those of `env_outputs`, which the
+        network reads in any case.
 
     Returns:
       (loss <float32>[], metrics <float32>[] by name).
     """
     env_outputs = EnvOutput(*env_outputs)
     learned, _ = call_network(agent, prev_actions, env_outputs, agent_state, True, True)
+    if rewards is not None:
+        env_outputs = env_outputs._replace(reward=rewards)
     steps = transitions(
         env_outputs, config.discounting, config.reward_scaling, config.max_abs_reward
     )

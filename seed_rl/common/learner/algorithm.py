@@ -94,6 +94,17 @@ class Algorithm(abc.ABC):
           (actions, new recurrent state), nests of [batch, ...].
         """
 
+    def learning_rewards(self, env_outputs: EnvOutput) -> tf.Tensor:
+        """Rewards <float32>[time, batch] to learn from; by default the environment's.
+
+        The network's inputs keep the environment's rewards, as when acting. With a replay, initial
+        priorities use these rewards too. Losses scale and clip them.
+
+        Args:
+          env_outputs: nest of [time, batch, ...].
+        """
+        return env_outputs.reward
+
     def loss(self, batch: Any) -> StepResult:
         """The loss of a batch from `dataset`; used by the default `update`."""
         raise NotImplementedError(f"{type(self).__name__} has neither `loss` nor `update`.")

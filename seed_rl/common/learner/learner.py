@@ -225,7 +225,9 @@ class Learner:
         devices.copy_variables(self._algorithm.network, self._copies)
 
     def _extra_logs(self) -> dict[str, Any]:
-        learning_rate = float(self._job.learning_rate_fn(int(self._job.optimizer.iterations)))
+        # Not `int(iterations)`: on several devices it is a mirrored variable.
+        gradient_steps = int(self._job.optimizer.iterations.numpy())
+        learning_rate = float(self._job.learning_rate_fn(gradient_steps))
         return {"train/learning_rate": learning_rate, **self._algorithm.logs()}
 
     def _save(self) -> None:

@@ -20,8 +20,9 @@ import tensorflow as tf
 class BatchMean:
     """Mean over the unmasked elements of a batch, for losses and metrics.
 
-    Each replica gets its part's share of the mean, scaled so that the average over the replicas is
-    the mean over the unmasked elements of all parts; 0 if there are none.
+    Calling it gives each replica its part's share of the mean, scaled so that the average over the
+    replicas, which `minimize` takes, is the mean over the unmasked elements of all parts; 0 if
+    there are none. On one of several replicas that is not the mean itself: see `everywhere`.
     """
 
     def __init__(self, mask: tf.Tensor):
@@ -38,6 +39,10 @@ class BatchMean:
         # Not a product: a masked value may be infinite, and must not turn into NaN.
         total = tf.reduce_sum(tf.where(self._mask, values, tf.zeros_like(values)))
         return tf.math.divide_no_nan(total, self._count)
+
+    def everywhere(self, values: tf.Tensor) -> tf.Tensor:
+        """The mean itself on every replica, for statistics such as a deviation; no gradient."""
+        return _mean_over_replicas(self(values))
 
 
 def maximum(values: tf.Tensor) -> tf.Tensor:

@@ -37,7 +37,8 @@ class SkippedSteps:
         """Adds one training step.
 
         Args:
-          skipped: 1 if it was skipped, otherwise 0; a scalar tensor or number.
+          skipped: share of its gradient steps that were skipped, a scalar tensor or number; the
+            training step counts as skipped if all were.
 
         Raises:
           UserError: `END_AFTER` steps in a row were skipped.
@@ -57,7 +58,7 @@ class SkippedSteps:
         """
         held, self._held = self._held, []
         for skipped in held:
-            self.in_a_row = self.in_a_row + 1 if float(skipped) else 0
+            self.in_a_row = self.in_a_row + 1 if float(skipped) >= 1.0 else 0
             if self.in_a_row == WARN_AFTER:
                 logging.warning(
                     "The last %d training steps were skipped: their gradients are not finite (NaN "

@@ -63,3 +63,8 @@ def test_values_are_read_when_asked_for_only():
     assert Counted.reads == 50
     skipped.check()
     assert Counted.reads == 50
+
+
+def test_a_partly_skipped_step_is_a_step(caplog):
+    """Guards algorithms of several gradient steps: 15 of 16 that train are no reason to end."""
+    assert watch([1 / 16] * (END_AFTER + 1), caplog) == (0, 0)

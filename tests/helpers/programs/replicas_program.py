@@ -12,8 +12,10 @@ import sys
 
 import numpy as np
 import tensorflow as tf
+from absl import flags
 from gymnasium import spaces
 
+from examples import ppo
 from seed_rl.agents.r2d2.algorithm import R2D2
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
 from seed_rl.agents.r2d2.networks import create_network
@@ -57,7 +59,15 @@ def initial_state(algorithm):
     return tf.nest.map_structure(lambda t: t.numpy(), algorithm.network.initial_state(BATCH))
 
 
-def make_vtrace():
+def make_ppo():
+    """One minibatch: random ones differ from one division of the batch to another."""
+    flags.FLAGS(["program"])
+    algorithm, make_batch = make_vtrace(ppo.algorithm())
+    algorithm.ppo = ppo.PPOConfig(epochs=3, minibatches=1)
+    return algorithm, make_batch
+
+
+def make_vtrace(algorithm_class=VTrace):
     distribution = categorical_distribution(ACTIONS, tf.int64)
     config = VTraceConfig(entropy_cost=0.1, target_entropy=0.5, kl_cost=0.1)
 
@@ -70,7 +80,7 @@ def make_vtrace():
         outputs = AgentOutput(actions, logits, np.zeros((STEPS + 1, BATCH), np.float32))
         return Unroll(initial_state(algorithm), prev_actions, env_outputs, outputs)
 
-    algorithm = VTrace(config, create_agent, distribution, num_envs=2)
+    algorithm = algorithm_class(config, create_agent, distribution, num_envs=2)
     return algorithm, make_batch
 
 
@@ -107,7 +117,7 @@ def part(name, batch, number, replicas):
         state = tf.nest.map_structure(lambda t: t[share], unrolls.agent_state)
         return steps._replace(agent_state=state)
 
-    if name == "vtrace":
+    if name != "r2d2":
         return of_unrolls(batch)
     return SampledUnrolls(of_unrolls(batch.unrolls), batch.indices[share], batch[2][share])
 
@@ -121,7 +131,7 @@ def main(name, replicas):
     strategy = placement.training_strategy
     tf.keras.utils.set_random_seed(1)
     with strategy.scope():
-        algorithm, make_batch = {"vtrace": make_vtrace, "r2d2": make_r2d2}[name]()
+        algorithm, make_batch = {"vtrace": make_vtrace, "r2d2": make_r2d2, "ppo": make_ppo}[name]()
         specs = env_specs.specs(OBSERVATIONS, spaces.Discrete(ACTIONS))
         initialize(algorithm, algorithm.network, specs)
         optimizer = tf.keras.optimizers.SGD(0.1)

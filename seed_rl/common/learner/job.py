@@ -77,7 +77,7 @@ class TrainingJob:
           NotSavedError: the last checkpoint could not be written.
         """
         if self._play_request():
-            raise UserError("This program calls `train`, which cannot play; have it call `execute`.")
+            raise UserError("This program calls `train`, which cannot play; let it call `execute`.")
 
         from seed_rl.common.learner.learner import Learner
 

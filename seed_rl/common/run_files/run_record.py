@@ -152,11 +152,12 @@ def _arguments() -> list[str]:
     arguments = []
     for name in sorted(options.flag_dictionary()):
         flag = flags.FLAGS[name]
-        if flag.serializer is None and not flag.boolean:
+        serializer: Any = flag.serializer
+        if serializer is None and not flag.boolean:
             continue  # Its values cannot be written as text.
         if isinstance(flag, flags.MultiFlag):  # It serializes to lines, which values may contain.
             values = flag.value or ()
-            arguments += [f"--{name}={flag.serializer.serialize(value)}" for value in values]
+            arguments += [f"--{name}={serializer.serialize(value)}" for value in values]
         else:
             arguments.append(flag.serialize())
     return [argument for argument in arguments if argument]

@@ -140,7 +140,8 @@ def test_a_pipe_as_a_flag_file_is_read_once():
 def test_a_flag_file_that_cannot_be_read_again(flag_file):
     """Guards its name in the origins when it has changed since the flags were parsed."""
     path = flag_file("a.flags", "--depth=8")
-    damaged = PROGRAM.replace("def main():", f"def main():\n    open({path!r}, 'wb').write(b'\\xff')")
+    damage = f"open({path!r}, 'wb').write(b'\\xff')"
+    damaged = PROGRAM.replace("def main():", f"def main():\n    {damage}")
     got = answer(f"--flagfile={path}", program=damaged)
     assert got["changed"]["depth"] == f"flag file {path}"
 

@@ -44,6 +44,9 @@ def main() -> None:
         "--seconds", type=float, default=60, help="time to measure the whole system"
     )
     parser.add_argument("--warmup", type=float, default=20, help="seconds before measuring")
+    parser.add_argument(
+        "--part_seconds", type=float, default=6, help="time to measure each part alone"
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
     parser.add_argument("--part", choices=sorted(PARTS), help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -111,7 +114,7 @@ def _child(args: argparse.Namespace, part: str) -> float:
     """Measures one part alone; returns core-microseconds per transition."""
     command = [sys.executable, "-m", "benchmarks.training", f"--part={part}"]
     command += [f"--workload={args.workload}", f"--compute_dtype={args.compute_dtype}"]
-    command += [f"--actors={args.actors}"]
+    command += [f"--actors={args.actors}", f"--part_seconds={args.part_seconds}"]
     output = subprocess.run(command, check=True, capture_output=True, text=True, env=_environment())
     return float(json.loads(output.stdout.splitlines()[-1]))
 

@@ -85,7 +85,10 @@ def measure_env(args: argparse.Namespace) -> float:
     generator = np.random.default_rng(1)
     actions = generator.integers(0, environment.action_space.n, [10_000, per_actor])
     step = iter(range(10_000_000))
-    return _cpu_us(lambda: environment.step(actions[next(step) % 10_000])) / per_actor
+    return (
+        _cpu_us(lambda: environment.step(actions[next(step) % 10_000]), args.part_seconds)
+        / per_actor
+    )
 
 
 def measure_infer(args: argparse.Namespace) -> float:
@@ -103,7 +106,7 @@ def measure_infer(args: argparse.Namespace) -> float:
     def act() -> Any:
         return algorithm.act(algorithm.network, env_ids, *inputs, state).action
 
-    return _cpu_us(act) / NUM_ENVS
+    return _cpu_us(act, args.part_seconds) / NUM_ENVS
 
 
 def measure_train(args: argparse.Namespace) -> float:
@@ -126,7 +129,7 @@ def measure_train(args: argparse.Namespace) -> float:
     )
     iterator = iter(dataset)
     transitions = workload.batch_size * workload.unroll_length / workload.samples
-    return _cpu_us(lambda: training(iterator)) / transitions
+    return _cpu_us(lambda: training(iterator), args.part_seconds) / transitions
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], float]] = {
@@ -229,7 +232,7 @@ def _r2d2(workload: Workload, compute_dtype: str, spaces: Any, specs: Any) -> An
     )
 
 
-def _cpu_us(action: Any, seconds: float = 6.0) -> float:
+def _cpu_us(action: Any, seconds: float) -> float:
     """CPU time of this process per call in microseconds, median over half-second windows."""
     for _ in range(3):
         action()

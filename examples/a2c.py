@@ -26,7 +26,7 @@ def algorithm() -> type:
     from seed_rl.common.returns.transitions import transitions
 
     class A2C(VTrace):
-        """V-trace's network, options and way of acting, with a loss of its own."""
+        """V-trace's network, options and acting, with another loss."""
 
         def loss(self, batch: Any) -> StepResult:
             """Mnih et al. 2016, section 4.
@@ -41,7 +41,7 @@ def algorithm() -> type:
             steps = transitions(
                 batch.env_outputs, config.discounting, config.reward_scaling, config.max_abs_reward
             )
-            mean = BatchMean(steps.mask)  # Over all replicas, without steps that are none.
+            mean = BatchMean(steps.mask)  # Over the unmasked steps of all replicas.
             v_tm1, bootstrap_value = learned.baseline[:-1], learned.baseline[-1]
             returns = tf.scan(
                 lambda following, step: step[0] + step[1] * following,

@@ -22,8 +22,8 @@ from seed_rl.gym import vtrace_main
 class PPOConfig:
     """PPO."""
 
-    epochs: int = option(4, "Times that each batch is trained on.", minimum=1)
-    minibatches: int = option(4, "Parts of a batch, each a gradient step.", minimum=1)
+    epochs: int = option(4, "Passes over each batch.", minimum=1)
+    minibatches: int = option(4, "Gradient steps per epoch, each on a part.", minimum=1)
     ppo_epsilon: float = option(0.2, "Clipping of the probability ratio.", minimum=0.0)
 
 

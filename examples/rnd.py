@@ -16,10 +16,10 @@ from seed_rl.common.types import EnvOutput, Specs
 
 
 class RND(tf.Module):
-    """Predicts what a fixed random network makes of observations, and errs on new ones."""
+    """Predicts the outputs of a fixed random network; errors are large on new observations."""
 
     def __init__(self, config: RNDConfig, specs: Specs, size: int = 64):
-        """Makes both networks; call it in the scope of the training strategy.
+        """Creates both networks; call it in the scope of the training strategy.
 
         Args:
           config: weights.

@@ -1,4 +1,4 @@
-"""Options of the exploration bonus, which actors read too: no TensorFlow here."""
+"""Options of the exploration bonus. Actors import them too, so no TensorFlow here."""
 
 from __future__ import annotations
 

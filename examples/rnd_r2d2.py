@@ -26,7 +26,7 @@ def algorithm() -> type:
     from seed_rl.common.types import Unroll
 
     class RNDR2D2(R2D2):
-        """R2D2 that is also rewarded for what it has not seen before.
+        """R2D2 with a bonus for observations not seen before.
 
         The replay keeps the environment's rewards: a bonus fades, so it is computed when an unroll
         is sampled, and once more for its initial priority.

@@ -23,7 +23,7 @@ def algorithm() -> type:
     from seed_rl.common.learner.algorithm import StepResult
 
     class RNDVTrace(VTrace):
-        """V-trace that is also rewarded for what it has not seen before."""
+        """V-trace with a bonus for observations not seen before."""
 
         def __init__(self, *args: Any):
             super().__init__(*args)

@@ -1,7 +1,7 @@
-"""Watches and evaluates a trained agent: python -m seed_rl.play LOGDIR
+"""Plays and evaluates a trained agent: python -m seed_rl.play LOGDIR
 
-The options of the run are stored with its checkpoints, so the program that trained it is started
-again as a learner, with a request (`--play`) to play in one environment instead of training.
+The options of a run are stored with its checkpoints. This program restarts the one that trained the
+agent, as a learner with a request (`--play`) to play in one environment instead of training.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from seed_rl.common.monitoring.video import VideoWriter
 from seed_rl.common.run_files import checkpoint_list, run_record
 from seed_rl.common.system import chatter, display, terminal
 
-# Where the run trained and who could reach it does not matter here.
+# Options of the run that do not apply to playing.
 _FORGOTTEN = {field.name for field in dataclasses.fields(DeviceConfig)} | {
     *("run_mode", "task", "logdir", "job-dir", "seed", "render_mode", "play"),
     *("replay_buffer_size", "replay_buffer_min_size"),
@@ -46,7 +46,7 @@ class SavedAgent:
     """A trained agent on disk.
 
     Attributes:
-      record: its options, see `run_record`.
+      record: options of its run, see `run_record`.
       weights: a checkpoint, or a directory of them; None if there is only a model.
       model: an exported model.
     """
@@ -78,12 +78,12 @@ def find(path: Path) -> SavedAgent:
 
 
 def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
-    """Plays as the command line says, and prints a table of the episodes.
+    """Plays according to the command line, and prints a table of the episodes.
 
     Raises:
-      UserError: no agent, no way to make its environment, or an environment that cannot be shown.
+      UserError: there is no agent, or its environment cannot be created or shown.
     """
-    from seed_rl.common.learner.playing import Episode, PlayRequest  # TensorFlow: after chatter.
+    from seed_rl.common.learner.playing import Episode, PlayRequest  # Imports TensorFlow.
 
     if arguments.render:
         display.check()
@@ -91,7 +91,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     if saved.model is not None and arguments.sampled:
         raise UserError(f"The model in {saved.model} only acts greedily; leave out --sampled.")
     if arguments.video:
-        VideoWriter(arguments.video).close()  # Finds out now what would fail later.
+        VideoWriter(arguments.video).close()  # Fails now rather than after loading the agent.
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "episodes"
         request = PlayRequest(
@@ -105,7 +105,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
         )
         _start_program(arguments, saved.record, request.to_json(), overrides)
         if not results.exists():
-            raise UserError(f"{saved.record[run_record.PROGRAM]} ended without making an agent.")
+            raise UserError(f"{saved.record[run_record.PROGRAM]} ended without creating an agent.")
         lines = results.read_text(encoding="utf-8").splitlines()
         _show([Episode(**json.loads(line)) for line in lines], arguments)
 
@@ -113,7 +113,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
 def _start_program(
     arguments: argparse.Namespace, saved: dict[str, Any], request: str, overrides: Sequence[str]
 ) -> None:
-    """Runs the program of a record as a learner that plays, in this process."""
+    """Runs the recorded program in this process, as a learner that plays."""
     record = dict(saved)
     kept = record.get(run_record.ARGUMENTS)
     if isinstance(kept, list):  # Otherwise `start_again` reports what is wrong.
@@ -125,7 +125,7 @@ def _start_program(
     if arguments.render or arguments.video:
         own.append(f"--render_mode={'human' if arguments.render else 'rgb_array'}")
     own.append("--undefok=" + ",".join(_flag_name(argument) for argument in own))
-    # Not among the flags that a program may lack: without it, the program would train.
+    # Not in --undefok: a program that ignored --play would train.
     run_record.start_again(record, [*own, f"--play={request}", *overrides])
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from seed_rl.launch import ports
+from tests.helpers.forks import Forks
 
 # Before anything imports TensorFlow; child processes inherit it.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -33,3 +34,10 @@ def free_port() -> int:
 def repository() -> pathlib.Path:
     """The root of the working tree."""
     return pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Runs Python programs in forks of a process that has imported TensorFlow."""
+    with Forks() as forks:
+        yield forks

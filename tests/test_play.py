@@ -1,12 +1,12 @@
 """Playing with trained agents, as users do it."""
 
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import gymnasium
 import numpy as np
@@ -20,6 +20,8 @@ from seed_rl.common.learner import playing
 from seed_rl.common.monitoring import video
 from seed_rl.common.system.chatter import is_chatter
 from seed_rl.common.types import EnvOutput, Specs
+from tests.helpers import run_python
+from tests.helpers.waiting import wait_until
 
 imageio = pytest.importorskip("imageio.v2")
 
@@ -116,10 +118,7 @@ def test_atari_without_training(tmp_path, socket_address):
         "--game=Pong",
         "--nosave_model",
     )
-    deadline = time.monotonic() + 120
-    while not (logdir / "config.json").exists():
-        assert learner.poll() is None and time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: (logdir / "config.json").exists() or learner.poll() is not None)
     learner.send_signal(signal.SIGTERM)
     finish(learner)
 
@@ -133,6 +132,23 @@ def test_atari_without_training(tmp_path, socket_address):
     assert frames[0].shape[:2] == (210, 160)
     # 60 frames a second, four of them to an action; GIF counts in hundredths of a second.
     assert reader.get_meta_data()["duration"] == pytest.approx(1000 * 4 / 60, abs=10)
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many"])
+def test_numbers_of_episodes(tmp_path, number):
+    result = run_python("-m", "seed_rl.play", tmp_path, f"--episodes={number}")
+    assert result.returncode == 2
+    assert f"--episodes: must be a whole number of at least 1, not {number}" in result.stderr
+
+
+def test_a_window_without_a_display(tmp_path):
+    """Guards play from libraries that crash: it says what is missing before it starts anything."""
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    result = run_python("-m", "seed_rl.play", tmp_path, "--render", env=environment)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: There is no display for --render")
+    assert "--video=" in result.stderr
 
 
 def test_nothing_to_play(tmp_path, capsys, monkeypatch):

@@ -1,1 +1,1 @@
-"""Agents: each is networks, a loss and a page of wiring over `seed_rl.common`."""
+"""Agents: each adds networks, a loss and a page of wiring to `seed_rl.common`."""

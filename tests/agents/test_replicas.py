@@ -1,30 +1,28 @@
 """What an agent learns from a batch does not depend on the number of replicas it is split over."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 
-def train(repository, agent, replicas):
-    """What `replicas_program` prints: numbers and nested lists of them by name."""
-    output = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.programs.replicas_program", agent, str(replicas)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        cwd=repository,
-    )
-    assert output.returncode == 0, output.stderr
-    return json.loads(output.stdout.splitlines()[-1])
+@pytest.fixture
+def train(forks, repository):
+    """`train(agent, replicas)` returns what `replicas_program` prints: values by name."""
+
+    def train(agent, replicas):
+        module = "tests.helpers.programs.replicas_program"
+        result = forks.run("-m", module, agent, str(replicas), cwd=repository)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout.splitlines()[-1])
+
+    return train
 
 
 @pytest.mark.parametrize("agent", ["vtrace", "r2d2"])
-def test_one_device_and_four_learn_the_same(repository, agent):
+def test_one_device_and_four_learn_the_same(train, agent):
     """Guards means over real transitions, importance weights, maxima and metrics."""
-    alone, together = (train(repository, agent, replicas) for replicas in (1, 4))
+    alone, together = (train(agent, replicas) for replicas in (1, 4))
     assert alone.keys() == together.keys()
     assert any(name.startswith("weights/") for name in alone)
     for name, expected in alone.items():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from seed_rl.atari import env  # noqa: E402
 from seed_rl.atari.env import AtariConfig  # noqa: E402
 from seed_rl.common.acting.batched_env import BatchedEnvironment  # noqa: E402
 from seed_rl.common.errors import UserError  # noqa: E402
+from tests.helpers import PROGRAMS, run_python  # noqa: E402
 
 
 def vector(size: int, **options: Any) -> Any:
@@ -157,15 +156,5 @@ def test_missing_extra_names_the_command(monkeypatch: Any) -> None:
 
 def test_native_actor_needs_neither_opencv_nor_tensorflow() -> None:
     """They would cost each actor 16 and 500 MB."""
-    program = (
-        "import sys, numpy as np\n"
-        "from seed_rl.common import actor\n"
-        "from seed_rl.atari import env\n"
-        "game = env.create_vector_environment(np.arange(2))\n"
-        "game.reset(); game.step(np.zeros(2, np.int64))\n"
-        "print([m for m in ('tensorflow', 'cv2', 'matplotlib') if m in sys.modules])\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    )
+    result = run_python(PROGRAMS / "native_actor_imports.py", check=True)
     assert result.stdout.strip() == "[]"

@@ -17,10 +17,10 @@ pytestmark = pytest.mark.slow
             ["--quick", "--rounds=1", "--seconds=0.1"],
             ["op_over_raw", "op_over_grpcio", "numpy_over_grpcio"],
         ),
-        ("actor", ["--rounds=1"], ["rss_mb", "first_step_s"]),
+        ("actor", ["--rounds=1", "--seconds=0.5"], ["rss_mb", "first_step_s"]),
         (
             "training",
-            ["--actors=1", "--seconds=2", "--warmup=0"],
+            ["--actors=1", "--seconds=2", "--warmup=0", "--part_seconds=0.5"],
             ["efficiency", "frames_per_s", "ideal_frames_per_s"],
         ),
         (

@@ -21,6 +21,7 @@ import pytest
 
 from seed_rl.grpc.numpy_client import Client
 from tests.helpers import PROGRAMS
+from tests.helpers.waiting import wait_until
 
 MESSAGES = int(os.environ.get("SEED_RL_FUZZ_MESSAGES", "100000"))
 SEED = int(os.environ.get("SEED_RL_FUZZ_SEED", "1"))
@@ -185,8 +186,7 @@ def test_strangers_connections(server):
     rng = random.Random(SEED)
     unix, tcp = server.addresses["unix"], server.addresses["tcp"]
     with HonestClient(tcp) as honest:
-        while honest.calls < 20 and honest.failure is None:
-            time.sleep(0.01)
+        wait_until(lambda: honest.calls >= 20 or honest.failure is not None)
         before = server.resources()
         silent = [socket.create_connection(("localhost", server.port)) for _ in range(20)]
         for i in range(100):
@@ -219,8 +219,7 @@ def test_strangers_connections(server):
         server.wait_for_files(before["files"])
         after = server.resources()
         calls = honest.calls
-        while honest.calls < calls + 20 and honest.failure is None:
-            time.sleep(0.01)
+        wait_until(lambda: honest.calls >= calls + 20 or honest.failure is not None)
     assert honest.failure is None, honest.failure
     assert after["files"] <= before["files"] + 2, (before, after)
     assert after["threads"] <= before["threads"] + 4, (before, after)

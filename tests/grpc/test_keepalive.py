@@ -7,24 +7,9 @@ import sys
 import tensorflow as tf
 
 from seed_rl.grpc.options import ServerOptions
+from tests.helpers import PROGRAMS
 from tests.helpers.op_helpers import INTS, serving
 from tests.helpers.waiting import wait_until
-
-CLIENT = """
-import sys
-from seed_rl.grpc.errors import ClientError
-from seed_rl.grpc.numpy_client import Client
-from seed_rl.grpc.options import ClientOptions
-
-address = sys.argv[1]
-client = Client(address)
-for _ in sys.stdin:
-    try:
-        print(int(client.add_one(1)), flush=True)
-    except ClientError as error:
-        print(f"lost: {error}", flush=True)
-        client = Client(address)
-"""
 
 
 def test_a_frozen_client_loses_its_connection_and_comes_back(socket_address):
@@ -36,7 +21,7 @@ def test_a_frozen_client_loses_its_connection_and_comes_back(socket_address):
 
     with serving(socket_address, add_one, options=ServerOptions(keepalive_s=1)) as server:
         client = subprocess.Popen(
-            [sys.executable, "-c", CLIENT, socket_address],
+            [sys.executable, PROGRAMS / "calling_client.py", socket_address],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

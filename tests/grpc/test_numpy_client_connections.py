@@ -2,8 +2,6 @@
 
 import os
 import queue
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -13,6 +11,7 @@ from seed_rl.grpc import wire
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
+from tests.helpers import PROGRAMS, run_python
 from tests.helpers.scripted_server import Scripted, reply, serve
 
 
@@ -106,42 +105,12 @@ def test_close_ends_waiting_calls(address, stream_kind):
         client.close()  # Twice is fine.
 
 
-COME_AND_GO = """
-import os, sys, time
-from seed_rl.grpc import message_stream, numpy_client
-
-if sys.argv[2] == "public":
-    message_stream._DirectStream = None
-
-
-def no_more(count, than):
-    return all(a <= b for a, b in zip(count, than))
-
-
-counts = []
-for i in range(8):
-    with numpy_client.Client(sys.argv[1]) as client:
-        assert client.foo(i) == i
-    deadline = time.monotonic() + 30
-    while True:  # Threads of a closed client end soon, not at once.
-        count = [len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd")]
-        if i == 0 or no_more(count, counts[0]) or time.monotonic() > deadline:
-            break
-        time.sleep(0.02)
-    counts.append(count)
-    time.sleep(0.2 if i == 0 else 0)
-print(counts)
-assert no_more(counts[-1], counts[0])
-"""
-
-
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads through /proc")
 @pytest.mark.parametrize("kind", ["direct", "public"])
-def test_clients_come_and_go(address, kind, repository):
+def test_clients_come_and_go(address, kind):
     """Closed clients leave neither threads nor file descriptors behind."""
     server = serve(address, lambda x: [x])
-    command = [sys.executable, "-c", COME_AND_GO, address, kind]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
+    done = run_python(PROGRAMS / "clients_come_and_go.py", address, kind)
     assert done.returncode == 0, done.stdout + done.stderr
     server.shutdown()
 

@@ -1,14 +1,11 @@
 """What can be bound to a server of the op: functions of all forms, devices and compilers."""
 
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from seed_rl.grpc import ops
+from tests.helpers import PROGRAMS, run_python
 from tests.helpers.op_helpers import (
     INTS,
     add_one,
@@ -71,48 +68,10 @@ def test_functions_without_arguments_or_results(socket_address):
         assert values(client.read()) == 1
 
 
-SEVERAL_DEVICES = """
-import sys
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
-from seed_rl.grpc import ops
-
-def make(device):
-    with tf.device(device):
-        weights = tf.Variable([[2.0]])
-        constant = tf.constant(int(device[-1]))
-    def foo(x, text):
-        with tf.device(device):
-            where = tf.raw_ops.Identity(input=constant)
-            print(where.device)
-            return tf.matmul(x, weights)[:, 0], tf.repeat(where, tf.shape(x)[0]), text + "!"
-    specs = [tf.TensorSpec([None, 1]), tf.TensorSpec([None], tf.string)]
-    return tf.function(foo, input_signature=specs)
-
-server = ops.Server([sys.argv[1]])
-server.bind([make("cpu:1"), make("cpu:2")])
-server.start()
-client = ops.Client(sys.argv[1])
-results = [client.foo(tf.constant([[3.0]]), tf.constant(["a"])) for _ in range(4)]
-assert [float(y[0]) for y, _, _ in results] == [6.0] * 4
-assert [int(where[0]) for _, where, _ in results] == [1, 2, 1, 2]
-assert all(text[0] == b"a!" for _, _, text in results)
-# The server and the client are left running: the interpreter must end all the same.
-"""
-
-
 @pytest.mark.slow
-def test_functions_on_several_devices_and_exit_without_shutdown(socket_address, repository):
+def test_functions_on_several_devices_and_exit_without_shutdown(socket_address):
     """Guards graphs with variables of other devices, and the end of a program that forgets."""
-    program = textwrap.dedent(SEVERAL_DEVICES)
-    result = subprocess.run(
-        [sys.executable, "-c", program, socket_address],
-        cwd=repository,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    result = run_python(PROGRAMS / "serving_devices.py", socket_address, timeout=240)
     assert result.returncode == 0, result.stderr
     devices = {line.rsplit("/", 1)[-1] for line in result.stdout.split()}
     assert devices == {"device:CPU:1", "device:CPU:2"}

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from seed_rl.grpc import ops
 from seed_rl.grpc.options import ClientOptions
+from tests.helpers import PROGRAMS
 from tests.helpers.op_helpers import (
     INTS,
     Background,
@@ -149,19 +150,11 @@ def test_a_closed_client(socket_address):
         wait_until(lambda: server.stats()["connections"] == 0)
 
 
-VICTIM = """
-import sys
-import numpy as np
-from seed_rl.grpc import NumpyClient
-NumpyClient(sys.argv[1]).foo(np.int32([1, 2]))
-"""
-
-
-def test_a_client_killed_in_its_call_harms_nobody(socket_address, repository):
+def test_a_client_killed_in_its_call_harms_nobody(socket_address):
     """Guards against actors that die: their rows run, the reply is dropped, others go on."""
     gate = Gate()
     with serving(socket_address, gated(gate)) as server:
-        victim = subprocess.Popen([sys.executable, "-c", VICTIM, socket_address], cwd=repository)
+        victim = subprocess.Popen([sys.executable, PROGRAMS / "killed_client.py", socket_address])
         gate.wait_until_entered(1)
         victim.send_signal(signal.SIGKILL)
         victim.wait()
@@ -170,32 +163,11 @@ def test_a_client_killed_in_its_call_harms_nobody(socket_address, repository):
         assert values(ops.Client(socket_address).foo(np.int32([5]))) == [6]
 
 
-MURDERED = """
-import sys
-import tensorflow as tf
-from seed_rl.grpc import Server
-
-gate = tf.queue.FIFOQueue(1, [tf.int32])
-
-@tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
-def foo(x):
-    tf.print("running", output_stream=sys.stdout)
-    return gate.dequeue()
-
-server = Server([sys.argv[1]])
-server.bind(foo)
-server.start()
-gate.size()
-sys.stdin.read()
-"""
-
-
 @pytest.mark.slow
-def test_a_server_killed_in_a_call_fails_it(socket_address, repository):
+def test_a_server_killed_in_a_call_fails_it(socket_address):
     """Guards clients against learners that die without a word, and the socket they leave."""
     server = subprocess.Popen(
-        [sys.executable, "-c", MURDERED, socket_address],
-        cwd=repository,
+        [sys.executable, PROGRAMS / "killed_server.py", socket_address],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

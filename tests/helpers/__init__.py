@@ -1,6 +1,23 @@
-"""What several tests use."""
+"""Helpers shared by tests."""
 
+from __future__ import annotations
+
+import os
 import pathlib
+import subprocess
+import sys
+from typing import Any
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
-"""Programs that tests start as processes of their own."""
+"""Programs that tests start as separate processes."""
+
+
+def run_python(
+    *command: str | os.PathLike[str], **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Runs `python COMMAND ...` in a separate process; `options` are those of subprocess.run.
+
+    Use the fixture `forks` for code that imports TensorFlow: it saves seconds.
+    """
+    options = {"capture_output": True, "text": True, "timeout": 120, **options}
+    return subprocess.run([sys.executable, *command], **options)

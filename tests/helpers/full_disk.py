@@ -1,6 +1,7 @@
-"""A directory on a file system of its own that is full, for the programs of a test.
+"""A directory on a separate file system that is full, for the programs of a test.
 
-It is a small tmpfs in a private mount namespace: nobody else sees it, and it ends with the program.
+It is a small tmpfs in a private mount namespace: other processes cannot see it, and it is gone when
+the program exits.
 Needs root, or a kernel that lets users make namespaces (containers: `--cap-add SYS_ADMIN`).
 """
 
@@ -22,11 +23,11 @@ exec "$@"
 
 @functools.cache
 def namespace() -> tuple[str, ...]:
-    """The command that runs another in a mount namespace of its own."""
+    """The command that runs another in a private mount namespace."""
     command = ("unshare", "--mount") + (() if os.geteuid() == 0 else ("--map-root-user",))
     if subprocess.run([*command, "true"], capture_output=True).returncode == 0:
         return command
-    # In a chroot nobody may change how mounts propagate: they stay in the namespace around it.
+    # A chroot does not permit changing mount propagation; mounts stay in the namespace around it.
     return (*command, "--propagation=unchanged")
 
 
@@ -39,7 +40,7 @@ def command(
       directory: hidden by the small file system.
       *program: and its arguments.
       size: of the file system, as mount takes it.
-      full: whether it is full from the start, and not only small.
+      full: whether it is full from the start, not just small.
     """
     filling = "full" if full else "empty"
     return [

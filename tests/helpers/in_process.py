@@ -1,4 +1,4 @@
-"""R2D2 with everything but the network between actors and learner, in one process."""
+"""R2D2 in one process: everything except gRPC between actors and learner."""
 
 import contextlib
 import threading
@@ -26,7 +26,7 @@ class Run(contextlib.AbstractContextManager):
     """One actor thread and a training step that the test calls.
 
     Args:
-      make_env: makes one environment.
+      make_env: creates one environment.
       r2d2: options, as are `replay` and `network`.
       seed: of weights, exploration and sampling.
       placement: devices; by default the one CPU.
@@ -84,7 +84,7 @@ class Run(contextlib.AbstractContextManager):
         self._batches = None
 
     def start(self):
-        """Starts the threads of the algorithm; the actor only with `act`."""
+        """Starts the algorithm's threads; `act` starts the actor."""
         self._batches = iter(
             self._strategy.distribute_datasets_from_function(
                 lambda _: self.algorithm.dataset(self.store, self._per_replica, lambda x: x)
@@ -92,7 +92,7 @@ class Run(contextlib.AbstractContextManager):
         )
 
     def act(self):
-        """Lets the actor run."""
+        """Starts the actor."""
         self._actor.start()
 
     def train(self):
@@ -113,7 +113,7 @@ class Run(contextlib.AbstractContextManager):
         else:
             observation, reward, done, abandoned, step, raw_reward = self.env.step(actions)
             env_output = EnvOutput(reward, done, observation, abandoned, step)
-        # Copies, because the environments use their arrays again.
+        # Copies, because the environments reuse their arrays.
         env_output, raw_reward = tf.nest.map_structure(
             lambda x: tf.constant(np.copy(x)), (env_output, raw_reward)
         )

@@ -1,11 +1,11 @@
-"""Runs under the supervisor of ./run_local.sh, and what can be seen of them from outside."""
+"""Runs under the supervisor of ./run_local.sh, observed from outside."""
 
 from __future__ import annotations
 
 import pathlib
 
 from seed_rl.common.run_files import checkpoint_list
-from tests.helpers.system_helpers import until
+from tests.helpers.waiting import wait_until
 
 
 def start(place, *flags, within=()):
@@ -38,15 +38,15 @@ def nothing_runs(place):
 
 
 def progress_of(place, supervisor):
-    """The progress of the run that `supervisor` watches; None until its learner has told some."""
+    """Progress of the run that `supervisor` watches; None until its learner reports any."""
     progress = place.progress()
     learner = processes_of(place, "learner").get(-1)
     return progress if progress is not None and progress.pid == learner else None
 
 
 def trains_on(place, supervisor, frames=1000):
-    begin = until(lambda: progress_of(place, supervisor), running=supervisor).frames
-    until(
+    begin = wait_until(lambda: progress_of(place, supervisor), running=supervisor).frames
+    wait_until(
         lambda: (p := progress_of(place, supervisor)) and p.frames >= begin + frames,
         running=supervisor,
     )

@@ -1,4 +1,4 @@
-"""What the tests of the op share."""
+"""Helpers for the tests of the native op."""
 
 import contextlib
 import threading
@@ -16,7 +16,7 @@ INTS = tf.TensorSpec([None], tf.int32)
 
 @contextlib.contextmanager
 def serving(addresses, *functions, options=None, **bind_options):
-    """A started server of `functions`."""
+    """A running server of `functions`."""
     if isinstance(addresses, str):
         addresses = [addresses]
     server = ops.Server(addresses, options or ServerOptions())
@@ -30,19 +30,19 @@ def serving(addresses, *functions, options=None, **bind_options):
 
 
 class Gate:
-    """Holds functions that call `wait` until the test opens it for each of them."""
+    """Blocks functions that call `wait` until the test opens it once for each of them."""
 
     def __init__(self):
         self._tokens = tf.queue.FIFOQueue(1000, [tf.bool], [[]])
         self._entered = tf.Variable(0)
 
     def wait(self):
-        """To be called in a tf.function; returns a tensor that other ops can depend on."""
+        """Call it in a tf.function; returns a tensor that other ops can depend on."""
         with tf.control_dependencies([self._entered.assign_add(1)]):
             return self._tokens.dequeue()
 
     def wait_until_entered(self, runs):
-        """Waits until `runs` runs have come to the gate since it was made."""
+        """Waits until `runs` runs have reached the gate since it was created."""
         wait_until(lambda: self._entered.numpy() >= runs)
 
     def open(self, runs=1):
@@ -51,7 +51,7 @@ class Gate:
 
 
 class Background:
-    """Runs `fn(*args)` on a thread; `result()` returns or raises what it did."""
+    """Runs `fn(*args)` on a thread; `result()` returns its result or raises its exception."""
 
     def __init__(self, fn, *args):
         self._result, self._error = None, None
@@ -61,7 +61,7 @@ class Background:
     def _run(self, fn, args):
         try:
             self._result = fn(*args)
-        except Exception as error:  # noqa: BLE001 - handed to the test.
+        except Exception as error:  # noqa: BLE001 - raised in the test.
             self._error = error
 
     def result(self):
@@ -73,7 +73,7 @@ class Background:
 
 
 def wait_for_waiting(server, name, calls):
-    """Waits until `calls` calls of a function have arrived that do not run yet."""
+    """Waits until `calls` calls of a function have arrived but not started."""
     wait_until(lambda: server.stats()["functions"][name]["waiting"] == calls)
 
 
@@ -89,7 +89,7 @@ def double(x):
 
 @tf.function(input_signature=[INTS])
 def rows_seen(x):
-    """Doubles, and tells each row how many rows its batch had."""
+    """Doubles, and returns the number of rows in the batch for each row."""
     return 2 * x, tf.fill([tf.shape(x)[0]], tf.shape(x)[0])
 
 

@@ -1,4 +1,4 @@
-"""What the supervisor's tests share: runs of real processes over fake programs."""
+"""Helpers for the supervisor's tests: runs of real processes over fake programs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 from seed_rl.common.run_files import checkpoint_list
 from seed_rl.launch import run_lock
 from tests.helpers import PROGRAMS
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 
 class Run:
-    """A supervisor process over fake programs."""
+    """A supervisor process of fake programs."""
 
     def __init__(self, logdir: pathlib.Path, *arguments: str, **options: Any):
         self.logdir = logdir
@@ -31,13 +31,13 @@ class Run:
         return self.output.read_text()
 
     def wait(self) -> int:
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=PATIENCE_S)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def lives(self, task: int) -> list[int]:
-        """Process ids of an actor's lives."""
+        """Process ids of an actor's starts so far."""
         file = self.logdir / f"lives-{task}"
         return [int(pid) for pid in file.read_text().split()] if file.exists() else []
 
@@ -57,13 +57,6 @@ def is_locked(run: Run) -> bool:
     return run_lock.running_pid(run.logdir) is not None
 
 
-def until(condition: Callable[[], Any], timeout_s: float = 20) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
-
-
 def is_alive(pid: int) -> bool:
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -76,7 +69,7 @@ def going(
 ) -> Run:
     """A run whose learner trains and whose actors have all started."""
     run = start(learner, actor, str(actors))
-    until(lambda: run.training() and all(run.lives(task) for task in range(actors)))
+    wait_until(lambda: run.training() and all(run.lives(task) for task in range(actors)))
     return run
 
 

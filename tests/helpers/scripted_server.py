@@ -1,4 +1,4 @@
-"""Servers of grpcio that the tests of the NumPy client call."""
+"""grpcio servers for the tests of the NumPy client."""
 
 import json
 import threading

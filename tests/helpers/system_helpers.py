@@ -1,4 +1,4 @@
-"""What the system tests share: the real programs as processes, and patience."""
+"""Helpers for the system tests: the real programs as processes, and waiting for them."""
 
 from __future__ import annotations
 
@@ -9,37 +9,23 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from seed_rl.common.run_files import progress as progress_lib
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE_S = 120  # What is waited for takes seconds unless something is broken.
 LIFE_STEP = "--env_name=seed_rl.testing.envs:LifeStep-v0"
 FAULTY = "--env_name=seed_rl.testing.envs:Faulty-v0"
 
 
-def until(condition: Callable[[], Any], *, running: Program | None = None) -> Any:
-    """Waits until `condition()` is true, and returns it; `running` must not end meanwhile."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (value := condition()):
-        if running is not None and running.code is not None:
-            raise AssertionError(f"ended with {running.code}:\n{running.text()}")
-        if time.monotonic() > deadline:
-            raise AssertionError(running.text() if running else "did not happen in time")
-        time.sleep(0.05)
-    return value
-
-
 class Program:
-    """A Python module as a process of its own session, whose output is kept.
+    """A Python module as a process in a new session; keeps its output.
 
     Args:
       module: to run with `python -m`.
-      *arguments: its own.
-      within: a command that runs the one that follows it in its own place (`full_disk.command`).
+      *arguments: of the module.
+      within: a command that replaces itself with the command after it (`full_disk.command`).
       environment: variables besides those of this process.
     """
 
@@ -55,7 +41,7 @@ class Program:
             cwd=REPOSITORY,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,  # Not a file: some programs are not allowed to write any.
+            stdout=subprocess.PIPE,  # Not a file: some programs are not allowed to write files.
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
@@ -75,13 +61,13 @@ class Program:
         return self._process.poll()
 
     def text(self) -> str:
-        """What it printed; all of it once it has ended."""
+        """Its output so far; all of it after exit."""
         if self.code is not None:
             self._reader.join(10)
         return "".join(self._lines)
 
     def errors(self) -> list[str]:
-        """The lines for the user."""
+        """The error lines for the user."""
         return [line for line in self.text().splitlines() if line.startswith("error: ")]
 
     def send(self, number: signal.Signals) -> None:
@@ -94,7 +80,7 @@ class Program:
             raise AssertionError(f"does not end:\n{self.text()}") from None
 
     def kill(self) -> None:
-        """kill -9, also of what it started."""
+        """kill -9, including its children."""
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -130,22 +116,22 @@ class Site:
         return self._main("actor", f"--task={task}", "--reconnect_timeout_s=300", *arguments)
 
     def progress(self, writer: Program | None = None) -> progress_lib.Progress | None:
-        """What the learner last told, or None; `writer`: None unless this learner told it."""
+        """The latest progress report, or None; with `writer`, only a report of this learner."""
         progress = progress_lib.read(self.logdir)
         if progress is not None and writer is not None and progress.pid != writer.pid:
             return None
         return progress
 
     def frames(self, learner: Program) -> int:
-        """Environment frames that `learner` has trained on, as it last told; 0 before."""
+        """Environment frames that `learner` last reported; 0 before its first report."""
         progress = self.progress(learner)
         return progress.frames if progress else 0
 
     def trains_on(self, learner: Program, frames: int = 1) -> None:
-        """Waits until `learner` has trained on `frames` more than now, or than it began with."""
-        # A resumed run has frames from the start.
-        goal = until(lambda: self.progress(learner), running=learner).frames + frames
-        until(lambda: self.frames(learner) >= goal, running=learner)
+        """Waits until `learner` has trained on `frames` more than now, or than at its start."""
+        # A resumed run starts with frames.
+        goal = wait_until(lambda: self.progress(learner), running=learner).frames + frames
+        wait_until(lambda: self.frames(learner) >= goal, running=learner)
 
     def close(self) -> None:
         for program in self._programs:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.run_helpers import Run, is_locked, until
+from tests.helpers.run_helpers import Run, is_locked
+from tests.helpers.waiting import wait_until
 
 
 @pytest.fixture
@@ -24,4 +25,4 @@ def start(tmp_path: pathlib.Path) -> Iterator[Callable[..., Run]]:
         if run.process.poll() is None:
             run.process.kill()
             run.process.wait()
-    until(lambda: not any(is_locked(run) for run in runs))
+    wait_until(lambda: not any(is_locked(run) for run in runs))

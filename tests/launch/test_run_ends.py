@@ -15,7 +15,8 @@ from seed_rl.launch.actor_record import Actor
 from seed_rl.launch.process import Process
 from seed_rl.launch.run_state import RunState
 from tests.helpers import PROGRAMS, full_disk
-from tests.helpers.run_helpers import going, until
+from tests.helpers.run_helpers import going
+from tests.helpers.waiting import wait_until
 
 
 def test_finished_and_stopped_differ(start):
@@ -32,7 +33,7 @@ def test_finished_and_stopped_differ(start):
     # Once more, with more frames perhaps: what was done is not done any more.
     before = run.text()
     run = start("importing", "run", "1")
-    until(lambda: "phase starting" in run.text()[len(before) :])
+    wait_until(lambda: "phase starting" in run.text()[len(before) :])
     run.signal(signal.SIGTERM)
     assert run.wait() == 0
     assert progress.read(run.logdir) is None
@@ -51,7 +52,7 @@ def test_a_learner_stopped_by_others_has_not_finished(start):
 def test_nothing_is_promised_that_is_not_saved(start):
     """Guards Ctrl-C before there is a checkpoint, and a last checkpoint that fails."""
     run = start("slow_start", "run", "1")
-    until(lambda: (run.logdir / "progress.json").exists())
+    wait_until(lambda: (run.logdir / "progress.json").exists())
     run.signal(signal.SIGINT)
     assert run.wait() == 0
     assert "stopped; nothing was saved, so the same command starts over" in run.text()
@@ -89,7 +90,7 @@ def test_a_resumed_run_says_where_it_resumes(start):
     assert run.wait() == 0
     expected = f"frames resuming from {run.saved():,}"
     again = start("slow_start", "run", "1")
-    until(lambda: f"{expected} (" in again.text())
+    wait_until(lambda: f"{expected} (" in again.text())
     again.signal(signal.SIGINT)
     assert again.wait() == 0
     # Before the learner has written anything, from the checkpoint alone.
@@ -100,7 +101,7 @@ def test_a_resumed_run_says_where_it_resumes(start):
 def test_a_silent_actor_is_named(start):
     """Guards a stopped actor, or a hung environment, among actors that all run."""
     run = start("silent=1", "run", "3")
-    until(lambda: "warning actor 1 silent for" in run.text())
+    wait_until(lambda: "warning actor 1 silent for" in run.text())
     # The learner says 40 s, but this actor has not lived that long.
     assert "silent for 40 s" not in run.text()
     assert "actor 0 silent" not in run.text() and "actors 3/3" in run.text()
@@ -117,7 +118,7 @@ def test_an_actor_is_silent_when_all_its_environments_are(tmp_path):
         assert 0 < actor.silence_s({2: 40.0, 3: 50.0}) < 40
     finally:
         process.kill()
-        until(lambda: not process.running)
+        wait_until(lambda: not process.running)
     assert actor.silence_s({2: 40.0, 3: 50.0}) == 0, "it is counted among the dead"
 
 
@@ -142,25 +143,12 @@ def test_a_failing_learner_is_shown_without_chatter(start):
         assert chatter not in text and chatter in log
 
 
-FULL_PROGRAM = """
-import pathlib, sys, time
-from seed_rl.launch.run_state import RunState
-state = RunState(pathlib.Path(sys.argv[1]))
-print(state.problem())
-time.sleep(3.2)
-print(state.problem())
-print(state.loss())
-"""
-
-
 def test_a_directory_without_room_is_noticed(tmp_path):
     """Guards a learner that cannot tell of itself: its files have no room."""
     (tmp_path / "run").mkdir()
-    program = tmp_path / "program.py"
-    program.write_text(FULL_PROGRAM)
     logdir = str(tmp_path / "run")
     result = subprocess.run(
-        full_disk.command(logdir, sys.executable, program, logdir),
+        full_disk.command(logdir, sys.executable, PROGRAMS / "full_run_state.py", logdir),
         capture_output=True,
         text=True,
         timeout=60,

@@ -15,7 +15,8 @@ import pytest
 
 from seed_rl.common.run_files import checkpoint_list
 from tests.helpers import PROGRAMS
-from tests.helpers.run_helpers import going, is_alive, is_locked, pids, until
+from tests.helpers.run_helpers import going, is_alive, is_locked, pids
+from tests.helpers.waiting import wait_until
 
 
 def test_end_of_training_ends_all(start):
@@ -63,7 +64,7 @@ def test_killed_actors_are_restarted(start):
     for life in (1, 2):
         for task in (2, 3):
             os.kill(run.lives(task)[-1], signal.SIGKILL)
-        until(lambda life=life: len(run.lives(2)) > life and len(run.lives(3)) > life)
+        wait_until(lambda life=life: len(run.lives(2)) > life and len(run.lives(3)) > life)
     assert all(is_alive(pid) for pid in untouched)
     assert "actor 2 was killed by SIGKILL; restarting it in 0.05 s" in run.text()
     run.signal(signal.SIGINT)
@@ -73,7 +74,7 @@ def test_killed_actors_are_restarted(start):
 
 def test_an_actor_that_crashes_once_goes_on(start):
     run = start("train", "crash_once", "1")
-    until(lambda: len(run.lives(0)) == 2)
+    wait_until(lambda: len(run.lives(0)) == 2)
     time.sleep(0.5)
     assert len(run.lives(0)) == 2
     assert "actor 0 exited with code 3" in run.text()
@@ -101,7 +102,7 @@ def test_a_user_error_of_all_actors_ends_the_run_clearly(start):
 def test_one_actor_in_trouble_leaves_the_others_alone(start, trouble):
     """However often it fails, and whoever's fault it is."""
     run = start("train", f"{trouble}@1", "2")
-    until(lambda: len(run.lives(1)) >= 5)
+    wait_until(lambda: len(run.lives(1)) >= 5)
     assert len(run.lives(0)) == 1 and is_alive(run.lives(0)[0])
     run.signal(signal.SIGINT)
     assert run.wait() == 0
@@ -113,7 +114,7 @@ def test_failures_of_long_ago_do_not_count(start):
     for task in (0, 1):
         for life in range(1, 5):
             os.kill(run.lives(task)[-1], signal.SIGKILL)
-            until(lambda task=task, life=life: len(run.lives(task)) > life)
+            wait_until(lambda task=task, life=life: len(run.lives(task)) > life)
         time.sleep(1.2)  # Longer than a healthy life needs.
     assert all(is_alive(pid) for pid in pids(run, 2))
     run.signal(signal.SIGINT)
@@ -126,7 +127,7 @@ def test_output_that_nobody_reads_any_more(start, end):
     read_end, write_end = os.pipe()
     run = start("train", "run", "1", stdout=write_end)
     os.close(write_end)
-    until(run.training)
+    wait_until(run.training)
     os.close(read_end)
     run.signal(end)
     assert run.wait() == 0
@@ -137,7 +138,7 @@ def test_a_terminal_that_hangs_up(start):
     parent, child = pty.openpty()
     run = start("train", "run", "1", stdout=child, stderr=child, stdin=child)
     os.close(child)
-    until(run.training)
+    wait_until(run.training)
     os.close(parent)
     time.sleep(1.5)  # The panel is drawn twice a second.
     assert run.process.poll() is None
@@ -149,7 +150,7 @@ def test_a_terminal_that_hangs_up(start):
 def test_output_to_a_full_disk(start):
     with open("/dev/full", "w") as full:
         run = start("train", "run", "1", stdout=full)
-    until(run.training)
+    wait_until(run.training)
     run.signal(signal.SIGTERM)
     assert run.wait() == 0
     assert run.saved()
@@ -174,7 +175,7 @@ def test_a_learner_killed_from_outside_ends_all(start):
 def test_a_second_ctrl_c_ends_at_once(start):
     run = going(start, 1, learner="quit_slowly=1000")
     run.signal(signal.SIGINT)
-    until(lambda: "saving a checkpoint" in run.text())
+    wait_until(lambda: "saving a checkpoint" in run.text())
     run.signal(signal.SIGINT)
     assert run.wait() == 130
     assert not any(is_alive(pid) for pid in pids(run, 1))
@@ -183,7 +184,7 @@ def test_a_second_ctrl_c_ends_at_once(start):
 def test_closing_the_terminal_after_ctrl_c_is_not_asking_twice(start):
     run = going(start, 1, learner="quit_slowly=1")
     run.signal(signal.SIGINT)
-    until(lambda: "saving a checkpoint" in run.text())
+    wait_until(lambda: "saving a checkpoint" in run.text())
     run.signal(signal.SIGHUP)
     assert run.wait() == 0
     assert run.saved()
@@ -201,14 +202,14 @@ def test_kill_9_of_the_supervisor_leaves_nothing(start):
     """Not even an actor's own children; and the learner still saves."""
     run = going(start, 2, actor="family")
     grandchildren = [run.logdir / f"grandchild-{task}" for task in (0, 1)]
-    until(lambda: all(file.exists() and file.read_text() for file in grandchildren))
+    wait_until(lambda: all(file.exists() and file.read_text() for file in grandchildren))
     all_pids = pids(run, 2) + [int(file.read_text()) for file in grandchildren]
     assert all(is_alive(pid) for pid in all_pids)
     run.signal(signal.SIGKILL)
     run.wait()
-    until(lambda: not any(is_alive(pid) for pid in all_pids))
+    wait_until(lambda: not any(is_alive(pid) for pid in all_pids))
     assert run.saved()
-    until(lambda: not is_locked(run))
+    wait_until(lambda: not is_locked(run))
 
 
 def test_a_new_run_waits_for_what_a_killed_one_left(start):
@@ -226,10 +227,10 @@ def test_a_new_run_waits_for_what_a_killed_one_left(start):
 def test_grandchildren_end_with_a_killed_actor(start):
     run = going(start, 1, actor="family")
     file = run.logdir / "grandchild-0"
-    until(lambda: file.exists() and file.read_text())
+    wait_until(lambda: file.exists() and file.read_text())
     grandchild = int(file.read_text())
     os.kill(run.lives(0)[-1], signal.SIGKILL)
-    until(lambda: not is_alive(grandchild))
+    wait_until(lambda: not is_alive(grandchild))
 
 
 def test_a_live_directory_is_refused(start):
@@ -276,13 +277,13 @@ def test_stop_local_finds_the_only_run(start, repository, tmp_path):
     assert "No run is active under" in subprocess.run(command, **options).stderr
     first = start("train", "run", "1", name="runs/first")
     second = start("train", "run", "1", name="runs/second")
-    until(lambda: is_locked(first) and is_locked(second))
+    wait_until(lambda: is_locked(first) and is_locked(second))
     result = subprocess.run(command, **options)
     assert result.returncode == 2 and "Several runs are active" in result.stderr
-    until(second.training)
+    wait_until(second.training)
     second.signal(signal.SIGTERM)
     assert second.wait() == 0
-    until(first.training)
+    wait_until(first.training)
     assert subprocess.run(command, **options).returncode == 0
     assert first.wait() == 0
 

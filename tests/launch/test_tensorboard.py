@@ -21,7 +21,8 @@ from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.monitoring.reporting import Reporter
 from seed_rl.common.types import EnvOutput
 from seed_rl.launch.local import free_port
-from tests.helpers.system_helpers import Program, until
+from tests.helpers.system_helpers import Program
+from tests.helpers.waiting import wait_until
 
 RECORD = {
     "program": "seed_rl.gym.vtrace_main",
@@ -95,7 +96,7 @@ def tensorboard(logdir: pathlib.Path) -> Iterator[Any]:
             return []
 
     try:
-        until(runs, running=program)
+        wait_until(runs, running=program)
         yield get
         program.send(signal.SIGTERM)
         assert program.wait() == 0
@@ -111,7 +112,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     report(logdir, start_frames=40)
     with tensorboard(logdir) as get:
         # A run is listed before all of its files are read.
-        until(lambda: len(get("plugin/text/text", run="maze", tag="options")) == 2)
+        wait_until(lambda: len(get("plugin/text/text", run="maze", tag="options")) == 2)
         yield get
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import pathlib
 import re
@@ -18,7 +19,12 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory, repository) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([repository / "scripts" / "build_wheel.sh", folder], check=True, timeout=280)
+    lock = repository / "build" / "wheel.lock"
+    lock.parent.mkdir(exist_ok=True)
+    # Another process may run tests of this file, and both builds would use the same directory.
+    with open(lock, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        subprocess.run([repository / "scripts" / "build_wheel.sh", folder], check=True, timeout=140)
     (path,) = folder.glob("*.whl")
     return path
 

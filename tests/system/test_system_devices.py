@@ -7,7 +7,8 @@ import tempfile
 
 import pytest
 
-from tests.helpers.system_helpers import site, until
+from tests.helpers.system_helpers import site
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -47,14 +48,14 @@ def test_inference_and_mirrored_training_on_devices_of_their_own(tmp_path, agent
         learner = start()
         for task in range(2):
             place.start(module, "--run_mode=actor", f"--task={task}", *flags)
-        until(lambda: place.frames(learner) >= 600, running=learner)
+        wait_until(lambda: place.frames(learner) >= 600, running=learner)
         learner.send(signal.SIGTERM)
         assert learner.wait() == 0, learner.text()
         assert "Traceback" not in learner.text()
         frames = place.progress().frames
 
         learner = start("--inference_devices=cpu:0", "--training_devices=cpu:0")
-        until(lambda: place.frames(learner) > frames, running=learner)
+        wait_until(lambda: place.frames(learner) > frames, running=learner)
         assert f"Resuming after {frames} environment frames" in learner.text()
         learner.send(signal.SIGTERM)
         assert learner.wait() == 0, learner.text()

@@ -20,7 +20,8 @@ from seed_rl.common.run_files import returns_log
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc.errors import CallError, ClientError, StatusCode
 from seed_rl.grpc.numpy_client import Client
-from tests.helpers.system_helpers import LIFE_STEP, site, until
+from tests.helpers.system_helpers import LIFE_STEP, site
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +108,7 @@ def test_memory_when_actors_come_and_go(place, learner):
     come_and_go(place.address, 200, 2000)
     grown = learner.resident_bytes() - before
     with Client(place.address) as client:
-        until(lambda: client.stats()["connections"] <= ACTORS + 1)
+        wait_until(lambda: client.stats()["connections"] <= ACTORS + 1)
     # Training itself moves it by some MiB; 200 connections of 100 KiB would show.
     assert grown < 20 * MEBIBYTE, f"{grown / MEBIBYTE:.1f} MiB"
     place.trains_on(learner, 100)
@@ -143,18 +144,18 @@ def test_a_full_disk(place, learner, room):
     unlimited = resource.RLIM_INFINITY
     _, hard = resource.prlimit(learner.pid, resource.RLIMIT_FSIZE)
     failures = learner.text().count("The run continues")
-    until(lambda: len(saved(place)) >= 2, running=learner)
+    wait_until(lambda: len(saved(place)) >= 2, running=learner)
     resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (room, hard))
-    until(lambda: learner.text().count("The run continues") >= failures + 2, running=learner)
+    wait_until(lambda: learner.text().count("The run continues") >= failures + 2, running=learner)
     before = saved(place)
     with Client(place.address) as client:
         calls = client.stats()["functions"]["inference"]["calls"]
-        until(lambda: client.stats()["functions"]["inference"]["calls"] > calls + 100)
+        wait_until(lambda: client.stats()["functions"]["inference"]["calls"] > calls + 100)
     assert saved(place) == before and before
     for entry in checkpoints.list_checkpoints(place.logdir / "checkpoints"):
         manifest.verify(entry.path)
     resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (unlimited, hard))
-    until(lambda: saved(place)[-1] != before[-1], running=learner)
+    wait_until(lambda: saved(place)[-1] != before[-1], running=learner)
     place.trains_on(learner, 100)
     assert not list((place.logdir / "checkpoints").glob(".saving-*-*"))[1:], "rubbish is left"
     assert "Traceback" not in learner.text()
@@ -162,12 +163,12 @@ def test_a_full_disk(place, learner, room):
 
 def test_kill_9_of_the_learner(place, learner, actors):
     """The next one passes over a truncated checkpoint; actors find it by themselves."""
-    until(lambda: len(saved(place)) >= 2, running=learner)
+    wait_until(lambda: len(saved(place)) >= 2, running=learner)
     learner.kill()
     *_, whole, newest = checkpoints.list_checkpoints(place.logdir / "checkpoints")
     data = next(newest.path.glob("variables.data-*"))
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
-    until(lambda: all("no learner at" in actor.text() for actor in actors))
+    wait_until(lambda: all("no learner at" in actor.text() for actor in actors))
 
     # With other batches the frames must not go back, though the count of training steps goes on.
     learner = start_learner(place, batch_size=2)

@@ -26,7 +26,8 @@ from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.types import EnvOutput, Unroll
 from seed_rl.testing import envs
-from tests.helpers.system_helpers import FAULTY, LIFE_STEP, site, until
+from tests.helpers.system_helpers import FAULTY, LIFE_STEP, site
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +103,7 @@ class Side:
     def goes_on(self, *tasks, unrolls=20):
         """Waits until each of these actors has given so many more unrolls."""
         goals = {task: self.of(task) + unrolls for task in tasks}
-        until(lambda: self.faults or all(self.of(task) >= goals[task] for task in tasks))
+        wait_until(lambda: self.faults or all(self.of(task) >= goals[task] for task in tasks))
         assert not self.faults
 
     def _take(self):
@@ -294,7 +295,7 @@ def test_an_actor_in_trouble_tells_why_and_harms_nobody(
 
 def test_an_environment_that_hangs_stalls_only_its_actor(place, side, actors):
     hanging = place.actor(TROUBLED, FAULTY, '--env_kwargs={"fault": "hang", "at": 30}')
-    until(lambda: "hanging" in hanging.text(), running=hanging)
+    wait_until(lambda: "hanging" in hanging.text(), running=hanging)
     side.goes_on(*actors, unrolls=50)
     hanging.send(signal.SIGTERM)
     assert hanging.wait() == 0

@@ -10,7 +10,8 @@ import pytest
 
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.launch import panel
-from tests.helpers.system_helpers import FAULTY, site, until
+from tests.helpers.system_helpers import FAULTY, site
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,7 @@ def test_one_actor_of_two(place):
     learner = place.learner(fault(""))
     place.actor(0, fault(""))
     place.actor(1, fault("nan_observation", 100))
-    until(lambda: (p := place.progress(learner)) and p.warning, running=learner)
+    wait_until(lambda: (p := place.progress(learner)) and p.warning, running=learner)
     warning = place.progress(learner).warning
     assert "NaN or infinity" in warning and "environments 2, 3: " in warning
     shown = panel.describe(panel.Status(place.progress(learner), 2, 2))

@@ -19,7 +19,8 @@ from tests.helpers.local_runs import (
     start,
     trains_on,
 )
-from tests.helpers.system_helpers import REPOSITORY, site, until
+from tests.helpers.system_helpers import REPOSITORY, site
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -38,10 +39,10 @@ def test_a_run_is_killed_interrupted_resumed_ended_and_begun_anew(place):
 
     # kill -9 of one actor, then of both: started again each time, and training goes on.
     for victims in ([0], [0, 1]):
-        before = until(lambda: len(p := processes_of(place, "actor")) == 2 and p, running=run)
+        before = wait_until(lambda: len(p := processes_of(place, "actor")) == 2 and p, running=run)
         for task in victims:
             os.kill(before[task], signal.SIGKILL)
-        after = until(
+        after = wait_until(
             lambda before=before, victims=victims: (
                 len(p := processes_of(place, "actor")) == 2
                 and all(p[task] != before[task] for task in victims)

@@ -11,7 +11,8 @@ import tempfile
 import pytest
 
 from seed_rl.common.run_files import run_record
-from tests.helpers.system_helpers import LIFE_STEP, site, until
+from tests.helpers.system_helpers import LIFE_STEP, site
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +75,7 @@ def test_ending_before_any_actor_came(place):
     overwrite what the first has written.
     """
     learner = place.learner()
-    until(lambda: "Serving inference" in learner.text(), running=learner)
+    wait_until(lambda: "Serving inference" in learner.text(), running=learner)
     other = place.learner(f"--logdir={place.logdir}-2")
     assert other.wait() == 2, other.text()
     assert len(other.errors()) == 1 and place.address in other.errors()[0]
@@ -93,9 +94,9 @@ def test_ending_before_any_actor_came(place):
 def test_ending_during_start_up(place):
     """SIGTERM while TensorFlow is loaded and while variables are made: an end without noise."""
     early, late = place.learner(), place.learner(f"--logdir={place.logdir}-2")
-    until(lambda: is_importing(early.pid), running=early)
+    wait_until(lambda: is_importing(early.pid), running=early)
     early.send(signal.SIGTERM)
-    until(lambda: (place.logdir.with_name("run-2")).is_dir(), running=late)
+    wait_until(lambda: (place.logdir.with_name("run-2")).is_dir(), running=late)
     late.send(signal.SIGTERM)
     for learner in (early, late):
         assert learner.wait() == 0, learner.text()

@@ -31,7 +31,7 @@ from seed_rl.common.types import EnvOutput, Specs, Step, Unroll
 class R2D2(ReplayAlgorithm):
     """Recurrent double Q-learning from a prioritized replay (Kapturowski et al. 2019).
 
-    The replay keeps the number of the action taken as `agent_outputs`, <int32>[time].
+    The replay keeps the index of the action taken as `agent_outputs`, <int32>[time].
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class R2D2(ReplayAlgorithm):
         num_eval_envs: int = 0,
         seed: int | None = None,
     ):
-        """Makes both networks and the replay; call it in the scope of the training strategy.
+        """Creates both networks and the replay; call it in the scope of the training strategy.
 
         Args:
           config: options of acting and learning.
           replay_config: options of the replay.
-          create_network: makes a network with `AgentOutput(action, q_values)`, of either form of
-            `call_network`.
+          create_network: returns a network with `AgentOutput(action, q_values)`, in either call
+            form of `call_network`.
           specs: of one environment.
-          action_space: its actions.
-          unroll_length: steps of an unroll besides burn-in and bootstrap step.
+          action_space: of one environment.
+          unroll_length: steps of an unroll without burn-in and bootstrap step.
           num_envs: environments of the run.
           num_eval_envs: how many of them, those with the largest ids, act with `eval_epsilon`.
           seed: makes sampling repeatable.
@@ -111,18 +111,18 @@ class R2D2(ReplayAlgorithm):
     ) -> tuple[Nest, Nest]:
         choices = self._to_choices(prev_actions)
         output, agent_state = call_network(self.network, choices, env_outputs, agent_state)
-        # As evaluation environments do: a greedy agent may do nothing for a whole episode.
+        # As in evaluation environments: a greedy agent may do nothing for a whole episode.
         choices = losses.explore(
             tf.cast(output.action, tf.int32), self.config.eval_epsilon, self._num_actions
         )
         return self._to_actions(choices), agent_state
 
     def kept(self, unrolls: Unroll) -> Unroll:
-        # The Q-values served the initial priorities only.
+        # The Q-values were only needed for the initial priorities.
         return unrolls._replace(agent_outputs=unrolls.agent_outputs.action)
 
     def initial_priorities(self, unrolls: Unroll) -> tf.Tensor:
-        # As after training, with the acting network's own Q-values in both roles.
+        # As in training, with the acting network's Q-values in place of both networks'.
         env_outputs, outputs = tf.nest.map_structure(
             lambda t: t[self.config.burn_in :],
             (unrolls.env_outputs._replace(observation=()), unrolls.agent_outputs),
@@ -168,7 +168,7 @@ class R2D2(ReplayAlgorithm):
         return {"target_agent": self.target_network, **super().checkpointables()}
 
     def _to_choices(self, actions: tf.Tensor) -> tf.Tensor:
-        """From the environment's actions to numbers from 0."""
+        """Maps the environment's actions to indices from 0."""
         return tf.cast(actions - self._first_action, tf.int32)
 
     def _to_actions(self, choices: tf.Tensor) -> tf.Tensor:
@@ -194,21 +194,21 @@ def create_job(
     algorithm: type[R2D2] = R2D2,
     **options: Any,
 ) -> TrainingJob:
-    """Puts R2D2, environment and devices together; `create_job(...).execute()` trains.
+    """Assembles R2D2, environment and devices; `create_job(...).execute()` trains.
 
     Args:
       create_env_fn: see `assembly.make_job`.
-      create_agent_fn: `create_agent_fn(env_output_specs, num_actions)` returns the network, of
-        either form of `call_network`.
+      create_agent_fn: `create_agent_fn(env_output_specs, num_actions)` returns the network, in
+        either call form of `call_network`.
       create_optimizer_fn: see `assembly.make_job`.
-      r2d2: options of acting and learning; those of the flags if not given.
-      replay: options of the replay; those of the flags if not given.
-      algorithm: `R2D2` or a subclass, made with the same arguments.
+      r2d2: options of acting and learning; by default those of the flags.
+      replay: options of the replay; by default those of the flags.
+      algorithm: `R2D2` or a subclass with the same constructor arguments.
       **options: `env_config`, `run`, `config`, `optimizer` and `device_config` of
         `assembly.make_job`.
 
     Raises:
-      UserError: options that do not fit together, the environment or this machine.
+      UserError: options that are incompatible with each other, the environment or this machine.
     """
     r2d2 = r2d2 or from_flags(R2D2Config)
     replay = replay or from_flags(ReplayConfig)
@@ -219,7 +219,7 @@ def create_job(
         if not isinstance(actions, spaces.Discrete):
             raise UserError(
                 f"R2D2 needs a Discrete action space, but the environment has {actions}. Train "
-                "with vtrace, or wrap the environment so that it has one."
+                "with vtrace, or wrap the environment to make its actions discrete."
             )
         return algorithm(
             r2d2,

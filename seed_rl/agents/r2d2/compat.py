@@ -1,7 +1,7 @@
-"""What existing programs expect of the R2D2 learner besides `learner_loop`.
+"""What existing programs use of the R2D2 learner besides `learner_loop`.
 
-Importing it provides the learner's flags, which existing programs do not define themselves.
-Functions without a configuration argument take the options of the flags.
+Importing this module defines the learner's flags, which such programs do not define themselves.
+Functions without a configuration argument read the flags.
 """
 
 from __future__ import annotations
@@ -38,12 +38,28 @@ options.provide_flags(
 )
 
 
+class EpisodeInfo(NamedTuple):
+    """Finished episodes, for programs that record their own; nothing in this package uses it.
+
+    Attributes:
+      num_frames: <int64>[k] length in environment frames.
+      returns: <float32>[k] sum of the rewards.
+      raw_returns: <float32>[k] sum of the unshaped rewards (the game's score).
+      env_ids: <int32>[k] ids of their environments.
+    """
+
+    num_frames: Any
+    returns: Any
+    raw_returns: Any
+    env_ids: Any
+
+
 class Unroll(NamedTuple):
-    """An unroll as existing programs make and replay it, nests of [time, ...].
+    """An unroll as existing programs create and replay it, nests of [time, ...].
 
     Attributes:
       agent_state: nest of [...], before the first step.
-      priority: <float32>[], to be inserted with.
+      priority: <float32>[], the initial one.
       prev_actions: nest of [time, ...].
       env_outputs: nest of [time, ...].
       agent_outputs: nest of [time, ...].
@@ -57,14 +73,13 @@ class Unroll(NamedTuple):
 
 
 def get_replay_insertion_batch_size(per_replica: bool = False) -> int:
-    """How many unrolls enter the replay per training step: batch_size / replay_ratio.
+    """Unrolls inserted into the replay per training step: batch_size / replay_ratio.
 
     Args:
-      per_replica: for one of the replicas of the `tf.distribute.Strategy` in whose scope it is
-        called.
+      per_replica: return the number for one replica of the current `tf.distribute.Strategy`.
 
     Raises:
-      UserError: without a ratio.
+      UserError: no --replay_ratio.
     """
     ratio = options.from_flags(ReplayConfig).replay_ratio
     if not ratio:
@@ -82,16 +97,16 @@ def create_dataset(
     priority_exponent: float,
     encode: Callable[[Nest], Nest],
 ) -> Any:
-    """Training batches: each waits for new unrolls, puts them into the replay, and draws from it.
+    """Training batches: each waits for new unrolls, inserts them into the replay, and samples it.
 
-    `learner_loop` has a faster way of its own (`seed_rl.common.learner.replay_pipeline`).
+    `learner_loop` uses the faster `seed_rl.common.learner.replay_pipeline` instead.
 
     Args:
       unroll_queue: `StructuredFIFOQueue` of `Unroll`s.
       replay_buffer: `PrioritizedReplay` of the same.
-      strategy: of training.
-      batch_size: unrolls drawn per replica.
-      priority_exponent: unrolls are drawn in proportion to priority ** priority_exponent.
+      strategy: training strategy.
+      batch_size: unrolls sampled per replica.
+      priority_exponent: unrolls are sampled in proportion to priority ** priority_exponent.
       encode: applied to each batch.
 
     Returns:
@@ -141,7 +156,7 @@ def compute_loss_and_priorities_from_agent_outputs(
       training_agent_output: with `q_values` <float32>[time + 1, batch, actions].
       target_agent_output: of the target network, in the same form.
       env_outputs: nest of [time + 1, batch, ...].
-      agent_outputs: with `action` <int>[time + 1, batch], those taken.
+      agent_outputs: with `action` <int>[time + 1, batch], the actions taken.
       gamma: discount factor.
       eta: weight of the largest error in a priority, see `losses.priorities`.
 
@@ -165,9 +180,10 @@ def compute_loss_and_priorities(
     gamma: float,
     burn_in: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The same for unrolls of burn_in + T + 1 steps, through both networks.
+    """Runs both networks on unrolls of burn_in + T + 1 steps; see `losses.replay_errors`.
 
-    See `losses.replay_errors` for the arguments.
+    Returns:
+      (losses <float32>[batch], priorities <float32>[batch]).
     """
     options = _options(discounting=gamma, burn_in=burn_in)
     td = losses.replay_errors(

@@ -65,7 +65,7 @@ class QNetworkConfig(TorsoConfig):
 def validate(
     run: RunConfig, learner: LearnerConfig, r2d2: R2D2Config, replay: ReplayConfig
 ) -> None:
-    """Checks what single options cannot tell.
+    """Checks the options against each other.
 
     Raises:
       UserError: naming the options to change.

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2.algorithm import R2D2, create_job
 from seed_rl.agents.r2d2.compat import (
+    EpisodeInfo,
     Unroll,
     compute_loss_and_priorities,
     compute_loss_and_priorities_from_agent_outputs,
@@ -30,7 +31,6 @@ from seed_rl.agents.r2d2.losses import (
 )
 from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
-from seed_rl.common.monitoring.metrics import EpisodeInfo
 from seed_rl.common.types import EnvOutput
 
 __all__ = [
@@ -60,18 +60,18 @@ def learner_loop(
     create_optimizer_fn: CreateOptimizer | None = None,
     **options: Any,
 ) -> None:
-    """Trains until the frames are used up or the process is told to stop.
+    """Trains until all frames are used, or SIGTERM or SIGINT.
 
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns an environment.
-      create_agent_fn: `create_agent_fn(env_output_specs, num_actions)` returns the network, of
-        either form of `call_network`.
+      create_agent_fn: `create_agent_fn(env_output_specs, num_actions)` returns the network, in
+        either call form of `call_network`.
       create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
-        learning_rate_fn); by default what the option `optimizer` describes.
+        learning_rate_fn); by default, `optimizer` configures one.
       **options: further keyword arguments of `algorithm.create_job`, such as `run`, `config`,
         `r2d2`, `replay`, `optimizer` and `algorithm`; those of the flags if not given.
 
     Raises:
-      UserError: options that do not fit together, the environment or this machine.
+      UserError: options that are incompatible with each other, the environment or this machine.
     """
     create_job(create_env_fn, create_agent_fn, create_optimizer_fn, **options).execute()

@@ -1,7 +1,7 @@
-"""What R2D2 computes, as pure functions (Kapturowski et al. 2019, section 2.3 and 3).
+"""The computations of R2D2 as pure functions (Kapturowski et al. 2019, sections 2.3 and 3).
 
 Below, T is the number of steps trained on. A batch has T + 1 steps after burn-in: the last one
-only gives the value that returns bootstrap from.
+only provides the bootstrap value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def value_function_rescaling(x: tf.Tensor, epsilon: float = 1e-3) -> tf.Tensor:
 
 
 def inverse_value_function_rescaling(x: tf.Tensor, epsilon: float = 1e-3) -> tf.Tensor:
-    """The x' for which `value_function_rescaling(x')` is x."""
+    """Inverse of `value_function_rescaling`."""
     size = tf.abs(x)
     shifted = size + 1.0 + epsilon
     # Equal to (sqrt(1 + 4 epsilon shifted) - 1) / (2 epsilon), but exact for small epsilon too.
@@ -44,8 +44,8 @@ def n_step_bellman_target(
 ) -> tf.Tensor:
     """Discounted sum of the next `n_steps` rewards and the value of the state after them.
 
-    The sum stops at the end of an episode. Near the end of the sequence, where fewer rewards are
-    left, it uses those and the last value.
+    The sum stops at the end of an episode. Near the end of the sequence, it uses the remaining
+    rewards and the last value.
 
     An abandoned episode reports its last state as an ordinary step whose action is never taken;
     the step after it has `abandoned`. Returns end at that state with its value.
@@ -79,7 +79,7 @@ class TDErrors(NamedTuple):
     """Errors of T steps, <float32>[time, batch].
 
     Attributes:
-      errors: target - Q, in rescaled units; 0 where `mask` is.
+      errors: target - Q, in rescaled units; 0 where `mask` is 0.
       mask: 0 where the step was the last state of an abandoned episode, 1 elsewhere.
       q_values: Q of the action taken, in rescaled units.
       targets: without gradient, in rescaled units.
@@ -104,7 +104,7 @@ def td_errors(
       config: options.
       training_output: the training network's, with `q_values` <float32>[time + 1, batch, actions].
       target_output: the target network's.
-      env_outputs: of [time + 1, batch]; any tuple of the five fields will do.
+      env_outputs: `EnvOutput` or any tuple of its five fields, [time + 1, batch, ...].
       actions: <int>[time + 1, batch] taken after each step; the last is not used.
     """
     env_outputs = EnvOutput(*env_outputs)
@@ -126,7 +126,7 @@ def td_errors(
     if config.value_function_rescaling:
         targets = value_function_rescaling(targets, epsilon)
     targets = tf.stop_gradient(targets)
-    # Not a product: the action that was never taken may be one that the network masks (Q = -inf).
+    # Not a product: the action never taken may be one that the network masks (Q = -inf).
     errors = tf.where(abandoned_t, tf.zeros_like(targets), targets - qa_tm1)
     return TDErrors(errors, 1.0 - tf.cast(abandoned_t, tf.float32), qa_tm1, targets)
 
@@ -154,13 +154,13 @@ def replay_errors(
 ) -> TDErrors:
     """Runs both networks on unrolls, from the stored state through burn-in.
 
-    Burn-in starts from the recurrent state that acting had then and leads each network to the
-    state that its present weights give (section 3). No gradient flows into it.
+    Burn-in starts from the stored recurrent state and brings each network to the state that its
+    current weights produce (section 3). No gradient flows into it.
 
     Args:
       config: options.
       training_agent: the network being trained.
-      target_agent: the other one.
+      target_agent: the target network.
       agent_state: nest of [batch, ...], stored by inference before the first step.
       prev_actions: nest of [burn_in + T + 1, batch, ...].
       env_outputs: nest of [burn_in + T + 1, batch, ...].
@@ -189,14 +189,14 @@ def replay_errors(
 def get_envs_epsilon(
     env_ids: tf.Tensor, num_training_envs: int, num_eval_envs: int, eval_epsilon: float
 ) -> tf.Tensor:
-    """How often each environment acts at random (Horgan et al. 2018, section 4.1).
+    """Exploration rate of each environment (Horgan et al. 2018, section 4.1).
 
-    Training environment i has 0.4 ^ x with x from 1 to 8 in equal steps.
+    Training environments have 0.4 ^ x, with x from 1 to 8 in equal steps.
 
     Args:
       env_ids: <int32>[batch].
-      num_training_envs: ids [0, num_training_envs).
-      num_eval_envs: number of ids after them, which all have `eval_epsilon`.
+      num_training_envs: their ids are [0, num_training_envs).
+      num_eval_envs: their ids follow; all have `eval_epsilon`.
       eval_epsilon: probability of a random action in evaluation environments.
 
     Returns:
@@ -216,13 +216,13 @@ def apply_epsilon_greedy(
     eval_epsilon: float,
     num_actions: int,
 ) -> tf.Tensor:
-    """Replaces some actions by random ones.
+    """Replaces actions with random ones at each environment's rate; see `get_envs_epsilon`.
 
     Args:
-      actions: <int>[batch] greedy ones, in [0, num_actions).
+      actions: <int>[batch] greedy actions, in [0, num_actions).
       env_ids: <int32>[batch].
-      num_training_envs: ids [0, num_training_envs).
-      num_eval_envs: number of ids after them.
+      num_training_envs: their ids are [0, num_training_envs).
+      num_eval_envs: their ids follow.
       eval_epsilon: probability of a random action in evaluation environments.
       num_actions: number of actions.
     """
@@ -231,11 +231,11 @@ def apply_epsilon_greedy(
 
 
 def explore(actions: tf.Tensor, epsilons: float | tf.Tensor, num_actions: int) -> tf.Tensor:
-    """Replaces actions by random ones, each with its probability.
+    """Replaces actions with random ones.
 
     Args:
       actions: <int>[batch] in [0, num_actions).
-      epsilons: <float32>[batch], or one for all.
+      epsilons: probabilities of a random action, <float32>[batch], or one for all.
       num_actions: number of actions.
     """
     shape = tf.shape(actions)

@@ -19,10 +19,10 @@ from seed_rl.common.types import EnvOutput
 
 
 class AgentOutput(NamedTuple):
-    """What a network says about each step.
+    """Output of a network for each step.
 
     Attributes:
-      action: <int32>[...] the greedy one.
+      action: <int32>[...] the greedy action.
       q_values: <float32>[..., num_actions].
     """
 
@@ -31,11 +31,11 @@ class AgentOutput(NamedTuple):
 
 
 class AgentState(NamedTuple):
-    """What a network remembers between steps.
+    """Recurrent state of a network.
 
     Attributes:
-      core_state: of the LSTM.
-      frame_stacking_state: of the encoder: the last few frames.
+      core_state: state of the LSTM.
+      frame_stacking_state: state of the encoder: the last few frames.
     """
 
     core_state: Any
@@ -57,7 +57,7 @@ class DuelingLSTM(tf.Module):
         compute_dtype: tf.DType | str = tf.float32,
         name: str = "dueling_lstm",
     ):
-        """Makes layers; variables come with the first call.
+        """Creates the layers; the first call creates the variables.
 
         Args:
           num_actions: actions are [0, num_actions).
@@ -75,13 +75,13 @@ class DuelingLSTM(tf.Module):
         self._advantage = _head(head_size, num_actions, compute_dtype, "advantage")
 
     def initial_state(self, batch_size: int | tf.Tensor) -> AgentState:
-        """State before the first step of an environment's life."""
+        """State before an environment's first step."""
         return AgentState(
             self._core.initial_state(batch_size), self.encoder.initial_state(batch_size)
         )
 
     def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, AgentState]:
-        """The same as a call; the name that inference of existing code uses."""
+        """Same as a call, under the name that existing inference code uses."""
         return self(*args, **kwargs)
 
     def __call__(
@@ -125,7 +125,7 @@ class DuelingLSTM(tf.Module):
 def create_network(
     env_output_specs: EnvOutput, num_actions: int, config: QNetworkConfig | None = None
 ) -> DuelingLSTM:
-    """A convolutional network for images, dense layers for vectors, both for nests of these.
+    """Creates a network with convolutions for images, dense layers for vectors, both for nests.
 
     Args:
       env_output_specs: `EnvOutput` of `tf.TensorSpec`, without batch dimension.
@@ -152,7 +152,7 @@ def _head(
 ) -> tuple[Dense, Dense]:
     return (
         Dense(hidden, tf.nn.relu, variance_scaling(2.0), compute_dtype, f"{name}_hidden"),
-        # Small at first: targets begin near 0, and no action is preferred much.
+        # Small at first: targets start near 0, and no action is strongly preferred.
         Dense(outputs, kernel_initializer=variance_scaling(0.01), name=name),
     )
 
@@ -162,7 +162,7 @@ def _apply(head: tuple[Dense, Dense], features: tf.Tensor) -> tf.Tensor:
 
 
 def space_of(specs: Nest) -> Any:
-    """The space of observations with these specs, as far as encoders look at it."""
+    """The observation space with these specs, as far as encoders depend on it."""
     if isinstance(specs, Mapping):
         return spaces.Dict({key: space_of(part) for key, part in specs.items()})
     if isinstance(specs, (tuple, list)):

@@ -1,4 +1,4 @@
-"""The program that is an R2D2 learner or one of its actors, for any environment."""
+"""Main program of R2D2 learners and actors, for any environment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PRESET = Preset(
 
 
 def create_agent(env_output_specs: Any, num_actions: int) -> Any:
-    """The network that the flags of `QNetworkConfig` describe."""
+    """Creates the network that the flags of `QNetworkConfig` configure."""
     from seed_rl.agents.r2d2 import networks  # TensorFlow: in the learner only.
     from seed_rl.common.networks import space_encoder
 
@@ -45,7 +45,11 @@ def create_agent(env_output_specs: Any, num_actions: int) -> Any:
 
 
 def create_optimizer(final_iteration: int) -> tuple[Any, Callable[[int], float]]:
-    """The optimizer that the flags of `OptimizerConfig` describe, and its learning rate."""
+    """Creates the optimizer that the flags of `OptimizerConfig` configure.
+
+    Returns:
+      (optimizer, function from gradient step to learning rate).
+    """
     from seed_rl.common.learner import optimizer
 
     return optimizer.create_optimizer(options.from_flags(OptimizerConfig), final_iteration)
@@ -67,8 +71,8 @@ def main(
       create_agent: `create_agent(env_output_specs, num_actions)` returns the network. Called only
         in the learner, so it should import TensorFlow itself.
       create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn).
-      algorithm: returns `R2D2` or a subclass, which is created with the same arguments.
-        Called only in the learner, so it should import TensorFlow itself.
+      algorithm: returns `R2D2` or a subclass with the same constructor arguments. Called only in
+        the learner, so it should import TensorFlow itself.
       agent_configs: the network's dataclasses of options.
       presets: defaults applied after `PRESET`, in order.
       **defaults: further defaults of this program, applied last.

@@ -33,11 +33,11 @@ class VTrace(ActorCriticAlgorithm):
         num_eval_envs: int = 0,
         specs: Specs | None = None,
     ):
-        """Makes the network; call it in the scope of the training strategy.
+        """Creates the network; call it in the scope of the training strategy.
 
         Args:
           config: options of the loss.
-          create_network: see `ActorCriticAlgorithm`, as the other arguments.
+          create_network: see `ActorCriticAlgorithm`.
           distribution: over actions, parametrized by `policy_logits`.
           num_envs: environments of the run.
           num_eval_envs: how many of them, those with the largest ids, act greedily.
@@ -73,21 +73,21 @@ def create_job(
     algorithm: type[VTrace] = VTrace,
     **options: Any,
 ) -> TrainingJob:
-    """Puts V-trace, environment and devices together; `create_job(...).execute()` trains.
+    """Assembles V-trace, environment and devices; `create_job(...).execute()` trains.
 
     Args:
       create_env_fn: see `assembly.make_job`.
       create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network, of either form of `call_network`.
+        parametric_action_distribution)` returns the network, in either call form of `call_network`.
       create_optimizer_fn: see `assembly.make_job`.
-      vtrace: options of the loss; those of the flags if not given.
-      continuous: options of continuous actions; those of the flags if not given.
-      algorithm: `VTrace` or a subclass, made with the same arguments.
+      vtrace: options of the loss; by default those of the flags.
+      continuous: options of continuous actions; by default those of the flags.
+      algorithm: `VTrace` or a subclass with the same constructor arguments.
       **options: `env_config`, `run`, `config`, `optimizer` and `device_config` of
         `assembly.make_job`.
 
     Raises:
-      UserError: options that do not fit together, the environment or this machine.
+      UserError: options that are incompatible with each other, the environment or this machine.
     """
     vtrace = vtrace or from_flags(VTraceConfig)
     continuous = continuous or from_flags(ContinuousDistributionConfig)

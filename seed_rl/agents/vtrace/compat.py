@@ -1,6 +1,6 @@
-"""What existing programs expect of the V-trace learner besides `learner_loop`.
+"""What existing programs use of the V-trace learner besides `learner_loop`.
 
-Importing it provides the learner's flags, which existing programs do not define themselves.
+Importing this module defines the learner's flags, which such programs do not define themselves.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def compute_loss(
     """The loss with the options of the flags; see `losses.compute_loss` for the arguments.
 
     Args:
-      logger: makes the session that the metrics go to.
-      parametric_action_distribution: that `policy_logits` parametrize.
+      logger: creates the session that receives the metrics.
+      parametric_action_distribution: distribution parametrized by `policy_logits`.
       agent: the network. With `--target_entropy` it must have an attribute `entropy_cost`, a
         `losses.EntropyCost`, whose variable is trained with it.
       agent_state: nest of [batch, ...].
@@ -90,7 +90,7 @@ def validate_config() -> None:
 
 
 def optimizer_config(create_optimizer_fn: Any) -> OptimizerConfig:
-    """The options of the flags; a program with an optimizer of its own clips only if it asks to."""
+    """Optimizer options from flags; with the program's own optimizer, clips only if it asks to."""
     config = options.from_flags(OptimizerConfig)
     if create_optimizer_fn is not None and "clip_norm" not in flags.FLAGS:
         return OptimizerConfig(clip_norm=None)

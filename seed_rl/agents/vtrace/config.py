@@ -43,7 +43,7 @@ class VTraceConfig:
     )
     target_entropy: float | None = option(
         None,
-        "Target entropy in nats, to which entropy_cost is adjusted. Default: no adjustment.",
+        "Target entropy in nats; entropy_cost is adjusted to reach it. Default: no adjustment.",
     )
     entropy_cost_adjustment_speed: float = option(
         10.0,

@@ -28,21 +28,21 @@ def learner_loop(
     optimizer: OptimizerConfig | None = None,
     **options: Any,
 ) -> None:
-    """Trains until the frames are used up or the process is told to stop.
+    """Trains until all frames are used, or SIGTERM or SIGINT.
 
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns an environment.
       create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network, of either form of `call_network`.
+        parametric_action_distribution)` returns the network, in either call form of `call_network`.
       create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
-        learning_rate_fn); by default what `optimizer` describes.
+        learning_rate_fn); by default, `optimizer` configures one.
       optimizer: options of the default optimizer, and of gradient clipping; those of the flags if
         not given.
       **options: further keyword arguments of `algorithm.create_job`, such as `run`, `config`,
         `vtrace` and `algorithm`; those of the flags if not given.
 
     Raises:
-      UserError: options that do not fit together, the environment or this machine.
+      UserError: options that are incompatible with each other, the environment or this machine.
     """
     create_job(
         create_env_fn,

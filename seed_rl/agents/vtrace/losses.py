@@ -1,7 +1,7 @@
 """The V-trace loss: pure functions of a batch of unrolls.
 
-Espeholt et al. 2018, section 4.2. Every term is a mean over the real transitions of the batch, so
-that costs mean the same for any batch size and unroll length.
+Espeholt et al. 2018, section 4.2. Every term is a mean over the unmasked transitions of the batch,
+so that costs mean the same for any batch size and unroll length.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _MIN_COST, _MAX_COST = 1e-8, 1e3
 class EntropyCost(tf.Module):
     """Weight of the entropy bonus: fixed, or adjusted towards a target entropy.
 
-    With a target it is a Lagrange multiplier, trained by the same optimizer as the network: its
-    variable belongs among the trained variables and into checkpoints. The variable is the
-    logarithm of the cost over `entropy_cost_adjustment_speed`, so that the cost stays positive and
-    an optimizer that moves every weight at about the learning rate changes the cost by that rate
-    times the speed, relatively.
+    With a target it is a Lagrange multiplier, trained by the same optimizer as the network; its
+    variable must be trained and checkpointed. The variable is the logarithm of the cost divided by
+    `entropy_cost_adjustment_speed`. So the cost stays positive, and an optimizer that moves each
+    weight by about the learning rate changes the cost by a factor of about
+    1 ± learning rate * speed.
     """
 
     def __init__(self, config: VTraceConfig, name: str = "entropy_cost"):
-        """Makes the variable, if there is a target.
+        """Creates the variable, if there is a target.
 
         Args:
-          config: `entropy_cost` is the weight at the start.
+          config: `entropy_cost` is the initial weight.
           name: of the module.
 
         Raises:
-          UserError: there is a target, but the weight at the start is 0.
+          UserError: there is a target, but the initial weight is 0.
         """
         super().__init__(name=name)
         if config.target_entropy is not None and config.entropy_cost == 0:
-            raise UserError("--target_entropy needs an --entropy_cost above 0 to begin with.")
+            raise UserError("--target_entropy needs an initial --entropy_cost above 0.")
         self._config = config
         self._speed = config.entropy_cost_adjustment_speed
         self.adjusted = config.target_entropy is not None and self._speed > 0
@@ -65,7 +65,7 @@ class EntropyCost(tf.Module):
         return tf.exp(log_cost + tf.stop_gradient(bounded - log_cost))
 
     def adjustment_loss(self, entropy: tf.Tensor) -> tf.Tensor:
-        """Lowers the cost where the entropy is above its target, and raises it where below.
+        """Lowers the cost if the entropy is above its target, and raises it if below.
 
         Args:
           entropy: <float32>[] mean entropy of the policy; no gradient flows into it.
@@ -92,11 +92,11 @@ def compute_loss(
 
     Args:
       config: options.
-      parametric_action_distribution: that `policy_logits` parametrize.
-      agent: the network, of either form of `call_network`.
+      parametric_action_distribution: distribution parametrized by `policy_logits`.
+      agent: the network, in either call form of `call_network`.
       agent_state: nest of [batch, ...], before the first step.
       prev_actions: nest of [time + 1, batch, ...].
-      env_outputs: nest of [time + 1, batch, ...]; any tuple of the five fields will do.
+      env_outputs: `EnvOutput` or any tuple of its five fields, [time + 1, batch, ...].
       agent_outputs: `AgentOutput` of [time + 1, batch, ...], recorded at inference; its
         `policy_logits` are the behaviour policy's.
       entropy_cost: weight of the entropy bonus.
@@ -127,7 +127,7 @@ def compute_loss(
         lambda_=config.lambda_,
     )
 
-    # An action that the policy excludes by now has weight 0 and log probability -inf.
+    # An action that the policy now excludes has weight 0 and log probability -inf.
     policy_loss = -mean(tf.math.multiply_no_nan(target_log_probs, returns.pg_advantages))
     value_errors = returns.vs - v_tm1
     baseline_loss = 0.5 * mean(tf.square(value_errors))

@@ -1,4 +1,4 @@
-"""The program that is a V-trace learner or one of its actors, for any environment."""
+"""Main program of V-trace learners and actors, for any environment."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def main(
       create_agent: `create_agent(action_space, observation_space, parametric_action_distribution)`
         returns the network. Called only in the learner, so it should import TensorFlow itself.
       create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn);
-        by default, the optimizer that the flags of `OptimizerConfig` describe.
-      algorithm: returns `VTrace` or a subclass, which is created with the same arguments.
-        Called only in the learner, so it should import TensorFlow itself.
+        by default, the flags of `OptimizerConfig` configure one.
+      algorithm: returns `VTrace` or a subclass with the same constructor arguments. Called only in
+        the learner, so it should import TensorFlow itself.
       agent_configs: further dataclasses of options.
       presets: defaults that replace those of the dataclasses, applied in order. V-trace has no
         preset of its own.

@@ -1,4 +1,4 @@
-"""What all actor-critic algorithms share: a network with a policy and a value, and how it acts."""
+"""Base of actor-critic algorithms: a network with policy and value, and how it acts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from seed_rl.common.types import EnvOutput, Specs
 class ActorCriticAlgorithm(Algorithm):
     """Samples actions from the policy; evaluation environments take the most likely ones.
 
-    A subclass adds a `loss`, or an `update`. What inference records per step is the network's
-    `AgentOutput(action, policy_logits, baseline)`.
+    A subclass adds a `loss`, or an `update`. Inference records the network's
+    `AgentOutput(action, policy_logits, baseline)` of each step.
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class ActorCriticAlgorithm(Algorithm):
         num_eval_envs: int = 0,
         specs: Specs | None = None,
     ):
-        """Makes the network; call it in the scope of the training strategy.
+        """Creates the network; call it in the scope of the training strategy.
 
         Args:
-          create_network: makes a network with `AgentOutput(action, policy_logits, baseline)`, of
-            either form of `call_network`.
+          create_network: returns a network with `AgentOutput(action, policy_logits, baseline)`, in
+            either call form of `call_network`.
           distribution: over actions, parametrized by `policy_logits`.
           num_envs: environments of the run.
           num_eval_envs: how many of them, those with the largest ids, act greedily.
@@ -74,6 +74,6 @@ class ActorCriticAlgorithm(Algorithm):
 
 
 def _choose_rows(condition: tf.Tensor, greedy: tf.Tensor, sampled: tf.Tensor) -> tf.Tensor:
-    """Rows of `greedy` [batch, ...] where `condition` <bool>[batch], of `sampled` elsewhere."""
+    """Rows of `greedy` [batch, ...] where `condition` <bool>[batch] holds, else of `sampled`."""
     ones = [1] * (greedy.shape.rank - 1)
     return tf.where(tf.reshape(condition, [-1, *ones]), greedy, sampled)

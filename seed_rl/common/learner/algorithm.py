@@ -1,4 +1,4 @@
-"""What an agent brings to the shared inference and learner: networks, how to act, a loss.
+"""The interface between an agent and the shared inference and learner.
 
 The learner drives an algorithm like this (`learner.Learner`):
 
@@ -30,7 +30,7 @@ class StepResult(NamedTuple):
       loss: <float32>[], to be minimized.
       metrics: <float32>[] by name, for TensorBoard.
       feedback: nest of tensors for `Algorithm.after_step`, batched in the first dimension
-        (R2D2's new priorities, for example); () if there is none.
+        (R2D2's new priorities, for example); () if none.
     """
 
     loss: tf.Tensor
@@ -39,10 +39,10 @@ class StepResult(NamedTuple):
 
 
 Minimize = Callable[[Callable[[], StepResult]], StepResult]
-"""`minimize(loss)` makes one gradient step on what `loss()` returns.
+"""`minimize(loss)` takes one gradient step on the result of `loss()`.
 
-It averages the gradients over the replicas, clips them and applies the optimizer, and returns the
-result of `loss` with the metrics `loss`, `gradient_norm` and `skipped_steps` added.
+It averages the gradients over the replicas, clips them, applies the optimizer, and returns the
+result with the metrics `loss`, `gradient_norm` and `skipped_steps` added.
 """
 
 
@@ -50,11 +50,10 @@ class Algorithm(abc.ABC):
     """An agent as the learner sees it.
 
     Attributes:
-      network: the one being trained. Central inference runs it, or copies of it on devices of its
-        own.
+      network: the network being trained. Inference runs it, or copies of it on dedicated devices.
       num_overlapping_steps: steps shared by consecutive unrolls (burn-in).
-      updates_per_unroll: gradient steps per `batch_size` unrolls of experience; learning rate
-        schedules end after that many.
+      updates_per_unroll: gradient steps per `batch_size` unrolls of experience; determines the
+        length of learning rate schedules.
     """
 
     network: tf.Module
@@ -64,7 +63,7 @@ class Algorithm(abc.ABC):
 
     @abc.abstractmethod
     def make_network(self) -> tf.Module:
-        """Another network of the same form, for an inference device of its own."""
+        """Creates another network of the same architecture, for a dedicated inference device."""
 
     @abc.abstractmethod
     def act(
@@ -89,30 +88,30 @@ class Algorithm(abc.ABC):
     def evaluate(
         self, prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest
     ) -> tuple[Nest, Nest]:
-        """Acts as in evaluation, with the trained network; for exported models.
+        """Acts as in evaluation, with `network`; for exported models and `seed_rl.play`.
 
         Returns:
           (actions, new recurrent state), nests of [batch, ...].
         """
 
     def loss(self, batch: Any) -> StepResult:
-        """The loss on a batch from `dataset`; all that an algorithm of one gradient step needs."""
+        """The loss of a batch from `dataset`; used by the default `update`."""
         raise NotImplementedError(f"{type(self).__name__} has neither `loss` nor `update`.")
 
     def update(self, batch: Any, minimize: Minimize) -> StepResult:
         """Trains on a batch from `dataset`; by default, one gradient step on `loss`.
 
         Runs on each training replica, inside a `tf.function`. Override it for anything else:
-        several epochs, minibatches, statistics to update. Every replica must call `minimize`
-        equally often; with several replicas not inside `tf.while_loop`, where they cannot
-        exchange gradients.
+        several epochs, minibatches, updates of statistics. Every replica must call `minimize` the
+        same number of times. With several replicas, do not call it inside a `tf.while_loop`, where
+        they cannot exchange gradients.
 
         Args:
           batch: this replica's part.
-          minimize: makes a gradient step.
+          minimize: takes a gradient step.
 
         Returns:
-          What to report: of several steps usually `training.mean_result`.
+          The result to report; for several gradient steps, usually `training.mean_result`.
         """
         return minimize(lambda: self.loss(batch))
 
@@ -121,14 +120,14 @@ class Algorithm(abc.ABC):
     ) -> tf.data.Dataset:
         """Endless training batches; by default `Unroll`s, oldest first, each used once.
 
-        Unrolls with NaN or infinity are reported, and all their steps are `abandoned`: losses must
-        not count them.
+        Unrolls with NaN or infinity are reported, and all their steps are marked `abandoned`, which
+        losses must mask.
 
         Args:
-          store: where inference leaves complete unrolls.
+          store: source of complete unrolls.
           batch_size: unrolls per batch, for one replica.
-          encode: applied to each batch; brings it into the form that the training devices take
-            quickly.
+          encode: applied to each batch; converts it to a form that transfers quickly to the
+            training devices.
         """
 
         def next_unrolls(_: tf.Tensor) -> Nest:
@@ -139,16 +138,16 @@ class Algorithm(abc.ABC):
         return tf.data.Dataset.from_tensors(0).repeat().map(next_unrolls).prefetch(1)
 
     def ready(self) -> bool:
-        """Whether training may begin; asked after `dataset`, while a replay fills, for example."""
+        """Whether training may begin: not while a replay fills, say. Called after `dataset`."""
         return True
 
     @property
     def unrolls_consumed(self) -> int:
-        """Unrolls of experience used so far, by which a run counts its frames."""
+        """Unrolls of experience used so far, from which a run computes its frames."""
         return self._trained_on
 
     def trained_on(self, num_unrolls: int) -> None:
-        """Called after each training step with the unrolls of its batch, over all replicas."""
+        """Called after each training step with the size of its batch, over all replicas."""
         self._trained_on += num_unrolls
 
     def check(self) -> None:
@@ -160,19 +159,19 @@ class Algorithm(abc.ABC):
         return variables.trainable_variables(self.network)
 
     def clipped_apart(self) -> list[tf.Variable]:
-        """Those of `trainable_variables` whose gradients are clipped by a norm of their own.
+        """Those of `trainable_variables` whose gradients are clipped separately.
 
-        Lagrange multipliers belong here: their gradients have nothing to do with the size of the
-        network's, and in one norm with them would shorten the network's steps.
+        Lagrange multipliers belong here: the size of their gradients is unrelated to that of the
+        network's, and a shared norm would shorten the network's steps.
         """
         return []
 
     def checkpointables(self) -> dict[str, Any]:
-        """By name, what a checkpoint must hold besides network, optimizer and counters."""
+        """Objects to checkpoint besides network, optimizer and counters, by name."""
         return {}
 
     def extra_files(self) -> dict[str, Any]:
-        """By name, `checkpoints.ExtraFiles` to write into each checkpoint."""
+        """`checkpoints.ExtraFiles` to write into each checkpoint, by name."""
         return {}
 
     def after_step(self, feedback: Nest, train_steps: int) -> None:
@@ -182,11 +181,11 @@ class Algorithm(abc.ABC):
         """Called before a checkpoint is written, to bring `checkpointables` up to date."""
 
     def logs(self) -> dict[str, Any]:
-        """Further values for TensorBoard, asked for once per logging period.
+        """Further values for TensorBoard, collected once per logging period.
 
         Arrays become histograms.
         """
         return {}
 
     def close(self) -> None:
-        """Ends the threads that the algorithm started."""
+        """Stops the algorithm's threads."""

@@ -1,4 +1,4 @@
-"""Puts a training job together, whatever the agent."""
+"""Assembles a training job for any agent."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from seed_rl.common.types import Spaces, Specs
 
 @dataclasses.dataclass(frozen=True)
 class AlgorithmContext:
-    """What an algorithm is made for.
+    """What an algorithm may need when it is created.
 
     Attributes:
       run: options shared with the actors.
       config: options of the learner.
       spaces: (observation, action) of one environment.
-      specs: the same as tensors.
+      specs: their tensor specs.
     """
 
     run: RunConfig
@@ -57,25 +57,25 @@ def make_job(
     device_config: DeviceConfig | None = None,
     agent_options: Sequence[Any] = (),
 ) -> TrainingJob:
-    """Makes devices, algorithm and optimizer.
+    """Creates devices, algorithm and optimizer.
 
-    Options that are not given are those of the program's flags.
+    Options that are not given come from the program's flags.
 
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns an environment; called once here,
-        to learn its spaces.
+        for its spaces.
       create_algorithm: called in the scope of the training strategy.
       create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
-        learning_rate_fn); by default what `optimizer` describes.
+        learning_rate_fn); by default, `optimizer` configures one.
       env_config: passed to `create_env_fn`; the program's flags if not given.
       run: options shared with the actors.
       config: options of the learner.
       optimizer: options of the default optimizer, and of gradient clipping.
       device_config: what runs where.
-      agent_options: dataclasses of further options to write with checkpoints.
+      agent_options: dataclasses of the agent's options, stored with checkpoints.
 
     Raises:
-      UserError: options that do not fit together, the environment or this machine.
+      UserError: options that are incompatible with each other, the environment or this machine.
     """
     run = run or from_flags(RunConfig)
     config = config or from_flags(LearnerConfig)

@@ -1,4 +1,4 @@
-"""Takes batches of any structure through tf.data."""
+"""Passes batches of any structure through tf.data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seed_rl.common.nest import Nest
 class BatchCodec:
     """Encodes batches for the training devices, and keeps their structure through tf.data.
 
-    tf.data would turn lists into tensors.
+    On its own, tf.data would turn lists into tensors.
 
     Args:
       encode: applied to each batch.
@@ -30,12 +30,12 @@ class BatchCodec:
         self._structure: Nest = None
 
     def encode(self, batch: Nest) -> tuple[Any, ...]:
-        """For the function that makes the batches of a dataset."""
+        """Encodes and flattens a batch; called in the dataset."""
         encoded = self._encode(batch)
         self._structure = tf.nest.map_structure(lambda _: 0, encoded)
         return tuple(tf.nest.flatten(encoded))
 
     def decode(self, batch: tuple[Any, ...]) -> Nest:
-        """The batch as it was before `encode`, which has to be traced first."""
+        """The batch as it was before `encode`, which must have been traced."""
         assert self._structure is not None
         return self._decode(tf.nest.pack_sequence_as(self._structure, batch))

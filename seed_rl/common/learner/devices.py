@@ -1,13 +1,13 @@
-"""Which devices infer and which train.
+"""Chooses the devices that infer and those that train.
 
-`make_devices` decides, for whatever the machine has:
+`make_devices` splits the devices of the machine:
 
     TPU            some cores train (`TPUStrategy`), the others infer; on each of several hosts
     several GPUs   one or more infer, the others train (`MirroredStrategy`)
     one GPU, CPU   the one device does both (`OneDeviceStrategy`)
 
-Where training has its devices to itself, inference works with copies of the weights, which
-`copy_variables` refreshes after each training step.
+Inference on devices that do not train uses copies of the weights, which `copy_variables` updates
+after each training step.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Devices(NamedTuple):
     Attributes:
       strategy: over all accelerators on a TPU; elsewhere the same as `training_strategy`.
       inference_devices: names of the devices that run the policy for the actors.
-      training_strategy: what a training step runs in.
-      encode: nest of tensors -> nest in a form that is quick to bring to the training devices;
-        run on the host.
-      decode: undoes `encode`; run on the training devices.
+      training_strategy: strategy of training steps.
+      encode: nest of tensors -> nest that transfers quickly to the training devices; runs on the
+        host.
+      decode: undoes `encode`; runs on the training devices.
     """
 
     strategy: tf.distribute.Strategy
@@ -46,21 +46,21 @@ class Devices(NamedTuple):
     decode: Encoding
 
     def place_inference(
-        self, agent: tf.Module, make_agent: Callable[[], tf.Module]
+        self, network: tf.Module, make_network: Callable[[], tf.Module]
     ) -> list[tuple[str, tf.Module]]:
-        """(device, agent) for each inference device.
+        """(device, network) for each inference device.
 
         Args:
-          agent: the one being trained. It serves itself where it lies on that very device.
-          make_agent: makes the others, for `copy_variables` to fill.
+          network: the network being trained; used as it is on the one device that trains it.
+          make_network: creates the copies for other devices, for `copy_variables` to fill.
         """
         placements = []
         for device in self.inference_devices:
             if _training_devices(self.training_strategy) == [_full_name(device)]:
-                placements.append((device, agent))
+                placements.append((device, network))
             else:
                 with tf.device(device):
-                    placements.append((device, make_agent()))
+                    placements.append((device, make_network()))
         return placements
 
 
@@ -97,10 +97,10 @@ def init_learner_multi_host(num_training_tpus: int) -> MultiHostDevices:
 
 
 def make_devices(config: DeviceConfig | None = None) -> Devices:
-    """Chooses the devices that `config` asks for, of those TensorFlow sees.
+    """Chooses devices by `config`, of those that TensorFlow sees.
 
     Raises:
-      UserError: if they do not exist, or cannot be split so.
+      UserError: the devices do not exist, or cannot be split that way.
     """
     multi_host = make_multi_host_devices(config)
     devices = [device for _, inference in multi_host.hosts for device in inference]
@@ -136,14 +136,14 @@ def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], l
     """Splits CPUs and GPUs between inference and training.
 
     Args:
-      config: what is asked for.
-      available: names as of `tf.config.list_logical_devices`.
+      config: the split.
+      available: device names, as from `tf.config.list_logical_devices`.
 
     Returns:
       (inference devices, training devices).
 
     Raises:
-      UserError: if a device does not exist, is named twice, or they cannot train together.
+      UserError: a device does not exist or is named twice, or the devices cannot train together.
     """
     names = [_full_name(name) for name in available]
     accelerators = [n for n in names if ":GPU:" in n] or [n for n in names if ":CPU:" in n][:1]
@@ -158,70 +158,58 @@ def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], l
         training = [name for name in accelerators if name not in inference] or accelerators
     if len({name.split(":")[1] for name in training}) > 1:
         raise UserError(
-            f"--training_devices={config.training_devices} mixes kinds of devices; name GPUs "
-            "alone, or CPUs alone."
+            f"--training_devices={config.training_devices} mixes kinds of devices; name only GPUs "
+            "or only CPUs."
         )
     return inference, training
 
 
 def copy_variables(source: tf.Module, targets: Sequence[tf.Module]) -> None:
-    """Gives `targets` the values of the variables of `source`.
+    """Copies the variables of `source` to `targets`.
 
-    May run while the targets infer: each variable changes as a whole. An inference that meets
-    the change half-way uses some new and some old weights, as it does where inference and
-    training share them; what it then chose by is recorded, so the learner corrects for it.
+    May run during inference: each variable changes as a whole. An inference that runs meanwhile
+    uses some new and some old weights, as it does if inference and training share them; its policy
+    is recorded, so the learner corrects for it.
 
-    Call it in a `tf.function` where it is called often.
+    If called often, call it in a `tf.function`.
 
     Args:
-      source: an agent, its variables mirrored or not.
-      targets: agents made alike, on any devices, with their variables created.
+      source: a network, its variables mirrored or not.
+      targets: networks of the same architecture, on any devices, with their variables created.
 
     Raises:
-      ValueError: if they are not alike.
+      ValueError: the variables differ in number or shape.
     """
     values = variables.variables(source)
     for target in targets:
         copies = variables.variables(target)
         if [value.shape for value in values] != [copy.shape for copy in copies]:
-            raise ValueError("The agents have different variables; were all of them called once?")
+            raise ValueError("The networks have different variables; was each of them called once?")
         for value, copy in zip(values, copies, strict=True):
-            # Under the target's device a mirrored variable gives the value that lies nearest.
+            # Under the target's device, a mirrored variable reads the nearest replica.
             with tf.device(copy.device):
                 copy.assign(value)
 
 
 def batches(strategy: tf.distribute.Strategy, make_dataset: Callable[[], Any]) -> Iterator[Any]:
-    """Batches for `strategy.run`, from a dataset for each group of replicas that has one host.
+    """Batches for `strategy.run`, from one dataset per host.
 
-    To be kept until a run has been saved: what an iterator waits for when it is destroyed (the
-    dataset's function, say) must not hold that up.
+    Keep the iterator until the run has been saved: destroying it may block, on the dataset's
+    function for example, and would delay that.
 
     Args:
-      strategy: of training.
+      strategy: training strategy.
       make_dataset: returns the `tf.data.Dataset`.
     """
     options = tf.data.Options()
-    # There is nothing to tune, and in TensorFlow 2.21 tuning has a lost wake-up: destroying an
-    # iterator may take until its thread next looks around by itself, which is up to 60 s.
+    # There is nothing to tune, and TensorFlow 2.21's autotuning has a lost wake-up: destroying an
+    # iterator may wait until its thread next polls, up to 60 s.
     options.autotune.enabled = False
     if _training_devices(strategy) == [_full_name("cpu:0")]:
-        # Distribution would put a second dataset behind it, which does not have these options.
+        # Distribution would add a second dataset, without these options.
         return iter(make_dataset().with_options(options))
     return iter(
         strategy.distribute_datasets_from_function(lambda _: make_dataset().with_options(options))
-    )
-
-
-def distribute(devices: Devices, make_batch: Callable[[int], Any]) -> Any:
-    """A batch whose parts come from the host, for `training_strategy.run`.
-
-    Args:
-      devices: where to.
-      make_batch: gives the part of a replica, by its number.
-    """
-    return devices.training_strategy.experimental_distribute_values_from_function(
-        lambda context: make_batch(context.replica_id_in_sync_group)
     )
 
 
@@ -254,7 +242,7 @@ def _training_devices(strategy: tf.distribute.Strategy) -> list[str]:
 
 
 def _tpu_resolver(config: DeviceConfig) -> Any:
-    """A cluster resolver for the TPU to use; None if none is there or asked for."""
+    """A cluster resolver for the TPU; None to run without one."""
     name = config.tpu or os.environ.get("TPU_NAME") or ""
     if not name:
         if not tf.config.list_physical_devices("TPU"):
@@ -301,19 +289,19 @@ def _on_tpu(config: DeviceConfig, resolver: Any) -> MultiHostDevices:
 def split_tpu(
     topology: tf.tpu.experimental.Topology, num_training: int, job: str
 ) -> tuple[np.ndarray, list[tuple[str, list[str]]]]:
-    """Splits the cores of a TPU, on each host alike.
+    """Splits the cores of a TPU between training and inference, the same way on each host.
 
     Args:
       topology: of the TPU.
-      num_training: cores to train, over all hosts.
-      job: name of the job of the hosts.
+      num_training: training cores, over all hosts.
+      job: job name of the hosts.
 
     Returns:
       (coordinates <int32>[num_training, 1, mesh rank] of the training cores, for each host the
       name of its CPU and those of its inference cores).
 
     Raises:
-      UserError: if there are too few cores or the hosts cannot have as many each.
+      UserError: too few cores, or a number that the hosts cannot share equally.
     """
     # <int32>[hosts, cores of a host, mesh rank]
     coordinates = np.asarray(topology.device_coordinates)
@@ -325,7 +313,7 @@ def split_tpu(
     if num_training % num_hosts:
         raise UserError(
             f"--num_training_tpus={num_training} must be a multiple of the {num_hosts} hosts, so "
-            "that each trains on as many cores."
+            "that each has the same number."
         )
     each = num_training // num_hosts
     training = coordinates[:, :each].reshape(num_training, 1, -1)

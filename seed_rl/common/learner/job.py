@@ -1,4 +1,4 @@
-"""A training job: everything that a learner needs, put together, to be trained or played."""
+"""A training job: everything that a learner needs, ready to be trained or played."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ CreateOptimizer = Callable[[int], tuple[tf.keras.optimizers.Optimizer, Callable[
 
 @dataclasses.dataclass(frozen=True)
 class TrainingJob:
-    """What to train, and with what. Made by the `create_job` of an agent.
+    """What to train, and how. Created by the `create_job` of an agent.
 
     Attributes:
       run: options shared with the actors.
       config: options of the learner.
       devices: what runs where.
-      algorithm: made in the scope of the training strategy.
+      algorithm: created in the scope of the training strategy.
       specs: of one environment.
-      optimizer: made in the scope of the training strategy.
+      optimizer: created in the scope of the training strategy.
       learning_rate_fn: optimizer step -> learning rate, for logs.
-      clip_norm: largest global norm of the gradients; None: no clipping.
-      options: all options by name, to be written with checkpoints.
-      action_space: of one environment, which actors compare with theirs; None: they do not.
-      create_env: makes one more environment like the actors'; None if there is no way to.
-      environment: those of `options` that a saved run must share to be continued.
+      clip_norm: maximum global norm of the gradients; None: no clipping.
+      options: all options by name, stored with checkpoints.
+      action_space: of one environment; actors compare it with their own. None: no check.
+      create_env: creates another environment like the actors'; None: not available.
+      environment: those of `options` that must match to resume a saved run.
     """
 
     run: RunConfig
@@ -68,12 +68,11 @@ class TrainingJob:
             self.train()
 
     def train(self) -> None:
-        """Trains until the frames are used up or the process is told to stop.
+        """Trains until all frames are used, or SIGTERM or SIGINT.
 
         Raises:
-          UserError: options that do not fit together, an unwritable logdir or one where another
-            learner works, a checkpoint of another agent, an unusable server address, or a training
-            that stalls.
+          UserError: incompatible options, a logdir that is unwritable or in use by another learner,
+            a checkpoint of another agent, an unusable server address, or training that stalls.
           NotSavedError: the last checkpoint could not be written.
         """
         if self._play_request():
@@ -92,5 +91,5 @@ class TrainingJob:
         learner.train()
 
     def _play_request(self) -> str:
-        # The flag counts even if the program made a RunConfig of its own: it must not train.
+        # The flag counts even if the program built its own RunConfig: it must not train.
         return self.run.play or from_flags(RunConfig).play

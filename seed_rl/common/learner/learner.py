@@ -39,14 +39,14 @@ _REPORT_WAITING_S = 0.5
 
 
 class Learner:
-    """One training run, from its start or last checkpoint to the end of its frames."""
+    """One training run, from its start or newest checkpoint to its last frame."""
 
     def __init__(self, job: TrainingJob):
-        """Creates all variables and restores the newest checkpoint, if there is one.
+        """Creates all variables and restores the newest checkpoint, if any.
 
         Raises:
-          UserError: options that do not fit together, an unwritable logdir or one where another
-            learner works, a checkpoint of another agent.
+          UserError: incompatible options, a logdir that is unwritable or in use by another learner,
+            a checkpoint of another agent.
         """
         run, config = job.run, job.config
         self._job = job
@@ -114,15 +114,15 @@ class Learner:
 
     @property
     def frames(self) -> int:
-        """Environment frames used so far, including those of earlier lives of the run."""
+        """Environment frames used so far, including those before the run was resumed."""
         unrolls = self._algorithm.unrolls_consumed - self._start_unrolls
         unroll_frames = self._config.unroll_length * self._run.num_action_repeats
         return self._start_frames + unrolls * unroll_frames
 
     def train(self) -> None:
-        """Serves and trains until the frames are used up, or SIGTERM or SIGINT.
+        """Serves and trains until all frames are used, or SIGTERM or SIGINT.
 
-        Saves a checkpoint at the end in both cases.
+        Saves a checkpoint at the end in either case.
 
         Raises:
           UserError: the server's address is in use or not allowed, or training stalls.
@@ -146,13 +146,13 @@ class Learner:
             stack.callback(lambda: self._reporter.close(self.frames))
             stack.callback(self._algorithm.close)
             server = stack.enter_context(serving(self._job, self._inference.functions))
-            stack.callback(store.close)  # First, so that no call waits for training.
+            stack.callback(store.close)  # Before the server, so that no call waits for training.
             stack.enter_context(self._reporter.watching())
             batches = self._batches()
             self._loop(stop, server, batches)
             self._report(server, {}, last=True)
             store.close()
-            server.shutdown()  # What actors did from here on would be lost.
+            server.shutdown()  # Experience from here on would be lost.
             self._save_last()
             if self._config.save_model:
                 save_model(
@@ -177,7 +177,7 @@ class Learner:
                 self._copy_weights()
             self._report(server, metrics)
             due = time.monotonic() - last_save >= self._config.save_checkpoint_secs
-            # Keeps the newest checkpoint a good one: if steps are skipped, the weights may be why.
+            # Keeps the newest checkpoint good: if steps are skipped, the weights may be the cause.
             if due and not self._reporter.training_stalled():
                 self._save()
                 last_save = time.monotonic()
@@ -191,7 +191,7 @@ class Learner:
         except (
             tf.errors.OutOfRangeError,
             tf.errors.CancelledError,
-            tf.errors.InvalidArgumentError,  # What tf.data makes of a closed queue.
+            tf.errors.InvalidArgumentError,  # How tf.data reports a closed queue.
         ):
             if stop.requested:
                 return None
@@ -229,7 +229,7 @@ class Learner:
         return {"train/learning_rate": learning_rate, **self._algorithm.logs()}
 
     def _save(self) -> None:
-        """Saves a checkpoint; a failure is shown as a warning, and training continues."""
+        """Saves a checkpoint; a failure is reported as a warning, and training continues."""
         began = time.monotonic()
         self._reporter.phase("saving", self.frames)
         self._saved_steps.assign(self._train_steps)
@@ -253,7 +253,7 @@ class Learner:
         )
 
     def _restore(self) -> tuple[int, int]:
-        """Resumes a run or starts one; returns the training steps and the frames done."""
+        """Resumes or starts the run; returns (training steps done, frames done)."""
         frames = self._checkpoints.restore_latest()
         if frames is not None:
             logging.info("Resuming after %d environment frames.", frames)
@@ -268,7 +268,7 @@ def _writable_directory(path: str) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"Cannot make --logdir={path}: {error.strerror}.") from None
+        raise UserError(f"Cannot create --logdir={path}: {error.strerror}.") from None
     if not os.access(directory, os.W_OK | os.X_OK):
         raise UserError(
             f"Cannot write to --logdir={path}; choose another directory or change its permissions."

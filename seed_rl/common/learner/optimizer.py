@@ -1,4 +1,4 @@
-"""The optimizer that the options ask for."""
+"""The default optimizer."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from seed_rl.common.config.optimizer_config import ADAM, OptimizerConfig
 def create_optimizer(
     config: OptimizerConfig, final_iteration: int
 ) -> tuple[Any, Callable[[int], float]]:
-    """Makes a Keras optimizer; gradients are clipped by the learner, not by it.
+    """Creates a Keras optimizer; the learner clips the gradients.
 
     Args:
       config: options.
-      final_iteration: training step at which a falling learning rate reaches 0.
+      final_iteration: gradient step at which a decaying learning rate reaches 0.
 
     Returns:
-      (optimizer, function from training step to learning rate).
+      (optimizer, function from gradient step to learning rate).
     """
     learning_rate: Any = config.learning_rate
     if config.learning_rate_decay:

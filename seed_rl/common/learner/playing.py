@@ -29,12 +29,12 @@ Act = Callable[[Nest, EnvOutput, Nest], tuple[Nest, Nest]]
 
 @dataclasses.dataclass(frozen=True)
 class Episode:
-    """An episode that was played.
+    """A finished episode.
 
     Attributes:
       steps: actions taken.
       reward: sum of the rewards, not clipped.
-      score: sum of the unshaped rewards; the same where the environment reports none.
+      score: sum of the unshaped rewards; equal to `reward` if the environment reports none.
     """
 
     steps: int
@@ -44,10 +44,10 @@ class Episode:
 
 @dataclasses.dataclass(frozen=True)
 class PlayRequest:
-    """What to play; crosses from `seed_rl.play` to the program as the JSON of `--play`.
+    """What to play; `seed_rl.play` passes it to the program as the JSON of `--play`.
 
     Attributes:
-      results: file for the episodes, a JSON line each, written as they end.
+      results: file for the episodes, one JSON line each, written as they end.
       episodes: how many to play.
       weights: a checkpoint, or a directory of them; None: use `model`.
       model: an exported model.
@@ -72,24 +72,24 @@ class PlayRequest:
         """Reads what `to_json` wrote.
 
         Raises:
-          UserError: it is something else.
+          UserError: `text` is anything else.
         """
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError) as error:
             raise UserError(
-                f"--play is set by `python -m seed_rl.play` only; start that program. ({error})"
+                f"--play is for internal use; run `python -m seed_rl.play` instead. ({error})"
             ) from None
 
 
 def play(job: TrainingJob, request: PlayRequest) -> None:
-    """Plays and writes each episode to `request.results` as it ends; Ctrl-C ends it early.
+    """Plays and writes each episode to `request.results` as it ends; Ctrl-C stops early.
 
     Raises:
-      UserError: the program offers no way to make an environment, or the video cannot be written.
+      UserError: the job cannot create an environment, or the video cannot be written.
     """
     if job.create_env is None:
-        raise UserError("This program offers no way to make another environment.")
+        raise UserError("This program cannot create an environment to play in.")
     act, initial_state = _policy(job.algorithm, job.specs, request)
     with contextlib.ExitStack() as stack:
         results = stack.enter_context(open(request.results, "w", encoding="utf-8"))
@@ -116,7 +116,7 @@ def play(job: TrainingJob, request: PlayRequest) -> None:
 def _policy(
     algorithm: Algorithm, specs: Specs, request: PlayRequest
 ) -> tuple[Act, Callable[[], Nest]]:
-    """How to act, and the recurrent state before the first step."""
+    """Functions that act and that return the initial recurrent state."""
     if request.weights is None:
         model = tf.saved_model.load(str(request.model))
         one = tf.constant(1)
@@ -140,7 +140,7 @@ def _policy(
 def _episodes(
     env: Any, act: Act, initial_state: Callable[[], Nest], specs: Specs, seed: int | None
 ) -> Iterator[Episode]:
-    """Plays endlessly, as an actor and the learner's inference would together."""
+    """Plays endlessly, like an actor and the learner's inference together."""
     batched = BatchedEnvironment(lambda *_: env, 1, 0)
     try:
         observation = batched.reset(seed)

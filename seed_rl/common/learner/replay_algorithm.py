@@ -1,4 +1,4 @@
-"""What all algorithms with a replay share: filling it, sampling, priorities, saving it."""
+"""Base of algorithms with a replay: filling it, sampling, priorities, saving it."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class ReplayAlgorithm(Algorithm):
     replay: PrioritizedReplay
 
     def __init__(self, config: ReplayConfig, specs: Unroll, seed: int | None = None):
-        """Makes the replay; call it in the scope of the training strategy.
+        """Creates the replay; call it in the scope of the training strategy.
 
         Args:
           config: options of the replay.
-          specs: specs of what `kept` returns, one unroll without batch dimension; see
+          specs: of what `kept` returns, for one unroll without batch dimension; see
             `replay.unroll_specs`.
           seed: makes sampling repeatable.
 
@@ -64,7 +64,7 @@ class ReplayAlgorithm(Algorithm):
         """What the replay keeps of unrolls [time, batch, ...] as inference recorded them."""
 
     def initial_priorities(self, unrolls: Unroll) -> tf.Tensor:
-        """Priorities <float32>[batch] to insert unrolls with; 1 unless a subclass knows better.
+        """Priorities <float32>[batch] of new unrolls; by default 1.
 
         Runs on the CPU, in a `tf.function`.
 
@@ -74,10 +74,10 @@ class ReplayAlgorithm(Algorithm):
         return tf.ones(tf.shape(unrolls.env_outputs.reward)[1:])
 
     def before_first_batch(self, new_run: bool) -> None:
-        """Called once, when variables have their values, before any training.
+        """Called once before training, when variables are initialized or restored.
 
         Args:
-          new_run: whether no unroll was ever inserted: not a resumed run.
+          new_run: whether no unroll has ever been inserted; false for a resumed run.
         """
 
     def dataset(
@@ -100,7 +100,7 @@ class ReplayAlgorithm(Algorithm):
 
     @property
     def unrolls_consumed(self) -> int:
-        """Unrolls inserted into the replay, no matter how often they are sampled."""
+        """Unrolls inserted into the replay, however often each is sampled."""
         return self._writer.inserted if self._writer else int(self._num_inserted.numpy())
 
     def check(self) -> None:

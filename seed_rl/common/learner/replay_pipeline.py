@@ -2,7 +2,7 @@
 
     store --[ReplayWriter]--> replay --[batches]--> training --[PriorityWriter]--> replay
 
-Each arrow is a thread of its own, and waits when the next one is behind.
+Each arrow is a separate thread, which waits when the next one is behind.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _PENDING_UPDATES = 8
 _RECENT = 100
 
 DIVERGED = (
-    "Training diverged: the network or its TD errors are not finite any more. Start again from an "
-    "older checkpoint (--init_checkpoint) with a lower --learning_rate or --clip_norm."
+    "Training diverged: the network or its TD errors are no longer finite. Restart from an older "
+    "checkpoint (--init_checkpoint) with a lower --learning_rate or --clip_norm."
 )
 
 Prepare = Callable[[Unroll], tuple[Unroll, tf.Tensor]]
-"""From unrolls of inference to (what the replay keeps of them, priorities <float32>[batch])."""
+"""Unrolls from inference -> (what the replay keeps of them, priorities <float32>[batch])."""
 
 
 class SampledUnrolls(NamedTuple):
@@ -43,7 +43,7 @@ class SampledUnrolls(NamedTuple):
     Attributes:
       unrolls: `Unroll`, time-major, with what the algorithm keeps of each step.
       indices: <int64>[batch], keys of the unrolls in the replay.
-      importance_weights: <float32>[batch], not normalized, but in one unit for all replicas.
+      importance_weights: <float32>[batch], not normalized, on the same scale for all replicas.
     """
 
     unrolls: Unroll
@@ -54,7 +54,7 @@ class SampledUnrolls(NamedTuple):
 class ReplayWriter:
     """Moves complete unrolls from the store into the replay until either is closed.
 
-    It waits while the rate limiter admits nothing; then the store fills up and inference waits.
+    It blocks while the rate limiter admits nothing; then the store fills up and inference blocks.
 
     Attributes:
       inserted: unrolls moved, counted from `start`.
@@ -69,13 +69,14 @@ class ReplayWriter:
         check_network: Callable[[], None],
         start: int,
     ):
-        """Starts the thread. It closes the replay when it ends, which ends all waiting.
+        """Starts the thread. It closes the replay on exit, so that nothing waits for it forever.
 
         Args:
           store: the source of unrolls.
           replay: their destination.
           prepare: computes what to insert.
-          check_network: called when some unrolls are not finite; raises if the network is.
+          check_network: called when some unrolls are not finite; raises if the weights are not
+            finite either.
           start: first value of `inserted`.
         """
         self._store = store
@@ -88,7 +89,7 @@ class ReplayWriter:
         self._thread.start()
 
     def join(self) -> None:
-        """Waits for the end; close the store or the replay before."""
+        """Waits for the thread to end; close the store or the replay first."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -110,7 +111,7 @@ class ReplayWriter:
         stored = self._store.dequeue(min(max(waiting, 1), _MOST_AT_ONCE))
         prepared = self._prepare(Unroll(stored.agent_state, *stored.steps))
         unrolls, priorities = tf.nest.map_structure(lambda t: t.numpy(), prepared)
-        # The network's values need not show a NaN of its inputs: a ReLU may turn it into 0.
+        # A NaN in the network's inputs need not reach its outputs: a ReLU may turn it into 0.
         good = np.isfinite(priorities) & finite_unrolls.finite(stored).numpy()
         if not good.all():
             self._check_network()
@@ -134,7 +135,7 @@ class PriorityWriter:
         self._thread.start()
 
     def put(self, indices: Any, priorities: Any) -> None:
-        """Takes tensors [batch], which the accelerator may still be computing.
+        """Queues tensors [batch], which the accelerator may still be computing.
 
         Raises:
           UserError: earlier priorities were not finite.
@@ -153,7 +154,7 @@ class PriorityWriter:
         self._queue.join()
 
     def close(self) -> None:
-        """Writes what is pending and ends the thread."""
+        """Writes pending updates and stops the thread."""
         self._queue.put(None)
         self._thread.join()
 
@@ -176,14 +177,14 @@ class PriorityWriter:
 
 
 class BatchSource:
-    """Training batches of the replay as a `tf.data.Dataset`.
+    """Training batches from the replay as a `tf.data.Dataset`.
 
     Attributes:
-      mean_age: mean age of the unrolls in recent batches: how many were inserted after each.
+      mean_age: mean number of unrolls inserted after each one in recent batches.
     """
 
     def __init__(self, replay: PrioritizedReplay, batch_size: int):
-        """Starts to sample ahead.
+        """Starts sampling ahead.
 
         Args:
           replay: of `Unroll`s.
@@ -208,7 +209,7 @@ class BatchSource:
         nothing = [np.zeros(s, d.as_numpy_dtype) for s, d in zip(shapes, dtypes, strict=True)]
 
         def load(_: tf.Tensor) -> tuple[tf.Tensor, Nest]:
-            # Not by raising StopIteration, of which TensorFlow logs a traceback.
+            # Raising StopIteration instead would make TensorFlow log a traceback.
             more, *tensors = tf.numpy_function(
                 lambda: self._next() or (np.False_, *nothing), [], [tf.bool, *dtypes]
             )
@@ -220,16 +221,16 @@ class BatchSource:
 
         # Loads the next batch while this one is trained on; the feed samples further ones ahead.
         loaded = tf.data.Dataset.from_tensors(0).repeat().map(load)
-        # Private threads: `load` waits for the feed, which may wait for unrolls whose inference
-        # needs one of TensorFlow's threads, and there may be only one.
+        # Private threads: `load` waits for the feed, which may wait for unrolls, whose inference
+        # needs one of TensorFlow's shared threads, and there may be only one.
         options = tf.data.Options()
         options.threading.private_threadpool_size = 2
-        # Otherwise `_second` would run ahead, with more batches that age.
+        # Otherwise `_second` would run ahead and hold more batches, which age.
         options.experimental_optimization.map_parallelization = False
         return loaded.take_while(_first).map(_second).prefetch(1).with_options(options)
 
     def close(self) -> None:
-        """Ends the sampling threads."""
+        """Stops the sampling threads."""
         self._feed.close()
 
     def _next(self) -> Sequence[Any] | None:

@@ -1,15 +1,15 @@
-"""Means and maxima over a batch that several replicas hold parts of.
+"""Means and maxima over a batch that is split across replicas.
 
 A training step averages the gradients of its replicas (`training.TrainingStep`). A loss that
-divides by something it counts in its own part would weigh the elements of sparse parts more: the
-update would depend on how the batch was split. It has to divide by what the whole batch has:
+divides by a count over its own part would give more weight to the elements of sparse parts: the
+update would depend on how the batch was split. It must divide by the count over the whole batch:
 
-    mean = replicas.BatchMean(real)                  # counts over all replicas
+    mean = replicas.BatchMean(mask)                  # counts over all replicas
     loss = mean(tf.square(errors))                   # averaged over replicas, the batch's mean
     weights /= replicas.maximum(weights)
 
-The functions work wherever a loss runs: within `strategy.run`, and outside of any strategy, where
-the part is the batch.
+Both work wherever a loss runs: within `strategy.run`, and outside any strategy, where the part is
+the whole batch.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ import tensorflow as tf
 
 
 class BatchMean:
-    """Mean over those elements of a batch that count, for losses and metrics.
+    """Mean over the unmasked elements of a batch, for losses and metrics.
 
-    On each replica it gives a part's share of the mean, scaled so that the average over the
-    replicas is the mean over the elements that count in all parts together. Without any it is 0.
+    Each replica gets its part's share of the mean, scaled so that the average over the replicas is
+    the mean over the unmasked elements of all parts; 0 if there are none.
     """
 
-    def __init__(self, counted: tf.Tensor):
-        """Counts; on all replicas alike, since they wait for each other.
+    def __init__(self, mask: tf.Tensor):
+        """Counts the unmasked elements. Every replica must do so, since they wait for each other.
 
         Args:
-          counted: <float32>[...] 1 where an element counts, 0 elsewhere.
+          mask: <float32>[...] 1 where an element counts, 0 elsewhere.
         """
-        self._counted = counted > 0
-        self._count = _mean_over_replicas(tf.reduce_sum(counted))
+        self._mask = mask > 0
+        self._count = _mean_over_replicas(tf.reduce_sum(mask))
 
     def __call__(self, values: tf.Tensor) -> tf.Tensor:
-        """The mean <float32>[] of `values`, <float32>[...] like `counted`."""
-        # Not a product: what does not count may be infinite, and must not turn into NaN.
-        total = tf.reduce_sum(tf.where(self._counted, values, tf.zeros_like(values)))
+        """The mean <float32>[] of `values`, <float32>[...] in the shape of the mask."""
+        # Not a product: a masked value may be infinite, and must not turn into NaN.
+        total = tf.reduce_sum(tf.where(self._mask, values, tf.zeros_like(values)))
         return tf.math.divide_no_nan(total, self._count)
 
 
@@ -46,7 +46,7 @@ def maximum(values: tf.Tensor) -> tf.Tensor:
     context = _several()
     if context is None:
         return largest
-    # Replicas can add up, but not compare: each puts its own into a place of its own.
+    # all_reduce has sums but no maxima: each replica adds its value at a separate index.
     own = tf.one_hot(
         context.replica_id_in_sync_group,
         context.num_replicas_in_sync,

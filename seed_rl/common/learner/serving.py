@@ -1,4 +1,4 @@
-"""The learner's server: inference offered to actors over gRPC."""
+"""The learner's server: inference for actors over gRPC."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def serving(job: TrainingJob, functions: Sequence[Any]) -> Iterator[grpc.Server]
     server.bind(functions, isolate_errors=True, op_threads=config.inference_threads)
     if not options.token and _is_public(run.server_address):
         logging.warning(
-            "Any client that can reach %s can take part in this run. To keep strangers out, give "
-            "learner and actors the same --auth_token_file.",
+            "Any client that can reach %s can take part in this run. To prevent that, give learner "
+            "and actors the same --auth_token_file.",
             run.server_address,
         )
     if job.action_space is not None:
@@ -63,6 +63,6 @@ def serving(job: TrainingJob, functions: Sequence[Any]) -> Iterator[grpc.Server]
 
 
 def _is_public(address: str) -> bool:
-    """Whether other machines may reach it."""
+    """Whether other machines may be able to reach the address."""
     host = address.rpartition(":")[0].strip("[]")
     return not address.startswith("unix:") and host not in ("localhost", "127.0.0.1", "::1")

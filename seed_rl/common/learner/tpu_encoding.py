@@ -1,8 +1,8 @@
-"""Small integers packed into 32-bit words on their way to a TPU.
+"""Packs small integers into 32-bit words for the transfer to a TPU.
 
-A TPU takes 8- and 16-bit integers from the host slowly or not at all; frames are made of them.
-Our learners use `pack` and `unpack`, which keep every dtype. `tpu_encode` and `tpu_decode` are what
-existing programs expect: they pack bytes alone and widen the rest.
+A TPU accepts the 8- and 16-bit integers of frames slowly or not at all. Learners of this package
+use `pack` and `unpack`, which keep every dtype. `tpu_encode` and `tpu_decode` are for existing
+programs: they pack only bytes and widen the rest.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import tensorflow as tf
 _PACKED_TYPES = (tf.uint8, tf.int8, tf.uint16, tf.int16)
 _KEPT_DIMENSIONS = 2
 _LANES = 128
-"""What a TPU computes with at once; it moves data in multiples of it."""
+"""Vector width of a TPU, which moves data in multiples of it."""
 
 
 class PackedIntegers(tf.experimental.ExtensionType):
     """A tensor of 8- or 16-bit integers as 32-bit words.
 
     Attributes:
-      words: <uint32>[*first two dimensions, n]: time and batch stay dimensions, what follows is
-        flattened, little-endian and filled up with zeros.
-      tail: what follows.
+      words: <uint32>[*first two dimensions, n]: time and batch remain, further dimensions are
+        flattened, packed little-endian and padded with zeros.
+      tail: shape of the further dimensions.
       dtype: of the integers.
     """
 
@@ -37,35 +37,35 @@ class TPUEncodedUInt8(PackedIntegers):
 
 
 def pack(ts: Any) -> Any:
-    """Packs the small integers in a nest of tensors; for the host.
+    """Packs the small integers in a nest of tensors; runs on the host.
 
-    Dimensions after the second must be known. Other tensors stay as they are.
+    Dimensions after the second must be known. Other tensors are not changed.
     """
     return tf.nest.map_structure(lambda t: _pack(tf.convert_to_tensor(t)), ts)
 
 
 def unpack(ts: Any) -> Any:
-    """Undoes `pack`, exactly; for the TPU."""
+    """Undoes `pack` exactly; runs on the TPU."""
     return tf.nest.map_structure(_unpack, ts)
 
 
 def tpu_encode(ts: Any) -> Any:
-    """Brings a nest of tensors into dtypes that a TPU takes; for the host.
+    """Converts a nest of tensors to dtypes that a TPU accepts; runs on the host.
 
     Bytes become a `TPUEncodedUInt8` if the number of elements is known and a multiple of 128,
-    <bfloat16> otherwise; <uint16> becomes <int32>. Other tensors stay as they are.
+    <bfloat16> otherwise; <uint16> becomes <int32>. Other tensors are not changed.
     """
     return tf.nest.map_structure(lambda t: _encode(tf.convert_to_tensor(t)), ts)
 
 
 def tpu_decode(ts: Any, structure: Any = None) -> Any:
-    """The values that `tpu_encode` was given; for the TPU.
+    """Restores the values that `tpu_encode` was given; runs on the TPU.
 
-    Packed bytes are <uint8> again. What was widened stays so: each value is exact in its new dtype.
+    Packed bytes become <uint8> again. Widened tensors stay widened; their values are exact.
 
     Args:
       ts: what `tpu_encode` returned.
-      structure: a nest to return the tensors in; None for that of `ts`.
+      structure: nest to return the tensors in; by default that of `ts`.
     """
     decoded = unpack(ts)
     if structure is None:
@@ -113,7 +113,7 @@ def _unpack(value: Any) -> Any:
     parts = tf.bitwise.right_shift(value.words[..., tf.newaxis], shifts)
     parts = tf.bitwise.bitwise_and(parts, tf.constant(2**bits - 1, tf.uint32))
     flat = tf.reshape(parts, tf.concat([lead, [-1]], 0))[..., :size]
-    # By way of int32, from which casts wrap around to the negative numbers.
+    # Via int32, from which casts wrap around to negative numbers.
     flat = tf.cast(tf.cast(flat, tf.int32), value.dtype)
     decoded = tf.reshape(flat, tf.concat([lead, tf.constant(value.tail.as_list(), tf.int32)], 0))
     return tf.ensure_shape(decoded, value.words.shape[:-1].concatenate(value.tail))

@@ -14,11 +14,11 @@ Gradients = list[tf.Tensor | None]
 
 
 class TrainingStep:
-    """Takes a batch and has the algorithm update the weights with it, on each replica.
+    """Runs the algorithm's update on each replica's part of a batch.
 
     Each gradient step averages the gradients of the replicas. A loss is a mean over the replica's
-    part of the batch, or over what counts in the whole batch (`replicas.BatchMean`), so that the
-    update does not depend on the number of replicas.
+    part of the batch, or over the unmasked elements of the whole batch (`replicas.BatchMean`), so
+    that the update does not depend on the number of replicas.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class TrainingStep:
 
         Args:
           algorithm: with its variables created, in the scope of `strategy`.
-          optimizer: any Keras optimizer, made in the scope of `strategy`.
-          strategy: of training.
-          clip_norm: largest global norm of the averaged gradients, and of those that
-            `Algorithm.clipped_apart` names; None leaves them.
-          decode: undoes what `Algorithm.dataset` did to encode a batch.
+          optimizer: any Keras optimizer, created in the scope of `strategy`.
+          strategy: training strategy.
+          clip_norm: maximum global norm of the averaged gradients, and separately of those of
+            `Algorithm.clipped_apart`; None: no clipping.
+          decode: inverse of the `encode` that `Algorithm.dataset` was given.
         """
         self._algorithm = algorithm
         self._optimizer = optimizer
@@ -58,7 +58,7 @@ class TrainingStep:
           (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
 
         Raises:
-          tf.errors.OutOfRangeError: there are no more batches.
+          tf.errors.OutOfRangeError: no more batches.
         """
         return self._run(batches)
 
@@ -87,7 +87,7 @@ class TrainingStep:
             gradients = _averaged(gradients)
         gradients, norm, finite = _bounded(gradients, self._apart, self._clip_norm)
         if replicas > 1:
-            # Keras sums what the replicas apply, and each of them has the average.
+            # Keras sums the gradients that the replicas apply, and each applies the average.
             gradients = [g if g is None else g / replicas for g in gradients]
         self._optimizer.apply(gradients, self._variables)
         metrics = {
@@ -100,7 +100,7 @@ class TrainingStep:
 
 
 def mean_result(results: Sequence[StepResult]) -> StepResult:
-    """The means of loss and metrics over several gradient steps, with the last one's feedback.
+    """Means of loss and metrics over several gradient steps, with the last step's feedback.
 
     Args:
       results: of `minimize`, all with the same metrics.
@@ -114,7 +114,7 @@ def mean_result(results: Sequence[StepResult]) -> StepResult:
 
 
 def _averaged(gradients: Gradients) -> Gradients:
-    """Means over all replicas. Variables that the loss does not use have None on each of them."""
+    """Means over all replicas. A variable that the loss does not use has None on every replica."""
     context = tf.distribute.get_replica_context()
     used = [gradient for gradient in gradients if gradient is not None]
     means = iter(context.all_reduce(tf.distribute.ReduceOp.MEAN, used))
@@ -126,17 +126,17 @@ def _bounded(
 ) -> tuple[Gradients, tf.Tensor, tf.Tensor]:
     """Scales gradients so that their global norm is at most `clip_norm`.
 
-    If any is not finite (an environment gave NaN, say) all become 0: one bad batch must not spoil
-    the weights for good.
+    If any is not finite (after a NaN reward, say) all become 0: one bad batch must not ruin the
+    weights.
 
     Args:
-      gradients: of each variable.
-      apart: which of them are scaled by a norm of their own.
-      clip_norm: None leaves finite ones as they are.
+      gradients: one per variable.
+      apart: which of them are scaled by a separate norm.
+      clip_norm: None: finite gradients are not scaled.
 
     Returns:
-      (gradients, global norm <float32>[] before of those not apart, whether all are finite
-      <bool>[]).
+      (gradients, global norm <float32>[] before scaling, without those apart, whether all are
+      finite <bool>[]).
     """
     norms = {group: _norm(gradients, apart, group) for group in (False, True)}
     finite = tf.reduce_all(tf.math.is_finite(list(norms.values())))
@@ -144,7 +144,7 @@ def _bounded(
         group: tf.where(finite, clip_norm / tf.maximum(norm, clip_norm) if clip_norm else 1.0, 0.0)
         for group, norm in norms.items()
     }
-    # Not a plain product, in which NaN would stay NaN.
+    # A plain product would keep NaN.
     bounded = [
         g if g is None else tf.math.multiply_no_nan(g, scales[group])
         for g, group in zip(gradients, apart, strict=True)
@@ -153,6 +153,6 @@ def _bounded(
 
 
 def _norm(gradients: Gradients, apart: Sequence[bool], group: bool) -> tf.Tensor:
-    """Global norm <float32>[] of the gradients that are, or are not, apart; 0 of none."""
+    """Global norm <float32>[] of the gradients whose `apart` is `group`; 0 if none."""
     members = [g for g, its in zip(gradients, apart, strict=True) if its == group and g is not None]
     return tf.linalg.global_norm(members) if members else tf.constant(0.0)

@@ -1,8 +1,8 @@
-"""The variables of an agent.
+"""The variables of a network.
 
-An agent is a `tf.Module`, mostly with Keras layers inside. Keras 3 layers and variables are not
-`tf.Module`s and `tf.Variable`s, so `agent.trainable_variables` leaves them out without a word;
-the functions here find both kinds.
+A network is a `tf.Module`, usually with Keras layers inside. Keras 3 layers and variables are not
+`tf.Module`s and `tf.Variable`s, so `network.trainable_variables` silently omits them; the functions
+here find both kinds.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import tensorflow as tf
 
 
 def variables(module: Any) -> list[tf.Variable]:
-    """Every variable of an agent (or layer, or nest of them), once.
+    """Every variable of a network (or layer, or nest of them), once.
 
-    The order is that of attribute names, so that two agents made alike list theirs alike.
+    Ordered by attribute name, so that two networks of the same architecture agree in the order.
     """
     found = {id(variable): variable for variable in _walk(module, set())}
     return list(found.values())
 
 
 def trainable_variables(module: Any) -> list[tf.Variable]:
-    """Those of `variables` that an optimizer is to update."""
+    """Those of `variables` that are trainable."""
     return [variable for variable in variables(module) if variable.trainable]
 
 
@@ -39,7 +39,7 @@ def _walk(value: Any, visited: set[int]) -> Iterator[tf.Variable]:
         return
     visited.add(id(value))
     if isinstance(value, tf.keras.layers.Layer):
-        # Seeds and metrics are not the network's.
+        # `weights` leaves out seeds and metrics.
         for variable in value.weights:
             yield from _walk(variable, visited)
     elif isinstance(value, Mapping):
@@ -51,6 +51,6 @@ def _walk(value: Any, visited: set[int]) -> Iterator[tf.Variable]:
     elif isinstance(value, tf.Module):
         attributes = vars(value)
         for name in sorted(attributes):
-            # What TensorFlow notes about a module refers to the same variables once more.
+            # The ignored ones are TensorFlow's own, and refer to the same variables again.
             if name not in value._TF_MODULE_IGNORED_PROPERTIES:
                 yield from _walk(attributes[name], visited)

@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,22 +26,6 @@ MAIN = "charts"
 """Group of the most important curves; TensorBoard sorts groups alphabetically."""
 
 Arrays = Mapping[str, np.ndarray]
-
-
-class EpisodeInfo(NamedTuple):
-    """Finished episodes: a public name of existing R2D2 programs. Nothing here uses it.
-
-    Attributes:
-      num_frames: <int64>[k] length in environment frames.
-      returns: <float32>[k] sum of the rewards.
-      raw_returns: <float32>[k] sum of the unshaped rewards (the game's score).
-      env_ids: <int32>[k] ids of their environments.
-    """
-
-    num_frames: Any
-    returns: Any
-    raw_returns: Any
-    env_ids: Any
 
 
 class MeanMetrics:

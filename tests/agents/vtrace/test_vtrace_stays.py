@@ -107,7 +107,7 @@ def test_cartpole_stays_learned_with_the_defaults_of_gym_vtrace():
     optimizer.build(agent.trainable_variables)
     length, size = learner.unroll_length, learner.batch_size
     steps, late = [], None
-    for step in range(800_000 // NUM_ENVS):
+    for step in range(320_000 // NUM_ENVS):
         output = act(games.env_output.observation)
         steps.append((games.env_output, tf.nest.map_structure(lambda t: t.numpy(), output)))
         if step >= 2 * length and step % (length // 2) == 0:

@@ -7,7 +7,6 @@ import pathlib
 import subprocess
 import sys
 import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ tf = pytest.importorskip("tensorflow")
 from seed_rl.common.inference.env_specs import env_output_specs  # noqa: E402
 from seed_rl.grpc import ops  # noqa: E402
 from seed_rl.testing import envs  # noqa: E402
+from tests.helpers.waiting import PATIENCE_S, wait_until  # noqa: E402
 
 PROGRAM = PROGRAMS / "actor_program.py"
 
@@ -69,10 +69,7 @@ class Learner:
         ]
 
     def wait_for_rows(self, env_id: int, count: int) -> None:
-        deadline = time.monotonic() + 60
-        while len(self.rows_of(env_id)) < count:
-            assert time.monotonic() < deadline, "The actor does not call."
-            time.sleep(0.02)
+        wait_until(lambda: len(self.rows_of(env_id)) >= count)
 
     def close(self) -> None:
         self._server.shutdown()
@@ -128,7 +125,7 @@ def test_killed_actor_and_restarted_learner(repository: Any, socket_address: str
     finally:
         for actor in actors:
             actor.terminate()
-        codes = [actor.wait(60) for actor in actors]
+        codes = [actor.wait(PATIENCE_S) for actor in actors]
         learner.close()
     assert codes == [0, 0]
     for env_id in range(4):

@@ -285,29 +285,14 @@ def test_running_out_of_room_leaves_the_old_ones_and_no_rubbish(tmp_path, caplog
     assert run.manager.save(2) is not None  # With room again, saving works again.
 
 
-FULL_DISK = """
-import sys, os
-import tensorflow as tf
-from seed_rl.common.checkpoints.checkpoints import CheckpointManager, list_checkpoints
-variable = tf.Variable(tf.zeros([300_000]))
-manager = CheckpointManager(sys.argv[1], {"agent": variable})
-saved = [manager.save(step) is not None for step in range(4)]
-assert saved == [True, False, False, False], saved
-assert [entry.step for entry in list_checkpoints(sys.argv[1])] == [0]
-assert manager.restore_latest() == 0
-assert len(os.listdir(sys.argv[1])) == 1
-print("survived")
-"""
-
-
 def test_a_full_disk(tmp_path):
     # A file system of 2 MB holds one checkpoint of 1.2 MB and not two.
-    mount = f"mount -t tmpfs -o size=2m none {tmp_path}"
-    command = f'{mount} && "$0" -c "$1" {tmp_path}; code=$?; umount {tmp_path}; exit $code'
+    program = [sys.executable, PROGRAMS / "saves_without_room.py", tmp_path]
     result = subprocess.run(
-        [*full_disk.namespace(), "sh", "-c", command, sys.executable, FULL_DISK],
+        full_disk.command(tmp_path, *program, size="2m", full=False),
         capture_output=True,
         text=True,
+        timeout=120,
     )
     assert "survived" in result.stdout, result.stderr
     assert "No space left on device" in result.stderr

@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
-import textwrap
 import types
 
 import pytest
@@ -14,71 +11,35 @@ from seed_rl.atari.env import AtariConfig
 from seed_rl.common import utils
 from seed_rl.common.config import options
 from seed_rl.common.errors import UserError
-
-
-def run(program, *arguments):
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
-FLAGS_OF_A_PROGRAM = """
-    import sys
-    from absl import flags
-    {before}
-    from seed_rl.common import common_flags
-    from seed_rl.atari import env
-    {after}
-    assert "tensorflow" not in sys.modules
-    from seed_rl.common import actor, utils
-    from seed_rl.common.config import options
-    F = flags.FLAGS
-    F(sys.argv)
-    actor_config = options.from_flags(actor.ActorConfig)
-    game = options.as_config(env.AtariConfig, None)
-    print(F.run_mode, F.batch_size, F.logdir, actor_config.task, game.game)
-    print(F.num_action_repeats, utils.config_from_flags()["game"])
-"""
-OWN_FLAG = 'flags.DEFINE_integer("batch_size", 3, "Mine.")'
-OWN_CLASS = (
-    "from seed_rl.common.config import options; "
-    "from seed_rl.common.config.learner_config import LearnerConfig; "
-    "options.define_flags(LearnerConfig, batch_size=3)"
-)
+from tests.helpers import PROGRAMS, run_python
 
 
 @pytest.mark.parametrize(
     ("before", "after", "batch_size"),
-    [("", "", 32), (OWN_FLAG, "", 3), ("", OWN_FLAG, 3), (OWN_CLASS, "", 3), ("", OWN_CLASS, 3)],
+    [
+        ("nothing", "nothing", 32),
+        ("flag", "nothing", 3),
+        ("nothing", "flag", 3),
+        ("class", "nothing", 3),
+        ("nothing", "class", 3),
+    ],
 )
 def test_flags_come_with_the_imports_and_give_way_to_the_program(before, after, batch_size):
-    """Guards each order of definitions; and that actors need no TensorFlow for any of it."""
-    program = FLAGS_OF_A_PROGRAM.format(before=before, after=after)
-    result = run(program, "--run_mode=actor", "--job-dir=/x", "--task=2", "--game=Breakout")
+    """Guards each order of definitions."""
+    options = ["--run_mode=actor", "--job-dir=/x", "--task=2", "--game=Breakout"]
+    result = run_python(PROGRAMS / "existing_flags.py", before, after, *options)
     assert result.stdout.splitlines() == [f"actor {batch_size} /x 2 Breakout", "4 Breakout"], (
         result.stderr
     )
 
 
 def test_two_definitions_of_a_program_are_still_an_error():
-    result = run(f"from absl import flags\n{OWN_FLAG}\n{OWN_CLASS}")
+    result = run_python(PROGRAMS / "existing_flags.py", "flag", "class")
     assert "DuplicateFlagError" in result.stderr
 
 
 def test_user_errors_end_existing_programs_with_one_line():
-    result = run(
-        """
-        from absl import app
-        from seed_rl.common import common_flags
-        from seed_rl.common.errors import UserError
-        def main(_):
-            raise UserError("Choose another --logdir.")
-        app.run(main)
-        """
-    )
+    result = run_python(PROGRAMS / "existing_error.py")
     assert (result.returncode, result.stderr) == (2, "error: Choose another --logdir.\n")
 
 

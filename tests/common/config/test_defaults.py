@@ -2,56 +2,16 @@
 
 import json
 import os
-import subprocess
 import sys
-import textwrap
 
 import pytest
 
-PROGRAM = textwrap.dedent(
-    '''
-    """A program of the test."""
-    import dataclasses, json
-    from absl import flags
-    from seed_rl.common.config import flag_origins
-    from seed_rl.common.config.options import Preset, define_flags, from_flags, option, run_main
-
-    flags.DEFINE_integer("own", 5, "Defined with absl.")
-
-    @dataclasses.dataclass(frozen=True)
-    class Shape:
-        """Shape"""
-        width: float = option(1.0, "Width.")
-        depth: int = option(1, "Depth.")
-        height: int = option(1, "Height.")
-        sizes: tuple[int, ...] = option((1, 2), "Sizes.")
-        round: bool = option(False, "Round.")
-        name: str = option("a", "Name.", aliases=("label",))
-
-    def main():
-        values = {**dataclasses.asdict(from_flags(Shape)), "own": flags.FLAGS.own}
-        every = {name: flag_origins.origin(name) for name in values}
-        changed = flag_origins.origins(values)
-        print(json.dumps({"values": values, "every": every, "changed": changed}))
-
-    PRESETS = (
-        Preset("agent", dict(width=2.0, depth=2, sizes=(3,))),
-        Preset("agent on boxes", dict(depth=3, height=1)),
-    )
-    define_flags(Shape, presets=PRESETS, PROGRAM_DEFAULTS)
-    run_main(main)
-    '''
-)
+from tests.helpers import PROGRAMS, run_python
 
 
-def run(*arguments, defaults="", cwd=None, program=PROGRAM, **kwargs):
-    return subprocess.run(
-        [sys.executable, "-c", program.replace("PROGRAM_DEFAULTS", defaults), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=cwd,
-        **kwargs,
+def run(*arguments, settings=None, **kwargs):
+    return run_python(
+        PROGRAMS / "presets_program.py", json.dumps(settings or {}), *arguments, **kwargs
     )
 
 
@@ -76,7 +36,7 @@ def test_layers_are_applied_in_order():
     """Guards: dataclass, then each preset, then the program's own defaults; and that an option
     equal to the dataclass's default is not listed, whoever set it.
     """
-    got = answer(defaults="name='b'")
+    got = answer(settings={"defaults": {"name": "b"}})
     assert got["values"]["width"] == 2.0
     assert (got["values"]["depth"], got["values"]["sizes"]) == (3, [3])
     assert got["changed"] == {
@@ -140,22 +100,16 @@ def test_a_pipe_as_a_flag_file_is_read_once():
 def test_a_flag_file_that_cannot_be_read_again(flag_file):
     """Guards its name in the origins when it has changed since the flags were parsed."""
     path = flag_file("a.flags", "--depth=8")
-    damage = f"open({path!r}, 'wb').write(b'\\xff')"
-    damaged = PROGRAM.replace("def main():", f"def main():\n    {damage}")
-    got = answer(f"--flagfile={path}", program=damaged)
+    got = answer(f"--flagfile={path}", settings={"damaged": path})
     assert got["changed"]["depth"] == f"flag file {path}"
 
 
 @pytest.mark.parametrize("gnu", [True, False])
 def test_positional_arguments(flag_file, gnu):
     """Guards flags after them, which count unless the program does without absl's GNU style."""
-    program = PROGRAM.replace(
-        "run_main(main)",
-        f"from absl import app; flags.FLAGS.set_gnu_getopt({gnu}); app.run(lambda _: main())",
-    )
     path = flag_file("a.flags", "--depth=8")
     arguments = ["--width=3", "game", "-", f"--flagfile={path}", "--height=5", "--", "--height=6"]
-    got = answer(*arguments, program=program)
+    got = answer(*arguments, settings={"gnu": gnu})
     assert got["every"]["width"] == "command line"
     assert got["every"]["depth"] == (f"flag file {path}" if gnu else "agent on boxes preset")
     assert got["every"]["height"] == ("command line" if gnu else "agent on boxes preset")
@@ -168,15 +122,12 @@ def test_unknown_flags_that_are_allowed_change_nothing():
 
 def test_a_replayed_run_keeps_its_origins():
     """Guards that a saved run's arguments do not appear as those of this command line."""
-    program = PROGRAM.replace("run_main(main)", "with REPLAYED: run_main(main)")
     arguments = ("--width=7", "--depth=3", "--height=1", "--depth=9")
-    recorded = "flag_origins.replayed_arguments(3, {'width': 'flag file x'})"
-    got = answer(*arguments, program=program.replace("REPLAYED", recorded))
+    got = answer(*arguments, settings={"replayed": [3, {"width": "flag file x"}]})
     assert got["every"]["width"] == "flag file x"
     assert got["every"]["height"] == "dataclass"
     assert got["every"]["depth"] == "command line"
-    unknown = "flag_origins.replayed_arguments(3, None)"
-    got = answer(*arguments, program=program.replace("REPLAYED", unknown))
+    got = answer(*arguments, settings={"replayed": [3, None]})
     assert got["every"]["width"] == "saved run"
 
 
@@ -190,7 +141,7 @@ def test_help_names_the_preset():
 
 
 def test_a_preset_with_an_unknown_option_is_a_bug_of_the_program():
-    result = run(program=PROGRAM.replace("depth=3", "dept=3"))
+    result = run(settings={"typo": True})
     assert "No such options: dept (agent on boxes preset)" in result.stderr
 
 
@@ -240,32 +191,12 @@ EFFECTIVE = {
         mlp_activation="tanh",
     ),
 }
-# Prints a program's effective options, those that differ from the dataclasses', and the origins.
-DUMP = """
-import dataclasses, importlib, json, sys
-from absl import flags
-from seed_rl.common.acting import program
-from seed_rl.common.config import flag_origins, options
-known = {}
-define = options.define_flags
-def define_flags(*classes, **layers):
-    known.update({f.name: f.default for c in classes for f in dataclasses.fields(c)})
-    define(*classes, **layers)
-options.define_flags, options.run_main = define_flags, lambda *_: None
-importlib.import_module(sys.argv.pop(1)).main()
-flags.FLAGS(sys.argv)
-values = {n: v for n, v in options.flag_dictionary().items() if n in known}
-changed = {n: v for n, v in values.items() if v != json.loads(json.dumps(known[n]))}
-print(json.dumps([values, sorted(changed), flag_origins.origins(values)]))
-"""
 
 
 @pytest.mark.parametrize("module", EFFECTIVE)
 def test_effective_defaults_of_the_programs(module):
     """Guards results in docs/results, which are of these values, from a change of a layer."""
-    result = subprocess.run(
-        [sys.executable, "-c", DUMP, module], capture_output=True, text=True, timeout=60
-    )
+    result = run_python(PROGRAMS / "effective_options.py", module)
     assert result.returncode == 0, result.stderr
     values, changed, origins = json.loads(result.stdout)
     expected = EFFECTIVE[module]

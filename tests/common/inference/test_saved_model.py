@@ -1,7 +1,5 @@
 """Exported policies."""
 
-import subprocess
-import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +8,7 @@ import tensorflow as tf
 
 from seed_rl.common.inference.saved_model import save_model
 from seed_rl.common.types import EnvOutput, Specs
+from tests.helpers import PROGRAMS
 
 
 class AgentOutput(NamedTuple):
@@ -73,31 +72,10 @@ def choose(agent):
     return act
 
 
-STRANGER = """
-import sys
-import numpy as np
-import tensorflow as tf
-model = tf.saved_model.load(sys.argv[1])
-state = model.initial_state(tf.constant(5))
-actions = np.zeros([5], np.int32)
-for step in range(4):
-    env_outputs = {
-        "reward": np.full([5], step, np.float32),
-        "done": np.zeros([5], bool),
-        "observation": {"x": np.random.default_rng(step).normal(size=[5, 2]).astype(np.float32)},
-        "abandoned": np.zeros([5], bool),
-        "episode_step": np.full([5], step, np.int32),
-    }
-    actions, state = model.act(actions, env_outputs, state)
-assert not any(name.startswith("seed_rl") for name in sys.modules)
-np.savez(sys.argv[2], actions=actions, hidden=state[0])
-"""
-
-
-def test_a_stranger_runs_the_policy_without_this_package(tmp_path, agent):
+def test_a_stranger_runs_the_policy_without_this_package(forks, tmp_path, agent):
     assert save_model(tmp_path / "model", agent, SPECS, choose(agent)) == tmp_path / "model"
-    command = [sys.executable, "-c", STRANGER, tmp_path / "model", tmp_path / "result.npz"]
-    subprocess.run(command, check=True, cwd=tmp_path)
+    result = forks.run(PROGRAMS / "stranger.py", tmp_path / "model", tmp_path / "result.npz")
+    assert result.returncode == 0, result.stderr
 
     state, actions = agent.initial_state(5), tf.zeros([5], tf.int32)
     for step in range(4):

@@ -1,7 +1,5 @@
 """The split of devices, training on several of them, and the TPU's encoding."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +28,8 @@ GPUS = [f"/device:GPU:{number}" for number in range(4)]
         ["inference_devices_draw_differently"],
     ],
 )
-def test_on_logical_devices(checks):
-    program = PROGRAMS / "devices_program.py"
-    result = subprocess.run([sys.executable, program, *checks], capture_output=True, text=True)
+def test_on_logical_devices(forks, checks):
+    result = forks.run(PROGRAMS / "devices_program.py", *checks)
     assert result.returncode == 0 and "passed" in result.stdout, result.stderr[-3000:]
 
 

@@ -1,103 +1,44 @@
 """A training step gives the same weights on one device and on several."""
 
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.training import TrainingStep
-
-PROGRAM = textwrap.dedent(
-    """
-    import sys
-    import numpy as np
-    import tensorflow as tf
-
-    replicas, optimizer_name = int(sys.argv[1]), sys.argv[2]
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0],
-        [tf.config.LogicalDeviceConfiguration()] * (replicas + 1),
-    )
-    from seed_rl.common.learner.algorithm import Algorithm, StepResult
-    from seed_rl.common.learner.devices import make_devices
-    from seed_rl.common.config.device_config import DeviceConfig
-    from seed_rl.common.learner.training import TrainingStep
-
-    class Regression(Algorithm):
-        def __init__(self):
-            self.network = self.make_network()
-
-        def make_network(self):
-            agent = tf.Module()
-            agent.weights = tf.Variable([[1.0], [2.0], [3.0]])
-            if "unused" in sys.argv:
-                agent.head = tf.Variable([7.0])
-            return agent
-
-        def act(self, *args):
-            raise AssertionError
-
-        evaluate = act
-
-        def loss(self, batch):
-            inputs, targets = batch
-            errors = tf.squeeze(inputs @ self.network.weights, 1) - targets
-            return StepResult(
-                tf.reduce_mean(errors**2), {"mean": tf.reduce_mean(errors)}, tf.abs(errors)
-            )
-
-    training = ",".join(f"cpu:{i + 1}" for i in range(replicas))
-    devices = make_devices(DeviceConfig(inference_devices="cpu:0", training_devices=training))
-    strategy = devices.training_strategy
-    with strategy.scope():
-        algorithm = Regression()
-        optimizer = getattr(tf.keras.optimizers, optimizer_name)(0.1)
-    step = TrainingStep(algorithm, optimizer, strategy, clip_norm=5.0)
-    generator = np.random.default_rng(0)
-    inputs = generator.normal(size=[5, 4, 3]).astype(np.float32)
-    targets = generator.normal(size=[5, 4]).astype(np.float32)
-
-    def dataset(context):
-        per_replica = 4 // replicas
-        return tf.data.Dataset.from_tensor_slices(
-            (inputs.reshape(-1, per_replica, 3), targets.reshape(-1, per_replica))
-        )
-
-    batches = iter(strategy.distribute_datasets_from_function(dataset))
-    for _ in range(5):
-        metrics, feedback = step(batches)
-    for variable in algorithm.trainable_variables():
-        print(*variable.numpy().ravel())
-    print(float(metrics["mean"]), *feedback.numpy())
-    """
-)
+from tests.helpers import PROGRAMS
 
 
-def train(replicas, optimizer, *more):
-    """(numbers that the program prints, what it warns of)."""
-    output = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(replicas), optimizer, *more],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert output.returncode == 0, output.stderr
-    return np.array(output.stdout.split(), np.float64), output.stderr
+@pytest.fixture
+def train(forks):
+    """`train(replicas, optimizer)` returns (numbers that the program prints, its warnings)."""
+
+    def train(replicas, optimizer, *more):
+        program = PROGRAMS / "regression_program.py"
+        result = forks.run(program, str(replicas), optimizer, *more)
+        assert result.returncode == 0, result.stderr
+        return np.array(result.stdout.split(), np.float64), result.stderr
+
+    return train
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
-def test_mirrored_training_equals_single_device(optimizer):
+def test_mirrored_training_equals_single_device(train, optimizer):
     """Guards averaging and clipping of gradients, and that Keras does not add them up again."""
     (single, _), (mirrored, _) = train(1, optimizer), train(2, optimizer)
     assert single.shape == (3 + 1 + 4,)
     np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
 
 
-def test_a_variable_without_gradient():
+def test_several_gradient_steps_on_replicas(train):
+    """Guards `minimize` inside of one step: replicas exchange gradients each time."""
+    (single, _), (mirrored, _) = train(1, "Adam", "epochs"), train(2, "Adam", "epochs")
+    np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
+    (once, _) = train(1, "Adam")
+    assert np.abs(once[:3] - single[:3]).max() > 0.1
+
+
+def test_a_variable_without_gradient(train):
     """Guards a head that the loss does not use: a warning, on one replica and on several."""
     (single, warned), (mirrored, warned_too) = (train(n, "Adam", "unused") for n in (1, 2))
     np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from seed_rl.common.replay.checkpoint import (
 from seed_rl.common.replay.replay import PrioritizedReplay
 from seed_rl.common.replay.specs import FieldSpec
 from seed_rl.common.replay.storage import UnrollStorage
+from tests.helpers import PROGRAMS
 
 SPECS = {"x": FieldSpec((5, 300), np.uint8), "state": FieldSpec((3,), np.float32, time=False)}
 
@@ -346,30 +346,7 @@ def test_restore_falls_back_to_an_empty_replay(
 
 def test_killed_while_saving(tmp_path: Path) -> None:
     """Guards kill -9 in the middle: the half is not taken for a replay, the one before is whole."""
-    program = """
-        import sys, time
-        import numpy as np
-        from pathlib import Path
-        from seed_rl.common.replay import FieldSpec, PrioritizedReplay, ReplayConfig, checkpoint
-
-        config = ReplayConfig(replay_buffer_size=40, replay_buffer_min_size=2, replay_ratio=0.0)
-        replay = PrioritizedReplay(config, FieldSpec((1 << 20,), np.uint8, time=False))
-        replay.insert(np.random.default_rng(0).integers(256, size=(20, 1 << 20)).astype(np.uint8))
-        folder = Path(sys.argv[1])
-        (folder / "whole").mkdir()
-        checkpoint.save_replay(replay, folder / "whole")
-        write = checkpoint._write
-
-        def slowly(path, parts):
-            write(path, parts[:-1])
-            print("writing", flush=True)
-            time.sleep(600)
-
-        checkpoint._write = slowly
-        (folder / "half").mkdir()
-        checkpoint.save_replay(replay, folder / "half")
-    """
-    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    command = [sys.executable, PROGRAMS / "replay_victim.py", tmp_path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "writing\n"
         process.send_signal(signal.SIGKILL)

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -167,13 +165,3 @@ def test_an_unwritable_file_is_warned_of_once(tmp_path, caplog):
         writer.update("training", frames=frames)
     assert writer.last.frames == 2
     assert len([r for r in caplog.records if "Training continues" in r.getMessage()]) == 1
-
-
-def test_the_supervisor_needs_no_tensorflow():
-    code = (
-        "import sys\n"
-        "from seed_rl.common.run_files import progress, returns_log\n"
-        "from seed_rl.common.system import files, stop_signal\n"
-        "assert 'tensorflow' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
+import shutil
 import sys
 
 import pytest
@@ -15,6 +15,7 @@ from seed_rl.common.config.options import option
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import run_record, saved_run
 from seed_rl.common.system import running_program
+from tests.helpers import PROGRAMS, run_python
 
 
 def save(logdir, **options):
@@ -73,28 +74,10 @@ def test_arguments_that_are_no_flags_start_nothing(argument):
 
 def test_flags_of_every_kind_are_recorded_as_arguments():
     """Guards lines in the values of repeated flags, and flags without a serializer."""
-    program = """
-import json, sys
-from absl import flags
-from seed_rl.common.run_files import run_record
-flags.DEFINE_multi_string("lines", [], "")
-flags.DEFINE_multi_integer("numbers", None, "")
-flags.DEFINE_boolean("yes", False, "")
-flags.DEFINE_boolean("no", True, "")
-flags.DEFINE(flags.ArgumentParser(), "raw", None, "")
-sys.argv[0] = __file__ = "/main.py"
-arguments = json.loads(sys.argv.pop(1))
-flags.FLAGS(["main", *arguments])
-print(json.dumps([arguments, run_record.describe({})["arguments"]]))
-"""
     given = ["--lines=a\nb", "--lines=c", "--nono", "--numbers=1", "--numbers=2", "--yes"]
-    result = subprocess.run(
-        [sys.executable, "-c", program, json.dumps([*given, "--raw=x"])],
-        capture_output=True,
-        text=True,
-    )
+    result = run_python(PROGRAMS / "recorded_arguments.py", *given, "--raw=x")
     assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout)[1] == given
+    assert json.loads(result.stdout) == given
 
 
 def test_what_was_never_saved_is_not_continued(tmp_path):
@@ -141,13 +124,9 @@ def test_the_identity_of_an_environment():
 
 
 def ask(directory, module, *flags):
-    """What a program says to --only_check_args in `directory`."""
-    return subprocess.run(
-        [sys.executable, "-m", module, "--run_mode=learner", *flags, "--only_check_args"],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=120,
+    """What a program answers to --only_check_args in `directory`."""
+    return run_python(
+        "-m", module, "--run_mode=learner", *flags, "--only_check_args", cwd=directory
     )
 
 
@@ -170,33 +149,10 @@ def test_the_default_directory_is_named_after_program_and_environment(
     can have prepared it.
     """
     (tmp_path / "my.flags").write_text("--game=Breakout\n")
-    for own, arguments in (
-        ("my_main", "EnvironmentFamily(Maze, print), ()"),
-        ("my_maze", 'EnvironmentFamily(Maze, print, environment="size"), ()'),
-        (
-            "my_place",
-            'EnvironmentFamily(Maze, print, environment="size"), (), learn=print, logdir="here"',
-        ),
-    ):
-        arguments = arguments if "learn" in arguments else f"{arguments}, print"
-        (tmp_path / f"{own}.py").write_text(OWN_PROGRAM + f"program.main({arguments})\n")
+    shutil.copytree(PROGRAMS / "own_mains", tmp_path, dirs_exist_ok=True)
     answer = ask(tmp_path, module, *flags)
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout)["logdir"] == name
-
-
-OWN_PROGRAM = '''
-import dataclasses
-from seed_rl.common.acting import program
-from seed_rl.common.config.options import option
-from seed_rl.common.acting.environment_family import EnvironmentFamily
-
-@dataclasses.dataclass(frozen=True)
-class Maze:
-    """Maze"""
-    size: int = option(9, "Width.")
-
-'''
 
 
 def test_a_program_says_that_it_would_not_continue(tmp_path):
@@ -219,35 +175,15 @@ def test_a_program_says_that_it_would_not_continue(tmp_path):
     assert "the program was seed_rl.atari.vtrace_main, is now seed_rl.atari.r2d2" in refusals[3]
 
 
-LEARNER = """
-import json, sys
-from seed_rl.common.config import options
-from seed_rl.common.config.learner_config import LearnerConfig
-from seed_rl.common.config.run_config import RunConfig
-from seed_rl.common.run_files import run_record
-
-def main():
-    batch_size = options.from_flags(LearnerConfig).batch_size
-    learner = LearnerConfig(unroll_length=7, batch_size=batch_size)
-    record = run_record.describe(options.flag_values(options.from_flags(RunConfig), learner))
-    run_record.log_options(record)
-    run_record.write(record["logdir"], record)
-
-preset = options.Preset("small", dict(batch_size=2, checkpoints_to_keep=1))
-options.define_flags(RunConfig, LearnerConfig, presets=(preset,))
-options.run_main(main)
-"""
-
-
 def test_a_record_says_where_options_come_from(tmp_path):
     """Guards config.json, the log, and that a replayed run's arguments are not its own. A value
     that the program passes instead of the flag's counts, even if it is the library's default."""
-    (tmp_path / "learner.py").write_text(LEARNER)
+    shutil.copy(PROGRAMS / "recording_learner.py", tmp_path)
     (tmp_path / "my.flags").write_text("--num_envs=8\n")
     arguments = ["--flagfile=my.flags", "--seed=3", "--run_mode=learner", "--task=0"]
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-    first = start_in(tmp_path, "learner.py", "--logdir=first", *arguments)
+    first = start_in(tmp_path, "recording_learner.py", "--logdir=first", *arguments)
     expected = {
         "batch_size": "small preset",
         "num_envs": "flag file my.flags",
@@ -275,13 +211,7 @@ def test_a_record_says_where_options_come_from(tmp_path):
 
 
 def start_in(directory, *arguments):
-    result = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=directory,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    result = run_python(*arguments, cwd=directory, env=environment)
     assert result.returncode == 0, result.stderr
     return result

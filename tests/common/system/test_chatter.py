@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from seed_rl.common.system.chatter import is_chatter
+from tests.helpers import PROGRAMS
 
 CHATTER = [
     "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
@@ -35,23 +36,12 @@ def test_what_is_chatter():
     assert [line for line in WORTH_READING if is_chatter(line)] == []
 
 
-PROGRAM = """
-import os, sys
-from seed_rl.common.system import chatter
-with chatter.left_out():
-    os.write(2, sys.argv[1].encode())
-    if sys.argv[2] == "abort":
-        os.abort()
-os.write(2, b"afterwards")
-"""
-
-
 @pytest.mark.parametrize("end", ["abort", "return"])
 def test_the_rest_arrives_in_order_also_from_a_crash(end):
     """Guards what TensorFlow says just before it ends a program."""
     lines = [line for pair in zip(CHATTER, WORTH_READING, strict=False) for line in pair]
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "\n".join([*lines, ""]), end],
+        [sys.executable, PROGRAMS / "chatter_program.py", "\n".join([*lines, ""]), end],
         capture_output=True,
         text=True,
         timeout=60,
@@ -63,14 +53,6 @@ def test_the_rest_arrives_in_order_also_from_a_crash(end):
 
 def test_tensorflow_is_loaded_in_silence():
     """Guards the patterns against what the installed TensorFlow really prints."""
-    program = """
-from seed_rl.common.system import chatter
-with chatter.left_out():
-    import tensorflow as tf
-    tf.config.list_physical_devices()
-print(float(tf.ones([])))
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
-    )
+    program = [sys.executable, PROGRAMS / "silent_tensorflow.py"]
+    result = subprocess.run(program, capture_output=True, text=True, timeout=120)
     assert (result.stdout, result.stderr) == ("1.0\n", "")

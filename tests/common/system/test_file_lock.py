@@ -10,14 +10,7 @@ import pytest
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.file_lock import LearnerLock
-
-HOLDER = """
-import pathlib, sys, time
-from seed_rl.common.system.file_lock import LearnerLock
-lock = LearnerLock(pathlib.Path(sys.argv[1]))
-print("locked", flush=True)
-time.sleep(100)
-"""
+from tests.helpers import PROGRAMS
 
 
 def test_held_until_release(tmp_path: pathlib.Path) -> None:
@@ -30,9 +23,8 @@ def test_held_until_release(tmp_path: pathlib.Path) -> None:
 
 def test_names_its_holder_and_ends_with_it(tmp_path: pathlib.Path) -> None:
     """Also with kill -9, after which a run must be able to resume at once."""
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
+    program = [sys.executable, PROGRAMS / "lock_holder.py", tmp_path]
+    holder = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
     with pytest.raises(UserError, match=f"process {holder.pid}"):
         LearnerLock(tmp_path)

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from seed_rl.common.system.stop_signal import StopSignal
+from tests.helpers import PROGRAMS
 
 
 def test_a_signal_asks_to_stop_and_old_handlers_come_back():
@@ -47,42 +48,22 @@ def test_it_can_be_used_in_another_thread():
     assert results == [True]
 
 
-PROGRAM = """
-import os, sys, threading
-from seed_rl.common.system.stop_signal import StopSignal
-reader, writer = os.pipe()
-lock = threading.Lock()
-lock.acquire()
-hang = sys.argv[1] == "hang"
-times = {"save_time_s": float(sys.argv[2])} if sys.argv[2:] else {}
-with StopSignal(None if hang else lambda: os.write(writer, b"x"), **times) as stop:
-    print("ready", flush=True)
-    # Stands for a TensorFlow call: a read that is begun again after a signal, so that no Python
-    # handler ends it.
-    os.read(reader, 1)
-    sys.exit(0 if stop.requested else 1)
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_on_stop_frees_a_main_thread_that_waits(number):
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "free"], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(number)
-    assert process.wait(30) == 0
-
-
 def start_program(*arguments):
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments],
+        [sys.executable, PROGRAMS / "stop_signal_program.py", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     assert process.stdout.readline() == "ready\n"
     return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_on_stop_frees_a_main_thread_that_waits(number):
+    process = start_program("free")
+    process.send_signal(number)
+    assert process.wait(30) == 0
 
 
 def test_a_second_ctrl_c_ends_a_process_that_hangs():

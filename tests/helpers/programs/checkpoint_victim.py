@@ -1,4 +1,4 @@
-"""Saves checkpoints without end, until it is killed (a program of test_checkpoints.py).
+"""Saves checkpoints until it is killed (a program of test_checkpoints.py).
 
 For each line on stdin it forks a child that saves; the child's id and, after each save, the step
 go to stdout. Forking after the import spares every child TensorFlow's start-up.

@@ -1,6 +1,6 @@
 """Trains and infers on logical CPU devices (a program of test_devices.py).
 
-A process of its own, because the number of devices can be set only once.
+A separate process, because the number of devices can be set only once.
 """
 
 import sys
@@ -70,7 +70,9 @@ def train(chosen, steps=5, after_step=lambda agent: None):
 
     gradients = None
     for step in range(steps):
-        batch = devices.distribute(chosen, lambda part, s=step: make_batch(s, part, replicas))
+        batch = strategy.experimental_distribute_values_from_function(
+            lambda context, s=step: make_batch(s, context.replica_id_in_sync_group, replicas)
+        )
         gradients = training_step(batch)
         after_step(agent)
     return agent, gradients

@@ -1,6 +1,6 @@
-"""A program as they were written for the original SEED RL: flags by absl, options read from FLAGS.
+"""A program in the style of the original SEED RL: flags by absl, options read from FLAGS.
 
-Only its environment speaks Gymnasium. The network's agent is of the form that `--agent_form` says.
+Only its environment uses Gymnasium. `--agent_form` is the call form of its network.
 """
 
 import collections

@@ -1,4 +1,4 @@
-"""Stands in for a main program in the supervisor's tests: a real process that behaves as told.
+"""Stands in for a main program in the supervisor's tests: a real process with a given behaviour.
 
 fake_program.py learner LOGDIR [train | end | fail=CODE | deaf | quit_slowly=SECONDS | unsaved |
                                 importing | slow_start | silent=ENVIRONMENT | chatty]

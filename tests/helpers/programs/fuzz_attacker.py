@@ -1,11 +1,11 @@
-"""Throws bytes at the server of fuzz_server.py: `python fuzz_attacker.py ADDRESS SEED MESSAGES`.
+"""Sends fuzzed bytes to fuzz_server.py: `python fuzz_attacker.py ADDRESS SEED MESSAGES`.
 
-Half of the messages are valid frames with something changed where it matters; the rest is cut,
-spliced, of the wrong type or pure noise. What the server has to answer is worked out with the NumPy
-codec, message by message: each must be answered exactly once, calls that are fine with the right
-result and everything else with an error under the right call id.
+Half of the messages are valid frames with something changed where it matters; the rest are cut,
+spliced, of the wrong type or pure noise. The NumPy codec computes the expected answer to each
+message: each must be answered exactly once, valid calls with the right result and everything else
+with an error under the right call id.
 
-Prints a JSON object with what was sent and answered; exits with 1 and the first violations if the
+Prints a JSON object that counts messages and answers; exits with 1 and the first violations if the
 server broke a rule.
 """
 

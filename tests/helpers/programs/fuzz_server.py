@@ -1,6 +1,6 @@
-"""The server that test_fuzz.py throws bytes at: `python fuzz_server.py ADDRESS...`.
+"""The server that test_fuzz.py attacks: `python fuzz_server.py ADDRESS...`.
 
-Prints its ports when it listens, and ends when its standard input does.
+Prints its ports when it listens, and exits at the end of its standard input.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A main program of ours on a machine with several devices: here, logical CPUs.
+"""A main program on a machine with several devices: here, logical CPUs.
 
 many_devices.py MODULE [flags of the module]
 """

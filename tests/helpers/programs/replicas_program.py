@@ -1,9 +1,9 @@
-"""Trains an agent on so many logical devices (a program of test_replicas.py).
+"""Trains an agent on REPLICAS logical devices (a program of test_replicas.py).
 
     replicas_program.py AGENT REPLICAS
 
-The parts of its batches differ strongly in how much of them is real, in importance weights and in
-rewards. Prints weights and metrics after some steps as JSON. A process of its own, because the
+The parts of its batches differ strongly in the number of unmasked steps, in importance weights and
+in rewards. Prints weights and metrics after some steps as JSON. A separate process, because the
 number of devices can be set only once.
 """
 

@@ -1,4 +1,4 @@
-"""Calls a bound function through the installed wheel and prints what was loaded from where."""
+"""Calls a bound function through the installed wheel and prints where it was loaded from."""
 
 import json
 import os

@@ -1,0 +1,8 @@
+"""A user's program with a directory of its own choice."""
+
+from maze import Maze
+
+from seed_rl.common.acting import program
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+
+program.main(EnvironmentFamily(Maze, print, environment="size"), (), print, logdir="here")

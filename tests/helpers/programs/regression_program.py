@@ -1,0 +1,81 @@
+"""Fits a regression with `TrainingStep` on one or several logical devices; prints the weights.
+
+regression_program.py REPLICAS OPTIMIZER [unused | epochs]
+
+`unused` adds a variable that the loss does not depend on; `epochs` makes three gradient steps on
+each batch. The last line has the mean error of the
+last step and its feedback.
+"""
+
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.learner.algorithm import Algorithm, StepResult
+from seed_rl.common.learner.devices import make_devices
+from seed_rl.common.learner.training import TrainingStep, mean_result
+
+
+class Regression(Algorithm):
+    def __init__(self):
+        self.network = self.make_network()
+
+    def make_network(self):
+        network = tf.Module()
+        network.weights = tf.Variable([[1.0], [2.0], [3.0]])
+        if "unused" in sys.argv:
+            network.head = tf.Variable([7.0])
+        return network
+
+    def act(self, *args):
+        raise AssertionError
+
+    evaluate = act
+
+    def loss(self, batch):
+        inputs, targets = batch
+        errors = tf.squeeze(inputs @ self.network.weights, 1) - targets
+        return StepResult(
+            tf.reduce_mean(errors**2), {"mean": tf.reduce_mean(errors)}, tf.abs(errors)
+        )
+
+    def update(self, batch, minimize):
+        if "epochs" not in sys.argv:
+            return super().update(batch, minimize)
+        return mean_result([minimize(lambda: self.loss(batch)) for _ in range(3)])
+
+
+def main():
+    replicas, optimizer_name = int(sys.argv[1]), sys.argv[2]
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    logical = [tf.config.LogicalDeviceConfiguration()] * (replicas + 1)
+    tf.config.set_logical_device_configuration(cpu, logical)
+    training = ",".join(f"cpu:{i + 1}" for i in range(replicas))
+    devices = make_devices(DeviceConfig(inference_devices="cpu:0", training_devices=training))
+    strategy = devices.training_strategy
+    with strategy.scope():
+        algorithm = Regression()
+        optimizer = getattr(tf.keras.optimizers, optimizer_name)(0.1)
+    step = TrainingStep(algorithm, optimizer, strategy, clip_norm=5.0)
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=[5, 4, 3]).astype(np.float32)
+    targets = generator.normal(size=[5, 4]).astype(np.float32)
+
+    def dataset(_):
+        per_replica = 4 // replicas
+        return tf.data.Dataset.from_tensor_slices(
+            (inputs.reshape(-1, per_replica, 3), targets.reshape(-1, per_replica))
+        )
+
+    batches = iter(strategy.distribute_datasets_from_function(dataset))
+    for _ in range(5):
+        metrics, feedback = step(batches)
+    for variable in algorithm.trainable_variables():
+        print(*variable.numpy().ravel())
+    print(float(metrics["mean"]), *feedback.numpy())
+
+
+if __name__ == "__main__":
+    main()

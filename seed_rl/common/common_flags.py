@@ -2,7 +2,7 @@
 
     from seed_rl.common import common_flags  # noqa: F401 - defines flags
 
-Programs of this package use `config.define_flags` instead. If the program also defines a flag,
+Programs of this package use `options.define_flags` instead. If the program also defines a flag,
 before or after, its definition wins. After this import an uncaught `UserError`, or the program's
 own error that --run_mode is missing, prints one line and exits with code 2.
 """

@@ -104,8 +104,12 @@ def _named(stream: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | Non
         if argument is None:
             yield None, source
             continue
-        if not argument.startswith("-") or not argument.strip("-"):
-            return  # absl ignores flags after a positional argument.
+        if argument == "--":
+            return
+        if not argument.startswith("-") or argument == "-":
+            if flags.FLAGS.is_gnu_getopt():
+                continue
+            return  # Otherwise absl ignores flags after a positional argument.
         name, equals, _ = argument.lstrip("-").partition("=")
         flag = flags.FLAGS[name] if name in flags.FLAGS else None
         if name == "undefok" or (flag is not None and not flag.boolean):
@@ -133,18 +137,20 @@ def _expanded(
         path = os.path.expanduser((path if equals else next(remaining, "")).strip())
         if not path or path in open_files:
             continue  # absl ignores circles, too.
-        if os.path.isfile(path):
-            lines = _lines(path)
-            yield from _expanded(lines, f"flag file {path}", (*open_files, path))
-        else:
+        lines = _lines(path)
+        if lines is None:
             yield None, f"flag file {path}"
+        else:
+            yield from _expanded(lines, f"flag file {path}", (*open_files, path))
 
 
-def _lines(path: str) -> list[str]:
-    """The arguments in a flag file."""
+def _lines(path: str) -> list[str] | None:
+    """The arguments in a flag file; None if it cannot be read again."""
+    if not os.path.isfile(path):
+        return None  # Opening a pipe again would block.
     try:
         with open(path) as file:
             lines = file.readlines()
     except (OSError, ValueError):
-        return []  # It has changed since absl read it.
+        return None  # It has changed since absl read it.
     return [line.strip() for line in lines if line.strip() and not line.startswith(("#", "//"))]

@@ -1,4 +1,4 @@
 """Action distributions, without TensorFlow Probability.
 
-Import them from `seed_rl.common.parametric_distribution`, which re-exports these modules.
+`seed_rl.common.parametric_distribution` re-exports them, for programs outside this package.
 """

@@ -12,6 +12,7 @@ import tensorflow as tf
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.errors import UserError
 from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.devices import Devices
 from seed_rl.common.run_files import run_record, saved_run
@@ -59,9 +60,7 @@ class TrainingJob:
         Raises:
           UserError: see `train`.
         """
-        # The flag counts even if the program built its own RunConfig: it must not train.
-        request = self.run.play or from_flags(RunConfig).play
-        if request:
+        if request := self._play_request():
             from seed_rl.common.learner import playing
 
             playing.play(self, playing.PlayRequest.from_json(request))
@@ -76,6 +75,9 @@ class TrainingJob:
             a checkpoint of another agent, an unusable server address, or training that stalls.
           NotSavedError: the last checkpoint could not be written.
         """
+        if self._play_request():
+            raise UserError("This program calls `train`, which cannot play; let it call `execute`.")
+
         from seed_rl.common.learner.learner import Learner
 
         saved_run.check(self.run.logdir, self.environment)
@@ -87,3 +89,7 @@ class TrainingJob:
         except OSError as error:
             logging.warning("Cannot write config.json to %s: %s", self.run.logdir, error)
         learner.train()
+
+    def _play_request(self) -> str:
+        # The flag counts even if the program built its own RunConfig: it must not train.
+        return self.run.play or from_flags(RunConfig).play

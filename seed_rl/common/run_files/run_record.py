@@ -111,6 +111,9 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
     given = record.get(ARGUMENTS)
     if not isinstance(given, list):
         raise UserError(f"config.json of this run is damaged: its {ARGUMENTS} are not a list.")
+    # Anything else could make the program ignore what follows, the overrides included.
+    if not all(str(argument).strip("-") and str(argument).startswith("--") for argument in given):
+        raise UserError(f"config.json of this run is damaged: its {ARGUMENTS} are not all flags.")
     if name.endswith(".py") and not os.path.exists(name):
         raise UserError(f"Cannot start {name}, which trained this run: the file no longer exists.")
     origins = record.get(ORIGINS)
@@ -149,7 +152,12 @@ def _arguments() -> list[str]:
     arguments = []
     for name in sorted(options.flag_dictionary()):
         flag = flags.FLAGS[name]
-        # A flag that may be repeated serializes to one line per value.
-        lines = flag.serialize()
-        arguments += lines.split("\n") if isinstance(flag, flags.MultiFlag) else [lines]
+        serializer: Any = flag.serializer
+        if serializer is None and not flag.boolean:
+            continue  # Its values cannot be written as text.
+        if isinstance(flag, flags.MultiFlag):  # It serializes to lines, which values may contain.
+            values = flag.value or ()
+            arguments += [f"--{name}={serializer.serialize(value)}" for value in values]
+        else:
+            arguments.append(flag.serialize())
     return [argument for argument in arguments if argument]

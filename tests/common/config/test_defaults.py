@@ -97,6 +97,24 @@ def test_a_pipe_as_a_flag_file_is_read_once():
     assert got["changed"]["width"] == "command line"
 
 
+def test_a_flag_file_that_cannot_be_read_again(flag_file):
+    """Guards its name in the origins when it has changed since the flags were parsed."""
+    path = flag_file("a.flags", "--depth=8")
+    got = answer(f"--flagfile={path}", settings={"damaged": path})
+    assert got["changed"]["depth"] == f"flag file {path}"
+
+
+@pytest.mark.parametrize("gnu", [True, False])
+def test_positional_arguments(flag_file, gnu):
+    """Guards flags after them, which count unless the program does without absl's GNU style."""
+    path = flag_file("a.flags", "--depth=8")
+    arguments = ["--width=3", "game", "-", f"--flagfile={path}", "--height=5", "--", "--height=6"]
+    got = answer(*arguments, settings={"gnu": gnu})
+    assert got["every"]["width"] == "command line"
+    assert got["every"]["depth"] == (f"flag file {path}" if gnu else "agent on boxes preset")
+    assert got["every"]["height"] == ("command line" if gnu else "agent on boxes preset")
+
+
 def test_unknown_flags_that_are_allowed_change_nothing():
     got = answer("--undefok", "colour", "--colour=red", "--depth=5")
     assert got["changed"]["depth"] == "command line"

@@ -112,6 +112,13 @@ def test_a_job_trains_unless_it_is_asked_to_play(job):
     assert done == ["trained", request]
 
 
+def test_a_program_that_only_trains_is_not_played():
+    """Guards the saved run, which would continue with a replay of one unroll."""
+    nothing = dict.fromkeys(field.name for field in dataclasses.fields(TrainingJob))
+    with pytest.raises(UserError, match="`execute`"):
+        TrainingJob(**{**nothing, "run": RunConfig(play="{}")}).train()
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"episodes": 1, "other": 2}), "3"])
 def test_a_request_of_a_person_is_refused(text):
     """Guards the message for those who set --play by hand."""

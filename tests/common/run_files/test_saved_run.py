@@ -65,6 +65,21 @@ def test_a_damaged_record_starts_nothing(arguments):
         run_record.start_again({"program": "somebody.main", "arguments": arguments}, [])
 
 
+@pytest.mark.parametrize("argument", ["--", "-", "b", "", 7])
+def test_arguments_that_are_no_flags_start_nothing(argument):
+    """Guards against a program that ignores the overrides after them, and trains."""
+    with pytest.raises(UserError, match="arguments are not all flags"):
+        run_record.start_again({"program": "timeit", "arguments": ["--a=b", argument]}, [])
+
+
+def test_flags_of_every_kind_are_recorded_as_arguments():
+    """Guards lines in the values of repeated flags, and flags without a serializer."""
+    given = ["--lines=a\nb", "--lines=c", "--nono", "--numbers=1", "--numbers=2", "--yes"]
+    result = run_python(PROGRAMS / "recorded_arguments.py", *given, "--raw=x")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == given
+
+
 def test_what_was_never_saved_is_not_continued(tmp_path):
     """Guards a run that was stopped for a wrong name before it had a checkpoint."""
     run_record.write(tmp_path, {"game": "Pong"})

@@ -2,16 +2,18 @@
 
 presets_program.py SETTINGS [flags]
 
-SETTINGS is JSON: `defaults` of the program, `typo` for a preset with an unknown option, and
-`replayed`, the arguments of `flag_origins.replayed_arguments`.
+SETTINGS is JSON: `defaults` of the program, `typo` for a preset with an unknown option, `damaged`,
+a flag file to overwrite, `gnu`, whether flags may follow positional arguments, and `replayed`, the
+arguments of `flag_origins.replayed_arguments`.
 """
 
 import contextlib
 import dataclasses
 import json
+import pathlib
 import sys
 
-from absl import flags
+from absl import app, flags
 
 from seed_rl.common.config import flag_origins
 from seed_rl.common.config.options import Preset, define_flags, from_flags, option, run_main
@@ -32,6 +34,8 @@ class Shape:
 
 
 def main():
+    if "damaged" in settings:
+        pathlib.Path(settings["damaged"]).write_bytes(b"\xff")
     values = {**dataclasses.asdict(from_flags(Shape)), "own": flags.FLAGS.own}
     every = {name: flag_origins.origin(name) for name in values}
     changed = flag_origins.origins(values)
@@ -48,4 +52,7 @@ if __name__ == "__main__":
     define_flags(Shape, presets=presets, **settings.get("defaults", {}))
     replayed = settings.get("replayed")
     with flag_origins.replayed_arguments(*replayed) if replayed else contextlib.nullcontext():
+        if "gnu" in settings:
+            flags.FLAGS.set_gnu_getopt(settings["gnu"])
+            app.run(lambda _: main())
         run_main(main)

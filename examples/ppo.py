@@ -9,6 +9,7 @@ On any Gymnasium environment. Learner and actor:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 from seed_rl.agents.vtrace import program
@@ -67,9 +68,8 @@ def algorithm() -> type:
                     state = _rows(batch.agent_state, rows, axis=0)
                     unrolls, advantage, target = _rows(steps, rows, axis=1)
                     minibatch = unrolls._replace(agent_state=state)
-                    results.append(
-                        minimize(lambda m=minibatch, a=advantage, t=target: self.ppo_loss(m, a, t))
-                    )
+                    loss = functools.partial(self.ppo_loss, minibatch, advantage, target)
+                    results.append(minimize(loss))
             return mean_result(results)
 
         def advantages(self, batch: Unroll) -> tuple[tf.Tensor, tf.Tensor]:

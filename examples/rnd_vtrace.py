@@ -29,6 +29,7 @@ def algorithm() -> type:
 
         def __init__(self, *args: Any):
             super().__init__(*args)
+            assert self.specs is not None  # `create_job` provides them.
             self.rnd = RND(from_flags(RNDConfig), self.specs)
 
         def learning_rewards(self, env_outputs: EnvOutput) -> tf.Tensor:

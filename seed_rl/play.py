@@ -1,7 +1,7 @@
 """Plays and evaluates a trained agent: python -m seed_rl.play LOGDIR
 
 The options of a run are stored with its checkpoints. This program restarts the one that trained the
-agent, as a learner with a request (`--play`) to play in one environment instead of training.
+agent, as a learner with a request (`--play_request`) to play in one environment and not to train.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seed_rl.common.system import chatter, display, terminal
 
 # Options of the run that do not apply to playing.
 _FORGOTTEN = {field.name for field in dataclasses.fields(DeviceConfig)} | {
-    *("run_mode", "task", "logdir", "job-dir", "seed", "render_mode", "play"),
+    *("run_mode", "task", "logdir", "job-dir", "seed", "render_mode", "play_request"),
     *("replay_buffer_size", "replay_buffer_min_size"),
 }
 # One environment is too little work for a GPU, which may be training.
@@ -125,8 +125,8 @@ def _start_program(
     if arguments.render or arguments.video:
         own.append(f"--render_mode={'human' if arguments.render else 'rgb_array'}")
     own.append("--undefok=" + ",".join(_flag_name(argument) for argument in own))
-    # Not in --undefok: a program that ignored --play would train.
-    run_record.start_again(record, [*own, f"--play={request}", *overrides])
+    # Not in --undefok: a program that ignored it would train.
+    run_record.start_again(record, [*own, *overrides, f"--play_request={request}"])
 
 
 def _flag_name(argument: str) -> str:

@@ -198,9 +198,9 @@ def spy(monkeypatch, algorithm):
     seen = []
     network = type(algorithm.network).__call__
 
-    def call(self, actions, env_outputs, *more, **options):
+    def call(self, prev_actions, env_outputs, core_state, unroll=False, is_training=False):
         seen.append(env_outputs.reward)
-        return network(self, actions, env_outputs, *more, **options)
+        return network(self, prev_actions, env_outputs, core_state, unroll, is_training)
 
     monkeypatch.setattr(type(algorithm.network), "__call__", call)
     return seen

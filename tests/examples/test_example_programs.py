@@ -62,4 +62,4 @@ def test_other_algorithms_learn(tmp_path, socket_address, module):
     """Guards own losses and own updates by their result: a random CartPole lasts 22 steps."""
     logdir = train(tmp_path, socket_address, module, 60_000)
     returns = [episode.raw_return for episode in returns_log.read(logdir / returns_log.FILE_NAME)]
-    assert sum(returns[-50:]) / 50 > 80
+    assert sum(returns[-50:]) / 50 > 45

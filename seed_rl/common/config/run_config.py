@@ -58,7 +58,9 @@ class RunConfig:
         "environment frames.",
         minimum=1,
     )
-    play: str = option("", "Set by `python -m seed_rl.play`: what the learner plays instead.")
+    play_request: str = option(
+        "", "Set by `python -m seed_rl.play`: what the learner plays instead."
+    )
     task: int = option(0, "Index of this process among those of its run mode, from 0.", minimum=0)
     seed: int | None = option(
         None,

@@ -55,7 +55,7 @@ class TrainingJob:
     environment: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def execute(self) -> None:
-        """Trains; or plays, if `python -m seed_rl.play` started the program (`--play`).
+        """Trains; or plays, if `python -m seed_rl.play` started the program (`--play_request`).
 
         Raises:
           UserError: see `train`.
@@ -92,4 +92,4 @@ class TrainingJob:
 
     def _play_request(self) -> str:
         # The flag counts even if the program built its own RunConfig: it must not train.
-        return self.run.play or from_flags(RunConfig).play
+        return self.run.play_request or from_flags(RunConfig).play_request

@@ -44,7 +44,7 @@ class Episode:
 
 @dataclasses.dataclass(frozen=True)
 class PlayRequest:
-    """What to play; `seed_rl.play` passes it to the program as the JSON of `--play`.
+    """What to play; `seed_rl.play` passes it to the program as the JSON of `--play_request`.
 
     Attributes:
       results: file for the episodes, one JSON line each, written as they end.
@@ -78,7 +78,7 @@ class PlayRequest:
             return cls(**json.loads(text))
         except (ValueError, TypeError) as error:
             raise UserError(
-                f"--play is for internal use; run `python -m seed_rl.play` instead. ({error})"
+                f"--play_request is internal; run `python -m seed_rl.play` instead. ({error})"
             ) from None
 
 

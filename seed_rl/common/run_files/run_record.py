@@ -25,7 +25,7 @@ NOT_OPTIONS = frozenset((PROGRAM, ARGUMENTS, ORIGINS))
 """Entries of a record that are not options."""
 
 OWN_OPTIONS = frozenset(
-    ("run_mode", "task", "play", "server_address", "logdir", "job-dir", "auth_token_file")
+    ("run_mode", "task", "play_request", "server_address", "logdir", "job-dir", "auth_token_file")
     + ("tls_ca", "tls_certificate", "tls_key", *NOT_OPTIONS)
 )
 """Entries that belong to one process: never sent to others, and of no use for comparing runs."""

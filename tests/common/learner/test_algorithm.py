@@ -108,7 +108,7 @@ def test_a_job_trains_unless_it_is_asked_to_play(job):
     job, done = job
     request = PlayRequest(results="file", episodes=3, model="model")
     job.execute()
-    dataclasses.replace(job, run=RunConfig(play=request.to_json())).execute()
+    dataclasses.replace(job, run=RunConfig(play_request=request.to_json())).execute()
     assert done == ["trained", request]
 
 
@@ -116,11 +116,11 @@ def test_a_program_that_only_trains_is_not_played():
     """Guards the saved run, which would continue with a replay of one unroll."""
     nothing = dict.fromkeys(field.name for field in dataclasses.fields(TrainingJob))
     with pytest.raises(UserError, match="`execute`"):
-        TrainingJob(**{**nothing, "run": RunConfig(play="{}")}).train()
+        TrainingJob(**{**nothing, "run": RunConfig(play_request="{}")}).train()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"episodes": 1, "other": 2}), "3"])
 def test_a_request_of_a_person_is_refused(text):
-    """Guards the message for those who set --play by hand."""
+    """Guards the message for those who set --play_request by hand."""
     with pytest.raises(UserError, match="seed_rl.play"):
         PlayRequest.from_json(text)

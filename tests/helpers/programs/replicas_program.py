@@ -80,7 +80,7 @@ def make_vtrace(algorithm_class=VTrace):
         outputs = AgentOutput(actions, logits, np.zeros((STEPS + 1, BATCH), np.float32))
         return Unroll(initial_state(algorithm), prev_actions, env_outputs, outputs)
 
-    algorithm = algorithm_class(config, create_agent, distribution, num_envs=2)
+    algorithm = algorithm_class(config, create_agent, distribution, 2)
     return algorithm, make_batch
 
 

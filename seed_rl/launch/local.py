@@ -39,12 +39,13 @@ def create_supervisor(options: RunOptions) -> Supervisor:
     def command(run_mode: str, scratch: pathlib.Path) -> list[str]:
         address = options.server_address or f"unix:{scratch}/server.sock"
         return [
-            *(sys.executable, "-m", options.module, f"--run_mode={run_mode}"),
+            *(sys.executable, "-m", options.module, f"--server_address={address}"),
+            *options.flags,
+            # Later flags win: a flag file must not change these.
+            f"--run_mode={run_mode}",
             f"--logdir={options.logdir}",
-            f"--server_address={address}",
             f"--num_envs={num_envs}",
             f"--env_batch_size={options.envs_per_actor}",
-            *options.flags,
         ]
 
     return Supervisor(
@@ -79,7 +80,9 @@ def ask_program(options: RunOptions) -> RunOptions:
     )
     if asked.returncode:
         lines = asked.stderr.splitlines() or [f"{options.module} failed to start"]
-        raise UserError(lines[-1].removeprefix("error: "))
+        message = lines[-1].removeprefix("error: ")
+        program = f"(.venv/bin/python -m {options.module} --help lists"  # Our --help does not.
+        raise UserError(message.replace("(--help lists", program))
     answer = _answer(asked.stdout)
     if answer["refusal"] and not options.fresh:
         raise UserError(answer["refusal"])

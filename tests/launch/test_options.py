@@ -136,6 +136,20 @@ def test_commands(tmp_path):
     assert set(actor[3:]) == shared | {"--run_mode=actor", "--task=2"}
 
 
+def test_a_flag_file_does_not_change_what_the_supervisor_sets(tmp_path):
+    parsed = options.parse(
+        f"gym vtrace 3 4 --logdir={tmp_path} --tensorboard=false --flagfile=my.flags".split()
+    )
+    learner = local.create_supervisor(parsed)._learner_command(tmp_path)
+    after = learner[learner.index("--flagfile=my.flags") :]
+    assert {"--run_mode=learner", "--num_envs=12", "--env_batch_size=4"} < set(after)
+
+
+def test_an_unknown_flag_names_the_help_that_lists_all():
+    with pytest.raises(UserError, match=r"seed_rl\.gym\.vtrace_main --help lists the options"):
+        local.ask_program(options.parse(["gym", "vtrace", "1", "--lr=3"]))
+
+
 def test_flags_may_stand_anywhere():
     parsed = options.parse(
         "--game=Pong atari --nosave_model=true vtrace 3 --batch_size=3 2".split()

@@ -287,8 +287,8 @@ def load_weights(path: str | os.PathLike[str], agent: Any) -> None:
         misfits.read(prefix, tf.train.Checkpoint(agent=agent), partly=True)
     except misfits.MisfitError as misfit:
         raise UserError(
-            f"The weights in {path} do not fit this agent ({misfit}). Give an --init_checkpoint of "
-            "the same agent, network and environment."
+            f"The weights in {path} do not fit this agent ({misfit}). Agent, network and "
+            "environment must be those of the run that saved them."
         ) from misfit
 
 

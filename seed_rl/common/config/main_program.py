@@ -70,7 +70,7 @@ def _parse(prepare: Callable[[], None] | None, argv: Sequence[str]) -> list[str]
             prepare()
         return remaining
     except flags.Error as error:
-        message = " ".join(str(error).split())
+        message = " ".join(str(error).split()).removeprefix("ERROR:: ")
         print(f"error: {message} (--help lists the options)", file=sys.stderr)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

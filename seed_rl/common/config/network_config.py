@@ -46,7 +46,7 @@ def _lstm_sizes() -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class ConvNetworkConfig(TorsoConfig):
-    """Network for images."""
+    """Network: convolutions for images; number type and LSTM."""
 
     lstm_sizes: tuple[int, ...] = _lstm_sizes()
 

@@ -18,8 +18,8 @@ from seed_rl.common.run_files import checkpoint_list, run_record
 from seed_rl.common.system import running_program
 
 START_OVER = (
-    "Start over with --restart=fresh (the old run is moved aside, not deleted) or choose another "
-    "--logdir."
+    "To start over, choose another --logdir; ./run_local.sh also has --restart=fresh, which moves "
+    "the old run aside."
 )
 
 _PROGRAM = "the program"

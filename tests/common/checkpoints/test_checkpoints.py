@@ -314,7 +314,7 @@ def test_init_checkpoint_takes_weights_and_nothing_else(tmp_path):
 def test_init_checkpoint_errors_name_the_mend(tmp_path):
     run = Run(tmp_path / "checkpoints", 1)
     run.manager.save(3)
-    with pytest.raises(UserError, match="--init_checkpoint of the same agent"):
+    with pytest.raises(UserError, match="must be those of the run that saved them"):
         checkpoints.load_weights(tmp_path, Agent(units=5))
     with pytest.raises(UserError, match="No intact checkpoint"):
         checkpoints.load_weights(tmp_path / "nothing", run.agent)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from seed_rl.common.monitoring.video import Film, VideoWriter
 from seed_rl.common.nest import Nest, map_structure
 from seed_rl.common.system import terminal
 from seed_rl.common.types import EnvOutput, Specs
+
+_NEWS_S = 10.0  # An agent may get stuck, and not every environment has a time limit.
 
 Act = Callable[[Nest, EnvOutput, Nest], tuple[Nest, Nest]]
 
@@ -149,7 +152,11 @@ def _episodes(
         action = tf.nest.map_structure(lambda s: tf.zeros([1, *s.shape], s.dtype), specs.action)
         state = initial_state()
         steps, reward, score = 0, 0.0, 0.0
+        last_news = time.monotonic()
         while True:
+            if time.monotonic() - last_news > _NEWS_S:
+                last_news = time.monotonic()
+                print(f"{steps:,} steps so far in this episode", file=sys.stderr)
             # Copied, because the next step writes into the same arrays.
             tensors = tf.nest.map_structure(lambda a: tf.constant(np.array(a)), env_output)
             action, state = act(action, tensors, state)
@@ -165,5 +172,6 @@ def _episodes(
             if done[0]:
                 yield Episode(steps, reward, score)
                 steps, reward, score = 0, 0.0, 0.0
+                last_news = time.monotonic()
     finally:
         batched.close()

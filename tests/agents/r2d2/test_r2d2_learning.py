@@ -72,7 +72,7 @@ def test_cart_pole():
         num_eval_envs=4,
         unroll_length=10,
         batch_size=32,
-        learning_rate=1e-3,
+        learning_rate=2e-3,
     ) as run:
-        # Random play gives 22, always the same action 9.
-        assert best_evaluation(run, 150.0, min_episodes=3, max_steps=2000) >= 150.0
+        # Random play gives 22, always the same action 9. Usually 300 to 600 steps suffice.
+        assert best_evaluation(run, 150.0, min_episodes=3, max_steps=3000) >= 150.0

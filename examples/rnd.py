@@ -1,6 +1,6 @@
 """Random network distillation (Burda et al. 2018): a bonus for observations not seen before.
 
-`RND` knows no agent; `rnd_vtrace.py` and `rnd_r2d2.py` compose it with one.
+`RND` knows no agent; `with_rnd.py` adds it to any algorithm, `rnd_vtrace.py` and `rnd_r2d2.py` do.
 """
 
 from __future__ import annotations

@@ -11,48 +11,24 @@ from typing import Any
 from examples.rnd_config import RNDConfig
 from seed_rl.agents.r2d2 import program
 from seed_rl.agents.r2d2.config import QNetworkConfig
-from seed_rl.common.config.options import from_flags
 from seed_rl.gym import r2d2_main
 
 
 def algorithm() -> type:
     """The algorithm; TensorFlow is imported here, because actors do without it."""
-    import tensorflow as tf
-
-    from examples.rnd import RND
+    from examples.with_rnd import WithRND
     from seed_rl.agents.r2d2.algorithm import R2D2
     from seed_rl.common.learner.algorithm import StepResult
-    from seed_rl.common.types import EnvOutput
 
-    class RNDR2D2(R2D2):
+    class RNDR2D2(WithRND, R2D2):
         """R2D2 with a bonus for observations not seen before.
 
         The replay keeps the environment's rewards: a bonus fades, so it is computed when an unroll
         is sampled, and once more for its initial priority.
         """
 
-        def __init__(self, *args: Any):
-            super().__init__(*args)
-            self.rnd = RND(from_flags(RNDConfig), self.specs)
-
-        def learning_rewards(self, env_outputs: EnvOutput) -> tf.Tensor:
-            return env_outputs.reward + self.rnd.bonus(env_outputs)
-
         def loss(self, batch: Any) -> StepResult:
-            result = super().loss(batch)
-            rnd_loss = self.rnd.loss(batch.unrolls.env_outputs)
-            return result._replace(
-                loss=result.loss + rnd_loss, metrics={**result.metrics, "losses/rnd": rnd_loss}
-            )
-
-        def trainable_variables(self) -> list[Any]:
-            return super().trainable_variables() + self.rnd.trainable()
-
-        def clipped_apart(self) -> list[Any]:
-            return super().clipped_apart() + self.rnd.trainable()
-
-        def checkpointables(self) -> dict[str, Any]:
-            return {**super().checkpointables(), "rnd": self.rnd}
+            return self.with_rnd_loss(super().loss(batch), batch.unrolls.env_outputs)
 
     return RNDR2D2
 

@@ -15,6 +15,7 @@ from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.errors import UserError
+from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.networks.actor_critic import AgentOutput, MLPandLSTM
 from seed_rl.common.replay import ReplayConfig
@@ -237,7 +238,7 @@ def test_initial_priorities_count_the_bonus(monkeypatch):
         rewards = batch.env_outputs.reward + algorithm.rnd.bonus(batch.env_outputs)
         with_bonus = batch._replace(env_outputs=batch.env_outputs._replace(reward=rewards))
         ours = algorithm.initial_priorities(batch)
-        algorithm.learning_rewards = super(type(algorithm), algorithm).learning_rewards
+        algorithm.learning_rewards = Algorithm.learning_rewards.__get__(algorithm)
         expected = algorithm.initial_priorities(with_bonus)
         np.testing.assert_allclose(ours, expected, rtol=1e-5)
         assert not np.allclose(ours, algorithm.initial_priorities(batch))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+import abc
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -24,17 +25,18 @@ class Acted(NamedTuple):
     agent_state: Nest
 
 
-class Policy(Protocol):
-    """Chooses actions. `learner.algorithm.Algorithm` is one.
+class Policy(abc.ABC):
+    """Chooses actions; `learner.algorithm.Algorithm` adds how to train.
 
     Attributes:
-      network: the one being trained.
-      num_overlapping_steps: steps shared by consecutive unrolls of an environment.
+      network: the network being trained. Inference runs it, or copies of it on dedicated devices.
+      num_overlapping_steps: steps shared by consecutive unrolls of an environment (burn-in).
     """
 
-    network: Any
-    num_overlapping_steps: int
+    network: tf.Module
+    num_overlapping_steps: int = 0
 
+    @abc.abstractmethod
     def act(
         self,
         network: tf.Module,
@@ -46,10 +48,9 @@ class Policy(Protocol):
         """Chooses actions for a batch.
 
         Args:
-          network: the network to use.
+          network: the network to use: `self.network` or a copy.
           env_ids: <int32>[batch].
           prev_actions: nest of [batch, ...].
           env_outputs: nest of [batch, ...].
           agent_state: nest of [batch, ...].
         """
-        ...

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.inference.inference_store import InferenceStore
-from seed_rl.common.inference.policy import Acted
+from seed_rl.common.inference.policy import Policy
 from seed_rl.common.learner import variables
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput, Unroll
@@ -46,43 +46,20 @@ result with the metrics `loss`, `gradient_norm` and `skipped_steps` added.
 """
 
 
-class Algorithm(abc.ABC):
-    """An agent as the learner sees it.
+class Algorithm(Policy):
+    """An agent as the learner sees it: a `Policy` that can be trained.
 
     Attributes:
-      network: the network being trained. Inference runs it, or copies of it on dedicated devices.
-      num_overlapping_steps: steps shared by consecutive unrolls (burn-in).
       updates_per_unroll: gradient steps per `batch_size` unrolls of experience; determines the
         length of learning rate schedules.
     """
 
-    network: tf.Module
-    num_overlapping_steps: int = 0
     updates_per_unroll: float = 1.0
     _trained_on: int = 0
 
     @abc.abstractmethod
     def make_network(self) -> tf.Module:
         """Creates another network of the same architecture, for a dedicated inference device."""
-
-    @abc.abstractmethod
-    def act(
-        self,
-        network: tf.Module,
-        env_ids: tf.Tensor,
-        prev_actions: Nest,
-        env_outputs: EnvOutput,
-        agent_state: Nest,
-    ) -> Acted:
-        """Chooses actions.
-
-        Args:
-          network: the network to use: `self.network` or a copy.
-          env_ids: <int32>[batch].
-          prev_actions: nest of [batch, ...].
-          env_outputs: nest of [batch, ...].
-          agent_state: nest of [batch, ...].
-        """
 
     @abc.abstractmethod
     def evaluate(

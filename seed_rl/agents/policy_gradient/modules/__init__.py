@@ -1,0 +1,1 @@
+"""The parts of the on-policy agent; gin chooses and configures them."""

@@ -1,0 +1,1 @@
+"""Soft actor-critic (SAC, Haarnoja et al. 2018) with central inference."""

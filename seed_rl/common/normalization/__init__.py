@@ -1,0 +1,1 @@
+"""Running statistics, and what is normalized with them: observations, returns, value targets."""

@@ -1,0 +1,1 @@
+"""MuJoCo: continuous control with Gymnasium, and small toy environments."""

@@ -1,0 +1,1 @@
+"""Studies: many runs of sampled configurations, their table and plots."""

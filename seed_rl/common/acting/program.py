@@ -24,6 +24,7 @@ def main(
     agent_configs: Sequence[type],
     learn: Callable[[Any], None],
     presets: Sequence[Preset] = (),
+    optimizer: type | None = OptimizerConfig,
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -38,15 +39,16 @@ def main(
         import TensorFlow itself: actors run this module too, and must be small and start quickly.
       presets: defaults that replace those of the dataclasses, usually of the agent, then of the
         agent on these environments.
+      optimizer: dataclass of the optimizer's options; None: not set by flags.
       **defaults: further defaults of this program.
     """
     options.define_flags(
         RunConfig,
         actor.ActorConfig,
         family.config,
-        *agent_configs,
-        OptimizerConfig,
         LearnerConfig,
+        *agent_configs,
+        *([optimizer] if optimizer else []),
         DeviceConfig,
         presets=presets,
         **defaults,

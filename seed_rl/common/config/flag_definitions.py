@@ -175,6 +175,8 @@ def _define(
         flags.DEFINE_float(name, value, text, **bounds, **common)
     elif kind is str:
         flags.DEFINE_string(name, value, text, **common)
+    elif metadata["repeated"]:
+        flags.DEFINE_multi_string(name, list(value), text, **common)
     elif typing.get_origin(kind) is tuple:
         values = None if value is None else list(value)
         parser = _list_parser(typing.get_args(kind)[0], metadata)

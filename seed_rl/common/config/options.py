@@ -34,6 +34,7 @@ __all__ = (
     "Preset",
     "UserError",
     "as_config",
+    "check",
     "define_flags",
     "environment_identity",
     "environment_options",
@@ -63,6 +64,7 @@ def option(
     maximum: float | None = None,
     shared: bool = False,
     neutral: bool = False,
+    repeated: bool = False,
 ) -> Any:
     """A dataclass field that is also a command-line flag.
 
@@ -77,6 +79,7 @@ def option(
         help of the class passed last to `define_flags` win.
       neutral: for options of environments: whether the value makes no difference to the agent (how
         the environment is rendered, say), so that a saved run may continue with another.
+      repeated: for tuples of strings: the flag is given once per element, which may contain commas.
     """
     metadata = {
         "help": help,
@@ -86,6 +89,7 @@ def option(
         "maximum": maximum,
         "shared": shared,
         "neutral": neutral,
+        "repeated": repeated,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -114,6 +118,33 @@ def as_config(cls: type[T], config: Any) -> T:
         return _picked(cls, config)
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     return _picked(cls, {name: getattr(config, name) for name in names if hasattr(config, name)})
+
+
+def check(config: T) -> T:
+    """Checks values that no flag has checked against choices and bounds; returns `config`.
+
+    Raises:
+      UserError: an option has a value that its flag would not accept.
+    """
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value, metadata = getattr(config, field.name), field.metadata
+        name = f"{type(config).__name__}.{field.name}"
+        if metadata["choices"] and value not in metadata["choices"]:
+            raise UserError(
+                f"{name} must be one of {', '.join(metadata['choices'])}, not {value!r}."
+            )
+        for number in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(number, (int, float)):
+                _check_bounds(name, number, metadata)
+    return config
+
+
+def _check_bounds(name: str, number: float, metadata: Mapping[str, Any]) -> None:
+    minimum, maximum = metadata["minimum"], metadata["maximum"]
+    if minimum is not None and not number >= minimum:
+        raise UserError(f"{name} must be at least {minimum}, not {number}.")
+    if maximum is not None and not number <= maximum:
+        raise UserError(f"{name} must be at most {maximum}, not {number}.")
 
 
 def environment_options(config: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.devices import Devices
 from seed_rl.common.run_files import run_record, saved_run
+from seed_rl.common.system.files import write_atomically
 from seed_rl.common.types import Specs
 
 CreateOptimizer = Callable[[int], tuple[tf.keras.optimizers.Optimizer, Callable[[Any], Any]]]
@@ -39,6 +41,7 @@ class TrainingJob:
       action_space: of one environment; actors compare it with their own. None: no check.
       create_env: creates another environment like the actors'; None: not available.
       environment: those of `options` that must match to resume a saved run.
+      files: texts to write to the logdir when training starts, by file name.
     """
 
     run: RunConfig
@@ -53,6 +56,7 @@ class TrainingJob:
     action_space: Any = None
     create_env: Callable[[], Any] | None = None
     environment: dict[str, Any] = dataclasses.field(default_factory=dict)
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def execute(self) -> None:
         """Trains; or plays, if `python -m seed_rl.play` started the program (`--play_request`).
@@ -86,8 +90,10 @@ class TrainingJob:
         learner = Learner(job)
         try:
             run_record.write(self.run.logdir, job.options)
+            for name, text in self.files.items():
+                write_atomically(os.path.join(self.run.logdir, name), text)
         except OSError as error:
-            logging.warning("Cannot write config.json to %s: %s", self.run.logdir, error)
+            logging.warning("Cannot record the options in %s: %s", self.run.logdir, error)
         learner.train()
 
     def _play_request(self) -> str:

@@ -1,0 +1,158 @@
+"""The configurable on-policy agent as an `Algorithm`, and the job that trains it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig, step_sizes
+from seed_rl.agents.policy_gradient.modules import minibatches
+from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
+    GeneralizedOnPolicyLoss,
+)
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+from seed_rl.common.learner import variables
+from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
+from seed_rl.common.learner.algorithm import Minimize, StepResult
+from seed_rl.common.learner.assembly import AlgorithmContext, make_job
+from seed_rl.common.learner.coefficients import Coefficient
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
+from seed_rl.common.types import Specs, Unroll
+
+CreateLoss = Callable[[tf.Module, ParametricDistribution], GeneralizedOnPolicyLoss]
+"""`create_loss(network, distribution)` returns the loss with all its parts."""
+
+
+class PolicyGradient(ActorCriticAlgorithm):
+    """Advantages, then epochs of minibatches (Andrychowicz et al. 2020).
+
+    What the advantages are, and the loss of a minibatch, is up to the parts of
+    `GeneralizedOnPolicyLoss`.
+    """
+
+    def __init__(
+        self,
+        settings: minibatches.MinibatchSettings,
+        create_network: Callable[[], tf.Module],
+        create_loss: CreateLoss,
+        distribution: ParametricDistribution,
+        num_envs: int,
+        num_eval_envs: int = 0,
+        specs: Specs | None = None,
+        block_inference_on_training: bool = True,
+    ):
+        """Creates network and loss; call it in the scope of the training strategy.
+
+        Args:
+          settings: minibatches of a training step.
+          create_network: see `ActorCriticAlgorithm`.
+          create_loss: see `CreateLoss`.
+          distribution: over actions, parametrized by `policy_logits`.
+          num_envs: environments of the run.
+          num_eval_envs: how many of them, those with the largest ids, act greedily.
+          specs: of one environment; for subclasses with further networks.
+          block_inference_on_training: whether inference waits while a training step runs.
+        """
+        super().__init__(create_network, distribution, num_envs, num_eval_envs, specs)
+        self.settings = settings
+        self.block_inference_on_training = block_inference_on_training
+        self.updates_per_unroll = settings.epochs_per_step * settings.batches_per_step
+        self.loss_module = create_loss(self.network, distribution)
+        self.loss_module.init()
+
+    def update(self, batch: Unroll, minimize: Minimize) -> StepResult:
+        normalize = getattr(self.network, "update_observation_normalization_statistics", None)
+        if normalize is not None:
+            # The last step of an unroll is the first of the next.
+            normalize(tf.nest.map_structure(lambda t: t[:-1], batch.env_outputs.observation))
+        rewards = self.learning_rewards(batch.env_outputs)
+        return minibatches.train(self.loss_module, batch, minimize, self.settings, rewards)
+
+    def trainable_variables(self) -> list[tf.Variable]:
+        return variables.trainable_variables([self.network, self.loss_module])
+
+    def clipped_apart(self) -> list[tf.Variable]:
+        parts = self.loss_module.submodules
+        return variables.trainable_variables([p for p in parts if isinstance(p, Coefficient)])
+
+    def checkpointables(self) -> dict[str, Any]:
+        return {"loss": self.loss_module}
+
+
+def create_job(
+    create_env_fn: Callable[[int, Any], Any],
+    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_optimizer_fn: CreateOptimizer | None = None,
+    *,
+    create_loss: CreateLoss,
+    on_policy: OnPolicyConfig | None = None,
+    continuous: ContinuousDistributionConfig | None = None,
+    optimizer: OptimizerConfig | None = None,
+    run: RunConfig | None = None,
+    config: LearnerConfig | None = None,
+    algorithm: type[PolicyGradient] = PolicyGradient,
+    **options: Any,
+) -> TrainingJob:
+    """Assembles agent, environment and devices; `create_job(...).execute()` trains.
+
+    Args:
+      create_env_fn: see `assembly.make_job`.
+      create_agent_fn: `create_agent_fn(action_space, observation_space,
+        parametric_action_distribution)` returns the network, in either call form of `call_network`.
+      create_optimizer_fn: see `assembly.make_job`.
+      create_loss: see `CreateLoss`.
+      on_policy: sizes of a training step; by default those of the flags.
+      continuous: options of continuous actions.
+      optimizer: options of the default optimizer, and of gradient clipping.
+      run: options shared with the actors; by default those of the flags.
+      config: options of the learner; by default those of the flags. Its `batch_size` is not used.
+      algorithm: `PolicyGradient` or a subclass with the same constructor arguments.
+      **options: `env_config` and `device_config` of `assembly.make_job`.
+
+    Raises:
+      UserError: options that are incompatible with each other, the environment or this machine.
+    """
+    on_policy = on_policy or from_flags(OnPolicyConfig)
+    continuous = continuous or ContinuousDistributionConfig()
+    run = run or from_flags(RunConfig)
+    config = config or from_flags(LearnerConfig)
+    sizes = step_sizes(on_policy, config.unroll_length, run.num_envs - run.num_eval_envs)
+    settings = minibatches.MinibatchSettings(
+        on_policy.batch_mode, on_policy.epochs_per_step, sizes.batches
+    )
+
+    def create_algorithm(context: AlgorithmContext) -> PolicyGradient:
+        observation_space, action_space = context.spaces
+        distribution = get_parametric_distribution_for_action_space(action_space, continuous)
+        return algorithm(
+            settings,
+            lambda: create_agent_fn(action_space, observation_space, distribution),
+            create_loss,
+            distribution,
+            context.run.num_envs,
+            context.run.num_eval_envs,
+            context.specs,
+            on_policy.block_inference_on_training,
+        )
+
+    return make_job(
+        create_env_fn,
+        create_algorithm,
+        create_optimizer_fn,
+        run=run,
+        config=dataclasses.replace(
+            config, batch_size=sizes.unrolls, unroll_length=sizes.unroll_length
+        ),
+        optimizer=optimizer or OptimizerConfig(),
+        agent_options=(on_policy, continuous),
+        **options,
+    )

@@ -1,0 +1,145 @@
+"""Gin configs of the on-policy agent: reading them, with errors for people, and recording them."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib.util  # gin uses it without importing it.
+import inspect
+import logging
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import gin
+from gin import config as gin_internals
+
+from seed_rl.common.config import network_config
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.distributions import spaces
+from seed_rl.common.errors import UserError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from seed_rl.common.distributions.base import ParametricDistribution
+
+OPERATIVE_FILE = "operative_config.gin"
+"""File in the logdir with the values of all parameters of all parts that the run uses."""
+
+_SUFFIX = ".gin"
+_BINDING = re.compile(r"^([\w./]+) =", re.MULTILINE)
+_LAYOUT = pathlib.Path(importlib.util.find_spec("seed_rl").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]
+
+# Dataclasses that other agents set by flags, as parts of a gin config.
+optimizer_config = gin.external_configurable(OptimizerConfig, module="seed_rl")
+conv_network_config = gin.external_configurable(network_config.ConvNetworkConfig, module="seed_rl")
+mlp_network_config = gin.external_configurable(network_config.MLPNetworkConfig, module="seed_rl")
+continuous_action_config = gin.external_configurable(
+    spaces.continuous_action_config, module="seed_rl"
+)
+
+
+def create_loss(network: tf.Module, distribution: ParametricDistribution) -> Any:
+    """The `GeneralizedOnPolicyLoss` that the config describes."""
+    from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
+        GeneralizedOnPolicyLoss,
+    )
+
+    return GeneralizedOnPolicyLoss(agent=network, parametric_action_distribution=distribution)
+
+
+def load(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
+    """Replaces the current gin config.
+
+    Args:
+      files: paths of gin files, relative to the working directory or to the folder that contains
+        the package (`seed_rl/mujoco/gin/ppo.gin`).
+      bindings: further bindings, which win over the files, such as `GAE.lambda_ = 0.9`.
+
+    Raises:
+      UserError: a file is missing, or a binding is wrong; names the nearest right one.
+    """
+    from seed_rl.agents.policy_gradient import modules  # noqa: F401 - registers the parts.
+
+    paths = [str(_found(name)) for name in files]
+    with gin.unlock_config():
+        gin.clear_config()
+        try:
+            gin.parse_config_files_and_bindings(paths, list(bindings))
+        except (ValueError, SyntaxError, OSError, RuntimeError, TypeError) as error:
+            raise UserError(f"Gin config: {_explained(str(error))}") from None
+
+
+@contextlib.contextmanager
+def errors_for_users() -> Iterator[None]:
+    """Turns gin's errors about missing bindings, while parts are created, into a `UserError`."""
+    try:
+        yield
+    except (TypeError, RuntimeError, ValueError) as error:
+        text = str(error)
+        if "Required bindings" in text or "In call to configurable" in text:
+            raise UserError(f"Gin config: {_explained(text)}") from error
+        raise
+
+
+def operative() -> str:
+    """The parameters of all parts that were used so far, as a gin file."""
+    return gin.operative_config_str()
+
+
+def warn_of_unused() -> None:
+    """Logs the bindings of the config without effect, because nothing uses their part.
+
+    Call it when all parts were created.
+    """
+    used = set(_BINDING.findall(gin.operative_config_str()))
+    unused = sorted(set(_BINDING.findall(gin.config_str())) - used)
+    if unused:
+        logging.warning(
+            "Gin bindings without effect, since nothing in the config uses these parts: %s.",
+            ", ".join(unused),
+        )
+
+
+def _found(name: str) -> pathlib.Path:
+    for folder in (pathlib.Path(), _LAYOUT):
+        path = folder / os.path.expanduser(name)
+        if path.is_file():
+            return path
+    shipped = sorted(
+        str(path.relative_to(_LAYOUT)) for path in _LAYOUT.glob(f"seed_rl/*/gin/*{_SUFFIX}")
+    )
+    raise UserError(f"--gin_config={name} does not exist.{_nearest(name, shipped)}")
+
+
+def _explained(error: str) -> str:
+    """Gin's message in one line, with the nearest known name if one is unknown."""
+    text = " ".join(error.split())
+    if match := re.search(r"No configurable matching (?:reference )?'@?([\w./]+)", error):
+        text += _nearest(match[1].rpartition(".")[2].rpartition("/")[2], _known_parts())
+    elif match := re.search(
+        r"Configurable '([\w.]+)' doesn't have a parameter named '(\w+)'", error
+    ):
+        part = match[1].rpartition(".")[2]
+        known = [f"{part}.{name}" for name in _parameters(match[1])]
+        text += _nearest(f"{part}.{match[2]}", known)
+    return text
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    if near:
+        return f" Did you mean {near[0]}?"
+    return f" Known: {', '.join(known)}." if known else ""
+
+
+def _known_parts() -> list[str]:
+    # gin 0.5, its last release, has no public list.
+    return sorted({name.rpartition(".")[2] for name in gin_internals._REGISTRY})
+
+
+def _parameters(part: str) -> list[str]:
+    return list(inspect.signature(gin.get_configurable(part)).parameters)

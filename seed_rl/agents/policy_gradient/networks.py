@@ -1,0 +1,33 @@
+"""The network that a gin config describes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.agents.policy_gradient import gin_config
+from seed_rl.agents.policy_gradient.modules.continuous_control_agent import ContinuousControlAgent
+from seed_rl.common.config.options import check
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.networks import network_factory, space_encoder
+
+
+def create_network(observation_space: Any, distribution: ParametricDistribution) -> tf.Module:
+    """`ContinuousControlAgent` for vectors and nests of them.
+
+    Where there are images, the network of the other actor-critic agents, configured by
+    `ConvNetworkConfig` and `MLPNetworkConfig`.
+
+    Args:
+      observation_space: of one environment.
+      distribution: over actions.
+    """
+    if not space_encoder.has_images(observation_space):
+        return ContinuousControlAgent(distribution)
+    return network_factory.create_network(
+        observation_space,
+        distribution,
+        conv=check(gin_config.conv_network_config()),
+        mlp=check(gin_config.mlp_network_config()),
+    )

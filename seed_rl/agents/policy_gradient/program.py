@@ -1,0 +1,64 @@
+"""Main program of learners and actors of the on-policy agent, for any environment."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig
+from seed_rl.common.acting import program
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config import options
+from seed_rl.common.config.presets import Preset
+
+
+def main(
+    family: EnvironmentFamily,
+    create_agent: Callable[[Any, Any, Any], Any],
+    create_optimizer: Callable[[int], Any] | None = None,
+    algorithm: Callable[[], type] | None = None,
+    agent_configs: tuple[type, ...] = (),
+    presets: Sequence[Preset] = (),
+    **defaults: Any,
+) -> None:
+    """Parses flags and runs; does not return.
+
+    Args:
+      family: the environments.
+      create_agent: `create_agent(action_space, observation_space, parametric_action_distribution)`
+        returns the network. Called only in the learner, so it should import TensorFlow itself.
+      create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn);
+        by default, the gin bindings of `OptimizerConfig` configure one.
+      algorithm: returns `PolicyGradient` or a subclass with the same constructor arguments. Called
+        only in the learner, so it should import TensorFlow itself.
+      agent_configs: further dataclasses of options.
+      presets: defaults that replace those of the dataclasses, applied in order; one of them should
+        set `gin_config`.
+      **defaults: further defaults of this program, applied last.
+    """
+
+    def learn(env_config: Any) -> None:
+        from seed_rl.agents.policy_gradient import gin_config
+        from seed_rl.agents.policy_gradient.algorithm import PolicyGradient, create_job
+
+        config = options.from_flags(OnPolicyConfig)
+        gin_config.load(config.gin_config, config.gin_bindings)
+        with gin_config.errors_for_users():
+            job = create_job(
+                family.create,
+                create_agent,
+                create_optimizer,
+                create_loss=gin_config.create_loss,
+                on_policy=config,
+                continuous=options.check(gin_config.continuous_action_config()),
+                optimizer=options.check(gin_config.optimizer_config()),
+                env_config=env_config,
+                algorithm=algorithm() if algorithm else PolicyGradient,
+            )
+        gin_config.warn_of_unused()
+        files = {gin_config.OPERATIVE_FILE: gin_config.operative()}
+        dataclasses.replace(job, files=files).execute()
+
+    configs = (OnPolicyConfig, *agent_configs)
+    program.main(family, configs, learn, presets=presets, optimizer=None, **defaults)

@@ -1,0 +1,49 @@
+"""PPO, or any other on-policy algorithm that a gin config describes, on Atari.
+
+The learner (--run_mode=learner) or an actor (--run_mode=actor).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seed_rl.agents.policy_gradient import program
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.presets import Preset
+from seed_rl.atari import env
+
+PRESET = Preset(
+    "atari ppo",
+    dict(
+        gin_config=("seed_rl/atari/gin/ppo.gin",),
+        unroll_length=128,
+        epochs_per_step=4,
+        batches_per_step=4,
+        # Whole unrolls: the stacked frames, and an LSTM, are states of the network.
+        batch_mode="shuffle",
+    ),
+)
+"""The usual PPO for Atari (Schulman et al. 2017, table 5), see docs/agents/policy_gradient.md."""
+
+FAMILY = EnvironmentFamily(
+    env.AtariConfig, env.create_environment, env.create_vector_environment, environment="game"
+)
+
+
+def create_agent(
+    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
+) -> Any:
+    """The network that `ConvNetworkConfig` in the gin config describes."""
+    del action_space
+    from seed_rl.agents.policy_gradient import networks  # Actors must not import TensorFlow.
+
+    return networks.create_network(env_observation_space, parametric_action_distribution)
+
+
+def main() -> None:
+    """Runs the learner or an actor, depending on --run_mode."""
+    program.main(FAMILY, create_agent, presets=(PRESET,))
+
+
+if __name__ == "__main__":
+    main()

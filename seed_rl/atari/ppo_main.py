@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from seed_rl.agents.policy_gradient import program
+from seed_rl.atari import env
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
-from seed_rl.atari import env
 
 PRESET = Preset(
     "atari ppo",

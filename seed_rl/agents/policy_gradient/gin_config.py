@@ -30,6 +30,7 @@ OPERATIVE_FILE = "operative_config.gin"
 """File in the logdir with the values of all parameters of all parts that the run uses."""
 
 _SUFFIX = ".gin"
+gin.add_config_file_search_path(str(_LAYOUT))  # For includes.
 _BINDING = re.compile(r"^([\w./]+) =", re.MULTILINE)
 _LAYOUT = pathlib.Path(importlib.util.find_spec("seed_rl").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]
 

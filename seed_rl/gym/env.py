@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import difflib
 import importlib
 import inspect
 import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
 from absl import logging
+from gymnasium.envs import registration
 
 from seed_rl.common.acting.env_adapters import as_gymnasium
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
@@ -60,16 +64,36 @@ def create_environment(task: int, config: Any = None) -> gymnasium.Env[Any, Any]
     """
     del task
     config = as_config(GymConfig, config)
-    env = _make(config.env_name, _arguments(config.env_kwargs), config.render_mode)
+    env = make(config, keyword_arguments(config))
+    return wrap_for_agent(env, observations=not config.raw_observations)
+
+
+def make(config: GymConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+    """The environment `env_name` within its `env_wrappers`, not yet wrapped for agents.
+
+    Args:
+      config: options; its `env_kwargs` are not read.
+      arguments: of the environment.
+
+    Raises:
+      UserError: if the environment or a wrapper is not found or rejects its arguments.
+    """
+    env = _make(config.env_name, dict(arguments), config.render_mode)
     for name in config.env_wrappers:
         wrapper = _attribute(name) if ":" in name else None
         if not callable(wrapper):
             raise UserError(f"--env_wrappers: {name} not found; write module:callable.")
         env = wrapper(env)
-    return wrap_for_agent(env, observations=not config.raw_observations)
+    return env
 
 
-def _arguments(text: str) -> dict[str, Any]:
+def keyword_arguments(config: GymConfig) -> dict[str, Any]:
+    """The arguments of the environment in `env_kwargs`.
+
+    Raises:
+      UserError: they are not a JSON object.
+    """
+    text = config.env_kwargs
     try:
         arguments = json.loads(text)
     except ValueError as error:
@@ -79,22 +103,60 @@ def _arguments(text: str) -> dict[str, Any]:
     return arguments
 
 
+def constructor(config: GymConfig) -> Callable[..., Any]:
+    """What `make` calls for an environment: its class, usually.
+
+    Raises:
+      UserError: if the environment is not found.
+    """
+    name = config.env_name
+    factory = _attribute(name) if ":" in name else None
+    if callable(factory):
+        return factory
+    with _told_in_words(name):
+        entry_point = gymnasium.spec(name.rpartition(":")[2]).entry_point
+        if isinstance(entry_point, str):
+            return registration.load_env_creator(entry_point)
+        assert entry_point is not None
+        return entry_point
+
+
 def _make(name: str, arguments: dict[str, Any], render_mode: str | None) -> gymnasium.Env[Any, Any]:
     factory = _attribute(name) if ":" in name else None
     if render_mode and (not callable(factory) or _takes(factory, "render_mode")):
         arguments = {**arguments, "render_mode": render_mode}
     try:
-        if callable(factory):
-            return as_gymnasium(factory(**arguments))
-        # The checker would warn at every step about harmless things.
-        return gymnasium.make(name, disable_env_checker=True, **arguments)
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise UserError(f"--env_name={name}: {missing_dependency(error)}") from error
-    except gymnasium.error.Error as error:  # Unknown, deprecated, ...
-        raise UserError(f"--env_name={name}: {error}") from error
+        with _told_in_words(name):
+            if callable(factory):
+                return as_gymnasium(factory(**arguments))
+            # The checker would warn at every step about harmless things.
+            return gymnasium.make(name, disable_env_checker=True, **arguments)
     except TypeError as error:
         logging.exception("Making %s failed.", name)
-        raise UserError(f"{name} rejects --env_kwargs={json.dumps(arguments)}: {error}") from error
+        shown = json.dumps(arguments, default=repr)
+        raise UserError(f"{name} rejects --env_kwargs={shown}: {error}") from error
+
+
+@contextlib.contextmanager
+def _told_in_words(name: str) -> Iterator[None]:
+    """Turns Gymnasium's errors into errors for users."""
+    try:
+        yield
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(f"--env_name={name}: {missing_dependency(error)}") from error
+    except gymnasium.error.UnregisteredEnv as error:
+        raise UserError(f"--env_name={name}: {_unknown(name, error)}") from error
+    except gymnasium.error.Error as error:  # Deprecated, ...
+        raise UserError(f"--env_name={name}: {error}") from error
+
+
+def _unknown(name: str, error: Exception) -> str:
+    """Names the registered id that is most similar to an unknown one."""
+    known = {name.lower(): name for name in gymnasium.registry}
+    unknown = name.rpartition(":")[2].lower()
+    for close in difflib.get_close_matches(unknown, known, n=1, cutoff=0.7):
+        return f"there is no such environment. Did you mean {known[close]}?"
+    return str(error)
 
 
 def _takes(function: Any, argument: str) -> bool:

@@ -16,6 +16,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from seed_rl.mujoco.toy_env import ToyMemoryEnv
+
 _lives = itertools.count()
 
 
@@ -159,42 +161,12 @@ class TimeLimitEnv(gymnasium.Env[np.ndarray, Any]):
         return np.array([self._position / 10], np.float32)
 
 
-class MemoryEnv(gymnasium.Env[np.ndarray, Any]):
-    """A cue shown only at the first step determines which action is rewarded at the last.
-
-    Observation <float32>[num_cues + 1]: the one-hot cue at the first step; 1 in the last component
-    at the step whose action counts; otherwise zero. The best mean return is 1 / num_cues without
-    memory and 1 with memory.
-    """
+class MemoryEnv(ToyMemoryEnv):
+    """A `ToyMemoryEnv` by the number of steps from the cue to the action that counts."""
 
     def __init__(self, delay: int = 10, num_cues: int = 2):
-        """Creates an environment with `delay` steps from the cue to the action that counts."""
-        self._delay = delay
-        self._num_cues = num_cues
-        self.observation_space = spaces.Box(0.0, 1.0, (num_cues + 1,), np.float32)
-        self.action_space = spaces.Discrete(num_cues)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._step = 0
-        self._cue = int(self.np_random.integers(self._num_cues))
-        return self._observation(), {}
-
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        over = self._step == self._delay
-        reward = float(over and int(action) == self._cue)
-        self._step += 1
-        return self._observation(), reward, over, False, {}
-
-    def _observation(self) -> np.ndarray:
-        observation = np.zeros(self._num_cues + 1, np.float32)
-        if self._step == 0:
-            observation[self._cue] = 1.0
-        elif self._step == self._delay:
-            observation[-1] = 1.0
-        return observation
+        """Creates an environment in which the action `delay` steps after the cue counts."""
+        super().__init__(delay + 1, num_cues)
 
 
 class DictEnv(gymnasium.Env[Any, Any]):

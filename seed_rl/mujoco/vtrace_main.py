@@ -1,0 +1,66 @@
+"""V-trace on MuJoCo: the learner (--run_mode=learner) or an actor (--run_mode=actor)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seed_rl.agents.vtrace import program
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.presets import Preset
+from seed_rl.gym import vtrace_main as gym_main
+from seed_rl.mujoco import env
+from seed_rl.mujoco.normalization import ObservationConfig, normalized
+
+PRESET = Preset(
+    "mujoco vtrace",
+    dict(
+        stack_size=1,
+        batch_size=32,
+        unroll_length=16,
+        learning_rate=3e-4,
+        lambda_=0.95,
+        # A Gaussian policy explores by its standard deviation, which needs no bonus to stay.
+        entropy_cost=0.0,
+        # Returns are in the thousands, and values are not normalized.
+        reward_scaling=0.1,
+        mlp_activation="tanh",
+    ),
+)
+"""For HalfCheetah-v5, see docs/environments/mujoco.md."""
+
+FAMILY = EnvironmentFamily(env.MujocoConfig, env.create, environment="env_name")
+
+
+def create_agent(
+    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
+) -> Any:
+    """The network that the flags describe."""
+    network = gym_main.create_agent(
+        action_space, env_observation_space, parametric_action_distribution
+    )
+    return normalized(network, from_flags(ObservationConfig))
+
+
+def create_optimizer(final_iteration: int) -> Any:
+    """(optimizer, function from gradient step to learning rate) that the flags describe."""
+    from seed_rl.common.learner import optimizer  # Actors must not import TensorFlow.
+
+    return optimizer.create_optimizer(from_flags(OptimizerConfig), final_iteration)
+
+
+def main() -> None:
+    """Runs the learner or an actor, depending on --run_mode."""
+    program.main(
+        FAMILY,
+        create_agent,
+        create_optimizer,
+        agent_configs=(ObservationConfig, MLPNetworkConfig, ConvNetworkConfig),
+        presets=(PRESET,),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import inspect
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -194,7 +195,7 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
             self._discount,
             *(tf.stop_gradient(p) for p in self._log_probs(learned, acted, mask)),
         )
-        targets, advantages = self._normalized(targets, advantages)
+        targets, advantages = self._normalized(targets, advantages, mask)
         if return_learner_outputs:
             return targets, advantages, learned
         return targets, advantages
@@ -301,12 +302,15 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
             return baseline
         return normalizer.unnormalize_prediction(normalizer.correct_prediction(baseline))
 
-    def _normalized(self, targets: tf.Tensor, advantages: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _normalized(
+        self, targets: tf.Tensor, advantages: tf.Tensor, mask: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Updates the statistics with the targets and normalizes both; <float32>[time, batch]."""
         normalizer = self._reward_normalizer
         if normalizer is None:
             return targets, advantages
-        normalizer.update_normalization_statistics(targets)
+        # Statistics leave out what is not finite.
+        normalizer.update_normalization_statistics(tf.where(mask > 0, targets, math.nan))
         targets = normalizer.normalize_target(targets)
         advantages = normalizer.normalize_advantage(advantages)
         return tf.stop_gradient(targets), tf.stop_gradient(advantages)

@@ -17,6 +17,7 @@ from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.learner import replicas
+from seed_rl.common.learner.coefficients import bounded_exp
 from seed_rl.common.nest import Nest
 from seed_rl.common.returns import vtrace
 from seed_rl.common.returns.transitions import transitions
@@ -59,10 +60,7 @@ class EntropyCost(tf.Module):
         """The weight, <float32>[]; differentiable if it is adjusted."""
         if not self.adjusted:
             return tf.constant(self._config.entropy_cost, tf.float32)
-        # The bounds keep exp finite; at a bound the gradient still leads back inside.
-        log_cost = self._speed * self.scaled_log_cost
-        bounded = tf.clip_by_value(log_cost, math.log(_MIN_COST), math.log(_MAX_COST))
-        return tf.exp(log_cost + tf.stop_gradient(bounded - log_cost))
+        return bounded_exp(self._speed * self.scaled_log_cost, _MIN_COST, _MAX_COST)
 
     def adjustment_loss(self, entropy: tf.Tensor) -> tf.Tensor:
         """Lowers the cost if the entropy is above its target, and raises it if below.

@@ -40,15 +40,14 @@ class TrainingStep:
           decode: inverse of the `encode` that `Algorithm.dataset` was given.
         """
         self._algorithm = algorithm
-        self._optimizer = optimizer
         self._strategy = strategy
-        self._clip_norm = clip_norm
         self._decode = decode
-        self._variables = algorithm.trainable_variables()
-        apart = {id(variable) for variable in algorithm.clipped_apart()}
-        self._apart = [id(variable) in apart for variable in self._variables]
+        variables = algorithm.trainable_variables()
+        self._minimize = GradientStep(
+            optimizer, variables, strategy, clip_norm, algorithm.clipped_apart()
+        )
         with strategy.scope():
-            optimizer.build(self._variables)
+            optimizer.build(variables)
         self._run = tf.function(self._step, autograph=False)
 
     def __call__(self, batches: Iterator[Any]) -> tuple[dict[str, tf.Tensor], Nest]:
@@ -77,8 +76,35 @@ class TrainingStep:
     def _replica_step(self, batch: Any) -> StepResult:
         return self._algorithm.update(self._decode(batch), self._minimize)
 
-    def _minimize(self, loss: Callable[[], StepResult]) -> StepResult:
-        """One gradient step, see `algorithm.Minimize`."""
+
+class GradientStep:
+    """One gradient step on each replica, see `algorithm.Minimize`."""
+
+    def __init__(
+        self,
+        optimizer: tf.keras.optimizers.Optimizer,
+        variables: Sequence[tf.Variable],
+        strategy: tf.distribute.Strategy,
+        clip_norm: float | None,
+        clipped_apart: Sequence[tf.Variable] = (),
+    ):
+        """See `TrainingStep`.
+
+        Args:
+          optimizer: any Keras optimizer, created in the scope of `strategy`.
+          variables: to train.
+          strategy: training strategy.
+          clip_norm: maximum global norm of the averaged gradients; None: no clipping.
+          clipped_apart: those of `variables` whose gradients are clipped separately.
+        """
+        self._optimizer = optimizer
+        self._variables = list(variables)
+        self._strategy = strategy
+        self._clip_norm = clip_norm
+        apart = {id(variable) for variable in clipped_apart}
+        self._apart = [id(variable) in apart for variable in self._variables]
+
+    def __call__(self, loss: Callable[[], StepResult]) -> StepResult:
         with tf.GradientTape() as tape:
             result = loss()
         gradients = tape.gradient(result.loss, self._variables)

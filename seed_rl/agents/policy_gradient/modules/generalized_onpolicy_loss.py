@@ -1,0 +1,378 @@
+"""The loss of the on-policy agent: advantages, policy, value function and regularization.
+
+Andrychowicz et al. 2020, appendix B. Every term is a mean over the unmasked transitions of the
+batch, so that costs mean the same for any batch size.
+"""
+
+from __future__ import annotations
+
+import abc
+import inspect
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import gin
+import tensorflow as tf
+
+from seed_rl.agents.policy_gradient.modules.logging_module import LoggingModule
+from seed_rl.common.distributions.base import Actions, ParametricDistribution
+from seed_rl.common.inference.network_calls import call_network
+from seed_rl.common.learner import replicas, variables
+from seed_rl.common.learner.coefficients import Coefficient
+from seed_rl.common.nest import Nest
+from seed_rl.common.returns.advantages import AdvantageEstimator
+from seed_rl.common.types import EnvOutput
+
+if TYPE_CHECKING:
+    from seed_rl.common.normalization.popart import PopArt
+
+
+class PolicyLoss(tf.Module):
+    """Interface of policy losses. Further arguments are given to those that have them.
+
+    These are `actions` [time, batch, ...], `target_logits` and `behaviour_logits` <float32>[time,
+    batch, params], `parametric_action_distribution`, and `mask` <float32>[time, batch], 0 for
+    actions that were never taken.
+    """
+
+    @abc.abstractmethod
+    def __call__(
+        self,
+        advantages: tf.Tensor,
+        target_action_log_probs: tf.Tensor,
+        behaviour_action_log_probs: tf.Tensor,
+    ) -> tf.Tensor:
+        """The loss <float32>[] of advantages and log probabilities <float32>[time, batch]."""
+
+
+class RegularizationLoss(tf.Module):
+    """Interface of regularizers. `with_logging` and `mask` are given to those that have them."""
+
+    @abc.abstractmethod
+    def __call__(
+        self,
+        parametric_action_distribution: ParametricDistribution,
+        target_action_logits: tf.Tensor,
+        behaviour_action_logits: tf.Tensor,
+        actions: Actions,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Losses <float32>[time, batch] of logits <float32>[time, batch, params], and a further
+        loss <float32>[] (that adjusts coefficients, say).
+        """
+
+
+@gin.configurable
+class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
+    """The sum of policy loss, value loss and regularization of a batch of unrolls."""
+
+    def __init__(
+        self,
+        agent: Callable[..., Any],
+        reward_normalizer: PopArt | None,
+        parametric_action_distribution: ParametricDistribution,
+        advantage_estimator: AdvantageEstimator,
+        policy_loss: Callable[..., tf.Tensor],
+        discount_factor: float,
+        regularizer: Callable[..., tuple[tf.Tensor, tf.Tensor]] | None = None,
+        max_abs_reward: float | None = None,
+        handle_abandoned_episodes_properly: bool = True,
+        huber_delta: float | None = None,
+        value_ppo_style_clip_eps: float | None = None,
+        baseline_cost: float = 1.0,
+        include_regularization_in_returns: bool = False,
+        frame_skip: int = 1,
+        reward_scaling: float = 1.0,
+        name: str = "generalized_onpolicy_loss",
+    ):
+        """Puts the parts together.
+
+        Args:
+          agent: the network, in either call form of `call_network`.
+          reward_normalizer: `PopArt` for normalized value targets; None: targets as they are.
+          parametric_action_distribution: of the network's `policy_logits`.
+          advantage_estimator: of `seed_rl.common.returns.advantages`.
+          policy_loss: see `PolicyLoss`.
+          discount_factor: per environment frame.
+          regularizer: see `RegularizationLoss`; None for none.
+          max_abs_reward: rewards are clipped to this absolute value; None: not.
+          handle_abandoned_episodes_properly: whether the value of an abandoned episode's last state
+            is bootstrapped. Otherwise the episode counts as terminated there.
+          huber_delta: errors above it enter the value loss linearly; None: mean squared error.
+          value_ppo_style_clip_eps: if set, the value loss is the larger of that of the prediction,
+            and that of the prediction clipped to at most this distance (in normalized units) from
+            the one made when acting.
+          baseline_cost: weight of the value loss.
+          include_regularization_in_returns: whether rewards are reduced by the regularizer's loss
+            of the action they follow.
+          frame_skip: frames per step; the discount per step is `discount_factor ** frame_skip`.
+          reward_scaling: factor of rewards, applied after clipping.
+          name: of the module.
+        """
+        super().__init__(name=name)
+        self._agent = agent
+        self._reward_normalizer = reward_normalizer
+        self._distribution = parametric_action_distribution
+        self._advantage_estimator = advantage_estimator
+        self._policy_loss = policy_loss
+        self._discount = discount_factor**frame_skip
+        self._regularizer = regularizer
+        self._max_abs_reward = max_abs_reward
+        self._bootstrap_abandoned = handle_abandoned_episodes_properly
+        self._huber_delta = huber_delta
+        self._value_clip_eps = value_ppo_style_clip_eps
+        self._baseline_cost = baseline_cost
+        self._regularize_returns = include_regularization_in_returns
+        self._reward_scaling = reward_scaling
+
+    def init(self) -> None:
+        """Calls the `init()` of all submodules whose `init` takes no arguments: it creates their
+        variables. Call it once, in the scope of the training strategy.
+        """
+        for module in self.submodules:
+            init = getattr(module, "init", None)
+            if callable(init) and not _parameters(init):
+                init()
+
+    def multipliers(self) -> list[tf.Variable]:
+        """The variables of adjusted coefficients, whose gradients are clipped apart."""
+        coefficients = [part for part in self.submodules if isinstance(part, Coefficient)]
+        return variables.trainable_variables(coefficients)
+
+    def mask(self, env_outputs: EnvOutput) -> tf.Tensor:
+        """Which transitions of T + 1 steps are learned from, <float32>[time, batch].
+
+        The last state of an abandoned episode has none: its action was never taken. Two abandoned
+        steps in a row are the mark of unrolls that are left out (`finite_unrolls`).
+
+        Args:
+          env_outputs: nest of [time + 1, batch, ...].
+        """
+        abandoned = EnvOutput(*env_outputs).abandoned
+        masked = abandoned[1:]
+        if not self._bootstrap_abandoned:
+            masked &= abandoned[:-1]
+        return 1.0 - tf.cast(masked, tf.float32)
+
+    def compute_advantages(
+        self,
+        agent_state: Nest,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_outputs: Any,
+        return_learner_outputs: bool = False,
+        rewards: tf.Tensor | None = None,
+    ) -> tuple[Any, ...]:
+        """Value targets and advantages of a batch of unrolls; updates the reward normalizer.
+
+        Args:
+          agent_state: nest of [batch, ...], before the first step.
+          prev_actions: nest of [time + 1, batch, ...].
+          env_outputs: `EnvOutput` or any tuple of its five fields, [time + 1, batch, ...].
+          agent_outputs: `AgentOutput` of [time + 1, batch, ...], recorded at inference; its
+            `policy_logits` are the behaviour policy's.
+          return_learner_outputs: whether to return them.
+          rewards: <float32>[time + 1, batch] to learn from; None: those of `env_outputs`, which the
+            network reads in any case.
+
+        Returns:
+          (normalized targets <float32>[time, batch], normalized advantages <float32>[time, batch]),
+          both without gradient, and if asked for the network's `AgentOutput` of [time, batch, ...].
+        """
+        env_outputs = EnvOutput(*env_outputs)
+        learned, _ = call_network(
+            self._agent, prev_actions, env_outputs, agent_state, unroll=True, is_training=True
+        )
+        values = tf.stop_gradient(self._unnormalized(learned.baseline))
+        learned, acted = _without_last(learned), _without_last(agent_outputs)
+        mask = self.mask(env_outputs)
+        done = env_outputs.done[1:]
+        targets, advantages = self._advantage_estimator(
+            values,
+            self._rewards(env_outputs.reward if rewards is None else rewards, learned, acted, mask),
+            done & (mask > 0),
+            mask == 0,
+            self._discount,
+            *(tf.stop_gradient(p) for p in self._log_probs(learned, acted, mask)),
+        )
+        targets, advantages = self._normalized(targets, advantages, mask)
+        if return_learner_outputs:
+            return targets, advantages, learned
+        return targets, advantages
+
+    def __call__(
+        self,
+        agent_state: Nest,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_outputs: Any,
+        normalized_targets: tf.Tensor | None = None,
+        normalized_advantages: tf.Tensor | None = None,
+        mask: tf.Tensor | None = None,
+        rewards: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """The loss of a batch of unrolls, or of transitions whose advantages are known.
+
+        Args:
+          agent_state: as for `compute_advantages`, as are the next three. With targets and
+            advantages given, these have no last step: [time, batch, ...].
+          prev_actions: see `agent_state`.
+          env_outputs: see `agent_state`.
+          agent_outputs: see `agent_state`.
+          normalized_targets: <float32>[time, batch] of `compute_advantages`; None: computed here.
+          normalized_advantages: <float32>[time, batch], with `normalized_targets`.
+          mask: <float32>[time, batch] of `mask`, with `normalized_targets`; None: all ones.
+          rewards: see `compute_advantages`.
+
+        Returns:
+          <float32>[]. On one of several replicas, its share (`replicas.BatchMean`).
+        """
+        env_outputs = EnvOutput(*env_outputs)
+        if normalized_targets is None:
+            mask = self.mask(env_outputs)
+            normalized_targets, normalized_advantages, learned = self.compute_advantages(
+                agent_state, prev_actions, env_outputs, agent_outputs, True, rewards
+            )
+            acted = _without_last(agent_outputs)
+        else:
+            learned, _ = call_network(
+                self._agent, prev_actions, env_outputs, agent_state, unroll=True, is_training=True
+            )
+            acted = agent_outputs
+            mask = tf.ones_like(normalized_targets) if mask is None else mask
+        policy_loss = _call_with_options(
+            self._policy_loss,
+            (normalized_advantages, *self._log_probs(learned, acted, mask)),
+            actions=acted.action,
+            target_logits=learned.policy_logits,
+            behaviour_logits=acted.policy_logits,
+            parametric_action_distribution=self._distribution,
+            mask=mask,
+        )
+        loss = policy_loss + self._baseline_cost * self._value_loss(
+            learned.baseline, acted.baseline, normalized_targets, mask
+        )
+        if self._regularizer is not None:
+            losses, adjustment = self._regularization(learned, acted, mask, with_logging=True)
+            loss += replicas.BatchMean(mask)(losses) + adjustment
+        return loss
+
+    def _rewards(self, rewards: tf.Tensor, learned: Any, acted: Any, mask: tf.Tensor) -> tf.Tensor:
+        """Rewards <float32>[time, batch] of the transitions, from those of T + 1 steps."""
+        rewards = rewards[1:]
+        if self._max_abs_reward is not None:
+            rewards = tf.clip_by_value(rewards, -self._max_abs_reward, self._max_abs_reward)
+        rewards *= self._reward_scaling
+        if self._regularizer is not None and self._regularize_returns:
+            losses, _ = self._regularization(learned, acted, mask, with_logging=False)
+            rewards -= tf.stop_gradient(losses)
+        return rewards
+
+    def _regularization(
+        self, learned: Any, acted: Any, mask: tf.Tensor, with_logging: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        assert self._regularizer is not None
+        arguments = (
+            self._distribution,
+            learned.policy_logits,
+            acted.policy_logits,
+            acted.action,
+        )
+        return _call_with_options(
+            self._regularizer, arguments, with_logging=with_logging, mask=mask
+        )
+
+    def _log_probs(self, learned: Any, acted: Any, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Log probabilities <float32>[time, batch] of the actions taken, under policy and behaviour
+        policy; 0 where masked, as those may be infinite.
+        """
+        policies = (
+            self._distribution(learned.policy_logits),
+            self._distribution(acted.policy_logits),
+        )
+        target, behaviour = (
+            tf.where(mask > 0, policy.log_prob(acted.action), 0.0) for policy in policies
+        )
+        return target, behaviour
+
+    def _unnormalized(self, baseline: tf.Tensor) -> tf.Tensor:
+        """Values in units of the returns, from the network's baseline; <float32>[...] both."""
+        normalizer = self._reward_normalizer
+        if normalizer is None:
+            return baseline
+        return normalizer.unnormalize_prediction(normalizer.correct_prediction(baseline))
+
+    def _normalized(
+        self, targets: tf.Tensor, advantages: tf.Tensor, mask: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Updates the statistics with the targets and normalizes both; <float32>[time, batch]."""
+        normalizer = self._reward_normalizer
+        if normalizer is None:
+            return targets, advantages
+        # Statistics leave out what is not finite.
+        normalizer.update_normalization_statistics(tf.where(mask > 0, targets, math.nan))
+        targets = normalizer.normalize_target(targets)
+        advantages = normalizer.normalize_advantage(advantages)
+        return tf.stop_gradient(targets), tf.stop_gradient(advantages)
+
+    def _value_loss(
+        self, baseline: tf.Tensor, acted_baseline: tf.Tensor, targets: tf.Tensor, mask: tf.Tensor
+    ) -> tf.Tensor:
+        """Loss <float32>[] of the network's baseline against normalized targets.
+
+        Args:
+          baseline: <float32>[time, batch].
+          acted_baseline: <float32>[time, batch], of the network that acted.
+          targets: <float32>[time, batch].
+          mask: <float32>[time, batch].
+        """
+        mean = replicas.BatchMean(mask)
+        correct = (
+            self._reward_normalizer.correct_prediction
+            if self._reward_normalizer is not None
+            else tf.identity
+        )
+        predictions = correct(baseline)
+        losses = self._value_losses(predictions - targets)
+        if self._value_clip_eps is not None:
+            acted_predictions = tf.stop_gradient(correct(acted_baseline))
+            change = predictions - acted_predictions
+            clipped = tf.clip_by_value(change, -self._value_clip_eps, self._value_clip_eps)
+            losses = tf.maximum(losses, self._value_losses(acted_predictions + clipped - targets))
+        loss = mean(losses)
+        self.log("losses/value", loss)
+        self.log("value/prediction", mean(predictions))
+        self.log("value/target", mean(targets))
+        self.log("value/abs_error", mean(tf.abs(predictions - targets)))
+        return loss
+
+    def _value_losses(self, errors: tf.Tensor) -> tf.Tensor:
+        """Loss of each error, <float32>[...]."""
+        if self._huber_delta is None:
+            return tf.square(errors)
+        size = tf.abs(errors)
+        quadratic = tf.minimum(size, self._huber_delta)
+        return quadratic * (size - 0.5 * quadratic)
+
+
+def _without_last(nest: Nest) -> Nest:
+    """[time, batch, ...] of a nest of [time + 1, batch, ...]."""
+    return tf.nest.map_structure(lambda t: None if t is None else t[:-1], nest)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Parameters that a call must give."""
+    return [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is inspect.Parameter.empty
+        and parameter.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    ]
+
+
+def _call_with_options(part: Callable[..., Any], arguments: tuple[Any, ...], **options: Any) -> Any:
+    """Calls `part` with those of `options` that are parameters of it."""
+    parameters = inspect.signature(part).parameters
+    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        options = {name: value for name, value in options.items() if name in parameters}
+    return part(*arguments, **options)

@@ -1,0 +1,84 @@
+"""How a training step goes through its batch. TensorFlow is not imported."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from seed_rl.common.config.options import option
+from seed_rl.common.errors import UserError
+
+REPEAT = "repeat"
+SHUFFLE = "shuffle"
+SPLIT = "split"
+SPLIT_WITH_ADVANTAGE_RECOMPUTATION = "split_with_advantage_recomputation"
+
+BATCH_MODES = (REPEAT, SHUFFLE, SPLIT, SPLIT_WITH_ADVANTAGE_RECOMPUTATION)
+
+
+@dataclasses.dataclass(frozen=True)
+class MinibatchSettings:
+    """Minibatches: the gradient steps of a training step."""
+
+    batch_mode: str = option(
+        REPEAT,
+        "Minibatches of unrolls: the same in each epoch (repeat), or shuffled (shuffle). Or of "
+        "transitions, shuffled, with advantages computed once per training step (split), or anew "
+        "in each epoch (split_with_advantage_recomputation).",
+        choices=BATCH_MODES,
+    )
+    epochs_per_step: int = option(1, "How often a training step goes through its batch.", minimum=1)
+    batches_per_step: int = option(
+        1, "Minibatches, each for one gradient step, into which a batch is divided.", minimum=1
+    )
+    jit_compile: bool = option(
+        False,
+        "Whether XLA compiles the gradient step, on one training device: worth it for small "
+        "networks of many operations.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.batch_mode not in BATCH_MODES:
+            raise UserError(f"--batch_mode={self.batch_mode} is none of {', '.join(BATCH_MODES)}.")
+
+    @property
+    def splits(self) -> bool:
+        """Whether minibatches hold transitions instead of unrolls."""
+        return self.batch_mode in (SPLIT, SPLIT_WITH_ADVANTAGE_RECOMPUTATION)
+
+    @property
+    def gradient_steps(self) -> int:
+        """Gradient steps per training step."""
+        return self.epochs_per_step * self.batches_per_step
+
+    def minibatch_size(self, num_unrolls: int, unroll_length: int) -> int:
+        """Unrolls, or transitions, of one minibatch.
+
+        Args:
+          num_unrolls: of a batch, on one training device.
+          unroll_length: transitions of an unroll.
+
+        Raises:
+          UserError: the batch cannot be divided into `batches_per_step` equal parts.
+        """
+        total = num_unrolls * unroll_length if self.splits else num_unrolls
+        size, rest = divmod(total, self.batches_per_step)
+        if not rest:
+            return size
+        whole, others = f"{num_unrolls} unrolls", "another --batch_size"
+        if self.splits:
+            whole += f" of {unroll_length} steps, {total} transitions"
+            others += " or --unroll_length"
+        raise UserError(
+            f"A batch of {whole} (on one training device) cannot be divided into "
+            f"--batches_per_step={self.batches_per_step} equal minibatches: {total} / "
+            f"{self.batches_per_step} = {total / self.batches_per_step:.2f}. Nearest values that "
+            f"work: --batches_per_step={' or '.join(map(str, self._nearest(total)))}; or choose "
+            f"{others}."
+        )
+
+    def _nearest(self, total: int) -> list[int]:
+        """The divisors of `total` next to `batches_per_step`."""
+        divisors = [n for n in range(1, total + 1) if total % n == 0]
+        below = [n for n in divisors if n < self.batches_per_step]
+        above = [n for n in divisors if n > self.batches_per_step]
+        return below[-1:] + above[:1]

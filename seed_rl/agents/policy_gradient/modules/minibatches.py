@@ -1,0 +1,202 @@
+"""The training step: epochs of gradient steps on minibatches of a batch of unrolls.
+
+A training step of a small network takes hundreds of gradient steps of about a millisecond. On one
+training device they run in a loop within the graph, which holds the gradient step once. Rows are
+shuffled by their indices, and each minibatch gathers its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
+    GeneralizedOnPolicyLoss,
+)
+from seed_rl.agents.policy_gradient.modules.logging_module import LoggingTape
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
+    REPEAT,
+    SHUFFLE,
+    SPLIT_WITH_ADVANTAGE_RECOMPUTATION,
+    MinibatchSettings,
+)
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner.algorithm import Minimize, StepResult
+from seed_rl.common.learner.training import mean_result
+from seed_rl.common.types import EnvOutput, Unroll
+
+Arguments = tuple[Any, ...]
+"""Arguments of the loss: the first a nest of [batch, ...], the others of [time, batch, ...]."""
+
+
+def train(
+    loss: GeneralizedOnPolicyLoss,
+    batch: Unroll,
+    minimize: Minimize,
+    settings: MinibatchSettings,
+    rewards: tf.Tensor | None = None,
+    looped: bool | None = None,
+) -> StepResult:
+    """One training step on one replica.
+
+    Args:
+      loss: of a batch of unrolls.
+      batch: T + 1 steps of B unrolls.
+      minimize: takes a gradient step.
+      settings: minibatches and epochs.
+      rewards: <float32>[time + 1, batch] to learn from; None: the environment's.
+      looped: whether gradient steps are iterations of a loop instead of copies in the graph; None:
+        if there is only one replica. Several cannot exchange gradients within a loop.
+
+    Returns:
+      Means of loss and metrics over all gradient steps.
+
+    Raises:
+      UserError: the batch cannot be divided, or holds recurrent states but is to be split.
+    """
+    num_steps, num_unrolls = batch.env_outputs.reward.shape
+    settings.minibatch_size(num_unrolls, num_steps - 1)
+    looped = _can_loop() if looped is None else looped
+    if not settings.splits:
+        arguments = (*batch, None, None, None, rewards)
+        return run_epochs(loss, arguments, minimize, settings, looped)
+    if settings.batch_mode == SPLIT_WITH_ADVANTAGE_RECOMPUTATION:
+        single = dataclasses.replace(settings, epochs_per_step=1)
+
+        def epoch(_: tf.Tensor) -> StepResult:
+            split = split_into_transitions(loss, batch, rewards)
+            return run_epochs(loss, split, minimize, single, looped)
+
+        return mean_of_steps(epoch, settings.epochs_per_step, looped)
+    split = split_into_transitions(loss, batch, rewards)
+    return run_epochs(loss, split, minimize, settings, looped)
+
+
+def run_epochs(
+    loss: Callable[..., tf.Tensor],
+    arguments: Arguments,
+    minimize: Minimize,
+    settings: MinibatchSettings,
+    looped: bool | None = None,
+) -> StepResult:
+    """Epochs of gradient steps on minibatches of the rows of `arguments`.
+
+    Args:
+      loss: called with the arguments of a minibatch.
+      arguments: of unrolls or of transitions; None is passed on.
+      minimize: takes a gradient step.
+      settings: minibatches and epochs; rows are in order in `repeat` mode, shuffled in others.
+      looped: see `train`.
+
+    Returns:
+      Means of loss and metrics over all gradient steps.
+    """
+    num_rows = tf.nest.flatten(arguments[1:])[0].shape[1]
+    size = num_rows // settings.batches_per_step
+    rows = tf.range(num_rows)
+    orders = [
+        rows if settings.batch_mode == REPEAT else tf.random.shuffle(rows)
+        for _ in range(settings.epochs_per_step)
+    ]
+    minibatches = tf.reshape(tf.stack(orders), [settings.gradient_steps, size])
+
+    def step(index: tf.Tensor) -> StepResult:
+        return minimize(lambda: _logged_loss(loss, _take(arguments, minibatches[index])))
+
+    looped = _can_loop() if looped is None else looped
+    return mean_of_steps(step, settings.gradient_steps, looped, settings.jit_compile)
+
+
+def split_into_transitions(
+    loss: GeneralizedOnPolicyLoss, batch: Unroll, rewards: tf.Tensor | None = None
+) -> Arguments:
+    """Computes advantages, and cuts T + 1 steps of B unrolls into T * B transitions.
+
+    Args:
+      loss: computes the advantages.
+      batch: nest of [time + 1, batch, ...], with an empty recurrent state.
+      rewards: <float32>[time + 1, batch] to learn from; None: the environment's.
+
+    Returns:
+      Arguments of `loss`, nests of [1, time * batch, ...], the last ones being targets, advantages
+      and mask.
+
+    Raises:
+      UserError: there is a recurrent state.
+    """
+    batch = Unroll(*batch)
+    if tf.nest.flatten(batch.agent_state):
+        raise UserError(
+            "The network has a recurrent state, so its unrolls cannot be split into transitions: "
+            f"--batch_mode={REPEAT} and --batch_mode={SHUFFLE} keep them whole."
+        )
+    env_outputs = EnvOutput(*batch.env_outputs)
+    with LoggingTape(loss):  # Only the gradient steps log.
+        targets, advantages = loss.compute_advantages(*batch, rewards=rewards)
+    steps = tf.nest.map_structure(
+        lambda t: t[:-1], (batch.prev_actions, env_outputs, batch.agent_outputs)
+    )
+    per_step = (*steps, targets, advantages, loss.mask(env_outputs))
+    flat = tf.nest.map_structure(lambda t: tf.reshape(t, [1, -1, *t.shape[2:]]), per_step)
+    return (batch.agent_state, *flat)
+
+
+def mean_of_steps(
+    step: Callable[[tf.Tensor], StepResult], count: int, looped: bool, jit_compile: bool = False
+) -> StepResult:
+    """Runs `step(0)` to `step(count - 1)`.
+
+    Args:
+      step: takes the index <int32>[].
+      count: of the steps.
+      looped: whether in a loop within the graph, which then holds `step` once.
+      jit_compile: whether XLA compiles a step of the loop.
+
+    Returns:
+      Means of loss and metrics over the steps.
+    """
+    if not looped:
+        return mean_result([step(tf.constant(index)) for index in range(count)])
+    names: list[str] = []
+
+    def numbers(index: tf.Tensor) -> tf.Tensor:
+        result = step(index)
+        names[:] = result.metrics
+        return tf.stack([result.loss, *result.metrics.values()])
+
+    # Traced before the loop, whose variables must have the shape of the result.
+    traced = tf.function(
+        numbers, autograph=False, jit_compile=jit_compile or None
+    ).get_concrete_function(tf.TensorSpec([], tf.int32))
+    _, total = tf.while_loop(
+        lambda index, _: index < count,
+        lambda index, total: (index + 1, total + traced(index)),
+        (tf.constant(0), tf.zeros(traced.structured_outputs.shape)),
+        parallel_iterations=1,  # Each step reads the weights that the one before has written.
+    )
+    loss, *metrics = tf.unstack(total / count)
+    return StepResult(loss, dict(zip(names, metrics, strict=True)))
+
+
+def _take(arguments: Arguments, rows: tf.Tensor) -> Arguments:
+    """The rows <int32>[n] of the batch dimensions of arguments of the loss."""
+    state, *steps = arguments
+    return (
+        tf.nest.map_structure(lambda t: tf.gather(t, rows), state),
+        *tf.nest.map_structure(lambda t: None if t is None else tf.gather(t, rows, axis=1), steps),
+    )
+
+
+def _logged_loss(loss: Callable[..., tf.Tensor], arguments: Arguments) -> StepResult:
+    """Calls a loss; what its parts log, averaged, are the metrics."""
+    with LoggingTape(loss) as logs:
+        value = loss(*arguments)
+        metrics = {key: tf.reduce_mean(tf.cast(log, tf.float32)) for key, log in logs.items()}
+    return StepResult(value, metrics)
+
+
+def _can_loop() -> bool:
+    return tf.distribute.get_strategy().num_replicas_in_sync == 1

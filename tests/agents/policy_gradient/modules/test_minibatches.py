@@ -1,0 +1,348 @@
+"""The training step: which rows each gradient step takes, loops, and what is averaged."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.policy_gradient.modules import minibatches, policy_losses
+from seed_rl.agents.policy_gradient.modules import ppo_training_step_utils as old_names
+from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
+    GeneralizedOnPolicyLoss,
+)
+from seed_rl.agents.policy_gradient.modules.logging_module import LoggingModule
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
+    BATCH_MODES,
+    MinibatchSettings,
+)
+from seed_rl.agents.policy_gradient.modules.policy_regularizers import KLPolicyRegularizer
+from seed_rl.common.compat.progress_logger import ProgressLogger
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner import variables
+from seed_rl.common.learner.algorithm import StepResult
+from seed_rl.common.learner.training import GradientStep
+from seed_rl.common.monitoring.skipped_steps import SkippedSteps
+from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.common.returns.advantages import GAE
+from seed_rl.common.types import EnvOutput, Unroll
+
+AgentOutput = collections.namedtuple("AgentOutput", "action policy_logits baseline")
+DISTRIBUTION = categorical_distribution(3, tf.int32)
+T, B = 4, 6
+
+
+def make_batch(seed=0, state=(), num_steps=T, num_unrolls=B):
+    """Unrolls whose observations number their steps."""
+    rng = np.random.default_rng(seed)
+    shape = (num_steps + 1, num_unrolls)
+    done = np.zeros(shape, bool)
+    done[2, 1] = done[3, 4] = True
+    abandoned = done & (np.arange(num_unrolls) == 4)
+    numbers = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    reward = np.where(abandoned, 0, rng.normal(size=shape)).astype(np.float32)
+    env_outputs = EnvOutput(
+        reward, done, numbers[..., None] / numbers.size, abandoned, np.zeros(shape, np.int32)
+    )
+    actions = rng.integers(0, 3, shape).astype(np.int32)
+    logits = rng.normal(size=(*shape, 3)).astype(np.float32)
+    outputs = AgentOutput(actions, logits, rng.normal(size=shape).astype(np.float32))
+    return tf.nest.map_structure(tf.constant, Unroll(state, actions, env_outputs, outputs))
+
+
+class Network(tf.Module):
+    """Linear policy and value of the observation."""
+
+    def __init__(self):
+        super().__init__()
+        self.policy = tf.Variable([[0.5, -0.5, 0.1]])
+        self.value = tf.Variable([0.3])
+
+    def __call__(self, prev_actions, env_outputs, agent_state, unroll=False, is_training=False):
+        x = env_outputs.observation
+        logits = tf.matmul(x, tf.broadcast_to(self.policy, [*x.shape[:-2], 1, 3]))
+        return AgentOutput(None, logits, x[..., 0] * self.value[0]), agent_state
+
+
+def make_loss(**options):
+    return GeneralizedOnPolicyLoss(
+        Network(),
+        None,
+        DISTRIBUTION,
+        GAE(0.9),
+        policy_losses.ppo(0.2, normalize_advantages=True),
+        0.9,
+        regularizer=KLPolicyRegularizer(entropy=0.01),
+        **options,
+    )
+
+
+def make_minimize(loss, optimizer=None):
+    trained = variables.trainable_variables(loss)
+    optimizer = optimizer or tf.keras.optimizers.Adam(0.01)
+    optimizer.build(trained)
+    return GradientStep(optimizer, trained, tf.distribute.get_strategy(), 1.0)
+
+
+class Recorder(tf.Module, LoggingModule):
+    """A loss that only notes which observations, masks and states it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.observations, self.masks, self.states, self.computed = [], [], [], 0
+
+    def mask(self, env_outputs):
+        return 1.0 - tf.cast(env_outputs.abandoned[1:], tf.float32)
+
+    def compute_advantages(self, *batch, rewards=None):
+        self.computed += 1
+        numbers = batch[2].observation[:-1, :, 0]
+        return numbers + 10, numbers + 20
+
+    def __call__(
+        self, state, actions, env, outputs, targets=None, advantages=None, mask=None, rewards=None
+    ):
+        numbers = env.observation[..., 0].numpy()
+        if targets is not None:
+            np.testing.assert_array_equal(targets, numbers + 10)
+            np.testing.assert_array_equal(advantages, numbers + 20)
+            self.masks.append(mask.numpy())
+        self.observations.append(numbers)
+        self.states.append(state)
+        return tf.constant(0.0)
+
+
+def record(batch, *settings):
+    recorder = Recorder()
+    minibatches.train(
+        recorder, batch, lambda loss: loss(), MinibatchSettings(*settings), looped=False
+    )
+    return recorder
+
+
+def test_repeat_takes_the_same_unrolls_in_each_epoch():
+    batch = make_batch()
+    seen = record(batch, "repeat", 2, 3).observations
+    numbers = batch.env_outputs.observation[..., 0].numpy()
+    expected = [numbers[:, i : i + 2] for i in (0, 2, 4)] * 2
+    assert len(seen) == 6
+    for actual, wanted in zip(seen, expected, strict=True):
+        np.testing.assert_array_equal(actual, wanted)
+
+
+def test_shuffle_takes_each_unroll_once_per_epoch():
+    """With its recurrent state, and in another order each time."""
+    tf.random.set_seed(1)
+    batch = make_batch(state=(tf.range(B),))
+    recorder = record(batch, "shuffle", 4, 2)
+    numbers = batch.env_outputs.observation[..., 0].numpy()
+    epochs = [recorder.observations[i : i + 2] for i in range(0, 8, 2)]
+    orders = []
+    for epoch, states in zip(epochs, np.reshape(recorder.states, (4, 2, -1)), strict=True):
+        order = np.concatenate(states)
+        np.testing.assert_array_equal(np.concatenate(epoch, axis=1), numbers[:, order])
+        np.testing.assert_array_equal(np.sort(order), np.arange(B))
+        orders.append(tuple(order))
+    assert len(set(orders)) > 1
+
+
+@pytest.mark.parametrize("mode", ["split", "split_with_advantage_recomputation"])
+@pytest.mark.parametrize("seed", range(3))
+def test_split_takes_each_transition_once_per_epoch(mode, seed):
+    """With its own target, advantage and mask; the last step of an unroll is no transition."""
+    tf.random.set_seed(seed)
+    batch = make_batch()
+    recorder = record(batch, mode, 3, 4)
+    assert recorder.computed == (1 if mode == "split" else 3)
+    numbers = batch.env_outputs.observation[:-1, :, 0].numpy()
+    masks = 1 - batch.env_outputs.abandoned[1:].numpy()
+    assert masks.min() == 0
+    mask_of = dict(zip(numbers.ravel(), masks.ravel(), strict=True))
+    orders = []
+    for i in range(0, 12, 4):
+        epoch = recorder.observations[i : i + 4]
+        assert all(part.shape == (1, T * B // 4) for part in epoch)
+        seen = np.concatenate(epoch, axis=1)[0]
+        np.testing.assert_array_equal(np.sort(seen), numbers.ravel())
+        given = np.concatenate(recorder.masks[i : i + 4], axis=1)[0]
+        np.testing.assert_array_equal(given, [mask_of[number] for number in seen])
+        orders.append(tuple(seen))
+    assert len(set(orders)) == 3
+
+
+def run(mode, looped, jit_compile=False, shuffle=None):
+    """(weights, metrics) of a training step within a tf.function."""
+    loss = make_loss()
+    minimize = make_minimize(loss)
+    settings = MinibatchSettings(mode, 3, 2, jit_compile)
+    step = tf.function(
+        lambda batch: minibatches.train(loss, batch, minimize, settings, looped=looped),
+        autograph=False,
+    )
+    result = step(make_batch())
+    weights = [v.numpy() for v in variables.trainable_variables(loss)]
+    return weights, {k: v.numpy() for k, v in result.metrics.items()}
+
+
+@pytest.mark.parametrize("mode", BATCH_MODES)
+def test_loop_and_copies_agree(mode, monkeypatch):
+    """Guards the order of reads and writes within the loop, and the means over its steps."""
+    # Another permutation than the identity, the same for both.
+    monkeypatch.setattr(tf.random, "shuffle", lambda rows: rows[::-1])
+    weights, metrics = run(mode, looped=False)
+    looped_weights, looped_metrics = run(mode, looped=True)
+    assert np.abs(weights[0] - [[0.5, -0.5, 0.1]]).min() > 1e-3
+    for one, other in zip(weights, looped_weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert looped_metrics == pytest.approx(metrics, rel=1e-3, abs=1e-6)
+    assert {"loss", "gradient_norm", "skipped_steps", "losses/policy", "policy/entropy"} <= set(
+        metrics
+    )
+
+
+def test_compiled_steps_agree(monkeypatch):
+    """Guards `jit_compile`: XLA takes the gradient step, with the same result."""
+    monkeypatch.setattr(tf.random, "shuffle", lambda rows: rows[::-1])
+    weights, metrics = run("split", looped=True)
+    compiled_weights, compiled_metrics = run("split", looped=True, jit_compile=True)
+    for one, other in zip(weights, compiled_weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert compiled_metrics == pytest.approx(metrics, rel=1e-3, abs=1e-6)
+
+
+def test_one_minibatch_of_transitions_is_that_of_unrolls():
+    """Guards the masks of split batches: nothing but the form of the batch differs."""
+    losses, slopes = [], []
+    for mode in ("repeat", "split"):
+        loss = make_loss()
+        minimize = make_minimize(loss, tf.keras.optimizers.SGD(1.0))
+        result = minibatches.train(loss, make_batch(), minimize, MinibatchSettings(mode))
+        losses.append(float(result.loss))
+        slopes.append(loss._agent.policy.numpy())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    np.testing.assert_allclose(*slopes, rtol=1e-4)
+
+
+def test_rewards_to_learn_from_reach_the_loss():
+    """In both forms of a batch: twice the reward is another loss, as for the environment's."""
+    for mode in ("repeat", "split"):
+        results = []
+        batch = make_batch()
+        doubled = 2 * batch.env_outputs.reward
+        for unrolls, rewards in (
+            (batch, doubled),
+            (batch._replace(env_outputs=batch.env_outputs._replace(reward=doubled)), None),
+            (batch, None),
+        ):
+            loss = make_loss()
+            settings = MinibatchSettings(mode)
+            result = minibatches.train(loss, unrolls, make_minimize(loss), settings, rewards)
+            results.append(float(result.loss))
+        assert results[0] == pytest.approx(results[1], rel=1e-5)
+        assert results[0] != pytest.approx(results[2], rel=1e-2)
+
+
+class Steps(tf.Module, LoggingModule):
+    """A loss whose value comes from the observations of the minibatch."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = tf.Variable(1.0)
+
+    def __call__(self, state, actions, env, *more):
+        mean = tf.reduce_mean(env.observation)
+        self.log("observation", mean)
+        return self.weight * mean
+
+
+@pytest.mark.parametrize("bad", [1, 3])
+def test_skipped_gradient_steps_are_a_share(bad):
+    """Guards weights and the end of a run: it ends only when every gradient step was skipped."""
+    batch = make_batch()
+    observations = batch.env_outputs.observation.numpy()
+    observations[0, : 2 * bad] = np.nan
+    batch = batch._replace(env_outputs=batch.env_outputs._replace(observation=observations))
+    loss = Steps()
+    minimize = make_minimize(loss, tf.keras.optimizers.SGD(0.1))
+    step = tf.function(
+        lambda: minibatches.train(loss, batch, minimize, MinibatchSettings("repeat", 7, 3)),
+        autograph=False,
+    )
+    skipped = SkippedSteps()
+    for _ in range(3):
+        metrics = step().metrics
+        skipped.add(metrics["skipped_steps"])
+    # Its mean over 21 steps must be 1 exactly, or the run would not end.
+    assert float(metrics["skipped_steps"]) == pytest.approx(bad / 3)
+    assert skipped.check() == (3 if bad == 3 else 0)
+    assert np.isnan(metrics["observation"]) and np.isfinite(loss.weight)
+    assert (float(loss.weight) == 1.0) == (bad == 3)
+
+
+def test_sizes_that_do_not_divide():
+    with pytest.raises(UserError) as error:
+        record(make_batch(), "repeat", 1, 4)
+    assert str(error.value) == (
+        "A batch of 6 unrolls (on one training device) cannot be divided into "
+        "--batches_per_step=4 equal minibatches: 6 / 4 = 1.50. Nearest values that work: "
+        "--batches_per_step=3 or 6; or choose another --batch_size."
+    )
+    with pytest.raises(UserError) as error:
+        record(make_batch(), "split", 1, 7)
+    assert str(error.value) == (
+        "A batch of 6 unrolls of 4 steps, 24 transitions (on one training device) cannot be "
+        "divided into --batches_per_step=7 equal minibatches: 24 / 7 = 3.43. Nearest values that "
+        "work: --batches_per_step=6 or 8; or choose another --batch_size or --unroll_length."
+    )
+    with pytest.raises(UserError, match=r"--batches_per_step=24; or"):
+        record(make_batch(), "split", 1, 25)
+
+
+def test_recurrent_states_cannot_be_split():
+    with pytest.raises(UserError, match="--batch_mode=repeat and --batch_mode=shuffle keep them"):
+        record(make_batch(state=(tf.range(B),)), "split", 1, 1)
+
+
+def test_unknown_modes():
+    with pytest.raises(UserError, match="--batch_mode=skip is none of repeat, shuffle, split, "):
+        MinibatchSettings("skip")
+
+
+def test_result_of_steps_that_log_nothing():
+    """Guards the loop around a loss without metrics."""
+    result = minibatches.mean_of_steps(
+        lambda index: StepResult(tf.cast(index, tf.float32), {}), 5, looped=True
+    )
+    assert float(result.loss) == 2.0 and result.metrics == {}
+
+
+def old_arguments(loss, optimizer, mode, batches):
+    strategy, logger = tf.distribute.get_strategy(), ProgressLogger()
+    return loss, mode, strategy, B, T, batches, 1.0, optimizer, logger
+
+
+@pytest.mark.parametrize("mode", ["repeat", "split"])
+def test_old_names(mode, monkeypatch):
+    """A training step of one epoch, whole and in its parts, is that of `train`."""
+    monkeypatch.setattr(tf.random, "shuffle", lambda rows: rows[::-1])
+    weights, sessions = [], []
+    for way in ("train", "step", "parts"):
+        loss, optimizer = make_loss(), tf.keras.optimizers.Adam(0.01)
+        args = tuple(make_batch())
+        if way == "train":
+            minimize = make_minimize(loss, optimizer)
+            settings = MinibatchSettings(mode, 1, 2)
+            session = minibatches.train(loss, Unroll(*args), minimize, settings).metrics
+        elif way == "step":
+            first, *rest = old_arguments(loss, optimizer, mode, 2)
+            session = old_names.ppo_training_step(1, first, args, *rest)
+        else:
+            if mode == "split":
+                args = old_names.compute_advantages_and_split(loss, args)
+            first, *rest = old_arguments(loss, optimizer, mode, 2)
+            session = old_names.single_epoch(first, args, *rest)
+        weights.append(loss._agent.policy.numpy())
+        sessions.append({key: float(value) for key, value in session.items()})
+    for other in (1, 2):
+        np.testing.assert_allclose(weights[0], weights[other], rtol=1e-5)
+        assert sessions[other] == pytest.approx(sessions[0], rel=1e-4, abs=1e-7)

@@ -17,6 +17,7 @@ PRESET = Preset(
     dict(
         gin_config=("seed_rl/gym/gin/ppo.gin",),
         unroll_length=32,
+        batch_mode="split",
         epochs_per_step=4,
         batches_per_step=4,
     ),

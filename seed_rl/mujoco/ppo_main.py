@@ -17,11 +17,12 @@ PRESET = Preset(
     dict(
         gin_config=("seed_rl/mujoco/gin/ppo.gin",),
         unroll_length=64,
+        batch_mode="split",
         epochs_per_step=10,
         batches_per_step=16,
     ),
 )
-"""For 128 environments, a training step of 8,192 transitions; see docs/agents/policy_gradient.md."""
+"""Training steps of 8,192 transitions with 128 environments, see docs/agents/policy_gradient.md."""
 
 FAMILY = EnvironmentFamily(env.MujocoConfig, env.create, environment="env_name")
 

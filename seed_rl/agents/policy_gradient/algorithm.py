@@ -13,6 +13,7 @@ from seed_rl.agents.policy_gradient.modules import minibatches
 from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
     GeneralizedOnPolicyLoss,
 )
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
@@ -24,7 +25,6 @@ from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import Minimize, StepResult
 from seed_rl.common.learner.assembly import AlgorithmContext, make_job
-from seed_rl.common.learner.coefficients import Coefficient
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
 from seed_rl.common.types import Specs, Unroll
 
@@ -41,7 +41,7 @@ class PolicyGradient(ActorCriticAlgorithm):
 
     def __init__(
         self,
-        settings: minibatches.MinibatchSettings,
+        settings: MinibatchSettings,
         create_network: Callable[[], tf.Module],
         create_loss: CreateLoss,
         distribution: ParametricDistribution,
@@ -65,7 +65,7 @@ class PolicyGradient(ActorCriticAlgorithm):
         super().__init__(create_network, distribution, num_envs, num_eval_envs, specs)
         self.settings = settings
         self.block_inference_on_training = block_inference_on_training
-        self.updates_per_unroll = settings.epochs_per_step * settings.batches_per_step
+        self.updates_per_unroll = settings.gradient_steps
         self.loss_module = create_loss(self.network, distribution)
         self.loss_module.init()
 
@@ -81,8 +81,7 @@ class PolicyGradient(ActorCriticAlgorithm):
         return variables.trainable_variables([self.network, self.loss_module])
 
     def clipped_apart(self) -> list[tf.Variable]:
-        parts = self.loss_module.submodules
-        return variables.trainable_variables([p for p in parts if isinstance(p, Coefficient)])
+        return self.loss_module.multipliers()
 
     def checkpointables(self) -> dict[str, Any]:
         return {"loss": self.loss_module}
@@ -95,6 +94,7 @@ def create_job(
     *,
     create_loss: CreateLoss,
     on_policy: OnPolicyConfig | None = None,
+    settings: MinibatchSettings | None = None,
     continuous: ContinuousDistributionConfig | None = None,
     optimizer: OptimizerConfig | None = None,
     run: RunConfig | None = None,
@@ -111,6 +111,7 @@ def create_job(
       create_optimizer_fn: see `assembly.make_job`.
       create_loss: see `CreateLoss`.
       on_policy: sizes of a training step; by default those of the flags.
+      settings: minibatches of a training step; by default those of the flags.
       continuous: options of continuous actions.
       optimizer: options of the default optimizer, and of gradient clipping.
       run: options shared with the actors; by default those of the flags.
@@ -125,16 +126,15 @@ def create_job(
     continuous = continuous or ContinuousDistributionConfig()
     run = run or from_flags(RunConfig)
     config = config or from_flags(LearnerConfig)
-    sizes = step_sizes(on_policy, config.unroll_length, run.num_envs - run.num_eval_envs)
-    settings = minibatches.MinibatchSettings(
-        on_policy.batch_mode, on_policy.epochs_per_step, sizes.batches
-    )
+    settings = settings or from_flags(MinibatchSettings)
+    num_training_envs = run.num_envs - run.num_eval_envs
+    sizes = step_sizes(on_policy, settings, config.unroll_length, num_training_envs)
 
     def create_algorithm(context: AlgorithmContext) -> PolicyGradient:
         observation_space, action_space = context.spaces
         distribution = get_parametric_distribution_for_action_space(action_space, continuous)
         return algorithm(
-            settings,
+            sizes.minibatches,
             lambda: create_agent_fn(action_space, observation_space, distribution),
             create_loss,
             distribution,
@@ -153,6 +153,6 @@ def create_job(
             config, batch_size=sizes.unrolls, unroll_length=sizes.unroll_length
         ),
         optimizer=optimizer or OptimizerConfig(),
-        agent_options=(on_policy, continuous),
+        agent_options=(on_policy, settings, continuous),
         **options,
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
+    MinibatchSettings,
+    nearest_divisors,
+)
 from seed_rl.common.config.options import option
 from seed_rl.common.errors import UserError
-
-REPEAT, SHUFFLE = "repeat", "shuffle"
-SPLIT, SPLIT_WITH_RECOMPUTATION = "split", "split_with_advantage_recomputation"
-BATCH_MODES = (REPEAT, SHUFFLE, SPLIT, SPLIT_WITH_RECOMPUTATION)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,16 +26,6 @@ class OnPolicyConfig:
     gin_bindings: tuple[str, ...] = option(
         (), "Gin binding that wins over the files, such as GAE.lambda_=0.9; repeat.", repeated=True
     )
-    batch_mode: str = option(
-        SPLIT,
-        "How a training step is split into minibatches. repeat: whole unrolls, in the same "
-        "minibatches each epoch; shuffle: whole unrolls, shuffled each epoch; split: single "
-        "transitions, shuffled each epoch, with advantages computed once; "
-        "split_with_advantage_recomputation: computed anew each epoch.",
-        choices=BATCH_MODES,
-    )
-    epochs_per_step: int = option(1, "Passes over the experience of a training step.", minimum=1)
-    batches_per_step: int = option(1, "Minibatches, and so gradient steps, per epoch.", minimum=1)
     batch_size: int = option(
         0,
         "Unrolls per minibatch, over all replicas. 0: a training step takes as many unrolls as "
@@ -58,30 +49,31 @@ class OnPolicyConfig:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class StepSizes:
+class StepSizes(NamedTuple):
     """The sizes of a training step.
 
     Attributes:
       unroll_length: transitions per unroll.
       unrolls: unrolls per training step, over all replicas.
-      batches: minibatches per epoch.
+      minibatches: how they are divided.
     """
 
     unroll_length: int
     unrolls: int
-    batches: int
-
-    @property
-    def transitions(self) -> int:
-        return self.unroll_length * self.unrolls
+    minibatches: MinibatchSettings
 
 
-def step_sizes(config: OnPolicyConfig, unroll_length: int, num_training_envs: int) -> StepSizes:
+def step_sizes(
+    config: OnPolicyConfig,
+    minibatches: MinibatchSettings,
+    unroll_length: int,
+    num_training_envs: int,
+) -> StepSizes:
     """The sizes that the options give.
 
     Args:
       config: options.
+      minibatches: its `batches_per_step` is used without `batch_size_transitions`.
       unroll_length: used without `step_size_transitions`.
       num_training_envs: environments that are trained on.
 
@@ -94,50 +86,27 @@ def step_sizes(config: OnPolicyConfig, unroll_length: int, num_training_envs: in
             "count transitions: set one or the other."
         )
     if size := config.step_size_transitions:
-        _check_divides("--step_size_transitions", size, num_training_envs, "training environments")
+        if size % num_training_envs:
+            raise UserError(
+                f"--step_size_transitions={size} cannot be divided among {num_training_envs} "
+                f"training environments; nearest sizes: {_multiples(size, num_training_envs)}."
+            )
         unroll_length = size // num_training_envs
-    unrolls = config.batch_size * config.batches_per_step or num_training_envs
-    batches = config.batches_per_step
+    unrolls = config.batch_size * minibatches.batches_per_step or num_training_envs
     if size := config.batch_size_transitions:
         total = unroll_length * unrolls
         if total % size:
+            near = " or ".join(map(str, nearest_divisors(total, size)))
             raise UserError(
                 f"--batch_size_transitions={size} does not divide the {total} transitions of a "
-                f"training step ({unrolls} unrolls of {unroll_length}). Near it do: "
-                f"{_near_divisors(total, size)}."
+                f"training step ({unrolls} unrolls of {unroll_length}); nearest sizes: {near}."
             )
-        batches = total // size
-    sizes = StepSizes(unroll_length, unrolls, batches)
-    _check_minibatches(config, sizes)
-    return sizes
+        minibatches = dataclasses.replace(minibatches, batches_per_step=total // size)
+    minibatches.minibatch_size(unrolls, unroll_length)
+    return StepSizes(unroll_length, unrolls, minibatches)
 
 
-def _check_minibatches(config: OnPolicyConfig, sizes: StepSizes) -> None:
-    whole = config.batch_mode in (REPEAT, SHUFFLE)
-    total = sizes.unrolls if whole else sizes.transitions
-    if total % sizes.batches:
-        unit = "unrolls" if whole else "transitions"
-        hint = (
-            f" Or use --batch_mode={SPLIT}, which splits unrolls into transitions." if whole else ""
-        )
-        raise UserError(
-            f"A training step has {sizes.unrolls} unrolls of {sizes.unroll_length} transitions; "
-            f"its {total} {unit} cannot be split into {sizes.batches} minibatches "
-            f"(--batches_per_step). Near it are: {_near_divisors(total, sizes.batches)}.{hint}"
-        )
-
-
-def _check_divides(flag: str, size: int, count: int, what: str) -> None:
-    if size % count:
-        below, above = size - size % count, size - size % count + count
-        near = f"{below} or {above}" if below else f"{above}"
-        raise UserError(
-            f"{flag}={size} cannot be divided among {count} {what}; nearest sizes: {near}."
-        )
-
-
-def _near_divisors(total: int, size: int) -> str:
-    """The divisors of `total` around `size`, such as "12 or 16"."""
-    below = max(d for d in range(1, min(size, total) + 1) if total % d == 0)
-    above = min((d for d in range(size, total + 1) if total % d == 0), default=total)
-    return f"{below}" if below == above else f"{below} or {above}"
+def _multiples(size: int, factor: int) -> str:
+    """The multiples of `factor` around `size`, such as "96 or 104"."""
+    below = size - size % factor
+    return " or ".join(str(multiple) for multiple in (below, below + factor) if multiple)

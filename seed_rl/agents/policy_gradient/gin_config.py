@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import importlib.util  # gin uses it without importing it.
 import inspect
 import logging
 import os
@@ -16,6 +15,18 @@ from typing import TYPE_CHECKING, Any
 import gin
 from gin import config as gin_internals
 
+from seed_rl.agents.policy_gradient.modules import (  # noqa: F401 - registers the parts.
+    advantages,
+    constraints,
+    continuous_control_agent,
+    generalized_onpolicy_loss,
+    gin_tf,
+    input_normalization,
+    policy_losses,
+    policy_regularizers,
+    popart,
+    running_statistics,
+)
 from seed_rl.common.config import network_config
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.distributions import spaces
@@ -30,9 +41,10 @@ OPERATIVE_FILE = "operative_config.gin"
 """File in the logdir with the values of all parameters of all parts that the run uses."""
 
 _SUFFIX = ".gin"
-gin.add_config_file_search_path(str(_LAYOUT))  # For includes.
 _BINDING = re.compile(r"^([\w./]+) =", re.MULTILINE)
-_LAYOUT = pathlib.Path(importlib.util.find_spec("seed_rl").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]
+_LAYOUT = pathlib.Path(__file__).resolve().parents[3]  # Contains the package.
+
+gin.add_config_file_search_path(str(_LAYOUT))  # For includes.
 
 # Dataclasses that other agents set by flags, as parts of a gin config.
 optimizer_config = gin.external_configurable(OptimizerConfig, module="seed_rl")
@@ -45,11 +57,9 @@ continuous_action_config = gin.external_configurable(
 
 def create_loss(network: tf.Module, distribution: ParametricDistribution) -> Any:
     """The `GeneralizedOnPolicyLoss` that the config describes."""
-    from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
-        GeneralizedOnPolicyLoss,
+    return generalized_onpolicy_loss.GeneralizedOnPolicyLoss(
+        agent=network, parametric_action_distribution=distribution
     )
-
-    return GeneralizedOnPolicyLoss(agent=network, parametric_action_distribution=distribution)
 
 
 def load(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
@@ -63,8 +73,6 @@ def load(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
     Raises:
       UserError: a file is missing, or a binding is wrong; names the nearest right one.
     """
-    from seed_rl.agents.policy_gradient import modules  # noqa: F401 - registers the parts.
-
     paths = [str(_found(name)) for name in files]
     with gin.unlock_config():
         gin.clear_config()

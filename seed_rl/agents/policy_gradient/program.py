@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.acting import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config import options
@@ -60,5 +61,5 @@ def main(
         files = {gin_config.OPERATIVE_FILE: gin_config.operative()}
         dataclasses.replace(job, files=files).execute()
 
-    configs = (OnPolicyConfig, *agent_configs)
+    configs = (OnPolicyConfig, MinibatchSettings, *agent_configs)
     program.main(family, configs, learn, presets=presets, optimizer=None, **defaults)

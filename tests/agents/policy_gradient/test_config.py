@@ -4,62 +4,54 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seed_rl.agents.policy_gradient.config import (
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig, step_sizes
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     BATCH_MODES,
     REPEAT,
     SHUFFLE,
-    OnPolicyConfig,
-    StepSizes,
-    step_sizes,
+    SPLIT,
+    MinibatchSettings,
 )
 from seed_rl.common.errors import UserError
 
+SPLIT_4 = MinibatchSettings(SPLIT, batches_per_step=4)
+
 
 def test_by_default_a_step_takes_one_unroll_of_every_environment():
-    config = OnPolicyConfig(batches_per_step=4)
-    assert step_sizes(config, 32, 8) == StepSizes(32, 8, 4)
+    assert step_sizes(OnPolicyConfig(), SPLIT_4, 32, 8) == (32, 8, SPLIT_4)
 
 
 def test_a_batch_size_counts_the_unrolls_of_a_minibatch():
-    config = OnPolicyConfig(batch_size=2, batches_per_step=4, batch_mode=SHUFFLE)
-    assert step_sizes(config, 32, 100) == StepSizes(32, 8, 4)
+    shuffle = MinibatchSettings(SHUFFLE, batches_per_step=4)
+    assert step_sizes(OnPolicyConfig(batch_size=2), shuffle, 32, 100) == (32, 8, shuffle)
 
 
 def test_sizes_in_transitions():
     config = OnPolicyConfig(step_size_transitions=8192, batch_size_transitions=512)
-    sizes = step_sizes(config, 20, 128)
-    assert sizes == StepSizes(64, 128, 16)
-    assert sizes.transitions == 8192
+    sizes = step_sizes(config, MinibatchSettings(SPLIT), 20, 128)
+    assert sizes == (64, 128, MinibatchSettings(SPLIT, batches_per_step=16))
 
 
 def test_minibatches_in_transitions_alone():
-    config = OnPolicyConfig(batch_size_transitions=64)
-    assert step_sizes(config, 32, 8) == StepSizes(32, 8, 4)
+    sizes = step_sizes(OnPolicyConfig(batch_size_transitions=64), MinibatchSettings(SPLIT), 32, 8)
+    assert sizes == (32, 8, SPLIT_4)
 
 
 @pytest.mark.parametrize(
-    ("config", "num_envs", "message"),
+    ("config", "mode", "batches", "message"),
     [
-        (OnPolicyConfig(step_size_transitions=100), 8, "8 training environments.*96 or 104"),
-        (OnPolicyConfig(step_size_transitions=5), 8, "nearest sizes: 8"),
-        (OnPolicyConfig(batch_size_transitions=100), 8, "256 transitions.*8 unrolls of 32.*64 or 1"),
-        (OnPolicyConfig(batches_per_step=3), 8, "256 transitions cannot be split into 3.*2 or 4"),
-        (
-            OnPolicyConfig(batches_per_step=3, batch_mode=SHUFFLE),
-            8,
-            "8 unrolls cannot be split into 3 minibatches.*2 or 4.*batch_mode=split",
-        ),
-        (
-            OnPolicyConfig(batches_per_step=16, batch_mode=REPEAT),
-            8,
-            "8 unrolls cannot be split into 16 minibatches.*: 8",
-        ),
-        (OnPolicyConfig(batch_size=4, batch_size_transitions=4), 8, "set one or the other"),
+        (OnPolicyConfig(step_size_transitions=100), SPLIT, 1, "8 training envir.*: 96 or 104"),
+        (OnPolicyConfig(step_size_transitions=5), SPLIT, 1, "nearest sizes: 8"),
+        (OnPolicyConfig(batch_size_transitions=100), SPLIT, 1, "256 tra.*8 unr.* 32.*64 or 128"),
+        (OnPolicyConfig(), SPLIT, 3, "256 transitions.*batches_per_step=2 or 4"),
+        (OnPolicyConfig(), SHUFFLE, 3, "8 unrolls.*batches_per_step=2 or 4"),
+        (OnPolicyConfig(), REPEAT, 16, "8 unrolls.*batches_per_step=8;"),
+        (OnPolicyConfig(batch_size=4, batch_size_transitions=4), SPLIT, 1, "one or the other"),
     ],
 )
-def test_sizes_that_do_not_divide_are_refused_with_sizes_that_do(config, num_envs, message):
+def test_sizes_that_do_not_divide_are_refused_with_sizes_that_do(config, mode, batches, message):
     with pytest.raises(UserError, match=message):
-        step_sizes(config, 32, num_envs)
+        step_sizes(config, MinibatchSettings(mode, batches_per_step=batches), 32, 8)
 
 
 @given(
@@ -71,11 +63,12 @@ def test_sizes_that_do_not_divide_are_refused_with_sizes_that_do(config, num_env
 )
 def test_accepted_sizes_always_divide(unroll_length, num_envs, batches, batch_size, mode):
     """What passes can be split, so that no training step fails later."""
-    config = OnPolicyConfig(batches_per_step=batches, batch_size=batch_size, batch_mode=mode)
+    settings = MinibatchSettings(mode, batches_per_step=batches)
+    config = OnPolicyConfig(batch_size=batch_size)
     try:
-        sizes = step_sizes(config, unroll_length, num_envs)
+        sizes = step_sizes(config, settings, unroll_length, num_envs)
     except UserError:
         return
     whole = mode in (REPEAT, SHUFFLE)
-    assert (sizes.unrolls if whole else sizes.transitions) % sizes.batches == 0
+    assert sizes.unrolls * (1 if whole else sizes.unroll_length) % batches == 0
     assert sizes.unrolls == (batch_size * batches or num_envs)

@@ -68,17 +68,16 @@ class MinibatchSettings:
         if self.splits:
             whole += f" of {unroll_length} steps, {total} transitions"
             others += " or --unroll_length"
+        near = " or ".join(map(str, nearest_divisors(total, self.batches_per_step)))
         raise UserError(
-            f"A batch of {whole} (on one training device) cannot be divided into "
+            f"A training step with {whole} (on one training device) cannot be divided into "
             f"--batches_per_step={self.batches_per_step} equal minibatches: {total} / "
             f"{self.batches_per_step} = {total / self.batches_per_step:.2f}. Nearest values that "
-            f"work: --batches_per_step={' or '.join(map(str, self._nearest(total)))}; or choose "
-            f"{others}."
+            f"work: --batches_per_step={near}; or choose {others}."
         )
 
-    def _nearest(self, total: int) -> list[int]:
-        """The divisors of `total` next to `batches_per_step`."""
-        divisors = [n for n in range(1, total + 1) if total % n == 0]
-        below = [n for n in divisors if n < self.batches_per_step]
-        above = [n for n in divisors if n > self.batches_per_step]
-        return below[-1:] + above[:1]
+
+def nearest_divisors(total: int, size: int) -> list[int]:
+    """The divisors of `total` next to `size`, which is not one."""
+    divisors = [n for n in range(1, total + 1) if total % n == 0]
+    return [n for n in divisors if n < size][-1:] + [n for n in divisors if n > size][:1]

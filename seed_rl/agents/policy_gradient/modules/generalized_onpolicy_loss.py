@@ -184,8 +184,9 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
             self._agent, prev_actions, env_outputs, agent_state, unroll=True, is_training=True
         )
         values = tf.stop_gradient(self._unnormalized(learned.baseline))
-        learned, acted = _without_last(learned), _without_last(agent_outputs)
         mask = self.mask(env_outputs)
+        learned = _neutral(_without_last(learned), mask)
+        acted = _neutral(_without_last(agent_outputs), mask)
         done = env_outputs.done[1:]
         targets, advantages = self._advantage_estimator(
             values,
@@ -233,13 +234,13 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
             normalized_targets, normalized_advantages, learned = self.compute_advantages(
                 agent_state, prev_actions, env_outputs, agent_outputs, True, rewards
             )
-            acted = _without_last(agent_outputs)
+            acted = _neutral(_without_last(agent_outputs), mask)
         else:
             learned, _ = call_network(
                 self._agent, prev_actions, env_outputs, agent_state, unroll=True, is_training=True
             )
-            acted = agent_outputs
             mask = tf.ones_like(normalized_targets) if mask is None else mask
+            learned, acted = _neutral(learned, mask), _neutral(agent_outputs, mask)
         policy_loss = _call_with_options(
             self._policy_loss,
             (normalized_advantages, *self._log_probs(learned, acted, mask)),
@@ -358,6 +359,17 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
 def _without_last(nest: Nest) -> Nest:
     """[time, batch, ...] of a nest of [time + 1, batch, ...]."""
     return tf.nest.map_structure(lambda t: None if t is None else t[:-1], nest)
+
+
+def _neutral(output: Any, mask: tf.Tensor) -> Any:
+    """`AgentOutput` with the parameters 0 where masked.
+
+    Of what was never done, log probabilities and divergences may be infinite, and then their
+    gradients NaN, even when multiplied by 0.
+    """
+    logits = output.policy_logits
+    neutral = tf.where(mask[..., tf.newaxis] > 0, logits, tf.zeros_like(logits))
+    return output._replace(policy_logits=neutral)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

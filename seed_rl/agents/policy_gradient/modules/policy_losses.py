@@ -68,8 +68,8 @@ class AdvantagePreprocessor(tf.Module, LoggingModule):
           (advantages <float32>[...], 0 where dropped, mask <float32>[...] of those kept).
         """
         mask = tf.ones_like(advantages) if mask is None else mask
+        mean = replicas.BatchMean(mask)
         if self._normalize:
-            mean = replicas.BatchMean(mask)
             advantages -= mean.everywhere(advantages)
             deviation = tf.sqrt(mean.everywhere(tf.square(advantages)))
             advantages /= deviation + 1e-8
@@ -80,7 +80,7 @@ class AdvantagePreprocessor(tf.Module, LoggingModule):
             kept &= advantages > 0
         if self._offset is not None:
             advantages += self._offset
-        self.log("advantages/kept", replicas.BatchMean(mask)(tf.cast(kept, tf.float32)))
+        self.log("advantages/kept", mean(tf.cast(kept, tf.float32)))
         return tf.where(kept, advantages, 0.0), tf.cast(kept, tf.float32)
 
 
@@ -159,7 +159,9 @@ class GeneralizedAdvantagePolicyLoss(tf.Module, LoggingModule):
         del actions, target_logits, behaviour_logits, parametric_action_distribution
         mask = tf.ones_like(advantages) if mask is None else mask
         mean = replicas.BatchMean(mask)
-        advantages, kept = self._preprocess(tf.stop_gradient(advantages), mask)
+        self.log("advantages/mean", mean(advantages))
+        self.log("advantages/abs", mean(tf.abs(advantages)))
+        advantages, kept = self._preprocessor(tf.stop_gradient(advantages), mask)
         adjustment = tf.constant(0.0)
         if self._temperature is not None:
             advantages /= tf.stop_gradient(self._temperature())
@@ -179,11 +181,6 @@ class GeneralizedAdvantagePolicyLoss(tf.Module, LoggingModule):
         loss = -mean(tf.math.multiply_no_nan(target_action_log_probs, weights))
         self.log("losses/policy", loss)
         return loss + adjustment
-
-    def _preprocess(self, advantages: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        self.log("advantages/mean", replicas.BatchMean(mask)(advantages))
-        self.log("advantages/abs", replicas.BatchMean(mask)(tf.abs(advantages)))
-        return self._preprocessor(advantages, mask)
 
     def _adjustment_loss(self, scaled: tf.Tensor, kept: tf.Tensor) -> tf.Tensor:
         """Moves the temperature towards its bound on the KL of the weights.

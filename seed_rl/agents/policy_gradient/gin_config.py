@@ -145,10 +145,10 @@ def _nearest(name: str, known: Sequence[str]) -> str:
     return f" Known: {', '.join(known)}." if known else ""
 
 
+# gin 0.5, its last release, has no public list of what is registered.
 def _known_parts() -> list[str]:
-    # gin 0.5, its last release, has no public list.
-    return sorted({name.rpartition(".")[2] for name in gin_internals._REGISTRY})
+    return sorted({name.rpartition(".")[2] for name, _ in gin_internals._REGISTRY.items()})
 
 
 def _parameters(part: str) -> list[str]:
-    return list(inspect.signature(gin.get_configurable(part)).parameters)
+    return list(inspect.signature(gin_internals._REGISTRY.get_match(part).wrapped).parameters)

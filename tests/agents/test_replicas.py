@@ -21,10 +21,13 @@ def train(forks, repository):
 
 @pytest.mark.parametrize("agent", ["vtrace", "popart", "normalized", "r2d2", "ppo"])
 def test_one_device_and_four_learn_the_same(train, agent):
-    """Guards means over real transitions, importance weights, maxima and metrics."""
+    """Guards means over real transitions, importance weights, maxima and metrics; and that networks
+    which want to know are told once of each step.
+    """
     alone, together = (train(agent, replicas) for replicas in (1, 4))
     assert alone.keys() == together.keys()
     assert any(name.startswith("weights/") for name in alone)
+    assert alone["told"] == (0 if agent == "normalized" else 3)
     for name, expected in alone.items():
         np.testing.assert_allclose(together[name], expected, rtol=2e-4, atol=1e-6, err_msg=name)
 

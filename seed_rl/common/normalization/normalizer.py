@@ -46,7 +46,7 @@ class Normalizer(tf.Module):
 
     def build(self, input_shape: Sequence[int | None] | tf.TensorShape) -> None:
         """Creates the variables for inputs of this shape, whose last dimension counts."""
-        size = input_shape[-1]
+        size = tf.TensorShape(input_shape)[-1]
         zeros = np.zeros(size)
         names = ("count", "total", "squares")
         self._sums = [replicated.variable(zeros, name) for name in names]

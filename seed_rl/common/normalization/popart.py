@@ -72,7 +72,7 @@ class PopArt(tf.Module):
         if self.scale is None or self.shift is None:
             raise ValueError("Call init() before the first use of PopArt.")
         mean, std = self._mean_std()
-        self._tracker.update(data[..., tf.newaxis])
+        self._tracker.update(tf.expand_dims(data, -1))
         if not self._compensate:
             return
         new_mean, new_std = self._mean_std()

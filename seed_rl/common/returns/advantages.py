@@ -18,6 +18,7 @@ passes what comes later back. `done_abandoned` wins where both are true.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import tensorflow as tf
@@ -155,7 +156,7 @@ class GAE(AdvantageEstimator):
         self.lambda_ = lambda_
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        return gae(*args, **kwargs, lambda_=self.lambda_)
+        return functools.partial(gae, lambda_=self.lambda_)(*args, **kwargs)
 
 
 class VTrace(AdvantageEstimator):
@@ -170,12 +171,10 @@ class VTrace(AdvantageEstimator):
         self.max_importance_weight = max_importance_weight
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        return vtrace(
-            *args,
-            **kwargs,
-            lambda_=self.lambda_,
-            max_importance_weight=self.max_importance_weight,
+        estimate = functools.partial(
+            vtrace, lambda_=self.lambda_, max_importance_weight=self.max_importance_weight
         )
+        return estimate(*args, **kwargs)
 
 
 class NStep(AdvantageEstimator):

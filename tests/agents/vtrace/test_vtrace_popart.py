@@ -118,7 +118,7 @@ def test_large_rewards_are_learned_with_popart_and_not_without():
         algorithm = make(popart=name == "popart", popart_beta=0.05)
         train(algorithm, walk(), tf.keras.optimizers.Adam(0.02), 200)
         errors[name] = np.abs(values(algorithm) - expected).max() / REWARD
-    assert errors["popart"] < 0.02
+    assert errors["popart"] < 0.05
     assert errors["plain"] > 0.5
 
 

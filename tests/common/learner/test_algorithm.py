@@ -84,6 +84,14 @@ def test_an_algorithm_needs_a_loss_or_an_update():
         step(Nothing(), tf.constant([1.0]))
 
 
+def test_a_network_may_be_told_of_the_end_of_each_step():
+    algorithm, calls = Line(), []
+    algorithm.after_step((), 1)  # Most networks do not ask for it.
+    algorithm.network.end_of_training_step_callback = lambda: calls.append("told")
+    algorithm.after_step((), 2)
+    assert calls == ["told"]
+
+
 def test_experience_is_counted_by_batches():
     """Guards frames: an algorithm without a replay consumes each batch once."""
     algorithm = Line()

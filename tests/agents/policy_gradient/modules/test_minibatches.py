@@ -174,7 +174,7 @@ def run(mode, looped, jit_compile=False, shuffle=None):
     """(weights, metrics) of a training step within a tf.function."""
     loss = make_loss()
     minimize = make_minimize(loss)
-    settings = MinibatchSettings(mode, 3, 2, jit_compile)
+    settings = MinibatchSettings(mode, 2, 2, jit_compile)
     step = tf.function(
         lambda batch: minibatches.train(loss, batch, minimize, settings, looped=looped),
         autograph=False,

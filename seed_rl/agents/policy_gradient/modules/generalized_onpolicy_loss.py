@@ -10,7 +10,7 @@ import abc
 import inspect
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gin
 import tensorflow as tf
@@ -21,11 +21,9 @@ from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.learner import replicas, variables
 from seed_rl.common.learner.coefficients import Coefficient
 from seed_rl.common.nest import Nest
+from seed_rl.common.normalization.popart import PopArt
 from seed_rl.common.returns.advantages import AdvantageEstimator
 from seed_rl.common.types import EnvOutput
-
-if TYPE_CHECKING:
-    from seed_rl.common.normalization.popart import PopArt
 
 
 class PolicyLoss(tf.Module):

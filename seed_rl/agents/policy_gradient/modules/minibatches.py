@@ -134,8 +134,7 @@ def split_into_transitions(
             f"--batch_mode={REPEAT} and --batch_mode={SHUFFLE} keep them whole."
         )
     env_outputs = EnvOutput(*batch.env_outputs)
-    with LoggingTape(loss):  # Only the gradient steps log.
-        targets, advantages = loss.compute_advantages(*batch, rewards=rewards)
+    targets, advantages = loss.compute_advantages(*batch, rewards=rewards)
     steps = tf.nest.map_structure(
         lambda t: t[:-1], (batch.prev_actions, env_outputs, batch.agent_outputs)
     )

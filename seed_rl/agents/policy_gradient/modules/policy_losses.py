@@ -67,6 +67,7 @@ class AdvantagePreprocessor(tf.Module, LoggingModule):
         Returns:
           (advantages <float32>[...], 0 where dropped, mask <float32>[...] of those kept).
         """
+        advantages = tf.convert_to_tensor(advantages)
         mask = tf.ones_like(advantages) if mask is None else mask
         mean = replicas.BatchMean(mask)
         if self._normalize:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 
 import gin
@@ -50,7 +49,7 @@ class KLPolicyRegularizer(tf.Module, LoggingModule):
                 f"{', '.join(_QUANTITIES)}."
             )
         self._coefficients = {
-            key: FixedCoefficient(value) if isinstance(value, numbers.Real) else value
+            key: value if isinstance(value, Coefficient) else FixedCoefficient(value)
             for key, value in coefficients.items()
         }
         # A divergence may be infinite, and 0 times that is NaN: these are only logged.

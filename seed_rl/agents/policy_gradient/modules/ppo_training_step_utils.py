@@ -45,7 +45,7 @@ def ppo_training_step(
       unroll_length: not used.
       batches_per_step: minibatches per epoch.
       clip_norm: maximum global norm of the gradients; None: no clipping.
-      optimizer: any Keras optimizer.
+      optimizer: any Keras optimizer; for several replicas, built.
       logger: creates the session.
 
     Returns:
@@ -128,4 +128,7 @@ def _gradient_step(
     optimizer: tf.keras.optimizers.Optimizer,
 ) -> GradientStep:
     trained = variables.trainable_variables(loss_fn)
+    if not optimizer.built:
+        with tf.init_scope():  # The loop over the gradient steps cannot create variables.
+            optimizer.build(trained)
     return GradientStep(optimizer, trained, strategy, clip_norm, loss_fn.multipliers())

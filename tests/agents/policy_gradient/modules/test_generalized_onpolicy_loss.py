@@ -13,6 +13,8 @@ from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
 from seed_rl.agents.policy_gradient.modules.logging_module import LoggingTape
 from seed_rl.agents.policy_gradient.modules.policy_regularizers import KLPolicyRegularizer
 from seed_rl.common.learner.coefficients import LagrangeInequalityCoefficient
+from seed_rl.common.normalization.popart import PopArt
+from seed_rl.common.normalization.running_statistics import EMAMeanStd
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.returns.advantages import GAE
 from seed_rl.common.types import EnvOutput
@@ -53,10 +55,10 @@ def random_batch(seed, num_steps=12, batch=5):
     )
 
 
-def make_loss(agent, discount=0.9, policy_loss=None, **options):
+def make_loss(agent, discount=0.9, policy_loss=None, reward_normalizer=None, **options):
     return GeneralizedOnPolicyLoss(
         agent,
-        None,
+        reward_normalizer,
         DISTRIBUTION,
         GAE(LAMBDA),
         policy_loss or policy_losses.pg(),
@@ -243,6 +245,32 @@ def test_rewards_to_learn_from():
     expected = loss(*arguments(env_outputs._replace(reward=other), behaviour))
     assert float(replaced) == pytest.approx(float(expected), rel=1e-6)
     assert float(replaced) != pytest.approx(float(loss(*arguments(env_outputs, behaviour))))
+
+
+def test_popart_normalizes_targets_and_advantages():
+    """With the statistics of the transitions made, and without a change of the values."""
+    agent, env_outputs, behaviour = random_batch(7)
+    args = arguments(env_outputs, behaviour)
+    plain = make_loss(agent)
+    targets, advantages = (t.numpy() for t in plain.compute_advantages(*args))
+    taken = targets[plain.mask(args[2]).numpy() > 0]
+    assert taken.size < targets.size
+    popart = PopArt(EMAMeanStd(beta=1.0))
+    loss = make_loss(agent, reward_normalizer=popart)
+    loss.init()
+    normalized_targets, normalized_advantages = loss.compute_advantages(*args)
+    np.testing.assert_allclose(
+        normalized_targets, (targets - taken.mean()) / taken.std(), rtol=1e-3, atol=1e-4
+    )
+    np.testing.assert_allclose(normalized_advantages, advantages / taken.std(), rtol=1e-3)
+    corrected = popart.correct_prediction(agent.baseline)
+    np.testing.assert_allclose(
+        popart.unnormalize_prediction(corrected), agent.baseline, rtol=1e-4, atol=1e-5
+    )
+    with LoggingTape(loss) as logs:
+        loss(*args, rewards=args[2].reward * np.float32(np.nan))  # Its step will be skipped.
+    assert np.isnan(logs["losses/value"])
+    assert np.isfinite(loss(*args)), "NaN is in the statistics"
 
 
 def test_parts_with_the_arguments_of_their_interfaces():

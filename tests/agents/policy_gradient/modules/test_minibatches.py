@@ -174,7 +174,7 @@ def run(mode, looped, jit_compile=False, shuffle=None):
     """(weights, metrics) of a training step within a tf.function."""
     loss = make_loss()
     minimize = make_minimize(loss)
-    settings = MinibatchSettings(mode, 3, 2, jit_compile)
+    settings = MinibatchSettings(mode, 2, 2, jit_compile)
     step = tf.function(
         lambda batch: minibatches.train(loss, batch, minimize, settings, looped=looped),
         autograph=False,
@@ -282,18 +282,18 @@ def test_skipped_gradient_steps_are_a_share(bad):
 def test_sizes_that_do_not_divide():
     with pytest.raises(UserError) as error:
         record(make_batch(), "repeat", 1, 4)
-    assert str(error.value) == (
-        "A batch of 6 unrolls (on one training device) cannot be divided into "
+    assert (
+        "6 unrolls (on one training device) cannot be divided into "
         "--batches_per_step=4 equal minibatches: 6 / 4 = 1.50. Nearest values that work: "
         "--batches_per_step=3 or 6; or choose another --batch_size."
-    )
+    ) in str(error.value)
     with pytest.raises(UserError) as error:
         record(make_batch(), "split", 1, 7)
-    assert str(error.value) == (
-        "A batch of 6 unrolls of 4 steps, 24 transitions (on one training device) cannot be "
+    assert (
+        "6 unrolls of 4 steps, 24 transitions (on one training device) cannot be "
         "divided into --batches_per_step=7 equal minibatches: 24 / 7 = 3.43. Nearest values that "
         "work: --batches_per_step=6 or 8; or choose another --batch_size or --unroll_length."
-    )
+    ) in str(error.value)
     with pytest.raises(UserError, match=r"--batches_per_step=24; or"):
         record(make_batch(), "split", 1, 25)
 

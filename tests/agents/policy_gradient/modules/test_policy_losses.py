@@ -197,7 +197,7 @@ def test_vmpo_temperature_settles_where_the_kl_is_at_its_bound():
     loss = policy_losses.vmpo(0.1)
     optimizer = tf.keras.optimizers.SGD(0.01)
 
-    @tf.function
+    @tf.function(autograph=False)
     def step():
         with tf.GradientTape() as tape, LoggingTape(loss) as logs:
             value = loss(advantages, target, behaviour)

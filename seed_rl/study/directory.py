@@ -1,14 +1,15 @@
 """A study on disk: its frozen configurations, and the state of each run.
 
-    DIRECTORY/study.json               the spec and the configurations sampled from it
-    DIRECTORY/runs/0003-seed1/         the logdir of a run, which can be resumed and played
-    DIRECTORY/runs/0003-seed1/failure.txt   why it failed, if it did
-    DIRECTORY/logs/0003-seed1.log      what its launcher printed
-    DIRECTORY/supervisor.pid           locked while the study runs; ./stop_local.sh DIRECTORY stops it
+DIRECTORY/study.json               the spec and the configurations sampled from it
+DIRECTORY/runs/0003-seed1/         the logdir of a run, which can be resumed and played
+DIRECTORY/runs/0003-seed1/failure.txt   why it failed, if it did
+DIRECTORY/logs/0003-seed1.log      what its launcher printed
+DIRECTORY/supervisor.pid           locked while the study runs; ./stop_local.sh DIRECTORY stops it
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,16 +19,19 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system import files
 from seed_rl.launch import run_lock
-from seed_rl.study import fields, sampling, spec as spec_lib
+from seed_rl.study import fields, sampling
+from seed_rl.study import spec as spec_lib
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
 
 FILE_NAME = "study.json"
 _FAILURE = "failure.txt"
 _MAY_GROW = ("configurations", "seeds")
+_MAY_CHANGE = ("description",)
 
 
-class Run(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
     """One configuration with one seed.
 
     Attributes:
@@ -184,7 +188,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
         where = f"{prefix}{name}"
         if isinstance(before, Mapping) and isinstance(now, Mapping):
             changes += differences(before, now, f"{where}.")
-        elif where in _MAY_GROW and isinstance(before, int) and before <= new[name]:
+        elif where in _MAY_CHANGE:
+            continue
+        elif where in _MAY_GROW and isinstance(before, int) and before <= now:
             continue
         elif before != now or type(before) is not type(now):
             changes.append(f"{where} was {_shown(old, name)}, is now {_shown(new, name)}")

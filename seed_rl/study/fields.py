@@ -19,7 +19,8 @@ def parse(text: str, source: str) -> dict[str, Any]:
     """The JSON object in `text`.
 
     Args:
-      source: the file it is from, for messages.
+      text: the content of a file.
+      source: the file's name, for messages.
 
     Raises:
       UserError: it is not one JSON object, or a name occurs twice in an object.

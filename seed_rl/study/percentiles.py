@@ -39,15 +39,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seed_rl.study import results as results_lib, sampling, spec as spec_lib
+from seed_rl.study import results as results_lib
+from seed_rl.study import sampling
+from seed_rl.study import spec as spec_lib
 from seed_rl.study.directory import Study
 from seed_rl.study.fields import Scalar
 from seed_rl.study.results import Performance
 from seed_rl.study.spec import Choice
 
 FILE_NAME = "percentiles.csv"
-PERCENTILE = 0.95
-TOP = 0.05
+PERMILLE = 950
+TOP_PERCENT = 5
 FEWEST = 3
 BINS = 4
 RESAMPLES = 1000
@@ -133,34 +135,43 @@ def groups(choice: Choice) -> list[Group]:
     if choice.kind == "integers":
         # The first integer of each bin, and the one after the last.
         edges = [int(low) + k * int(high - low + 1) // BINS for k in range(BINS + 1)]
-        return [
-            Group(f"{a} – {b - 1}", None, a, b) for a, b in zip(edges, edges[1:], strict=False)
-        ]
+        return [Group(f"{a} – {b - 1}", None, a, b) for a, b in zip(edges, edges[1:], strict=False)]
     bounds = [sampling.quantile(choice, k / BINS) for k in range(BINS + 1)]
     return [
-        Group(f"{a:.3g} – {b:.3g}", None, a, b, last=b == bounds[-1])
-        for a, b in zip(bounds, bounds[1:], strict=False)
+        Group(f"{a:.3g} – {b:.3g}", None, a, b, last=k == BINS - 1)
+        for k, (a, b) in enumerate(zip(bounds, bounds[1:], strict=False))
     ]
 
 
 def best_of(performances: Sequence[Performance]) -> list[Performance]:
     """The best configurations, as defined in the module's docstring."""
-    number = max(math.ceil(TOP * len(performances)), min(FEWEST, len(performances)))
+    number = max(math.ceil(TOP_PERCENT * len(performances) / 100), min(FEWEST, len(performances)))
     ranked = sorted(performances, key=lambda p: (-p.value, p.configuration.number))
     return [p for p in ranked[:number] if p.value > -math.inf]
 
 
-def percentile(values: Sequence[float], level: float = PERCENTILE) -> float:
-    """The smallest value that at least the share `level` of the values do not exceed."""
-    return float(np.quantile(values, level, method="inverted_cdf"))
+def percentile(values: np.ndarray | Sequence[float], permille: int = PERMILLE) -> np.ndarray:
+    """The smallest value that at least `permille` of 1000 values do not exceed.
+
+    Args:
+      values: <float>[..., values], may contain -inf.
+      permille: 1 to 1000; an integer, so that no rounding moves the rank.
+
+    Returns:
+      <float64>[...].
+    """
+    ordered = np.sort(np.asarray(values, np.float64), axis=-1)
+    rank = -(-permille * ordered.shape[-1] // 1000)
+    return np.asarray(ordered[..., rank - 1])
 
 
 def percentile_interval(values: Sequence[float]) -> Interval:
     """P95 of the values, with its bootstrap interval; the same each time."""
     generator = np.random.default_rng(len(values))
     samples = generator.choice(np.asarray(values, np.float64), (RESAMPLES, len(values)))
-    resampled = np.quantile(samples, PERCENTILE, axis=1, method="inverted_cdf")
-    return Interval(percentile(values), percentile(resampled, 0.025), percentile(resampled, 0.975))
+    resampled = percentile(samples)
+    low, high = (float(percentile(resampled, permille)) for permille in (25, 975))
+    return Interval(float(percentile(values)), low, high)
 
 
 def share_interval(count: int, total: int) -> Interval:
@@ -169,9 +180,7 @@ def share_interval(count: int, total: int) -> Interval:
     centre = share + _Z**2 / (2 * total)
     spread = _Z * math.sqrt(share * (1 - share) / total + _Z**2 / (4 * total**2))
     scale = 1 + _Z**2 / total
-    return Interval(
-        share, max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
-    )
+    return Interval(share, max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale))
 
 
 def write(study: Study, analyses: Sequence[tuple[Choice, Sequence[Value]]]) -> Path:
@@ -180,7 +189,7 @@ def write(study: Study, analyses: Sequence[tuple[Choice, Sequence[Value]]]) -> P
     Raises:
       UserError: it cannot be written.
     """
-    header = ["choice", "value", "configurations", "p95", "p95_low", "p95_high"]
+    header: list[object] = ["choice", "value", "configurations", "p95", "p95_low", "p95_high"]
     header += ["best", "share", "share_low", "share_high", "sampled_share"]
     rows: list[list[object]] = [header]
     for choice, values in analyses:

@@ -100,12 +100,12 @@ def write(study: Study, results: Sequence[Result]) -> Path:
       UserError: it cannot be written.
     """
     names = [choice.name for choice in study.spec.choices]
-    header = ["configuration", "seed", *names]
+    header: list[object] = ["configuration", "seed", *names]
     header += ["performance", "final_return", "episodes", "frames_per_s", "status", "note"]
     rows: list[list[object]] = [header]
     for result in results:
         configuration, seed = result.run.configuration, result.run.seed
-        rating: tuple[float, ...] | tuple[str, ...] = ("", "", "")
+        rating: tuple[object, ...] = ("", "", "")
         if result.rating is not None:
             rating = (*map(_number, result.rating[:2]), result.rating.episodes)
         rate = "" if result.frames_per_s is None else f"{result.frames_per_s:.0f}"

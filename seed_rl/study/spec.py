@@ -107,6 +107,7 @@ class Spec:
       bindings: fixed gin bindings.
       choices: what is sampled, in an order in which conditions come first.
       performance: how runs are rated.
+      description: for the reader.
     """
 
     game: str
@@ -121,6 +122,7 @@ class Spec:
     bindings: Mapping[str, Scalar]
     choices: tuple[Choice, ...]
     performance: Measure
+    description: str = ""
 
 
 _SPEC_KEYS = tuple(field.name for field in dataclasses.fields(Spec))
@@ -166,6 +168,7 @@ def from_json(values: Mapping[str, Any], where: str = "the spec") -> Spec:
         bindings=fields.take(values, "bindings", _fixed_bindings, where, {}),
         choices=fields.take(values, "choices", _choices, where),
         performance=fields.take(values, "performance", _measure, where, Measure()),
+        description=fields.take(values, "description", fields.text, where, ""),
     )
     _check_targets(spec, where)
     return spec
@@ -232,10 +235,10 @@ def _choice(
         _check_gin(gin, where)
     else:
         _check_flag(flag, where)
-    given = fields.take(values, "if", fields.mapping, where, {})
+    given_conditions: dict[str, Any] = fields.take(values, "if", fields.mapping, where, {})
     conditions = {
         other: _condition(other, wanted, earlier, names, f'{where}: "if"')
-        for other, wanted in given.items()
+        for other, wanted in given_conditions.items()
     }
     domain = _domain(kinds[0], values[kinds[0]], f"{where}: {quoted(kinds[0])}")
     return Choice(name, kinds[0], domain, flag, gin, conditions)
@@ -264,7 +267,9 @@ def _condition(
     other: str, wanted: Any, earlier: Mapping[str, Choice], names: list[str], where: str
 ) -> tuple[Scalar, ...]:
     if other not in names:
-        raise UserError(f"{where}: there is no choice {quoted(other)}{fields.nearest(other, names)}")
+        raise UserError(
+            f"{where}: there is no choice {quoted(other)}{fields.nearest(other, names)}"
+        )
     if other not in earlier:
         raise UserError(f"{where}: {quoted(other)} must come first; move it up.")
     choice = earlier[other]

@@ -15,7 +15,7 @@ import sys
 import time
 import types
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.stop_signal import Requests
@@ -28,6 +28,7 @@ from seed_rl.study import display, sampling
 from seed_rl.study.directory import Run, Study
 from seed_rl.study.display import StudyStatus
 
+LAUNCHER = (sys.executable, "-m", "seed_rl.launch.local")
 _IMPATIENT_S = 10.0  # How long a run may take to exit without saving.
 _INSIST_PERIOD_S = 0.5
 _STOPPED = (0, 130, -signal.SIGINT)  # Saved, not saved on request, nothing had started.
@@ -93,6 +94,7 @@ class Runner:
       parallel: number of runs at a time.
       retry_failed: whether to resume failed runs.
       panel: shows progress and messages.
+      launcher: the program that trains; tests replace it.
       poll_s: polling interval.
     """
 
@@ -102,11 +104,13 @@ class Runner:
         parallel: int,
         retry_failed: bool,
         panel: Panel[StudyStatus],
+        launcher: Sequence[str] = LAUNCHER,
         poll_s: float = 0.1,
     ):
         self._study = study
         self._parallel = parallel
         self._panel = panel
+        self._launcher = launcher
         self._poll_s = poll_s
         self._runs = study.runs()
         self._waiting: deque[Run] = deque()
@@ -148,7 +152,7 @@ class Runner:
         run.set_failure(None)
         process = Process(
             f"run {run.name}",
-            [sys.executable, "-m", "seed_rl.launch.local", *command(self._study, run)],
+            [*self._launcher, *command(self._study, run)],
             run.log,
             _QUIET,
             death_signal=signal.SIGTERM,  # Its supervisor saves, even if we are killed.

@@ -14,6 +14,7 @@ from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Choice, Measure
 
 
+@hypothesis.settings(deadline=None)  # The machine may be busy.
 @hypothesis.given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200))
 def test_percentile_is_that_of_numpy(values):
     for permille in (25, 500, 950, 975):
@@ -114,6 +115,7 @@ def row(frames, value, evaluation=False):
     return EpisodeRow(frames, 0.0, value, 10 * value, 1, 0, evaluation)
 
 
+@hypothesis.settings(deadline=None)  # The machine may be busy.
 @hypothesis.given(
     st.lists(st.tuples(st.integers(1, 1200), st.integers(-5, 5)), min_size=1), st.integers(1, 12)
 )

@@ -66,6 +66,7 @@ def test_covering_shows_every_value_once(spec):
 bounds = st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6)).filter(lambda b: b[0] < b[1])
 
 
+@hypothesis.settings(deadline=None)  # The machine may be busy.
 @hypothesis.given(bounds, st.sampled_from(["uniform", "log_uniform"]), st.floats(0, 1))
 def test_samples_stay_within_ranges(bounds, kind, u):
     """Guards the rounding of samples, which must not leave the range."""

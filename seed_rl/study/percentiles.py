@@ -180,7 +180,9 @@ def share_interval(count: int, total: int) -> Interval:
     centre = share + _Z**2 / (2 * total)
     spread = _Z * math.sqrt(share * (1 - share) / total + _Z**2 / (4 * total**2))
     scale = 1 + _Z**2 / total
-    return Interval(share, max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale))
+    low, high = (centre - spread) / scale, (centre + spread) / scale
+    # Exact at 0 and 1, in spite of rounding.
+    return Interval(share, low if count else 0.0, high if count < total else 1.0)
 
 
 def write(study: Study, analyses: Sequence[tuple[Choice, Sequence[Value]]]) -> Path:

@@ -74,7 +74,7 @@ def interval_means(
     sums, counts = np.zeros(intervals), np.zeros(intervals)
     for row in rows:
         # Whole numbers, so that no rounding moves an episode across a boundary.
-        k = min(max(row.frames - 1, 0) * intervals // frames, intervals - 1)
+        k = min(max(row.frames * intervals - 1, 0) // frames, intervals - 1)
         sums[k] += row.raw_return if score else row.episode_return
         counts[k] += 1
     (filled,) = np.nonzero(counts)

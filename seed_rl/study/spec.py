@@ -332,6 +332,8 @@ def to_json(spec: Spec) -> dict[str, Any]:
         name: list(value) if isinstance(value, tuple) else value
         for name, value in spec.flags.items()
     }
+    if not spec.description:
+        del values["description"]
     return values
 
 

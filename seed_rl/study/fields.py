@@ -38,7 +38,7 @@ def check_names(values: Mapping[str, Any], known: Iterable[str], where: str) -> 
     """Refuses names that are not known.
 
     Raises:
-      UserError: names the first unknown one and the nearest known ones.
+      UserError: names the first unknown one and the nearest known one.
     """
     known = list(known)
     for name in values:
@@ -49,9 +49,8 @@ def check_names(values: Mapping[str, Any], known: Iterable[str], where: str) -> 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence: "; did you mean ...?" or all that is known."""
     known = list(known)
-    close = difflib.get_close_matches(name, known, n=2, cutoff=0.6)
-    if close:
-        return f"; did you mean {' or '.join(map(quoted, close))}?"
+    if close := difflib.get_close_matches(name, known, n=1, cutoff=0.6):
+        return f"; did you mean {quoted(close[0])}?"
     return f"; known: {', '.join(map(quoted, known))}."
 
 

@@ -190,7 +190,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
             changes += differences(before, now, f"{where}.")
         elif where in _MAY_CHANGE:
             continue
-        elif where in _MAY_GROW and isinstance(before, int) and before <= now:
+        elif where in _MAY_GROW and before and now and before <= now:
             continue
         elif before != now or type(before) is not type(now):
             changes.append(f"{where} was {_shown(old, name)}, is now {_shown(new, name)}")

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import NoReturn, Protocol
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 import rich.console
 import rich.live
@@ -23,6 +23,9 @@ import rich.table
 import rich.text
 
 from seed_rl.common.run_files.progress import SILENCE_S, Progress
+
+S_contra = TypeVar("S_contra", contravariant=True)
+S = TypeVar("S")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,14 +53,14 @@ class Status:
         return self.doing or (self.progress.phase if self.progress else "starting")
 
 
-class Panel(Protocol):
-    """Shows a run. Used as a context manager while the run lasts."""
+class Panel(Protocol[S_contra]):
+    """Shows a run, or several. Used as a context manager while it lasts."""
 
-    def __enter__(self) -> Panel: ...
+    def __enter__(self) -> Panel[S_contra]: ...
 
     def __exit__(self, *_: object) -> None: ...
 
-    def show(self, status: Status) -> None:
+    def show(self, status: S_contra) -> None:
         """Called several times a second; the panel limits its own refresh rate."""
 
     def say(self, message: str) -> None:
@@ -67,34 +70,34 @@ class Panel(Protocol):
         """Shows the last status and a closing message."""
 
 
-def create(title: str, facts: Mapping[str, str]) -> Panel:
+def create(title: str, facts: Mapping[str, str]) -> Panel[Status]:
     """Creates a live panel on a terminal, a plain one elsewhere.
 
     Args:
       title: what is running.
       facts: names and values that do not change, such as addresses.
     """
-    console = _Console(highlight=False)
+    console = Console(highlight=False)
     if console.is_terminal:
         return PatientPanel(LivePanel(title, facts, console))
     return PatientPanel(PlainPanel(title, facts))
 
 
-class _Console(rich.console.Console):
+class Console(rich.console.Console):
     """Raises BrokenPipeError, where Rich would exit the program."""
 
     def on_broken_pipe(self) -> NoReturn:
         raise
 
 
-class PatientPanel:
+class PatientPanel(Generic[S]):
     """Wraps a panel and goes silent once its output fails."""
 
-    def __init__(self, panel: Panel):
+    def __init__(self, panel: Panel[S]):
         self._panel = panel
         self._gone = False
 
-    def __enter__(self) -> PatientPanel:
+    def __enter__(self) -> PatientPanel[S]:
         self._try(self._panel.__enter__)
         return self
 
@@ -106,7 +109,7 @@ class PatientPanel:
             # Otherwise Python flushes again on exit, and fails with an exit code of its own.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
-    def show(self, status: Status) -> None:
+    def show(self, status: S) -> None:
         self._try(self._panel.show, status)
 
     def say(self, message: str) -> None:

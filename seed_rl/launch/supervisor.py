@@ -87,7 +87,7 @@ class Supervisor:
         learner_command: Callable[[pathlib.Path], Sequence[str]],
         actor_command: Callable[[int, pathlib.Path], Sequence[str]],
         tensorboard_command: Sequence[str] | None,
-        panel: Panel,
+        panel: Panel[Status],
     ):
         self._config = config
         self._learner_command = learner_command

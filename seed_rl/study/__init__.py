@@ -1,1 +1,9 @@
-"""Studies: many runs of sampled configurations, their table and plots."""
+"""Studies: many runs of sampled configurations, their table and plots.
+
+    python -m seed_rl.study SPEC.json
+
+docs/studies.md describes the spec and the results. In the order in which data flows: `spec` reads
+the spec, `sampling` draws configurations from it, `directory` keeps them and their runs on disk,
+`runner` runs them, `performance` rates a run, `results` makes the table, `percentiles` what the
+choices contribute, `plots` draws that.
+"""

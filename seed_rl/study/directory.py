@@ -1,0 +1,201 @@
+"""A study on disk: its frozen configurations, and the state of each run.
+
+DIRECTORY/study.json               the spec and the configurations sampled from it
+DIRECTORY/runs/0003-seed1/         the logdir of a run, which can be resumed and played
+DIRECTORY/runs/0003-seed1/failure.txt   why it failed, if it did
+DIRECTORY/logs/0003-seed1.log      what its launcher printed
+DIRECTORY/supervisor.pid           locked while the study runs; ./stop_local.sh DIRECTORY stops it
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import checkpoint_list, progress
+from seed_rl.common.system import files
+from seed_rl.launch import run_lock
+from seed_rl.study import fields, sampling
+from seed_rl.study import spec as spec_lib
+from seed_rl.study.sampling import Configuration
+from seed_rl.study.spec import Spec
+
+FILE_NAME = "study.json"
+_FAILURE = "failure.txt"
+_MAY_GROW = ("configurations", "seeds")
+_MAY_CHANGE = ("description",)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
+    """One configuration with one seed.
+
+    Attributes:
+      configuration: what was sampled.
+      seed: 1, 2, ...
+      logdir: its directory.
+      log: the file with its launcher's output.
+    """
+
+    configuration: Configuration
+    seed: int
+    logdir: Path
+    log: Path
+
+    @property
+    def name(self) -> str:
+        return self.logdir.name
+
+    def done(self, frames: int) -> bool:
+        """Whether it has trained on all its frames."""
+        report = progress.read(self.logdir)
+        return report is not None and report.phase == "done" and report.frames >= frames
+
+    @property
+    def failure(self) -> str | None:
+        """Why it failed; None if it did not."""
+        try:
+            return (self.logdir / _FAILURE).read_text(encoding="utf-8").strip()
+        except OSError:
+            return None
+
+    def set_failure(self, reason: str | None) -> None:
+        """Marks it as failed, or removes the mark."""
+        path = self.logdir / _FAILURE
+        if reason is None:
+            path.unlink(missing_ok=True)
+        else:
+            self.logdir.mkdir(parents=True, exist_ok=True)
+            files.write_atomically(path, reason + "\n")
+
+    def status(self, frames: int) -> str:
+        """One of: done, running, failed, stopped (it will resume), waiting (nothing is saved)."""
+        if self.done(frames):
+            return "done"
+        if run_lock.running_pid(self.logdir) is not None:
+            return "running"
+        if self.failure is not None:
+            return "failed"
+        return "waiting" if checkpoint_list.saved_frames(self.logdir) is None else "stopped"
+
+
+class Study(NamedTuple):
+    """A study in a directory.
+
+    Attributes:
+      path: the absolute path of the directory.
+      spec: what is studied.
+      configurations: sampled from the spec.
+    """
+
+    path: Path
+    spec: Spec
+    configurations: Sequence[Configuration]
+
+    def runs(self) -> list[Run]:
+        """All runs, in the order in which they start."""
+        return [
+            self._run(configuration, seed)
+            for configuration in self.configurations
+            for seed in range(1, self.spec.seeds + 1)
+        ]
+
+    def _run(self, configuration: Configuration, seed: int) -> Run:
+        name = f"{configuration.number:04d}-seed{seed}"
+        logs = self.path / "logs"
+        return Run(configuration, seed, self.path / "runs" / name, logs / f"{name}.log")
+
+    def write(self) -> None:
+        """Freezes the configurations, before anything runs.
+
+        Raises:
+          UserError: the directory cannot be written.
+        """
+        record = {
+            "spec": spec_lib.to_json(self.spec),
+            "configurations": [c._asdict() for c in self.configurations],
+        }
+        try:
+            for name in ("runs", "logs"):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+            files.write_atomically(self.path / FILE_NAME, json.dumps(record, indent=1) + "\n")
+        except OSError as error:
+            raise UserError(
+                f"Cannot write to {self.path}: {error.strerror}. Free some space, or choose "
+                "another directory with --directory=DIR."
+            ) from error
+
+
+def open_study(path: Path, spec: Spec) -> Study:
+    """The study of a spec in a directory, new or begun; `Study.write` freezes it.
+
+    A study that has begun may get more configurations and more seeds.
+
+    Raises:
+      UserError: the directory has a study of another spec, or files that are none of a study.
+    """
+    study = Study(path.absolute(), spec, sampling.sample(spec))
+    record = _read(study.path)
+    if record is None:
+        return study
+    changes = differences(record["spec"], spec_lib.to_json(spec))
+    if changes:
+        raise UserError(
+            f"{path} has a study of another spec: {'; '.join(changes)}. Undo that, or choose "
+            "another directory with --directory=DIR."
+        )
+    for frozen, sampled in zip(record["configurations"], study.configurations, strict=False):
+        if frozen != json.loads(json.dumps(sampled._asdict())):
+            raise UserError(
+                f"{path / FILE_NAME} was edited, or is of another version of this program: "
+                f"configuration {sampled.number} should be {dict(sampled.values)}. Choose another "
+                "directory with --directory=DIR."
+            )
+    return study
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        text = (path / FILE_NAME).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if path.is_dir() and any(entry.name != run_lock.FILE_NAME for entry in path.iterdir()):
+            raise UserError(
+                f"{path} has files, but no study. Choose another directory with --directory=DIR."
+            ) from None
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"Cannot read {path / FILE_NAME}: {error}") from None
+    record = fields.parse(text, str(path / FILE_NAME))
+    if not isinstance(record.get("spec"), dict) or not isinstance(
+        record.get("configurations"), list
+    ):
+        raise UserError(f"{path / FILE_NAME} is damaged. Choose another directory.")
+    return record
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """What differs between two specs as JSON, each with both values.
+
+    A larger number of configurations or seeds is no difference.
+    """
+    changes = []
+    for name in [*old, *(name for name in new if name not in old)]:
+        before, now = old.get(name), new.get(name)
+        where = f"{prefix}{name}"
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            changes += differences(before, now, f"{where}.")
+        elif where in _MAY_CHANGE:
+            continue
+        elif where in _MAY_GROW and before and now and before <= now:
+            continue
+        elif before != now or type(before) is not type(now):
+            changes.append(f"{where} was {_shown(old, name)}, is now {_shown(new, name)}")
+    return changes
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    return fields.quoted(values[name]) if name in values else "not given"

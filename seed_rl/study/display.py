@@ -1,0 +1,170 @@
+"""Displays a study: a live table in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import time
+from collections.abc import Sequence
+
+import rich.console
+import rich.live
+import rich.panel
+import rich.progress_bar
+import rich.table
+import rich.text
+
+from seed_rl.common.run_files import progress as progress_lib
+from seed_rl.common.run_files.progress import Progress
+from seed_rl.launch.panel import Console, Panel, PatientPanel
+from seed_rl.study.directory import Run
+
+
+@dataclasses.dataclass(frozen=True)
+class RunStatus:
+    """A running run.
+
+    Attributes:
+      run: which one.
+      progress: its learner's last report; None before the first.
+    """
+
+    run: Run
+    progress: Progress | None
+
+    def line(self, frames: int) -> str:
+        """Its progress as text."""
+        progress = self.progress
+        if progress is None:
+            return "starting"
+        parts = [f"{progress.phase} {progress.frames / frames:.0%}"]
+        parts.append(f"{progress.frames_per_s:,.0f} frames/s")
+        if progress.episode_return_mean is not None:
+            parts.append(f"return {progress.episode_return_mean:.4g}")
+        if progress.warning:
+            parts.append(f"warning: {progress.warning}")
+        return ", ".join(parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyStatus:
+    """What is shown of a study.
+
+    Attributes:
+      running: the runs at work.
+      done: number of finished runs.
+      failed: number of failed runs.
+      total: number of runs.
+      frames: environment frames of one run.
+      stopping: whether the runs are being saved.
+      eta_s: seconds until all have ended; None if unknown.
+    """
+
+    running: Sequence[RunStatus]
+    done: int
+    failed: int
+    total: int
+    frames: int
+    stopping: bool = False
+    eta_s: float | None = None
+
+    def line(self) -> str:
+        """The counts as text."""
+        parts = [f"{self.done}/{self.total} runs done"]
+        if self.failed:
+            parts.append(f"{self.failed} failed")
+        parts.append(f"{len(self.running)} {'stopping' if self.stopping else 'running'}")
+        if self.eta_s is not None and not self.stopping:
+            parts.append(f"ETA {datetime.timedelta(seconds=round(self.eta_s))}")
+        return ", ".join(parts)
+
+
+def running(run: Run, since: float) -> RunStatus:
+    """The state of a run that was started at the Unix time `since`."""
+    report = progress_lib.read(run.logdir)
+    # A report from before is that of an earlier learner.
+    return RunStatus(run, report if report is not None and report.time >= since else None)
+
+
+def create(title: str) -> Panel[StudyStatus]:
+    """Creates a live panel on a terminal, a plain one elsewhere."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        return PatientPanel(_LivePanel(title, console))
+    return PatientPanel(_PlainPanel(title))
+
+
+class _PlainPanel:
+    """A line every few seconds, for logs."""
+
+    def __init__(self, title: str, period_s: float = 10.0):
+        self._title = title
+        self._period_s = period_s
+        self._shown = 0.0
+
+    def __enter__(self) -> _PlainPanel:
+        self.say(self._title)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, status: StudyStatus) -> None:
+        if time.monotonic() - self._shown < self._period_s:
+            return
+        self._shown = time.monotonic()
+        runs = [f"{one.run.name}: {one.line(status.frames)}" for one in status.running]
+        self.say(" | ".join([status.line(), *runs]))
+
+    def say(self, message: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {message}", flush=True)
+
+    def finish(self, message: str) -> None:
+        self.say(message)
+
+
+class _LivePanel:
+    """A table at the bottom of the terminal, redrawn twice a second."""
+
+    def __init__(self, title: str, console: rich.console.Console, period_s: float = 0.5):
+        self._title = title
+        self._console = console
+        self._period_s = period_s
+        self._shown = 0.0
+        self._live = rich.live.Live(console=console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> _LivePanel:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, status: StudyStatus) -> None:
+        if time.monotonic() - self._shown >= self._period_s:
+            self._shown = time.monotonic()
+            self._live.update(self._draw(status), refresh=True)
+
+    def say(self, message: str) -> None:
+        style = "red" if message.startswith("error") else "dim"
+        self._console.print(rich.text.Text(message, style=style))
+
+    def finish(self, message: str) -> None:
+        self._live.stop()
+        self._console.print(rich.text.Text(message, style="bold"))
+
+    def _draw(self, status: StudyStatus) -> rich.panel.Panel:
+        table = rich.table.Table.grid(padding=(0, 2), expand=True)
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column(ratio=1)
+        table.add_row("study", rich.text.Text(status.line()))
+        ended = status.done + status.failed
+        part = sum(one.progress.frames for one in status.running if one.progress) / status.frames
+        table.add_row(
+            "", rich.progress_bar.ProgressBar(status.total, min(ended + part, status.total))
+        )
+        for one in status.running:
+            values = ", ".join(f"{k}={v}" for k, v in one.run.configuration.values.items())
+            table.add_row(one.run.name, rich.text.Text(one.line(status.frames)))
+            table.add_row("", rich.text.Text(values, style="dim"))
+        return rich.panel.Panel(table, title=self._title, title_align="left", border_style="blue")

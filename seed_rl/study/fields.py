@@ -1,0 +1,136 @@
+"""Reads JSON objects strictly: every mistake is a `UserError` that says what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from seed_rl.common.errors import UserError
+
+T = TypeVar("T")
+Scalar = bool | int | float | str
+"""What a flag or a gin binding can be set to."""
+
+
+def parse(text: str, source: str) -> dict[str, Any]:
+    """The JSON object in `text`.
+
+    Args:
+      text: the content of a file.
+      source: the file's name, for messages.
+
+    Raises:
+      UserError: it is not one JSON object, or a name occurs twice in an object.
+    """
+    try:
+        values = json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, source))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{source} is not valid JSON: {error}.") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{source} must be a JSON object: {{...}}.")
+    return values
+
+
+def check_names(values: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    """Refuses names that are not known.
+
+    Raises:
+      UserError: names the first unknown one and the nearest known one.
+    """
+    known = list(known)
+    for name in values:
+        if name not in known:
+            raise UserError(f"{where} has no {quoted(name)}{nearest(name, known)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence: "; did you mean ...?" or all that is known."""
+    known = list(known)
+    if close := difflib.get_close_matches(name, known, n=1, cutoff=0.6):
+        return f"; did you mean {quoted(close[0])}?"
+    return f"; known: {', '.join(map(quoted, known))}."
+
+
+def take(
+    values: Mapping[str, Any], name: str, check: Callable[[Any, str], T], where: str, *default: T
+) -> T:
+    """The checked value of a name, or the default if it is missing.
+
+    Raises:
+      UserError: it is missing and there is no default, or `check` refuses it.
+    """
+    if name in values:
+        return check(values[name], f"{where}: {quoted(name)}")
+    if not default:
+        raise UserError(f"{where}: {quoted(name)} is missing.")
+    return default[0]
+
+
+def text(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise UserError(f"{where} must be a non-empty string, not {quoted(value)}.")
+    return value
+
+
+def truth(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise UserError(f"{where} must be true or false, not {quoted(value)}.")
+    return value
+
+
+def whole(value: Any, where: str) -> int:
+    """A whole number; 1e6 is one, too."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value // 1:
+        raise UserError(f"{where} must be a whole number, not {quoted(value)}.")
+    return int(value)
+
+
+def count(value: Any, where: str) -> int:
+    if (number := whole(value, where)) < 1:
+        raise UserError(f"{where} must be at least 1, not {number}.")
+    return number
+
+
+def number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise UserError(f"{where} must be a number, not {quoted(value)}.")
+    return float(value)
+
+
+def scalar(value: Any, where: str) -> Scalar:
+    if not isinstance(value, (bool, int, float, str)):
+        raise UserError(
+            f"{where} must be a number, a string, true or false, not {quoted(value)}. (Write what "
+            "stands after = on a command line or in a gin file as a string.)"
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{where} must be finite, not {quoted(value)}.")
+    return value
+
+
+def listing(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise UserError(f"{where} must be a non-empty list, not {quoted(value)}.")
+    return value
+
+
+def mapping(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(f"{where} must be an object: {{...}}, not {quoted(value)}.")
+    return value
+
+
+def quoted(value: Any) -> str:
+    """A value as JSON, for messages."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _unique(pairs: list[tuple[str, Any]], source: str) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"{source}: {quoted(name)} stands twice in one object; remove one.")
+    return dict(pairs)

@@ -1,0 +1,83 @@
+"""Rates a run by its returns.
+
+The paper (arXiv 2006.05990, section 2) evaluates a policy at regular intervals of training and
+averages the undiscounted returns over all evaluations, which rewards fast learning as the area
+under the learning curve does. Here the returns are those of the episodes in the run's
+`returns.csv`:
+
+- The frames of the run, F, are divided into K equal intervals (spec: `intervals`). An episode
+  belongs to the interval k in which it ended, frames in (k F / K, (k + 1) F / K]; what ends after
+  F belongs to the last.
+- The value R_k of an interval is the mean return of its episodes, whatever their number: otherwise
+  short episodes would count more than long ones. An interval without episodes has the value of the
+  one before; the first ones, that of the first interval with any.
+- `average`: the performance is the mean of R_0 ... R_{K-1}; `final`: it is R_{K-1}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from seed_rl.common.run_files import returns_log
+from seed_rl.common.run_files.returns_log import EpisodeRow
+from seed_rl.study.spec import Measure
+
+
+class Rating(NamedTuple):
+    """How good a run was.
+
+    Attributes:
+      performance: by the spec's measure.
+      final_return: R_{K-1}.
+      episodes: number of episodes that it is based on.
+    """
+
+    performance: float
+    final_return: float
+    episodes: int
+
+
+def rate(logdir: Path, frames: int, measure: Measure) -> Rating | None:
+    """Rates the run in `logdir`, of `frames` frames; None if no such episode has ended."""
+    try:
+        rows = returns_log.read(logdir / returns_log.FILE_NAME)
+    except (OSError, UnicodeDecodeError):
+        return None
+    evaluation = measure.episodes == "evaluation"
+    rows = [row for row in rows if row.evaluation == evaluation]
+    if not rows:
+        return None
+    curve = interval_means(rows, frames, measure.intervals, measure.score)
+    final = float(curve[-1])
+    average = float(curve.mean())
+    return Rating(average if measure.measure == "average" else final, final, len(rows))
+
+
+def interval_means(
+    rows: Iterable[EpisodeRow], frames: int, intervals: int, score: bool = False
+) -> np.ndarray:
+    """The values R_k of the module's docstring.
+
+    Args:
+      rows: at least one episode.
+      frames: length of the run, F.
+      intervals: K.
+      score: whether to use the unshaped return.
+
+    Returns:
+      <float64>[intervals].
+    """
+    sums, counts = np.zeros(intervals), np.zeros(intervals)
+    for row in rows:
+        # Whole numbers, so that no rounding moves an episode across a boundary.
+        k = min(max(row.frames * intervals - 1, 0) // frames, intervals - 1)
+        sums[k] += row.raw_return if score else row.episode_return
+        counts[k] += 1
+    (filled,) = np.nonzero(counts)
+    # The last interval with episodes at or before each one; the first such one before that.
+    source = np.maximum(np.searchsorted(filled, np.arange(intervals), side="right") - 1, 0)
+    return (sums[filled] / counts[filled])[source]

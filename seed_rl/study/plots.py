@@ -1,0 +1,116 @@
+"""Draws the two analyses of `percentiles`, one figure per choice."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.system.extras import missing_extra
+from seed_rl.study.percentiles import Interval, Value
+from seed_rl.study.spec import Choice
+
+DIRECTORY = "plots"
+
+
+def draw_all(path: Path, analyses: Sequence[tuple[Choice, Sequence[Value]]]) -> list[Path]:
+    """Draws each choice that exists in any configuration to PATH/plots/CHOICE.png.
+
+    Raises:
+      UserError: matplotlib is missing, or a file cannot be written.
+    """
+    drawn = []
+    for choice, values in analyses:
+        if not values:
+            continue
+        out = path / DIRECTORY / (re.sub(r"[^\w.-]+", "_", choice.name) + ".png")
+        try:
+            out.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise UserError(f"Cannot write {out.parent}: {error.strerror}.") from error
+        draw(choice, values, out)
+        drawn.append(out)
+    return drawn
+
+
+def draw(choice: Choice, values: Sequence[Value], out: Path) -> None:
+    """Draws one choice: the 95th percentiles on the left, the shares among the best on the right.
+
+    Raises:
+      UserError: matplotlib is missing, or the file cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise missing_extra("plot", "Plotting a study", error) from error
+    # Without pyplot, which may require a display.
+    figure = Figure(figsize=(max(8.0, 1.6 * len(values)), 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    _draw_percentiles(left, values)
+    _draw_shares(right, values)
+    title = choice.target if choice.target.strip("-") == choice.name else _title(choice)
+    if choice.conditions:
+        wanted = [f"{k} = {' or '.join(map(str, v))}" for k, v in choice.conditions.items()]
+        title += f" (if {', '.join(wanted)})"
+    figure.suptitle(title)
+    try:
+        figure.savefig(out, dpi=120)
+    except (OSError, ValueError) as error:
+        raise UserError(f"Cannot write {out}: {error}") from None
+
+
+def _draw_percentiles(axes: Any, values: Sequence[Value]) -> None:
+    _label_values(axes, values)
+    for x, value in enumerate(values):
+        interval = value.percentile
+        if interval is not None and math.isfinite(interval.estimate):
+            low = max(interval.low, min(_finite(values), default=interval.estimate))
+            bars = Interval(interval.estimate, low, interval.high)
+            axes.errorbar(x, bars.estimate, yerr=_errors(bars), fmt="o", color="C0", capsize=4)
+    axes.set_ylabel("95th percentile of performance")
+
+
+def _draw_shares(axes: Any, values: Sequence[Value]) -> None:
+    _label_values(axes, values)
+    total = sum(value.best for value in values)
+    for x, value in enumerate(values):
+        if value.share is not None:
+            axes.bar(x, value.share.estimate, width=0.6, color="C0", alpha=0.6)
+            error = _errors(value.share)
+            axes.errorbar(x, value.share.estimate, yerr=error, fmt="none", color="C0", capsize=4)
+        label = "among all" if x == 0 else None
+        axes.hlines(value.sampled_share, x - 0.4, x + 0.4, "k", linestyles="dashed", label=label)
+    axes.set_ylim(0, 1)
+    axes.set_ylabel(f"share among the best {total}")
+    axes.legend()
+
+
+def _label_values(axes: Any, values: Sequence[Value]) -> None:
+    labels = [f"{value.label}\n({value.configurations})" for value in values]
+    axes.set_xticks(range(len(values)), labels, fontsize="small")
+    axes.set_xlim(-0.6, len(values) - 0.4)
+    axes.set_xlabel("value (configurations)")
+    axes.grid(alpha=0.3)
+
+
+def _errors(interval: Interval) -> list[list[float]]:
+    """Distances of the interval's ends from the estimate, never negative, for `errorbar`."""
+    return [
+        [max(0.0, interval.estimate - interval.low)],
+        [max(0.0, interval.high - interval.estimate)],
+    ]
+
+
+def _finite(values: Sequence[Value]) -> list[float]:
+    """The finite numbers to be shown: an error bar down to -inf ends at the lowest of them."""
+    intervals = [value.percentile for value in values if value.percentile is not None]
+    return [x for interval in intervals for x in interval if math.isfinite(x)]
+
+
+def _title(choice: Choice) -> str:
+    return f"{choice.name}: {choice.target}"

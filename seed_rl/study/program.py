@@ -1,0 +1,106 @@
+"""The program of `python -m seed_rl.study`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from seed_rl.common.errors import UserError
+from seed_rl.study import directory, display, percentiles, plots, results, runner, spec
+from seed_rl.study.directory import Study
+from seed_rl.study.results import Result
+
+_INTERRUPTED = 130  # What shells report for Ctrl-C.
+_EPILOG = """\
+Ctrl-C saves and stops all runs; the same command resumes the study. A second Ctrl-C exits
+immediately. Exit code 0: finished or stopped; 1: a run failed; 2: a user error, explained in the
+message. See docs/studies.md.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the program; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    path = Path(options.directory or f"runs/study-{Path(options.spec).stem}")
+    try:
+        study = directory.open_study(path, spec.load(options.spec))
+        if options.results_only:
+            if not study.path.is_dir():
+                raise UserError(f"There is no study in {path}.")
+            return _report(study, stopped=False)
+        return _run(study, options.parallel, options.retry_failed)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return UserError.exit_code
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m seed_rl.study",
+        description="Runs sampled configurations of an agent; writes a table and plots.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("spec", metavar="SPEC.json", help="what to sample, see docs/studies.md")
+    parser.add_argument("--directory", help="for runs and results (default: runs/study-SPEC)")
+    parser.add_argument("--parallel", type=_count, default=1, help="runs at a time (default: 1)")
+    parser.add_argument("--retry_failed", action="store_true", help="resume failed runs, too")
+    parser.add_argument(
+        "--results_only", action="store_true", help="write table and plots of what is done so far"
+    )
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive integer, not '{text}'")
+    return int(text)
+
+
+def _run(study: Study, parallel: int, retry_failed: bool) -> int:
+    lock = runner.lock(study)
+    try:
+        study.write()
+        runner.take_over(study, lambda text: print(text, flush=True))
+        runner.check(study)
+        runs = len(study.configurations) * study.spec.seeds
+        title = f"{study.spec.agent} on {study.spec.game}: {runs} runs in {study.path}"
+        work = runner.Runner(study, parallel, retry_failed, display.create(title))
+        work.run()
+        return _report(study, work.stopped)
+    finally:
+        lock.release()
+
+
+def _report(study: Study, stopped: bool) -> int:
+    """Writes table and plots, says what became of the runs; returns the exit code."""
+    collected = results.collect(study)
+    table = results.write(study, collected)
+    print(f"Wrote {table}: {_counts(collected)}.")
+    ratings = results.performances(collected)
+    if any(rating.value > -float("inf") for rating in ratings):
+        analyses = [(c, percentiles.analyse(c, ratings)) for c in study.spec.choices]
+        print(f"Wrote {percentiles.write(study, analyses)}: {len(ratings)} configurations.")
+        best = percentiles.best_of(ratings)[0]
+        values = ", ".join(f"{name}={value}" for name, value in best.configuration.values.items())
+        print(f"Best: configuration {best.configuration.number}, {best.value:.6g}: {values}")
+        try:
+            drawn = plots.draw_all(study.path, analyses)
+            print(f"Drew {len(drawn)} plots in {study.path / plots.DIRECTORY}.")
+        except UserError as error:
+            print(f"No plots: {error}")
+    failed = [result for result in collected if result.status == "failed"]
+    for result in failed:
+        print(f"failed: {result.run.name}: {result.note} ({result.run.log})")
+    if stopped:
+        print("stopped; the same command resumes the study")
+    return 1 if failed else 0
+
+
+def _counts(collected: Sequence[Result]) -> str:
+    statuses = [result.status for result in collected]
+    return ", ".join(f"{statuses.count(name)} {name}" for name in dict.fromkeys(statuses))

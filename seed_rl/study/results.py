@@ -1,0 +1,134 @@
+"""`results.csv`: one row per run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import progress
+from seed_rl.common.system import files
+from seed_rl.study import performance
+from seed_rl.study.directory import Run, Study
+from seed_rl.study.performance import Rating
+from seed_rl.study.sampling import Configuration
+from seed_rl.study.spec import Spec
+
+FILE_NAME = "results.csv"
+
+
+class Result(NamedTuple):
+    """What became of a run.
+
+    Attributes:
+      run: which one.
+      status: see `Run.status`.
+      rating: None until it is done, or if no episode ended.
+      frames_per_s: environment frames per second, as its learner last reported them.
+      note: why it failed or has no rating.
+    """
+
+    run: Run
+    status: str
+    rating: Rating | None
+    frames_per_s: float | None
+    note: str = ""
+
+
+class Performance(NamedTuple):
+    """How good a configuration is.
+
+    Attributes:
+      configuration: which one.
+      value: the median performance of its seeds, in which failed runs count as -inf.
+    """
+
+    configuration: Configuration
+    value: float
+
+
+def collect(study: Study) -> list[Result]:
+    """The results of all runs so far."""
+    return [_collect(run, study.spec) for run in study.runs()]
+
+
+def _collect(run: Run, spec: Spec) -> Result:
+    status = run.status(spec.frames)
+    report = progress.read(run.logdir)
+    rate = report.frames_per_s if report is not None else None
+    note = run.failure or "" if status == "failed" else ""
+    if status != "done":
+        return Result(run, status, None, rate, note)
+    rating = performance.rate(run.logdir, spec.frames, spec.performance)
+    if rating is None:
+        note = f"no {spec.performance.episodes} episode ended"
+    return Result(run, status, rating, rate, note)
+
+
+def performances(results: Sequence[Result]) -> list[Performance]:
+    """The configurations of which all runs have ended, in order.
+
+    As in the paper, a configuration is as good as the median of its seeds. A failed run is worse
+    than any other: leaving it out would favour values that fail.
+    """
+    values: dict[int, list[float]] = {}
+    configurations: dict[int, Configuration] = {}
+    for result in results:
+        configuration = result.run.configuration
+        configurations[configuration.number] = configuration
+        value = -math.inf if result.status == "failed" else math.nan
+        if result.rating is not None:
+            value = result.rating.performance
+        values.setdefault(configuration.number, []).append(value)
+    return [
+        Performance(configurations[number], float(np.median(seeds)))
+        for number, seeds in values.items()
+        if not any(map(math.isnan, seeds))
+    ]
+
+
+def write(study: Study, results: Sequence[Result]) -> Path:
+    """Writes the table; returns its path.
+
+    Raises:
+      UserError: it cannot be written.
+    """
+    names = [choice.name for choice in study.spec.choices]
+    header: list[object] = ["configuration", "seed", *names]
+    header += ["performance", "final_return", "episodes", "frames_per_s", "status", "note"]
+    rows: list[list[object]] = [header]
+    for result in results:
+        configuration, seed = result.run.configuration, result.run.seed
+        rating: tuple[object, ...] = ("", "", "")
+        if result.rating is not None:
+            rating = (*map(_number, result.rating[:2]), result.rating.episodes)
+        rate = "" if result.frames_per_s is None else f"{result.frames_per_s:.0f}"
+        sampled = [configuration.values.get(name, "") for name in names]
+        note = " ".join(result.note.split())
+        rows.append([configuration.number, seed, *sampled, *rating, rate, result.status, note])
+    return write_table(study.path / FILE_NAME, rows)
+
+
+def write_table(path: Path, rows: Sequence[Sequence[object]]) -> Path:
+    """Writes rows as CSV; returns the path.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    try:
+        files.write_atomically(path, text.getvalue())
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror}.") from error
+    return path
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}"

@@ -1,0 +1,352 @@
+"""The spec of a study: what is fixed, what is sampled, how many runs, how they are rated."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seed_rl.common.errors import UserError
+from seed_rl.launch import games
+from seed_rl.study import fields
+from seed_rl.study.fields import Scalar, quoted
+
+KINDS = ("values", "uniform", "log_uniform", "integers")
+MEASURES = ("average", "final")
+EPISODES = ("training", "evaluation")
+GIN_BINDINGS = "gin_bindings"
+
+# Flags that a study sets itself, and what to write instead.
+_OWN_FLAGS = {
+    "seed": 'set "seeds", how often each configuration runs',
+    "total_environment_frames": 'set "frames"',
+    "num_envs": 'it is "actors" x "envs_per_actor"',
+    "env_batch_size": 'it is "envs_per_actor"',
+    "logdir": "each run has its own below the study's directory",
+    "job-dir": "each run has its own below the study's directory",
+    "server_address": "each run has its own",
+    "restart": "a study resumes its runs",
+    "run_mode": "both the learner and the actors are started",
+    "task": "actors are numbered automatically",
+    "tensorboard": "runs of a study have none; start one over its directory",
+    "notensorboard": "runs of a study have none; start one over its directory",
+    "tensorboard_port": "runs of a study have none; start one over its directory",
+}
+_CHOICE_KEYS = (*KINDS, "flag", "gin", "if")
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Something that is sampled.
+
+    Attributes:
+      name: its column in the tables.
+      kind: one of `KINDS`; the next attribute is how to read it.
+      domain: the values, or the lower and the upper end of the range.
+      flag: the flag it sets; "" if it sets a gin binding.
+      gin: the gin parameter it sets; "" if it sets a flag.
+      conditions: the values that other choices must have for this one to exist, by name.
+    """
+
+    name: str
+    kind: str
+    domain: tuple[Scalar, ...]
+    flag: str = ""
+    gin: str = ""
+    conditions: Mapping[str, tuple[Scalar, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def target(self) -> str:
+        """What it sets, for messages and comparisons."""
+        return f"--{self.flag}" if self.flag else self.gin
+
+    @property
+    def low(self) -> float:
+        assert self.kind != "values"
+        return float(self.domain[0])
+
+    @property
+    def high(self) -> float:
+        assert self.kind != "values"
+        return float(self.domain[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """How a run is rated; `seed_rl.study.performance` defines it exactly.
+
+    Attributes:
+      measure: "average": the mean return over the whole run; "final": over its last interval.
+      intervals: number of equal intervals that the run is divided into.
+      episodes: "training" or "evaluation" episodes.
+      score: whether to use the unshaped return.
+    """
+
+    measure: str = "average"
+    intervals: int = 20
+    episodes: str = "training"
+    score: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """A study.
+
+    Attributes:
+      game: and `agent`: which program trains.
+      actors: actor processes of each run.
+      envs_per_actor: environments of each actor.
+      frames: environment frames of each run.
+      configurations: how many to sample.
+      seeds: how often to run each; the runs have the seeds 1, 2, ...
+      sampling_seed: seed of the sampling.
+      flags: fixed flags; a tuple is a repeated flag.
+      bindings: fixed gin bindings.
+      choices: what is sampled, in an order in which conditions come first.
+      performance: how runs are rated.
+      description: for the reader.
+    """
+
+    game: str
+    agent: str
+    actors: int
+    envs_per_actor: int
+    frames: int
+    configurations: int
+    seeds: int
+    sampling_seed: int
+    flags: Mapping[str, Scalar | tuple[Scalar, ...]]
+    bindings: Mapping[str, Scalar]
+    choices: tuple[Choice, ...]
+    performance: Measure
+    description: str = ""
+
+
+_SPEC_KEYS = tuple(field.name for field in dataclasses.fields(Spec))
+
+
+def load(path: str | Path) -> Spec:
+    """Reads a spec.
+
+    Raises:
+      UserError: the file cannot be read, or something in it is wrong.
+    """
+    try:
+        content = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"Cannot read the spec {path}: {error}") from None
+    return from_json(fields.parse(content, str(path)), str(path))
+
+
+def from_json(values: Mapping[str, Any], where: str = "the spec") -> Spec:
+    """Checks a spec.
+
+    Args:
+      values: the JSON object.
+      where: the file it is from, for messages.
+
+    Raises:
+      UserError: something in it is wrong.
+    """
+    fields.check_names(values, _SPEC_KEYS, where)
+    game = fields.take(values, "game", fields.text, where)
+    agent = fields.take(values, "agent", fields.text, where)
+    games.main_module(game, agent)
+    spec = Spec(
+        game=game,
+        agent=agent,
+        actors=fields.take(values, "actors", fields.count, where, 1),
+        envs_per_actor=fields.take(values, "envs_per_actor", fields.count, where, 1),
+        frames=fields.take(values, "frames", fields.count, where),
+        configurations=fields.take(values, "configurations", fields.count, where),
+        seeds=fields.take(values, "seeds", fields.count, where, 1),
+        sampling_seed=fields.take(values, "sampling_seed", fields.whole, where, 0),
+        flags=fields.take(values, "flags", _fixed_flags, where, {}),
+        bindings=fields.take(values, "bindings", _fixed_bindings, where, {}),
+        choices=fields.take(values, "choices", _choices, where),
+        performance=fields.take(values, "performance", _measure, where, Measure()),
+        description=fields.take(values, "description", fields.text, where, ""),
+    )
+    _check_targets(spec, where)
+    return spec
+
+
+def _measure(value: Any, where: str) -> Measure:
+    values = fields.mapping(value, where)
+    fields.check_names(values, [field.name for field in dataclasses.fields(Measure)], where)
+    measure = fields.take(values, "measure", fields.text, where, "average")
+    episodes = fields.take(values, "episodes", fields.text, where, "training")
+    for name, given, known in (("measure", measure, MEASURES), ("episodes", episodes, EPISODES)):
+        if given not in known:
+            raise UserError(f"{where}: no {name} {quoted(given)}{fields.nearest(given, known)}")
+    intervals = fields.take(values, "intervals", fields.count, where, 20)
+    return Measure(
+        measure, intervals, episodes, fields.take(values, "score", fields.truth, where, False)
+    )
+
+
+def _fixed_flags(value: Any, where: str) -> dict[str, Scalar | tuple[Scalar, ...]]:
+    flags: dict[str, Scalar | tuple[Scalar, ...]] = {}
+    for name, given in fields.mapping(value, where).items():
+        here = f"{where}: {quoted(name)}"
+        _check_flag(name, here)
+        if isinstance(given, list):  # A repeated flag.
+            flags[name] = tuple(fields.scalar(element, here) for element in given)
+        else:
+            flags[name] = fields.scalar(given, here)
+    return flags
+
+
+def _fixed_bindings(value: Any, where: str) -> dict[str, Scalar]:
+    bindings = {}
+    for name, given in fields.mapping(value, where).items():
+        _check_gin(name, f"{where}: {quoted(name)}")
+        bindings[name] = fields.scalar(given, f"{where}: {quoted(name)}")
+    return bindings
+
+
+def _choices(value: Any, where: str) -> tuple[Choice, ...]:
+    choices: dict[str, Choice] = {}
+    values = fields.mapping(value, where)
+    if not values:
+        raise UserError(f"{where} is empty: name at least one.")
+    for name, given in values.items():
+        choices[name] = _choice(name, given, choices, list(values), f"{where}: {quoted(name)}")
+    return tuple(choices.values())
+
+
+def _choice(
+    name: str, value: Any, earlier: Mapping[str, Choice], names: list[str], where: str
+) -> Choice:
+    values = fields.mapping(value, where)
+    fields.check_names(values, _CHOICE_KEYS, where)
+    kinds = [kind for kind in KINDS if kind in values]
+    if len(kinds) != 1:
+        given = f"has {' and '.join(kinds)}" if kinds else "says not what to sample from"
+        raise UserError(f"{where} {given}; give exactly one of {', '.join(KINDS)}.")
+    if "flag" in values and "gin" in values:
+        raise UserError(f'{where} has both "flag" and "gin"; give the one that it sets.')
+    gin = fields.take(values, "gin", fields.text, where, "")
+    flag = "" if gin else fields.take(values, "flag", fields.text, where, name)
+    if gin:
+        _check_gin(gin, where)
+    else:
+        _check_flag(flag, where)
+    given_conditions: dict[str, Any] = fields.take(values, "if", fields.mapping, where, {})
+    conditions = {
+        other: _condition(other, wanted, earlier, names, f'{where}: "if"')
+        for other, wanted in given_conditions.items()
+    }
+    domain = _domain(kinds[0], values[kinds[0]], f"{where}: {quoted(kinds[0])}")
+    return Choice(name, kinds[0], domain, flag, gin, conditions)
+
+
+def _domain(kind: str, value: Any, where: str) -> tuple[Scalar, ...]:
+    elements = fields.listing(value, where)
+    if kind == "values":
+        for element in elements:
+            fields.scalar(element, where)
+            if sum(same(element, other) for other in elements) > 1:
+                raise UserError(f"{where}: {quoted(element)} stands twice; remove one.")
+        return tuple(elements)
+    if len(elements) != 2:
+        raise UserError(f"{where} must be [lowest, highest], not {quoted(value)}.")
+    check = fields.whole if kind == "integers" else fields.number
+    low, high = (check(element, where) for element in elements)
+    if not low < high:
+        raise UserError(f"{where}: the lowest must be below the highest, but {low} >= {high}.")
+    if kind == "log_uniform" and low <= 0:
+        raise UserError(f"{where}: log-uniform ranges are above 0, but the lowest is {low}.")
+    return low, high
+
+
+def _condition(
+    other: str, wanted: Any, earlier: Mapping[str, Choice], names: list[str], where: str
+) -> tuple[Scalar, ...]:
+    if other not in names:
+        raise UserError(
+            f"{where}: there is no choice {quoted(other)}{fields.nearest(other, names)}"
+        )
+    if other not in earlier:
+        raise UserError(f"{where}: {quoted(other)} must come first; move it up.")
+    choice = earlier[other]
+    if choice.kind != "values":
+        raise UserError(f"{where}: {quoted(other)} is a range; conditions need a list of values.")
+    elements = wanted if isinstance(wanted, list) else [wanted]
+    for element in fields.listing(elements, where):
+        if not any(same(element, value) for value in choice.domain):
+            known = ", ".join(map(quoted, choice.domain))
+            raise UserError(f"{where}: {quoted(other)} is never {quoted(element)}, only {known}.")
+    return tuple(elements)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two scalars are the same value; 1, 1.0 and true are three (gin knows all)."""
+    return type(a) is type(b) and a == b
+
+
+def _check_flag(name: str, where: str) -> None:
+    if name.startswith("-") or "=" in name:
+        raise UserError(f"{where}: write the flag's bare name, {quoted(name.strip('-'))}.")
+    if name in _OWN_FLAGS:
+        raise UserError(f"{where}: a study sets --{name} itself; {_OWN_FLAGS[name]}.")
+
+
+def _check_gin(name: str, where: str) -> None:
+    if not re.fullmatch(r"[\w./]+", name):
+        raise UserError(
+            f'{where}: {quoted(name)} is no gin parameter; write it as in "GAE.lambda_".'
+        )
+
+
+def _check_targets(spec: Spec, where: str) -> None:
+    """Refuses flags and bindings that would be set twice in one run."""
+    fixed = {f"--{name}" for name in spec.flags} | set(spec.bindings)
+    for number, choice in enumerate(spec.choices):
+        if choice.target in fixed:
+            raise UserError(f"{where}: {choice.target} is both fixed and sampled; remove one.")
+        for other in spec.choices[:number]:
+            if other.target == choice.target and not _exclusive(choice, other):
+                raise UserError(
+                    f"{where}: the choices {quoted(other.name)} and {quoted(choice.name)} both set "
+                    f'{choice.target}; give them an "if" that excludes the other, or remove one.'
+                )
+
+
+def _exclusive(a: Choice, b: Choice) -> bool:
+    """Whether two choices never exist together."""
+    return any(
+        not any(same(x, y) for x in a.conditions[name] for y in b.conditions[name])
+        for name in a.conditions.keys() & b.conditions.keys()
+    )
+
+
+def to_json(spec: Spec) -> dict[str, Any]:
+    """The spec with all defaults, so that specs can be compared; `from_json` reads it."""
+    values = dataclasses.asdict(spec)
+    values["choices"] = {choice.name: _choice_to_json(choice) for choice in spec.choices}
+    values["flags"] = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in spec.flags.items()
+    }
+    if not spec.description:
+        del values["description"]
+    return values
+
+
+def _choice_to_json(choice: Choice) -> dict[str, Any]:
+    target = {"gin": choice.gin} if choice.gin else {"flag": choice.flag}
+    values: dict[str, Any] = {choice.kind: list(choice.domain), **target}
+    if choice.conditions:
+        values["if"] = {name: list(wanted) for name, wanted in choice.conditions.items()}
+    return values
+
+
+def distinct_values(choice: Choice) -> float:
+    """How many values a choice can take; infinity for real numbers."""
+    if choice.kind == "values":
+        return len(choice.domain)
+    return choice.high - choice.low + 1 if choice.kind == "integers" else math.inf

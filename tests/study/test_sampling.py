@@ -1,0 +1,104 @@
+"""Sampling: deterministic, within the ranges, conditional."""
+
+import math
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from seed_rl.study import sampling
+from seed_rl.study import spec as spec_lib
+from seed_rl.study.spec import Choice
+
+
+@pytest.fixture
+def spec(spec_json):
+    return spec_lib.from_json(spec_json)
+
+
+def test_the_same_spec_gives_the_same_configurations(spec, change):
+    """Guards resuming: with more configurations, the first ones stay as they are."""
+    configurations = sampling.sample(spec)
+    assert sampling.sample(spec) == configurations
+    more = sampling.sample(spec_lib.from_json(change(60, "configurations")))
+    assert len(more) == 60 and more[:40] == configurations
+    other = sampling.sample(spec_lib.from_json(change(8, "sampling_seed")))
+    assert other[:40] != configurations
+
+
+def test_conditional_choices_exist_only_then(spec):
+    configurations = sampling.sample(spec)
+    advantages = [c.values["advantage"] for c in configurations]
+    assert 10 < advantages.count("@GAE()") < 30
+    for configuration in configurations:
+        with_gae = configuration.values["advantage"] == "@GAE()"
+        assert ("gae_lambda" in configuration.values) == with_gae
+
+
+def test_choices_are_independent(change):
+    """Adding a choice does not change what others are, so that studies can be compared."""
+    before = [
+        c.values["learning_rate"] for c in sampling.sample(spec_lib.from_json(change(9, "seeds")))
+    ]
+    spec = spec_lib.from_json(change({"values": [1, 2]}, "choices", "batch_size"))
+    assert [c.values["learning_rate"] for c in sampling.sample(spec)] == before
+
+
+def test_flags_of_a_run(spec):
+    values = {"learning_rate": 0.001, "advantage": "@GAE()", "gae_lambda": 0.9}
+    configuration = sampling.Configuration(0, values)
+    assert sampling.flags(spec, configuration, seed=2) == [
+        *("--seed=2", "--total_environment_frames=1000", "--env_name=CartPole-v1"),
+        *("--grad_check=true", "--repeated=1", "--repeated=2", "--learning_rate=0.001"),
+        "--gin_bindings=GAE.normalize = False",
+        "--gin_bindings=Loss.advantage_estimator = @GAE()",
+        "--gin_bindings=GAE.lambda_ = 0.9",
+    ]
+
+
+def test_covering_shows_every_value_once(spec):
+    configurations = sampling.sample(spec)
+    chosen = sampling.covering(spec, configurations)
+    assert {c.values["advantage"] for c in chosen} == {"@GAE()", "@NStep()"}
+    assert len(chosen) == 2 and any("gae_lambda" in c.values for c in chosen)
+
+
+bounds = st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6)).filter(lambda b: b[0] < b[1])
+
+
+@hypothesis.settings(deadline=None)  # The machine may be busy.
+@hypothesis.given(bounds, st.sampled_from(["uniform", "log_uniform"]), st.floats(0, 1))
+def test_samples_stay_within_ranges(bounds, kind, u):
+    """Guards the rounding of samples, which must not leave the range."""
+    choice = Choice("x", kind, bounds, flag="x")
+    assert bounds[0] <= sampling.quantile(choice, u) <= bounds[1]
+
+
+def spec_of(choice, configurations=2000):
+    values = {"game": "gym", "agent": "vtrace", "frames": 1, "choices": {"x": choice}}
+    return spec_lib.from_json({**values, "configurations": configurations})
+
+
+@pytest.mark.parametrize(
+    ("choice", "quantile"),
+    [
+        ({"uniform": [-2, 6]}, lambda u: -2 + 8 * u),
+        ({"log_uniform": [1e-4, 1]}, lambda u: 10 ** (-4 + 4 * u)),
+    ],
+)
+def test_distributions(choice, quantile):
+    """A quarter of the samples in each quarter of the distribution."""
+    samples = [c.values["x"] for c in sampling.sample(spec_of(choice))]
+    edges = [quantile(k / 4) for k in range(5)]
+    for low, high in zip(edges, edges[1:], strict=False):
+        share = sum(low <= sample <= high for sample in samples) / len(samples)
+        assert math.isclose(share, 0.25, abs_tol=0.04)
+
+
+def test_integers_and_values_are_all_equally_likely():
+    for choice, values in (({"integers": [3, 6]}, [3, 4, 5, 6]), ({"values": [True, "a", 1]},) * 2):
+        samples = [c.values["x"] for c in sampling.sample(spec_of(choice))]
+        values = values["values"] if isinstance(values, dict) else values
+        for value in values:
+            share = sum(spec_lib.same(value, s) for s in samples) / len(samples)
+            assert math.isclose(share, 1 / len(values), abs_tol=0.05)

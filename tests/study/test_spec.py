@@ -1,0 +1,114 @@
+"""Specs: what is accepted, and what each mistake is told."""
+
+import json
+import re
+
+import pytest
+
+from seed_rl.common.errors import UserError
+from seed_rl.study import spec as spec_lib
+from tests.study.conftest import SPEC
+
+
+def test_a_spec_survives_being_written_and_read(spec_json):
+    """Guards study.json, against which a resumed study is compared."""
+    spec = spec_lib.from_json(spec_json)
+    assert spec.performance.measure == "average" and spec.performance.intervals == 20
+    written = json.loads(json.dumps(spec_lib.to_json(spec)))
+    assert spec_lib.from_json(written) == spec
+    assert json.loads(json.dumps(spec_lib.to_json(spec_lib.from_json(written)))) == written
+
+
+CHOICE = ("choices", "learning_rate")
+MISTAKES = [
+    (1, ("frame",), 'has no "frame"; did you mean "frames"?'),
+    (0, ("frames",), '"frames" must be at least 1, not 0'),
+    (1.5, ("seeds",), '"seeds" must be a whole number, not 1.5'),
+    ("four", ("actors",), '"actors" must be a whole number, not "four"'),
+    (True, ("actors",), '"actors" must be a whole number, not true'),
+    ("gim", ("game",), "Unknown game 'gim'; choose from: "),
+    ("ppp", ("agent",), "gym has no agent 'ppp'; choose from: "),
+    ({}, ("choices",), '"choices" is empty'),
+    ({"log_uniforn": [1, 2]}, CHOICE, 'has no "log_uniforn"; did you mean "log_uniform"'),
+    ({"flag": "lr"}, CHOICE, "give exactly one of values, uniform, log_uniform, integers"),
+    ({"values": [1], "uniform": [0, 1]}, CHOICE, "has values and uniform; give exactly one"),
+    ({"values": [1], "flag": "a", "gin": "b.c"}, CHOICE, 'has both "flag" and "gin"'),
+    ({"values": []}, CHOICE, '"values" must be a non-empty list'),
+    ({"values": [1, 2, 1]}, CHOICE, "1 stands twice"),
+    ({"values": [None]}, CHOICE, "must be a number, a string, true or false, not null"),
+    ({"uniform": [1]}, CHOICE, "must be [lowest, highest]"),
+    ({"uniform": [2, 1]}, CHOICE, "the lowest must be below the highest, but 2.0 >= 1.0"),
+    ({"integers": [1, 2.5]}, CHOICE, "must be a whole number, not 2.5"),
+    ({"log_uniform": [0, 1]}, CHOICE, "log-uniform ranges are above 0"),
+    ({"values": [1], "flag": "--lr"}, CHOICE, 'write the flag\'s bare name, "lr"'),
+    ({"values": [1], "flag": "seed"}, CHOICE, 'a study sets --seed itself; set "seeds"'),
+    ({"values": [1], "gin": "GAE.lambda_ = 1"}, CHOICE, "is no gin parameter"),
+    ({"values": [1], "flag": "env_name"}, CHOICE, "--env_name is both fixed and sampled"),
+    ({"values": [1], "flag": "unroll_length"}, CHOICE, "both set --unroll_length; give them an"),
+    ({"values": [1], "if": {"unroll_length": 5}}, CHOICE, '"unroll_length" must come first'),
+    ("runs/x", ("flags", "logdir"), "a study sets --logdir itself; each run has its own"),
+    ({"measure": "mean"}, ("performance",), 'no measure "mean"; '),
+    ({"interval": 3}, ("performance",), 'did you mean "intervals"?'),
+    ({"score": 1}, ("performance",), '"score" must be true or false, not 1'),
+]
+
+
+@pytest.mark.parametrize(("value", "path", "message"), MISTAKES)
+def test_mistakes_are_told_with_their_mend(change, value, path, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        spec_lib.from_json(change(value, *path))
+
+
+CONDITIONS = [
+    ({"advantag": "@GAE()"}, 'no choice "advantag"; did you mean "advantage"?'),
+    ({"learning_rate": 0.01}, '"learning_rate" is a range; conditions need a list of values'),
+    ({"advantage": "@VTrace()"}, 'is never "@VTrace()", only "@GAE()", "@NStep()"'),
+]
+
+
+@pytest.mark.parametrize(("condition", "message"), CONDITIONS)
+def test_wrong_conditions(change, condition, message):
+    spec_json = change(condition, "choices", "gae_lambda", "if")
+    with pytest.raises(UserError, match=re.escape(message)):
+        spec_lib.from_json(spec_json)
+
+
+@pytest.mark.parametrize("name", ["game", "agent", "frames", "configurations", "choices"])
+def test_what_is_needed(spec_json, name):
+    del spec_json[name]
+    with pytest.raises(UserError, match=f'"{name}" is missing'):
+        spec_lib.from_json(spec_json)
+
+
+def test_two_choices_may_set_one_flag_if_they_exclude_each_other(change):
+    """The learning rate of one optimizer is no learning rate of another."""
+    condition = {"advantage": ["@NStep()"]}
+    other = {"values": [1.0], "gin": "GAE.lambda_", "if": condition}
+    assert len(spec_lib.from_json(change(other, "choices", "other")).choices) == 5
+    condition["advantage"] = ["@GAE()", "@NStep()"]
+    with pytest.raises(UserError, match="both set GAE.lambda_"):
+        spec_lib.from_json(change(other, "choices", "other"))
+
+
+def test_files(tmp_path):
+    path = tmp_path / "spec.json"
+    with pytest.raises(UserError, match="Cannot read the spec"):
+        spec_lib.load(path)
+    path.write_text(json.dumps(SPEC))
+    assert spec_lib.load(path) == spec_lib.from_json(SPEC)
+    path.write_text('{"frames": 1, "frames": 2}')
+    with pytest.raises(UserError, match='"frames" stands twice'):
+        spec_lib.load(path)
+    path.write_text("{,}")
+    with pytest.raises(UserError, match="not valid JSON"):
+        spec_lib.load(path)
+    path.write_text("[]")
+    with pytest.raises(UserError, match="must be a JSON object"):
+        spec_lib.load(path)
+
+
+def test_specs_of_the_repository_are_valid(repository):
+    paths = sorted((repository / "studies").glob("*.json"))
+    assert paths
+    for path in paths:
+        spec_lib.load(path)

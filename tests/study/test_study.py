@@ -1,0 +1,240 @@
+"""Studies as processes: to the end, stopped, killed, resumed, refused, failed."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from seed_rl.common.run_files import checkpoint_list, progress
+from seed_rl.launch import run_lock
+from seed_rl.study import program
+from tests.helpers import PROGRAMS
+from tests.helpers.waiting import PATIENCE_S, wait_until
+
+SPEC = {
+    "game": "gym",
+    "agent": "vtrace",
+    "frames": 30,  # Where the pretended learner ends.
+    "configurations": 2,
+    "flags": {"behaviour": "end"},
+    "choices": {"value": {"uniform": [1, 9]}},
+    "performance": {"intervals": 3},
+}
+
+
+class Study:
+    """A study of pretended runs below a folder."""
+
+    def __init__(self, folder):
+        self.path = folder / "study"
+        self.file = folder / "spec.json"
+        self.output = folder / "output"
+        self.spec = json.loads(json.dumps(SPEC))
+        self.processes = []
+
+    def start(self, *arguments, behaviour=""):
+        self.file.write_text(json.dumps(self.spec))
+        command = [sys.executable, str(PROGRAMS / "study_program.py"), str(self.file)]
+        command += [f"--directory={self.path}", *arguments]
+        with open(self.output, "ab") as output:
+            process = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "BEHAVIOUR": behaviour},
+            )
+        self.processes.append(process)
+        return process
+
+    def run(self, *arguments):
+        return self.start(*arguments).wait(PATIENCE_S)
+
+    def text(self):
+        return self.output.read_text()
+
+    def logdir(self, number=0, seed=1):
+        return self.path / "runs" / f"{number:04d}-seed{seed}"
+
+    def starts(self, number=0):
+        return (self.path / "runs" / f"{self.logdir(number).name}.starts").read_text().split()
+
+    def trains(self, number=0):
+        report = progress.read(self.logdir(number))
+        return report is not None and report.phase == "training"
+
+    def rows(self, name="results.csv"):
+        with open(self.path / name, newline="") as file:
+            return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def study(tmp_path):
+    study = Study(tmp_path)
+    yield study
+    for process in study.processes:
+        process.kill()
+        process.wait()
+    logdirs = [path for path in study.path.glob("runs/*") if path.is_dir()]
+    wait_until(lambda: all(run_lock.running_pid(logdir) is None for logdir in logdirs))
+
+
+def test_from_the_spec_to_the_plots(study):
+    """Two at a time, two seeds each; a second start finds nothing left to do."""
+    study.spec["seeds"] = 2
+    assert study.run("--parallel=2") == 0, study.text()
+    rows = study.rows()
+    assert [(row["configuration"], row["seed"]) for row in rows] == [
+        *(("0", "1"), ("0", "2"), ("1", "1"), ("1", "2"))
+    ]
+    frozen = json.loads((study.path / "study.json").read_text())["configurations"]
+    for row in rows:
+        value = frozen[int(row["configuration"])]["values"]["value"]
+        assert float(row["value"]) == value and row["status"] == "done"
+        assert float(row["performance"]) == pytest.approx(value, rel=1e-5)
+        assert float(row["final_return"]) == pytest.approx(value, rel=1e-5)
+        assert row["episodes"] == "3" and row["note"] == ""
+    bins = study.rows("percentiles.csv")
+    assert sum(int(row["configurations"]) for row in bins) == 2 and len(bins) == 4
+    assert (study.path / "plots" / "value.png").read_bytes().startswith(b"\x89PNG")
+    assert "4 done" in study.text() and "Best: configuration" in study.text()
+    # More configurations join those that are done.
+    study.spec["configurations"] = 3
+    assert study.run() == 0
+    assert len(study.rows()) == 6 and study.starts(0) == ["end"]
+
+
+def test_failures_are_reported_and_others_continue(study):
+    """Guards against one bad configuration ending a study; only --retry_failed runs it again."""
+    del study.spec["flags"]
+    study.spec["choices"]["behaviour"] = {"values": ["end", "fail=2"]}
+    study.spec["configurations"] = 6
+    assert study.run("--parallel=3") == 1, study.text()
+    rows = study.rows()
+    bad = [row for row in rows if row["behaviour"] == "fail=2"]
+    assert 0 < len(bad) < 6
+    for row in rows:
+        assert row["status"] == ("failed" if row in bad else "done")
+    assert all("the port is in use" in row["note"] and row["performance"] == "" for row in bad)
+    number = int(bad[0]["configuration"])
+    assert f"failed: {study.logdir(number).name}: learner: the port is in use" in study.text()
+    # A value that fails is the worst, not left out.
+    worst = [row for row in study.rows("percentiles.csv") if row["value"] == "fail=2"]
+    assert worst[0]["p95"] == "-inf" and worst[0]["best"] == "0"
+    assert study.run() == 1
+    assert study.starts(number) == ["fail=2"]
+    assert study.run("--retry_failed") == 1
+    assert study.starts(number) == ["fail=2"] * 2
+
+
+def test_a_killed_study_is_taken_over(study):
+    """kill -9 of the study: the run saves by itself, and the next study resumes it."""
+    first = study.start(behaviour="train")
+    wait_until(study.trains)
+    first.kill()
+    first.wait()
+    assert study.run() == 0, study.text()
+    assert [row["status"] for row in study.rows()] == ["done"] * 2
+    assert study.starts() == ["train", "end"]
+    saved = checkpoint_list.list_checkpoints(study.logdir() / checkpoint_list.DIRECTORY)
+    assert len(saved) == 2 and 0 < saved[0].step < saved[1].step  # Resumed, not started over.
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_study_is_saved_and_resumes(study, number):
+    process = study.start(behaviour="train")
+    wait_until(study.trains)
+    process.send_signal(number)
+    assert process.wait(PATIENCE_S) == 0, study.text()
+    assert "stopped; the same command resumes the study" in study.text()
+    assert [row["status"] for row in study.rows()] == ["stopped", "waiting"]
+    saved = checkpoint_list.saved_frames(study.logdir())
+    assert saved and run_lock.running_pid(study.logdir()) is None
+    assert study.run() == 0
+    assert [row["status"] for row in study.rows()] == ["done"] * 2
+    assert checkpoint_list.saved_frames(study.logdir()) > saved
+
+
+def test_ctrl_c_twice_does_not_wait(study):
+    """The learner ignores the first; the second ends everything without a checkpoint."""
+    process = study.start(behaviour="deaf")
+    wait_until(study.trains)
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: "stopping: runs save checkpoints" in study.text())
+    wait_until(lambda: "stopping: saving" in (study.path / "logs/0000-seed1.log").read_text())
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE_S) == 0, study.text()
+    assert "exiting without saving" in study.text()
+    assert checkpoint_list.saved_frames(study.logdir()) is None
+    wait_until(lambda: run_lock.running_pid(study.logdir()) is None)
+
+
+def test_one_study_per_directory_of_one_spec(study):
+    process = study.start(behaviour="train")
+    wait_until(study.trains)
+    assert study.run() == 2
+    assert "error: A study is running in" in study.text()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE_S) == 0
+    study.spec["choices"]["value"]["uniform"] = [1, 8]
+    study.spec["frames"] = 40
+    assert study.run() == 2
+    message = "frames was 30, is now 40; choices.value.uniform was [1.0, 9.0], is now [1.0, 8.0]"
+    assert message in study.text()
+    assert study.starts() == ["train"]
+
+
+def test_a_directory_of_something_else_is_refused(study, capsys):
+    study.path.mkdir()
+    (study.path / "thesis.tex").write_text("")
+    study.file.write_text(json.dumps(study.spec))
+    assert program.main([str(study.file), f"--directory={study.path}"]) == 2
+    assert "has files, but no study" in capsys.readouterr().err
+
+
+def test_a_wrong_flag_is_told_before_anything_runs(study, capsys):
+    """The real main program checks the flags of a configuration."""
+    study.spec["flags"] = {"env_name": "CartPole-v1", "lerning_rate": 1}
+    study.spec["choices"] = {"entropy_cost": {"uniform": [0, 1]}}
+    study.file.write_text(json.dumps(study.spec))
+    assert program.main([str(study.file), f"--directory={study.path}"]) == 2
+    message = capsys.readouterr().err
+    assert "error: configuration 0: " in message and "lerning_rate" in message
+    assert not any((study.path / "runs").iterdir())
+
+
+def test_without_matplotlib_there_is_a_table(study, capsys, monkeypatch):
+    assert study.run() == 0
+    (study.path / "results.csv").unlink()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    arguments = [str(study.file), f"--directory={study.path}", "--results_only"]
+    assert program.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "No plots: Plotting a study needs packages that are missing" in printed
+    assert len(study.rows()) == 2 and len(study.rows("percentiles.csv")) == 4
+
+
+@pytest.mark.slow
+def test_the_example_of_the_repository(repository, tmp_path):
+    """Real learners and actors, from the spec to the plots."""
+    result = subprocess.run(
+        [sys.executable, "-m", "seed_rl.study", "studies/cartpole_vtrace.json"]
+        + [f"--directory={tmp_path}/study", "--parallel=2"],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    with open(tmp_path / "study/results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 5
+    for row in rows:
+        assert row["status"] == "done" and float(row["performance"]) > 8  # CartPole's shortest.
+        assert (row["kl_cost"] != "") == (row["mlp_activation"] == "tanh")
+        assert float(row["frames_per_s"]) > 0
+    plots = {path.name for path in (tmp_path / "study/plots").iterdir()}
+    names = ("learning_rate", "entropy_cost", "mlp_activation", "kl_cost")
+    assert plots == {f"{name}.png" for name in names}

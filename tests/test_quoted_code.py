@@ -1,6 +1,8 @@
-"""The code that the architecture page quotes is the code."""
+"""The code that pages quote is the code, and the notebook among them runs."""
 
 import re
+
+import pytest
 
 # A block that begins with a comment naming the file it comes from.
 BLOCK = re.compile(r"^```python\n# (seed_rl/\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -28,3 +30,17 @@ def test_each_page_of_code_is_a_page(repository):
         text = page.split(section)[1].split("\n## ")[0]
         quoted = sum(len(quote.splitlines()) for _, quote in BLOCK.findall(text))
         assert 0 < quoted <= MOST_LINES
+
+
+@pytest.mark.slow
+def test_the_notebook_of_the_library_page_runs(repository, tmp_path, forks):
+    """Guards every block of the page, one after the other as in a notebook."""
+    page = (repository / "docs" / "library.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 6
+    notebook = tmp_path / "notebook.py"
+    notebook.write_text("\n".join(blocks))
+    result = forks.run(notebook, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "ckpt-" in result.stdout
+    assert {run.name for run in (tmp_path / "runs").iterdir()} >= {"notebook", "small-weights"}

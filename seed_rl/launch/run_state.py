@@ -82,6 +82,13 @@ class RunState:
             return "nothing was saved, so the same command starts over"
         return f"the same command resumes from here ({frames:,} frames)"
 
+    def ending(self) -> str:
+        """Message: all frames are used; what to do if they were at the start already."""
+        report = self._progress
+        if report and report.warning and (self._saved_before or 0) >= report.total_frames:
+            return report.warning
+        return "training has ended"
+
     def loss(self) -> str:
         """Message: the last checkpoint was not saved; which one is the newest."""
         frames = self.saved_frames()

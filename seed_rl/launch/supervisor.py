@@ -282,7 +282,7 @@ class Supervisor:
         self._show()
         self._stop_others()
         if code == 0 and self._state.phase == "done":
-            self._panel.finish("training has ended")
+            self._panel.finish(self._state.ending())
             return 0
         return self._stopped(code)
 

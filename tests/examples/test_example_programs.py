@@ -34,7 +34,7 @@ def test_exploration_bonus_trains(tmp_path, socket_address, module, tag, options
     assert json.loads((logdir / "config.json").read_text())["bonus"] == 0.2
 
 
-@pytest.mark.parametrize("module", ["examples.a2c", "examples.ppo"])
+@pytest.mark.parametrize("module", ["examples.a2c", "examples.ppo", "examples.own_network"])
 def test_other_algorithms_learn(tmp_path, socket_address, module):
     """Guards own losses and own updates by their result: a random CartPole lasts 22 steps."""
     logdir = train(tmp_path, socket_address, module, 60_000)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from seed_rl.common.errors import NotSavedError
 from seed_rl.common.run_files import progress
 from seed_rl.launch import panel
@@ -177,3 +179,16 @@ def test_a_directory_with_room_has_no_problem(tmp_path: pathlib.Path) -> None:
     state = RunState(tmp_path)
     assert state.cannot_write() is None
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("saved", "message"), [(30, "had already finished"), (20, "training has ended")]
+)
+def test_a_run_that_had_finished_says_so(tmp_path, saved, message):
+    """Guards from training nothing silently when a finished run is started again."""
+    (tmp_path / "checkpoints" / f"ckpt-000001-step-{saved:012}").mkdir(parents=True)
+    state = RunState(tmp_path)
+    learner = progress.ProgressWriter(tmp_path, total_frames=30, frames=saved)
+    learner.update(phase="done", frames=30, warning="This run had already finished.")
+    state.progress()
+    assert message in state.ending()

@@ -25,6 +25,7 @@ from absl import logging
 
 from seed_rl.common import nest
 from seed_rl.common.acting import rewards, spaces
+from seed_rl.common.acting.actor_clock import ActorClock
 from seed_rl.common.acting.batched_env import BatchedEnv, BatchedEnvironment, EnvironmentFailure
 from seed_rl.common.config.options import environment_options, from_flags, option
 from seed_rl.common.config.run_config import RunConfig
@@ -48,6 +49,14 @@ class ExitCode(enum.IntEnum):
     ENVIRONMENT_FAILED = 1
     SUPERSEDED = 3
     NO_LEARNER = 4
+
+
+class ActorEnded(Exception):
+    """A newer actor took over the environments, or the learner was unreachable for too long."""
+
+    def __init__(self, message: str, code: ExitCode):
+        super().__init__(message)
+        self.code = code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,10 +113,39 @@ def actor_loop(
         config = from_flags(ActorConfig)
     if logging.get_verbosity() == logging.WARNING:  # absl's default hides the actor's logs.
         logging.set_verbosity(logging.INFO)
+    try:
+        run_actor(
+            create_env_fn,
+            config,
+            env_config,
+            create_vector_env_fn=create_vector_env_fn,
+            log_period=log_period,
+        )
+    except EnvironmentFailure as error:
+        logging.exception("Actor %d: an environment failed.", config.task)
+        _exit(f"{error} {error.__cause__!r}", ExitCode.ENVIRONMENT_FAILED)
+    except ActorEnded as error:
+        _exit(str(error), error.code)
+    logging.info("Actor %d: stopped.", config.task)
+
+
+def run_actor(
+    create_env_fn: Callable[[int, Any], Any],
+    config: ActorConfig,
+    env_config: Any,
+    *,
+    create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
+    log_period: float = 1,
+) -> None:
+    """As `actor_loop`, but whatever ends the actor is raised.
+
+    Raises:
+      ActorEnded, EnvironmentFailure, UserError: the actor cannot go on.
+    """
     # Before creating environments, whose threads must inherit it.
     scheduling.use_batch_scheduling()
     env: BatchedEnv | None = None
-    actor = _Actor(config, log_period)
+    actor = Actor(config, log_period)
     ended = threading.Event()
 
     def end_soon() -> None:
@@ -118,17 +156,13 @@ def actor_loop(
 
     with StopSignal(end_soon) as stop:
         try:
-            env = _create(create_env_fn, create_vector_env_fn, config, env_config)
+            env = create_batch(create_env_fn, create_vector_env_fn, config, env_config)
             actor.run(env, stop)
-        except EnvironmentFailure as error:
-            logging.exception("Actor %d: an environment failed.", config.task)
-            _exit(f"{error} {error.__cause__!r}", ExitCode.ENVIRONMENT_FAILED)
         finally:
             if env is not None:
                 env.close()
             actor.close()
             ended.set()
-    logging.info("Actor %d: stopped.", config.task)
 
 
 def _exit(message: str, code: ExitCode) -> typing.NoReturn:
@@ -136,12 +170,18 @@ def _exit(message: str, code: ExitCode) -> typing.NoReturn:
     raise SystemExit(int(code))
 
 
-def _create(
+def create_batch(
     create_env_fn: Callable[[int, Any], Any],
     create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None,
     config: ActorConfig,
     env_config: Any,
 ) -> BatchedEnv:
+    """Creates the environments of an actor; for the arguments see `actor_loop`.
+
+    Raises:
+      EnvironmentFailure: an environment raised.
+      UserError: an environment cannot be used.
+    """
     size = config.env_batch_size
     first = config.task * size
     try:
@@ -159,16 +199,16 @@ def _create(
         ) from error
 
 
-class _Actor:
+class Actor:
     """Connects, runs lives, and reconnects."""
 
-    def __init__(self, config: ActorConfig, log_period: float):
+    def __init__(self, config: ActorConfig, log_period: float = 1):
         if config.tls_ca and not os.access(config.tls_ca, os.R_OK):
             raise UserError(f"--tls_ca={config.tls_ca} cannot be read.")
         self._config = config
         self._options = ClientOptions(token=config.auth_token(), tls_ca=config.tls_ca)
         period_s = config.actor_log_period_s * log_period if are_summaries_enabled(config) else None
-        self._clock = _Clock(config.task, config.env_batch_size, period_s)
+        self._clock = ActorClock(config.task, config.env_batch_size, period_s)
         self._client: Client | None = None
         self._seed = config.seed
         # First observations of episodes in which no step has been taken yet.
@@ -179,7 +219,11 @@ class _Actor:
         self._pauses = 0
 
     def run(self, env: BatchedEnv, stop: StopSignal) -> None:
-        """Runs lives until the stop signal; otherwise ends only by an exception."""
+        """Runs lives until the stop signal; otherwise ends only by an exception.
+
+        Raises:
+          ActorEnded, EnvironmentFailure, UserError: the actor cannot go on.
+        """
         self._env = env
         self._stop = stop
         self._last_answer = time.monotonic()
@@ -190,7 +234,7 @@ class _Actor:
                 self._run_life(self._client)
             except ClientError as error:
                 if not stop.requested:
-                    self._exit_if_fatal(error)
+                    self._raise_if_fatal(error)
                     self._pause(str(error))
             finally:
                 self.close()
@@ -270,11 +314,11 @@ class _Actor:
         return self._last_answer + self._timeout_s - time.monotonic()
 
     def _pause(self, reason: str) -> None:
-        """Waits before the next attempt, longer each time; exits when the time is up."""
+        """Waits before the next attempt, longer each time; raises when the time is up."""
         remaining = self._remaining_s()
         address = self._config.server_address
         if remaining <= 0:
-            _exit(
+            raise ActorEnded(
                 f"No learner at {address} for {self._timeout_s:g} s, giving up ({reason}). Check "
                 "that it is running and that --server_address is right.",
                 ExitCode.NO_LEARNER,
@@ -291,17 +335,17 @@ class _Actor:
         # Many actors lose the same learner at once and must not all reconnect at once.
         self._stop.wait(min(pause * random.uniform(0.5, 1.0), remaining))
 
-    def _exit_if_fatal(self, error: ClientError) -> None:
+    def _raise_if_fatal(self, error: ClientError) -> None:
         """Ends the actor if retrying cannot help."""
         if not isinstance(error, CallError):
             return
         code = error.code
         if code == StatusCode.FAILED_PRECONDITION:
-            _exit(
+            raise ActorEnded(
                 f"{error.message} Another actor runs environments "
                 f"{_ranges(self._env.env_ids)}. Give every actor a different --task.",
                 ExitCode.SUPERSEDED,
-            )
+            ) from error
         if code in (StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED):
             raise UserError(
                 f"The learner at {self._config.server_address} refuses this actor: "
@@ -357,40 +401,3 @@ def _new_run_id() -> int:
 def _ranges(env_ids: np.ndarray) -> str:
     first, last = int(env_ids[0]), int(env_ids[-1])
     return str(first) if first == last else f"{first} to {last}"
-
-
-class _Clock:
-    """Measures an actor's time in its environments and waiting for actions."""
-
-    def __init__(self, task: int, size: int, period_s: float | None):
-        self._task = task
-        self._size = size
-        self._period_s = period_s
-        self.start()
-
-    def start(self) -> None:
-        self._began = self._mark = time.monotonic()
-        self._in_env = 0.0
-        self._steps = 0
-
-    def stepped(self) -> None:
-        now = time.monotonic()
-        self._in_env += now - self._mark
-        self._mark = now
-
-    def answered(self) -> float:
-        """Records the end of a step; returns the time."""
-        self._mark = now = time.monotonic()
-        self._steps += 1
-        if self._period_s is not None and now - self._began >= self._period_s:
-            elapsed = now - self._began
-            logging.info(
-                "Actor %d: %.0f steps/s; %.0f%% of the time in environments, %.0f%% waiting for "
-                "actions.",
-                self._task,
-                self._steps * self._size / elapsed,
-                100 * self._in_env / elapsed,
-                100 * (1 - self._in_env / elapsed),
-            )
-            self.start()
-        return now

@@ -65,6 +65,8 @@ def _parse(prepare: Callable[[], None] | None, argv: Sequence[str]) -> list[str]
         print(help_text(argv[0]))
         sys.exit(0)
     try:
+        if {"--flagfile=", "-flagfile="} & set(argv[1:]):  # absl would ignore it.
+            raise UserError("--flagfile= names no file. Write --flagfile=PATH, or leave it out.")
         remaining = flags.FLAGS(list(argv))
         if prepare is not None:
             prepare()

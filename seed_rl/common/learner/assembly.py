@@ -107,4 +107,6 @@ def make_job(
         action_space=spaces.action,
         create_env=lambda: create_env_fn(0, env_config),
         environment=identity,
+        create_env_fn=create_env_fn,
+        env_config=env_config,
     )

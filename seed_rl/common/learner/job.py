@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -19,6 +19,9 @@ from seed_rl.common.learner.devices import Devices
 from seed_rl.common.run_files import run_record, saved_run
 from seed_rl.common.system.files import write_atomically
 from seed_rl.common.types import Specs
+
+if TYPE_CHECKING:
+    from seed_rl.common.learner.learner import Learner
 
 CreateOptimizer = Callable[[int], tuple[tf.keras.optimizers.Optimizer, Callable[[Any], Any]]]
 """`create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn)."""
@@ -40,6 +43,9 @@ class TrainingJob:
       options: all options by name, stored with checkpoints.
       action_space: of one environment; actors compare it with their own. None: no check.
       create_env: creates another environment like the actors'; None: not available.
+      create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment; None: not
+        available.
+      env_config: passed to `create_env_fn`.
       environment: those of `options` that must match to resume a saved run.
       files: texts to write to the logdir when training starts, by file name.
     """
@@ -57,6 +63,8 @@ class TrainingJob:
     create_env: Callable[[], Any] | None = None
     environment: dict[str, Any] = dataclasses.field(default_factory=dict)
     files: dict[str, str] = dataclasses.field(default_factory=dict)
+    create_env_fn: Callable[[int, Any], Any] | None = None
+    env_config: Any = None
 
     def execute(self) -> None:
         """Trains; or plays, if `python -m seed_rl.play` started the program (`--play_request`).
@@ -79,6 +87,14 @@ class TrainingJob:
             a checkpoint of another agent, an unusable server address, or training that stalls.
           NotSavedError: the last checkpoint could not be written.
         """
+        self.create_learner().train()
+
+    def create_learner(self) -> Learner:
+        """Creates the learner, resuming the run saved in the logdir, if any.
+
+        Raises:
+          UserError: as `train`.
+        """
         if self._play_request():
             raise UserError("This program calls `train`, which cannot play; let it call `execute`.")
 
@@ -94,7 +110,7 @@ class TrainingJob:
                 write_atomically(os.path.join(self.run.logdir, name), text)
         except OSError as error:
             logging.warning("Cannot record the options in %s: %s", self.run.logdir, error)
-        learner.train()
+        return learner
 
     def _play_request(self) -> str:
         # The flag counts even if the program built its own RunConfig: it must not train.

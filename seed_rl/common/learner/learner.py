@@ -23,15 +23,15 @@ import tensorflow as tf
 from seed_rl import grpc
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.errors import NotSavedError, UserError
+from seed_rl.common.inference import saved_model
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes, initialize
-from seed_rl.common.inference.saved_model import save_model
 from seed_rl.common.learner import devices
 from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.learner.serving import serving
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.monitoring.reporting import Reporter
-from seed_rl.common.run_files import checkpoint_list
+from seed_rl.common.run_files import checkpoint_list, saved_run
 from seed_rl.common.system.file_lock import LearnerLock
 from seed_rl.common.system.stop_signal import StopSignal
 
@@ -48,16 +48,23 @@ class Learner:
           UserError: incompatible options, a logdir that is unwritable or in use by another learner,
             a checkpoint of another agent.
         """
-        run, config = job.run, job.config
         self._job = job
-        self._run = run
-        self._config = config
+        self._run = job.run
+        self._config = job.config
         self._strategy = job.devices.training_strategy
         self._batch_codec = BatchCodec(job.devices.encode, job.devices.decode)
         self._algorithm = job.algorithm
-        self._logdir = _writable_directory(run.logdir)
+        self._logdir = _writable_directory(job.run.logdir)
         self._lock = LearnerLock(self._logdir)
+        try:
+            self._create()
+        except BaseException:
+            self._lock.release()  # The program may go on, and try again.
+            raise
 
+    def _create(self) -> None:
+        """Creates what training needs, and restores the newest checkpoint, if any."""
+        job, run, config = self._job, self._run, self._config
         with self._strategy.scope():
             initialize(self._algorithm, self._algorithm.network, job.specs)
             self._saved_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="train_steps")
@@ -112,6 +119,7 @@ class Learner:
             record=job.options,
             wandb_project=config.wandb_project,
         )
+        self._stop = StopSignal(on_stop=self._inference.store.close)
 
     @property
     def frames(self) -> int:
@@ -120,10 +128,24 @@ class Learner:
         unroll_frames = self._config.unroll_length * self._run.num_action_repeats
         return self._start_frames + unrolls * unroll_frames
 
-    def train(self) -> None:
-        """Serves and trains until all frames are used, or SIGTERM or SIGINT.
+    @property
+    def finished(self) -> bool:
+        """Whether all frames are used."""
+        return self.frames >= self._config.total_environment_frames
 
-        Saves a checkpoint at the end in either case.
+    def stop(self, reason: str) -> None:
+        """Ends `train`, which then saves a checkpoint; other threads may call it.
+
+        Args:
+          reason: for the log.
+        """
+        self._stop.request(reason)
+
+    def train(self) -> None:
+        """Serves and trains until all frames are used, `stop`, or SIGTERM or SIGINT.
+
+        Saves a checkpoint at the end in any case, unless there was nothing left to train. The
+        signals count only if the main thread calls this.
 
         Raises:
           UserError: the server's address is in use or not allowed, or training stalls.
@@ -131,15 +153,39 @@ class Learner:
         """
         with contextlib.ExitStack() as stack:
             stack.callback(self._lock.release)
-            stop = stack.enter_context(StopSignal(on_stop=self._inference.store.close))
+            if self.finished:
+                self._end_at_once()
+                return
+            stop = stack.enter_context(self._stop)
             try:
                 self._serve_and_train(stop)
             except BaseException:
                 self._reporter.phase("failed", self.frames)
                 raise
-            finished = self.frames >= self._config.total_environment_frames
-            self._reporter.phase("done" if finished else "stopped", self.frames)
+            self._reporter.phase("done" if self.finished else "stopped", self.frames)
         logging.info("Ended after %d environment frames.", self.frames)
+
+    def _end_at_once(self) -> None:
+        """Reports that a resumed run had already used all its frames."""
+        message = (
+            f"This run had already finished after {self.frames:,} frames. To continue it, raise "
+            f"--total_environment_frames above that. {saved_run.START_OVER}"
+        )
+        logging.warning("%s", message)
+        self._reporter.warn("finished", message)
+        self._algorithm.close()
+        if self._config.save_model and not (self._logdir / saved_model.DIRECTORY).exists():
+            self._export()  # The earlier process may have ended just before.
+        self._reporter.close(self.frames)
+        self._reporter.phase("done", self.frames)
+
+    def _export(self) -> None:
+        saved_model.save_model(
+            self._logdir / saved_model.DIRECTORY,
+            self._algorithm.network,
+            self._job.specs,
+            self._algorithm.evaluate,
+        )
 
     def _serve_and_train(self, stop: StopSignal) -> None:
         store = self._inference.store
@@ -156,17 +202,12 @@ class Learner:
             server.shutdown()  # Experience from here on would be lost.
             self._save_last()
             if self._config.save_model:
-                save_model(
-                    self._logdir / "saved_model",
-                    self._algorithm.network,
-                    self._job.specs,
-                    self._algorithm.evaluate,
-                )
+                self._export()
 
     def _loop(self, stop: StopSignal, server: grpc.Server, batches: Iterator[Any]) -> None:
         self._await_experience(stop, server)
         last_save = time.monotonic()
-        while self.frames < self._config.total_environment_frames and not stop.requested:
+        while not self.finished and not stop.requested:
             trained = self._train_on_next_batch(batches, stop)
             if trained is None:
                 return

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,15 @@ import tensorflow as tf
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
 from seed_rl.common.inference.inference import initialize
-from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.monitoring.video import Film, VideoWriter
-from seed_rl.common.nest import Nest, map_structure
+from seed_rl.common.nest import Nest
 from seed_rl.common.system import terminal
-from seed_rl.common.types import EnvOutput, Specs
+from seed_rl.common.types import EnvOutput
 
 _NEWS_S = 10.0  # An agent may get stuck, and not every environment has a time limit.
-
-Act = Callable[[Nest, EnvOutput, Nest], tuple[Nest, Nest]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,15 +92,13 @@ def play(job: TrainingJob, request: PlayRequest) -> None:
     """
     if job.create_env is None:
         raise UserError("This program cannot create an environment to play in.")
-    act, initial_state = _policy(job.algorithm, job.specs, request)
+    policy = _policy(job, request)
     with contextlib.ExitStack() as stack:
         results = stack.enter_context(open(request.results, "w", encoding="utf-8"))
         video = VideoWriter(Path(request.video)) if request.video else None
         if video:
             stack.callback(video.close)
-        episodes = _episodes(
-            Film(job.create_env(), video), act, initial_state, job.specs, request.seed
-        )
+        episodes = _episodes(Film(job.create_env(), video), policy, request.seed)
         stack.callback(episodes.close)  # type: ignore[attr-defined]
         with contextlib.suppress(KeyboardInterrupt), terminal.interrupt_raises():
             for number in range(1, request.episodes + 1):
@@ -116,41 +113,49 @@ def play(job: TrainingJob, request: PlayRequest) -> None:
         print("interrupted", file=sys.stderr)
 
 
-def _policy(
-    algorithm: Algorithm, specs: Specs, request: PlayRequest
-) -> tuple[Act, Callable[[], Nest]]:
-    """Functions that act and that return the initial recurrent state."""
-    if request.weights is None:
-        model = tf.saved_model.load(str(request.model))
-        one = tf.constant(1)
-        return (lambda a, e, s: model.act(a, e._asdict(), s)), lambda: model.initial_state(one)
+def trained_policy(
+    job: TrainingJob, weights: str | os.PathLike[str] | None = None, sampled: bool = False
+) -> ActingPolicy:
+    """The policy of a job, with its current weights or saved ones.
 
-    network = algorithm.network
-    initialize(algorithm, network, specs)
-    checkpoints.load_weights(request.weights, network)
-    env_ids = tf.zeros([1], tf.int32)
+    Args:
+      job: from the `create_job` of an agent.
+      weights: a checkpoint, a directory of them, or a logdir; None: as they are in `job`.
+      sampled: whether to act as environment 0 does in training, rather than as in evaluation.
+
+    Raises:
+      UserError: the weights are missing or do not fit.
+    """
+    algorithm, network = job.algorithm, job.algorithm.network
+    initialize(algorithm, network, job.specs)
+    if weights is not None:
+        checkpoints.load_weights(os.fspath(weights), network)
 
     @tf.function(autograph=False)
     def act(prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest) -> tuple[Nest, Nest]:
-        if not request.sampled:
+        if not sampled:
             return algorithm.evaluate(prev_actions, env_outputs, agent_state)
+        env_ids = tf.zeros_like(env_outputs.episode_step)
         acted = algorithm.act(network, env_ids, prev_actions, env_outputs, agent_state)
         return acted.action, acted.agent_state
 
-    return act, lambda: network.initial_state(1)
+    return ActingPolicy(act, network.initial_state, job.specs)
 
 
-def _episodes(
-    env: Any, act: Act, initial_state: Callable[[], Nest], specs: Specs, seed: int | None
-) -> Iterator[Episode]:
+def _policy(job: TrainingJob, request: PlayRequest) -> ActingPolicy:
+    if request.weights is None:
+        return load_policy(str(request.model))
+    return trained_policy(job, request.weights, request.sampled)
+
+
+def _episodes(env: Any, policy: ActingPolicy, seed: int | None) -> Iterator[Episode]:
     """Plays endlessly, like an actor and the learner's inference together."""
     batched = BatchedEnvironment(lambda *_: env, 1, 0)
     try:
         observation = batched.reset(seed)
         zero, false = np.zeros(1, np.float32), np.zeros(1, np.bool_)
         env_output = EnvOutput(zero, false, observation, false, np.zeros(1, np.int32))
-        action = tf.nest.map_structure(lambda s: tf.zeros([1, *s.shape], s.dtype), specs.action)
-        state = initial_state()
+        state = policy.initial_state(1)
         steps, reward, score = 0, 0.0, 0.0
         last_news = time.monotonic()
         while True:
@@ -159,8 +164,8 @@ def _episodes(
                 print(f"{steps:,} steps so far in this episode", file=sys.stderr)
             # Copied, because the next step writes into the same arrays.
             tensors = tf.nest.map_structure(lambda a: tf.constant(np.array(a)), env_output)
-            action, state = act(action, tensors, state)
-            step = batched.step(map_structure(lambda t: t.numpy(), action))
+            action, state = policy.act(tensors, state)
+            step = batched.step(action)
             # Whole games, as in evaluation: a lost life may end only the learner's episode.
             done = step.done & (step.abandoned | (step.episode_step == 0))
             env_output = EnvOutput(

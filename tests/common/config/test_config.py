@@ -27,6 +27,7 @@ def test_flags_become_the_configuration():
         ("--kind=cone", "kind"),
         ("--widht=1", "widht"),
         ("stray", "stray"),
+        ("--flagfile=", "--flagfile= names no file"),
         ("--name=bad", "Choose another --name."),
     ],
 )

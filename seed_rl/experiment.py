@@ -1,0 +1,227 @@
+"""Whole experiments from Python: a learner and its actors in one call, without flags.
+
+    job = create_job(create_env, create_agent, run=RunConfig(num_envs=8, env_batch_size=4), ...)
+    result = experiment.run(job)
+    print(result.returns[-100:].mean())
+
+docs/library.md is a tour.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seed_rl.common.acting.actor import ActorConfig
+from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
+from seed_rl.common.acting.local_actors import KINDS, Environments, LocalActors
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference import saved_model
+from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
+from seed_rl.common.learner.job import TrainingJob
+from seed_rl.common.learner.learner import Learner
+from seed_rl.common.learner.playing import trained_policy
+from seed_rl.common.run_files import checkpoint_list, progress, returns_log
+from seed_rl.common.run_files.progress import Progress
+from seed_rl.common.run_files.returns_log import EpisodeRow
+
+__all__ = [
+    "ActingPolicy",
+    "EnvironmentFailure",
+    "EpisodeRow",
+    "Progress",
+    "Result",
+    "load_policy",
+    "print_progress",
+    "read_result",
+    "run",
+    "trained_policy",
+]
+
+_POLL_S = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run has left in its logdir.
+
+    Attributes:
+      logdir: the directory.
+      frames: environment frames used.
+      finished: whether these are all; otherwise the run may continue.
+      episodes: all finished episodes, in the order of their ends.
+      checkpoint: the newest checkpoint, if any.
+      model: the exported policy, if any, for `load_policy`.
+    """
+
+    logdir: Path
+    frames: int
+    finished: bool
+    episodes: tuple[EpisodeRow, ...]
+    checkpoint: Path | None
+    model: Path | None
+
+    @property
+    def returns(self) -> np.ndarray:
+        """<float64>[episodes] returns of the training episodes."""
+        return np.array([row.episode_return for row in self.episodes if not row.evaluation])
+
+
+def print_progress(report: Progress) -> None:
+    """Prints a line."""
+    print(report.line(), flush=True)
+
+
+def run(
+    job: TrainingJob,
+    *,
+    actors: str = "threads",
+    create_vector_env: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
+    on_progress: Callable[[Progress], None] | None = print_progress,
+    progress_period_s: float = 10.0,
+) -> Result:
+    """Trains to the end of the run, with `num_envs / env_batch_size` actors.
+
+    Learner and actors meet at a private socket; `server_address` and the options of authentication
+    have no effect. May be called again, from any thread, with a new job each time. A job with the
+    logdir of a stopped run continues it.
+
+    Ctrl-C stops the run and saves a checkpoint before KeyboardInterrupt is raised; a second one
+    does not wait for that. No other signal is handled.
+
+    Args:
+      job: from the `create_job` of an agent.
+      actors: "threads" of this process, or "processes", which share no memory with it.
+      create_vector_env: `create_vector_env(env_ids, env_config)` returns all environments of an
+        actor as one `BatchedEnv`, or None to have the job's function called for each.
+      on_progress: called with the state of the run, in the calling thread; an exception that it
+        raises stops the run. None: no reports.
+      progress_period_s: seconds between these calls.
+
+    Raises:
+      UserError: incompatible options, or any other that `TrainingJob.train` raises.
+      EnvironmentFailure: an environment raised; its exception is the cause.
+      KeyboardInterrupt: the user pressed Ctrl-C.
+    """
+    if job.create_env_fn is None:
+        raise UserError("This job cannot create environments: make it with `create_job`.")
+    if actors not in KINDS:
+        raise UserError(f"actors={actors!r} is not one of {', '.join(map(repr, KINDS))}.")
+    environments = Environments(job.create_env_fn, job.env_config, create_vector_env)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seed_rl_"))
+        options = dataclasses.replace(
+            job.run,
+            server_address=f"unix:{folder}/socket",
+            **dict.fromkeys(("auth_token_file", "tls_ca", "tls_certificate", "tls_key")),
+        )
+        thread = _LearnerThread()
+        group = LocalActors(
+            actors, environments, _actor_configs(options), lambda: thread.stop("An actor failed")
+        )
+        thread.learner = dataclasses.replace(job, run=options).create_learner()
+        stack.callback(group.kill)
+        try:
+            thread.start()
+            if not thread.learner.finished:
+                group.start()
+            _watch(thread, job.run.logdir, on_progress, progress_period_s)
+        finally:
+            thread.stop("Interrupted")
+            thread.join()  # It may be saving.
+            group.stop()
+    if error := group.error or thread.error:
+        raise error
+    if on_progress and (last := progress.read(job.run.logdir)):
+        on_progress(last)
+    return read_result(job.run.logdir)
+
+
+def read_result(logdir: str | os.PathLike[str]) -> Result:
+    """The result of a run, also of one that was interrupted or is still running.
+
+    Raises:
+      UserError: there is no run in `logdir`.
+    """
+    directory = Path(logdir)
+    report = progress.read(directory)
+    if report is None:
+        raise UserError(f"There is no run in {logdir}: no {progress.FILE_NAME}.")
+    try:
+        episodes = returns_log.read(directory / returns_log.FILE_NAME)
+    except OSError:
+        episodes = []
+    checkpoints = checkpoint_list.list_checkpoints(directory / checkpoint_list.DIRECTORY)
+    model = directory / saved_model.DIRECTORY
+    return Result(
+        logdir=directory,
+        frames=report.frames,
+        finished=report.phase == "done",
+        episodes=tuple(episodes),
+        checkpoint=checkpoints[-1].path if checkpoints else None,
+        model=model if model.exists() else None,
+    )
+
+
+def _actor_configs(options: RunConfig) -> list[ActorConfig]:
+    """The options of each actor.
+
+    Raises:
+      UserError: the environments cannot be divided among actors.
+    """
+    envs, size = options.num_envs, options.env_batch_size
+    if envs % size:
+        raise UserError(
+            f"num_envs={envs} environments are not a multiple of env_batch_size={size} per actor: "
+            f"use {envs - envs % size or size} or {envs - envs % size + size} environments."
+        )
+    shared = {field.name: getattr(options, field.name) for field in dataclasses.fields(RunConfig)}
+    return [ActorConfig(**{**shared, "task": task}) for task in range(envs // size)]
+
+
+class _LearnerThread(threading.Thread):
+    """Trains; TensorFlow's waits in the main thread would delay Ctrl-C."""
+
+    def __init__(self) -> None:
+        super().__init__(name="learner", daemon=True)
+        self.learner: Learner | None = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        assert self.learner is not None
+        try:
+            self.learner.train()
+        except BaseException as error:
+            self.error = error
+
+    def stop(self, reason: str) -> None:
+        """Makes the learner save and end, if it has not ended."""
+        if self.learner is not None and self.is_alive():
+            self.learner.stop(reason)
+
+
+def _watch(
+    thread: threading.Thread,
+    logdir: str,
+    on_progress: Callable[[Progress], None] | None,
+    period_s: float,
+) -> None:
+    """Waits for the end of the learner and reports progress."""
+    reported = time.monotonic()
+    while thread.is_alive():
+        thread.join(_POLL_S)
+        if on_progress is None or time.monotonic() - reported < period_s:
+            continue
+        reported = time.monotonic()
+        if report := progress.read(logdir):
+            on_progress(report)

@@ -1,0 +1,263 @@
+"""Whole experiments in one process, as notebooks run them."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+
+import gymnasium
+import numpy as np
+import pytest
+
+from seed_rl import experiment
+from seed_rl.agents.r2d2 import algorithm as r2d2_algorithm
+from seed_rl.agents.r2d2 import networks as r2d2_networks
+from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
+from seed_rl.agents.vtrace import algorithm as vtrace_algorithm
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common import nest
+from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.network_config import MLPNetworkConfig
+from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.errors import UserError
+from seed_rl.common.networks.network_factory import create_network
+from seed_rl.common.system.file_lock import LearnerLock
+
+pytestmark = pytest.mark.slow
+
+
+def cart_pole(env_id=0, config=None):
+    del env_id, config
+    return wrap_for_agent(gymnasium.make("CartPole-v1"))
+
+
+def recurrent(actions, observations, distribution):
+    return create_network(
+        observations, distribution, mlp=MLPNetworkConfig(mlp_sizes=(8,), lstm_sizes=(8,))
+    )
+
+
+def make_job(logdir, frames, create_env=cart_pole, **run):
+    sizes = {"num_envs": 4, "env_batch_size": 2, "seed": 1, **run}
+    return vtrace_algorithm.create_job(
+        create_env,
+        recurrent,
+        vtrace=VTraceConfig(),
+        env_config={},  # Not the flags, which another test may have parsed.
+        run=RunConfig(logdir=str(logdir), **sizes),
+        config=LearnerConfig(total_environment_frames=frames, batch_size=4, unroll_length=10),
+    )
+
+
+@pytest.fixture
+def leaves_nothing():
+    """Guards that a run leaves no thread, process, socket or lock behind."""
+
+    def left():
+        threads = [thread.name for thread in threading.enumerate()]
+        named = re.compile("learner|actor-|reporter|stop-signal|on-stop")
+        folders = pathlib.Path(tempfile.gettempdir()).glob("seed_rl_*/socket")
+        children = subprocess.run(
+            ["ps", "--ppid", str(os.getpid()), "-o", "args="],
+            capture_output=True,
+            text=True,
+        ).stdout
+        return (
+            [name for name in threads if named.match(name)],
+            {path for path in folders if path not in before},
+            "actor_process" in children,
+        )
+
+    before = set(pathlib.Path(tempfile.gettempdir()).glob("seed_rl_*/socket"))
+    yield
+    assert left() == ([], set(), False)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """(job, result) of a recurrent V-trace, trained briefly by actors in threads."""
+    job = make_job(tmp_path_factory.mktemp("trained"), 800)
+    return job, experiment.run(job, on_progress=None)
+
+
+def test_result(trained, leaves_nothing):
+    """Guards what callers get: all frames, each episode, checkpoint and model."""
+    _, result = trained
+    assert result.finished
+    assert result.frames == 800
+    assert result.checkpoint.name.endswith("step-000000000800")
+    assert (result.model / "saved_model.pb").exists()
+    # CartPole pays 1 per step, and four environments may be within an episode.
+    assert 0 < result.returns.sum() <= 800 + 4 * 500
+    assert len(result.returns) == len(result.episodes)
+    assert experiment.read_result(result.logdir) == result
+
+
+def test_loaded_policies_agree(trained):
+    """Guards loading without code, loading a checkpoint, and the job's own weights."""
+    job, result = trained
+    env = cart_pole()
+    observation, _ = env.reset(seed=3)
+    policies = [
+        experiment.load_policy(result.logdir),
+        experiment.trained_policy(job),
+        experiment.trained_policy(make_job(result.logdir / "new", 1), result.checkpoint),
+    ]
+    states = [policy.initial_state() for policy in policies]
+    for _ in range(8):
+        chosen = []
+        for i, policy in enumerate(policies):
+            action, states[i] = policy(observation, states[i], 1.0)
+            chosen.append(int(action))
+        assert len(set(chosen)) == 1
+        memories = [
+            np.concatenate([np.ravel(t) for t in nest.flatten(s.agent_state)]) for s in states
+        ]
+        assert np.any(memories[0])
+        for memory in memories[1:]:
+            np.testing.assert_allclose(memory, memories[0], rtol=1e-4, atol=1e-5)
+        observation, *_ = env.step(action)
+
+
+def test_batches_and_episodes(trained):
+    """Guards the batch dimension, and that `done` forgets the last episode in its row only."""
+    policy = experiment.load_policy(trained[1].logdir)
+    observations = np.stack([cart_pole().reset(seed=i)[0] for i in range(3)])
+    state = policy.initial_state(3)
+    _, used = policy(observations, state, np.zeros(3))
+    actions, after = policy(observations, used, np.zeros(3), done=np.array([True, False, False]))
+    assert actions.shape == (3,)
+    assert after.steps.tolist() == [1, 2, 2]
+    # The last action, which the network reads too, is the same in both.
+    forgotten = used._replace(agent_state=state.agent_state)
+    _, fresh = policy(observations, forgotten, np.zeros(3), done=np.array([True, False, False]))
+    memories = [np.asarray(nest.flatten(s.agent_state)[0]) for s in (after, fresh)]
+    same = [np.allclose(memories[0][row], memories[1][row], atol=1e-6) for row in range(3)]
+    assert same == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "observation", [np.zeros(5, np.float32), np.zeros([1, 4], np.float32), np.array(["a"] * 4)]
+)
+def test_wrong_observations_are_refused(trained, observation):
+    policy = experiment.load_policy(trained[1].logdir)
+    with pytest.raises(UserError, match=r"expects observations float32\[1, 4\].*wrap_for_agent"):
+        policy(observation, policy.initial_state(), 0.0)
+
+
+def test_nothing_to_load(tmp_path):
+    with pytest.raises(UserError, match=r"no exported model.*trained_policy"):
+        experiment.load_policy(tmp_path)
+    with pytest.raises(UserError, match="no run in"):
+        experiment.read_result(tmp_path)
+
+
+def test_continues_with_processes_from_another_thread(trained, leaves_nothing):
+    """Guards the second run in one process, closures in processes, and threads as callers."""
+    before = trained[1]
+    name = "CartPole-v1"  # The function below closes over it.
+    job = make_job(before.logdir, 1600, lambda i, c: wrap_for_agent(gymnasium.make(name)))
+    lines = []
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        result = pool.submit(
+            experiment.run, job, actors="processes", on_progress=lines.append
+        ).result()
+    assert result.finished
+    assert result.frames == 1600
+    assert len(result.episodes) > len(before.episodes)
+    assert lines[-1].phase == "done"
+
+
+def test_a_finished_run_says_so(trained, caplog, leaves_nothing):
+    """Guards from training nothing silently."""
+    before = experiment.read_result(trained[1].logdir)
+    result = experiment.run(make_job(before.logdir, 800), on_progress=None)
+    assert result.finished
+    assert result.frames == before.frames
+    assert result.checkpoint == before.checkpoint
+    assert "already finished" in caplog.text
+    assert "--total_environment_frames" in caplog.text
+
+
+@pytest.mark.parametrize("actors", ["threads", "processes"])
+def test_environment_that_raises(tmp_path, actors, leaves_nothing):
+    """Guards that its error reaches the caller, and that the directory can be used again."""
+
+    class Broken(gymnasium.Wrapper):  # Here, so that it is sent to processes whole.
+        def step(self, action):
+            raise ZeroDivisionError("the physics is wrong")
+
+    def make(env_id, config):
+        return wrap_for_agent(Broken(gymnasium.make("CartPole-v1")))
+
+    with pytest.raises(experiment.EnvironmentFailure) as caught:
+        experiment.run(make_job(tmp_path, 10**6, make), actors=actors, on_progress=None)
+    assert "the physics is wrong" in f"{caught.value} {caught.value.__cause__!r}"
+    if actors == "processes":
+        assert "ZeroDivisionError" in str(caught.value.__cause__)  # The traceback over there.
+    LearnerLock(tmp_path).release()
+
+
+def test_interrupt(tmp_path, leaves_nothing):
+    """Guards Ctrl-C: a checkpoint, KeyboardInterrupt for the caller, and Ctrl-C as it was."""
+    handler = signal.getsignal(signal.SIGINT)
+
+    def interrupt(report):
+        if report.frames:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run(make_job(tmp_path, 10**7), on_progress=interrupt, progress_period_s=0.1)
+    assert signal.getsignal(signal.SIGINT) is handler
+    result = experiment.read_result(tmp_path)
+    assert not result.finished
+    assert result.checkpoint is not None
+    assert int(result.checkpoint.name.rpartition("-")[2]) == result.frames > 0
+
+
+def test_refusals(tmp_path, leaves_nothing):
+    """Guards what is refused before anything starts, and that it leaves the directory free."""
+    with pytest.raises(UserError, match="'forks' is not one of 'threads', 'processes'"):
+        experiment.run(make_job(tmp_path, 100), actors="forks")
+    with pytest.raises(UserError, match=r"num_envs=5 .* env_batch_size=2 .* use 4 or 6"):
+        experiment.run(make_job(tmp_path, 100, num_envs=5))
+    lock = threading.Lock()
+
+    def locked(env_id, config):
+        with lock:
+            return cart_pole()
+
+    with pytest.raises(UserError, match=r"cannot be sent to a process.*actors='threads'"):
+        experiment.run(make_job(tmp_path, 100, locked), actors="processes")
+    with pytest.raises(TypeError, match="num_environments"):
+        make_job(tmp_path, 100, num_environments=3)
+    LearnerLock(tmp_path).release()
+
+
+def test_r2d2(tmp_path, leaves_nothing):
+    """Guards agents with a replay, and that their policies load in the same way."""
+    network = QNetworkConfig(lstm_size=8, head_size=8, mlp_sizes=(8,), stack_size=1)
+    job = r2d2_algorithm.create_job(
+        cart_pole,
+        lambda specs, num_actions: r2d2_networks.create_network(specs, num_actions, network),
+        r2d2=R2D2Config(burn_in=2),
+        replay=ReplayConfig(replay_buffer_size=50, replay_buffer_min_size=8),
+        env_config={},
+        run=RunConfig(logdir=str(tmp_path), num_envs=4, env_batch_size=2),
+        config=LearnerConfig(total_environment_frames=600, batch_size=4, unroll_length=8),
+    )
+    result = experiment.run(job, on_progress=None)
+    assert result.finished
+    policy = experiment.load_policy(tmp_path)
+    observation, _ = cart_pole().reset(seed=0)
+    action, state = policy(observation, policy.initial_state(), 0.0)
+    assert action in (0, 1)
+    assert state.steps.tolist() == [1]

@@ -1,0 +1,163 @@
+"""Compares the throughput of the on-policy agent with two synchronous PPOs on the same work.
+
+    python -m venv VENV
+    VENV/bin/pip install torch stable-baselines3 "gymnasium[mujoco]" "mujoco==4.0.0"
+    python -m benchmarks.on_policy --contestants_python=VENV/bin/python [--json=FILE]
+
+The work is workload W4 of `benchmarks.training`: HalfCheetah-v5 in 256 environments, training steps
+of 32 steps of each, 10 epochs of minibatches of 512, policy and value networks of 2 x 64. *seed_rl*
+is this package as users start it: a learner and 8 actors of 32 environments.
+*stable-baselines3* is that package's PPO, and *single file* a PPO in one function of
+`on_policy_contestants.py`, in the usual single-file style. Both step their environments either in
+their own process or in a process for each, with one or two threads for PyTorch; of these variants,
+the one with the best median counts. Observations are normalized by all, rewards by theirs and value
+targets by ours.
+
+All run in turns, in interleaved rounds. Figures are environment frames/s, medians over the rounds;
+a ratio is the median of the rounds' ratios. How far this package is from the machine's ideal, and
+where the rest goes, is the question of `python -m benchmarks.training --workload=W4`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import pathlib
+import statistics
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks import on_policy_contestants, report, training
+from benchmarks.workloads import WORKLOADS
+
+WORKLOAD = "W4"
+OURS = "seed_rl"
+
+_NAMES = {"sb3": "stable-baselines3", "single_file": "single file"}
+_MODULE = "benchmarks.on_policy_contestants"
+_FOLDER = pathlib.Path(__file__).resolve().parent.parent
+_START_TIMEOUT_S = 600
+_INSTALL = (
+    "Make an environment for them, apart from this project's:\n"
+    "  python -m venv VENV\n"
+    '  VENV/bin/pip install torch stable-baselines3 "gymnasium[mujoco]" "mujoco==4.0.0"\n'
+    "and pass --contestants_python=VENV/bin/python."
+)
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = report.parser(__doc__ or "", seconds=30)
+    parser.add_argument("--contestants_python", metavar="PATH", help="Python of the contestants")
+    parser.add_argument("--warmup", type=float, default=20, help="seconds before measuring ours")
+    parser.add_argument(
+        "--threads", type=int, nargs="+", default=[1, 2], help="of PyTorch, to be tried"
+    )
+    args = parser.parse_args()
+    check_python(args.contestants_python)
+    measured = report.interleave(_contestants(args), args.rounds)
+    results = summary(measured)
+    report.print_table(
+        f"{WORKLOADS[WORKLOAD].about}; {args.rounds} x {args.seconds:g} s each",
+        ("contestant", "best variant", "frames/s", "seed_rl / this"),
+        [(name, *row.values()) for name, row in results.items()],
+    )
+    variants = {" ".join(key): statistics.median(values) for key, values in measured.items()}
+    report.print_table("All variants", ("variant", "frames/s"), list(variants.items()))
+    ratios = {f"over_{name}": row["ratio"] for name, row in results.items() if name != OURS}
+    report.write_json(args.json, {**ratios, "contestants": results, "variants": variants})
+
+
+def check_python(python: str | None) -> None:
+    """Checks that `python` can run the contestants.
+
+    Raises:
+      SystemExit: it cannot; the message says how to make one that can.
+    """
+    if python is None:
+        raise SystemExit(f"error: the contestants are not installed. {_INSTALL}")
+    command = [python, "-c", "import torch, stable_baselines3, mujoco"]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except OSError as error:
+        raise SystemExit(f"error: cannot run {python}: {error.strerror}. {_INSTALL}") from None
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.strip().splitlines()[-1]
+        raise SystemExit(
+            f"error: {python} cannot run the contestants: {reason}. {_INSTALL}"
+        ) from None
+
+
+Variant = tuple[str, str]
+"""A contestant, and which variant of it."""
+
+
+def _contestants(args: argparse.Namespace) -> dict[Variant, Callable[[], float]]:
+    """What to measure; each returns environment frames/s."""
+    contestants: dict[Variant, Callable[[], float]] = {
+        (OURS, f"{WORKLOADS[WORKLOAD].actors} actors"): functools.partial(_ours, args)
+    }
+    for contestant, vectors in on_policy_contestants.VECTORS.items():
+        for vector, threads in itertools.product(vectors, args.threads):
+            plural = "" if threads == 1 else "s"
+            variant = (_NAMES[contestant], f"{vector}, {threads} thread{plural}")
+            contestants[variant] = functools.partial(_theirs, args, contestant, vector, threads)
+    return contestants
+
+
+def summary(
+    measured: Mapping[Variant, Sequence[float]],
+) -> dict[str, dict[str, str | float]]:
+    """Each contestant's best variant.
+
+    Args:
+      measured: environment frames/s in each round.
+
+    Returns:
+      By contestant: `variant`, `frames_per_s` and the `ratio` of ours to it.
+    """
+    (ours,) = [values for (name, _), values in measured.items() if name == OURS]
+    best: dict[str, Variant] = {}
+    for key in sorted(measured, key=lambda key: statistics.median(measured[key])):
+        best[key[0]] = key
+    return {
+        name: {
+            "variant": key[1],
+            "frames_per_s": statistics.median(measured[key]),
+            "ratio": report.median_ratio(ours, measured[key]),
+        }
+        for name, key in sorted(best.items(), key=lambda item: item[0] != OURS)
+    }
+
+
+def _ours(args: argparse.Namespace) -> float:
+    options = argparse.Namespace(
+        workload=WORKLOAD,
+        compute_dtype="float32",
+        actors=WORKLOADS[WORKLOAD].actors,
+        seconds=args.seconds,
+        warmup=args.warmup,
+    )
+    whole = training.measure_whole(options)
+    return whole["frames"] / whole["seconds"]
+
+
+def _theirs(args: argparse.Namespace, contestant: str, vector: str, threads: int) -> float:
+    command = [args.contestants_python, "-m", _MODULE]
+    command += [f"--contestant={contestant}", f"--vector={vector}"]
+    command += [f"--threads={threads}", f"--seconds={args.seconds}"]
+    result = subprocess.run(
+        command,
+        cwd=_FOLDER,
+        capture_output=True,
+        text=True,
+        timeout=args.seconds + _START_TIMEOUT_S,
+    )
+    if result.returncode:
+        raise SystemExit(f"error: {' '.join(command)} failed:\n{result.stderr}")
+    return float(result.stdout.split()[-1])
+
+
+if __name__ == "__main__":
+    main()

@@ -23,9 +23,12 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
+import os
 import pathlib
+import shutil
 import statistics
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks import on_policy_contestants, report, training
@@ -55,7 +58,7 @@ def main() -> None:
         "--threads", type=int, nargs="+", default=[1, 2], help="of PyTorch, to be tried"
     )
     args = parser.parse_args()
-    check_python(args.contestants_python)
+    args.contestants_python = python_of_contestants(args.contestants_python)
     measured = report.interleave(_contestants(args), args.rounds)
     results = summary(measured)
     report.print_table(
@@ -69,24 +72,25 @@ def main() -> None:
     report.write_json(args.json, {**ratios, "contestants": results, "variants": variants})
 
 
-def check_python(python: str | None) -> None:
-    """Checks that `python` can run the contestants.
+def python_of_contestants(path: str | None) -> str:
+    """The absolute path of a Python that can run the contestants.
 
     Raises:
       SystemExit: it cannot; the message says how to make one that can.
     """
+    if path is None:
+        raise SystemExit(f"error: --contestants_python is missing. {_INSTALL}")
+    python = shutil.which(path)
     if python is None:
-        raise SystemExit(f"error: the contestants are not installed. {_INSTALL}")
+        raise SystemExit(f"error: --contestants_python={path} is no program. {_INSTALL}")
+    # Absolute, because it is started in another folder; not resolved, which would leave the venv.
+    python = os.path.abspath(python)
     command = [python, "-c", "import torch, stable_baselines3, mujoco"]
-    try:
-        subprocess.run(command, check=True, capture_output=True, text=True)
-    except OSError as error:
-        raise SystemExit(f"error: cannot run {python}: {error.strerror}. {_INSTALL}") from None
-    except subprocess.CalledProcessError as error:
-        reason = error.stderr.strip().splitlines()[-1]
-        raise SystemExit(
-            f"error: {python} cannot run the contestants: {reason}. {_INSTALL}"
-        ) from None
+    checked = subprocess.run(command, capture_output=True, text=True)
+    if checked.returncode:
+        reason = checked.stderr.strip().rpartition("\n")[2]
+        raise SystemExit(f"error: {path} cannot run the contestants: {reason}. {_INSTALL}")
+    return python
 
 
 Variant = tuple[str, str]
@@ -147,13 +151,15 @@ def _theirs(args: argparse.Namespace, contestant: str, vector: str, threads: int
     command = [args.contestants_python, "-m", _MODULE]
     command += [f"--contestant={contestant}", f"--vector={vector}"]
     command += [f"--threads={threads}", f"--seconds={args.seconds}"]
-    result = subprocess.run(
-        command,
-        cwd=_FOLDER,
-        capture_output=True,
-        text=True,
-        timeout=args.seconds + _START_TIMEOUT_S,
-    )
+    with tempfile.TemporaryDirectory() as folder:  # MuJoCo writes its log where it is started.
+        result = subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(_FOLDER)},
+            capture_output=True,
+            text=True,
+            timeout=args.seconds + _START_TIMEOUT_S,
+        )
     if result.returncode:
         raise SystemExit(f"error: {' '.join(command)} failed:\n{result.stderr}")
     return float(result.stdout.split()[-1])

@@ -22,7 +22,9 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib.metadata
 import itertools
+import json
 import os
 import pathlib
 import shutil
@@ -41,12 +43,15 @@ _NAMES = {"sb3": "stable-baselines3", "single_file": "single file"}
 _MODULE = "benchmarks.on_policy_contestants"
 _FOLDER = pathlib.Path(__file__).resolve().parent.parent
 _START_TIMEOUT_S = 600
-_INSTALL = (
-    "Make an environment for them, apart from this project's:\n"
-    "  python -m venv VENV\n"
-    '  VENV/bin/pip install torch stable-baselines3 "gymnasium[mujoco]" "mujoco==4.0.0"\n'
-    "and pass --contestants_python=VENV/bin/python."
-)
+_INSTALL = """Make an environment for them, apart from this project's:
+  python -m venv VENV
+  VENV/bin/pip install torch stable-baselines3 "gymnasium[mujoco]" "mujoco=={mujoco}"
+and pass --contestants_python=VENV/bin/python."""
+_VERSIONS = """
+import importlib.metadata, json, torch, stable_baselines3, gymnasium, mujoco
+names = ("torch", "stable-baselines3", "gymnasium", "mujoco")
+print(json.dumps({name: importlib.metadata.version(name) for name in names}))
+"""
 
 
 def main() -> None:
@@ -58,7 +63,7 @@ def main() -> None:
         "--threads", type=int, nargs="+", default=[1, 2], help="of PyTorch, to be tried"
     )
     args = parser.parse_args()
-    args.contestants_python = python_of_contestants(args.contestants_python)
+    args.contestants_python, versions = contestants_python(args.contestants_python)
     measured = report.interleave(_contestants(args), args.rounds)
     results = summary(measured)
     report.print_table(
@@ -69,28 +74,44 @@ def main() -> None:
     variants = {" ".join(key): statistics.median(values) for key, values in measured.items()}
     report.print_table("All variants", ("variant", "frames/s"), list(variants.items()))
     ratios = {f"over_{name}": row["ratio"] for name, row in results.items() if name != OURS}
-    report.write_json(args.json, {**ratios, "contestants": results, "variants": variants})
+    report.write_json(
+        args.json,
+        {**ratios, "contestants": results, "variants": variants, "versions": versions},
+    )
 
 
-def python_of_contestants(path: str | None) -> str:
-    """The absolute path of a Python that can run the contestants.
+def contestants_python(path: str | None) -> tuple[str, dict[str, str]]:
+    """Checks the Python that runs the contestants.
+
+    Args:
+      path: as given by the user.
+
+    Returns:
+      (its absolute path, versions of the packages that matter).
 
     Raises:
-      SystemExit: it cannot; the message says how to make one that can.
+      SystemExit: it cannot run them; the message says how to make one that can.
     """
+    mujoco = importlib.metadata.version("mujoco")
+    install = _INSTALL.format(mujoco=mujoco)
     if path is None:
-        raise SystemExit(f"error: --contestants_python is missing. {_INSTALL}")
+        raise SystemExit(f"error: --contestants_python is missing. {install}")
     python = shutil.which(path)
     if python is None:
-        raise SystemExit(f"error: --contestants_python={path} is no program. {_INSTALL}")
+        raise SystemExit(f"error: --contestants_python={path} is no program. {install}")
     # Absolute, because it is started in another folder; not resolved, which would leave the venv.
     python = os.path.abspath(python)
-    command = [python, "-c", "import torch, stable_baselines3, mujoco"]
-    checked = subprocess.run(command, capture_output=True, text=True)
+    checked = subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True)
     if checked.returncode:
         reason = checked.stderr.strip().rpartition("\n")[2]
-        raise SystemExit(f"error: {path} cannot run the contestants: {reason}. {_INSTALL}")
-    return python
+        raise SystemExit(f"error: {path} cannot run the contestants: {reason}. {install}")
+    versions: dict[str, str] = json.loads(checked.stdout)
+    if versions["mujoco"] != mujoco:
+        raise SystemExit(
+            f"error: {path} has MuJoCo {versions['mujoco']}, this package's actors {mujoco}, so "
+            f"their environments would not be the same work. {install}"
+        )
+    return python, versions
 
 
 Variant = tuple[str, str]

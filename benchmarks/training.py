@@ -198,7 +198,8 @@ def wait_for_training(logdir: Path, learner: subprocess.Popen[bytes]) -> None:
 def _snapshot(logdir: Path, processes: list[subprocess.Popen[bytes]]) -> dict[str, float]:
     """Counters just after the learner reported progress, which counts whole training steps."""
     last = progress.read(logdir)
-    while (state := progress.read(logdir)) is None or state == last:
+    frames = last.frames if last else 0
+    while (state := progress.read(logdir)) is None or state.frames == frames:
         time.sleep(0.002)
     learner, *actors = [cpu_seconds(process.pid) for process in processes]
     return {

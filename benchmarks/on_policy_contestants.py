@@ -72,7 +72,9 @@ def main() -> None:
     """Runs one contestant."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--contestant", choices=sorted(VECTORS), required=True)
-    parser.add_argument("--vector", choices=sorted(sum(VECTORS.values(), ())), required=True)
+    parser.add_argument(
+        "--vector", choices=[v for vs in VECTORS.values() for v in vs], required=True
+    )
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch")
     parser.add_argument("--seconds", type=float, default=30)
     args = parser.parse_args()

@@ -100,24 +100,28 @@ def _r2d2(workload: Workload, compute_dtype: str, spaces: Any, specs: Specs) -> 
 
 
 def _ppo(workload: Workload, env_config: Any) -> Algorithm:
-    """The agent that the gin config of the program's preset describes."""
+    """The agent that the program's preset describes, in the sizes of the workload."""
     from seed_rl.agents.policy_gradient import gin_config
     from seed_rl.agents.policy_gradient.algorithm import create_job
     from seed_rl.agents.policy_gradient.config import OnPolicyConfig
+    from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
     from seed_rl.common.config.learner_config import LearnerConfig
     from seed_rl.common.config.run_config import RunConfig
 
     program = importlib.import_module(workload.program)
-    gin_config.load(program.PRESET.values["gin_config"])
+    sizes = {"unroll_length": workload.unroll_length, "batch_size": workload.batch_size}
+    options = {**program.PRESET.values, **workload.flags, **sizes}
+    gin_config.load(options["gin_config"])
     job = create_job(
         workload.environments().create,
         program.create_agent,
         create_loss=gin_config.create_loss,
-        on_policy=OnPolicyConfig(**workload.flags, batch_size=workload.batch_size),
+        on_policy=as_config(OnPolicyConfig, options),
+        settings=as_config(MinibatchSettings, options),
         continuous=gin_config.continuous_action_config(),
         optimizer=gin_config.optimizer_config(),
         run=RunConfig(num_envs=workload.num_envs),
-        config=LearnerConfig(unroll_length=workload.unroll_length),
+        config=as_config(LearnerConfig, options),
         env_config=env_config,
         device_config=DeviceConfig(),
     )

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks import report, training
 from benchmarks.processes import cpu_seconds
-from benchmarks.training_parts import WORKLOADS
+from benchmarks.workloads import WORKLOADS
 from seed_rl.common.run_files import progress
 
 
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--before", required=True, type=Path, help="the other checkout")
     parser.add_argument("--workload", choices=sorted(WORKLOADS), default="W1")
     parser.add_argument("--compute_dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--actors", type=int, default=2, help="number N of actors, 16/N games each")
+    parser.add_argument("--actors", type=int, default=2, help="number of actors")
     parser.add_argument("--windows", type=int, default=20, help="windows per checkout")
     parser.add_argument("--seconds", type=float, default=6, help="length of a window")
     parser.add_argument("--warmup", type=float, default=10, help="seconds before measuring")
@@ -108,7 +108,7 @@ def _print(windows: dict[str, list[tuple[float, float, float]]], args: argparse.
     speeds = {}
     for name, counted in windows.items():
         frames, learner, actors = (sum(values) for values in zip(*counted, strict=True))
-        transitions = frames / training.FRAMES_PER_TRANSITION
+        transitions = frames / WORKLOADS[args.workload].frames_per_transition
         speeds[name] = frames / (args.seconds * args.windows)
         rows.append(
             [

@@ -28,10 +28,9 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.processes import cpu_seconds
-from benchmarks.training_parts import NUM_ENVS, PARTS, WORKLOADS
+from benchmarks.training_parts import PARTS
+from benchmarks.workloads import WORKLOADS
 from seed_rl.common.run_files import progress
-
-FRAMES_PER_TRANSITION = 4
 
 
 def main() -> None:
@@ -39,7 +38,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--workload", choices=sorted(WORKLOADS), default="W1")
     parser.add_argument("--compute_dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--actors", type=int, default=4, help="number N of actors, 16/N games each")
+    parser.add_argument(
+        "--actors", type=int, help="number of actors, which share the environments equally"
+    )
     parser.add_argument(
         "--seconds", type=float, default=60, help="time to measure the whole system"
     )
@@ -50,14 +51,18 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
     parser.add_argument("--part", choices=sorted(PARTS), help=argparse.SUPPRESS)
     args = parser.parse_args()
+    workload = WORKLOADS[args.workload]
+    args.actors = args.actors or workload.actors
+    if args.compute_dtype != "float32" and not workload.network:
+        parser.error(f"{args.workload} has no --compute_dtype.")
     if args.part:
         print(json.dumps(PARTS[args.part](args)))
         return
     results = run(args)
     report.print_table(
-        f"{args.workload} ({args.compute_dtype}): {WORKLOADS[args.workload].about}",
+        f"{args.workload} ({args.compute_dtype}): {workload.about}",
         ["part", "core-µs per transition", "share of the machine"],
-        _rows(results),
+        _rows(results, workload.num_envs),
     )
     print(
         f"\n{results['frames_per_s']:,.0f} of ideal {results['ideal_frames_per_s']:,.0f} "
@@ -73,15 +78,13 @@ def run(args: argparse.Namespace) -> dict[str, float]:
     parts = {name: _child(args, name) for name in PARTS}
     alone = sum(parts.values())
     whole = measure_whole(args)
-    transitions = whole["transitions"]
-    per_transition = 1e6 / transitions
-    frames_per_s = transitions * FRAMES_PER_TRANSITION / whole["seconds"]
-    ideal = cores * 1e6 / alone * FRAMES_PER_TRANSITION
+    per_transition = 1e6 * WORKLOADS[args.workload].frames_per_transition / whole["frames"]
+    ideal = cores * 1e6 / alone * WORKLOADS[args.workload].frames_per_transition
     machine = cores * whole["seconds"] * per_transition
     busy = (whole["learner_cpu_s"] + whole["actors_cpu_s"]) * per_transition
     return {
-        "efficiency": frames_per_s / ideal,
-        "frames_per_s": frames_per_s,
+        "efficiency": whole["frames"] / whole["seconds"] / ideal,
+        "frames_per_s": whole["frames"] / whole["seconds"],
         "ideal_frames_per_s": ideal,
         **{f"{name}_us": value for name, value in parts.items()},
         "machine_us": machine,
@@ -93,10 +96,10 @@ def run(args: argparse.Namespace) -> dict[str, float]:
     }
 
 
-def _rows(r: dict[str, float]) -> list[list[str]]:
+def _rows(r: dict[str, float], num_envs: int) -> list[list[str]]:
     rows = [
         ("environment alone", r["env_us"]),
-        ("inference alone (batch 16)", r["infer_us"]),
+        (f"inference alone (batch {num_envs})", r["infer_us"]),
         ("training alone", r["train_us"]),
         ("all actors, running together", r["actors_us"]),
         ("learner, running together", r["learner_us"]),
@@ -146,28 +149,30 @@ def start_system(
     workload = WORKLOADS[args.workload]
     flags = dict(
         **workload.network,
+        **workload.env,
         **workload.flags,
-        compute_dtype=args.compute_dtype,
         logdir=logdir,
         server_address=f"unix:{logdir}/learner.sock",
-        num_envs=NUM_ENVS,
-        env_batch_size=NUM_ENVS // args.actors,
+        num_envs=workload.num_envs,
+        env_batch_size=workload.num_envs // args.actors,
         unroll_length=workload.unroll_length,
         batch_size=workload.batch_size,
         save_model=False,
     )
-    learner = _start(workload.agent, flags, checkout, run_mode="learner")
+    if workload.network:
+        flags["compute_dtype"] = args.compute_dtype
+    learner = _start(workload.program, flags, checkout, run_mode="learner")
     actors = [
-        _start(workload.agent, flags, checkout, run_mode="actor", task=i)
+        _start(workload.program, flags, checkout, run_mode="actor", task=i)
         for i in range(args.actors)
     ]
     return [learner, *actors]
 
 
 def _start(
-    agent: str, flags: dict[str, Any], checkout: Path | None, **more: Any
+    program: str, flags: dict[str, Any], checkout: Path | None, **more: Any
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", f"seed_rl.atari.{agent}_main"]
+    command = [sys.executable, "-m", program]
     for name, value in {**flags, **more}.items():
         text = ",".join(map(str, value)) if isinstance(value, tuple) else value
         command.append(f"--{name}={text}")
@@ -193,12 +198,13 @@ def wait_for_training(logdir: Path, learner: subprocess.Popen[bytes]) -> None:
 def _snapshot(logdir: Path, processes: list[subprocess.Popen[bytes]]) -> dict[str, float]:
     """Counters just after the learner reported progress, which counts whole training steps."""
     last = progress.read(logdir)
-    while (state := progress.read(logdir)) is None or state == last:
+    frames = last.frames if last else 0
+    while (state := progress.read(logdir)) is None or state.frames == frames:
         time.sleep(0.002)
     learner, *actors = [cpu_seconds(process.pid) for process in processes]
     return {
         "seconds": state.time,
-        "transitions": state.frames / FRAMES_PER_TRANSITION,
+        "frames": state.frames,
         "learner_cpu_s": learner,
         "actors_cpu_s": sum(actors),
         "mean_inference_batch": state.mean_inference_batch,

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import venv
 
 import pytest
 
@@ -21,6 +22,11 @@ pytestmark = pytest.mark.slow
         (
             "training",
             ["--actors=1", "--seconds=2", "--warmup=0", "--part_seconds=0.5"],
+            ["efficiency", "frames_per_s", "ideal_frames_per_s"],
+        ),
+        (
+            "training",
+            ["--workload=W4", "--actors=2", "--seconds=2", "--warmup=0", "--part_seconds=0.5"],
             ["efficiency", "frames_per_s", "ideal_frames_per_s"],
         ),
         (
@@ -43,3 +49,14 @@ def test_results_have_the_promised_keys(repository, tmp_path, program, options, 
     results = json.loads(file.read_text())
     assert all(results[key] > 0 for key in keys)
     assert results["machine"]["cores"] >= 1
+
+
+def test_contestants_that_are_not_installed(repository, tmp_path):
+    """The on-policy benchmark says what to install, and where, before it measures anything."""
+    python = tmp_path / "bin" / "python"
+    venv.create(tmp_path, with_pip=False)
+    command = [sys.executable, "-m", "benchmarks.on_policy", f"--contestants_python={python}"]
+    result = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1
+    assert f"{python} cannot run the contestants: ModuleNotFoundError" in result.stderr
+    assert "VENV/bin/pip install torch stable-baselines3" in result.stderr

@@ -1,0 +1,177 @@
+"""The agents of the training benchmark as their learners create them, and batches to train on."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from benchmarks.workloads import REPLAY, Workload
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.options import as_config
+from seed_rl.common.inference import env_specs, inference
+from seed_rl.common.learner import devices
+from seed_rl.common.learner.algorithm import Algorithm
+from seed_rl.common.types import Specs, Unroll
+
+
+class Agent(NamedTuple):
+    """An agent.
+
+    Attributes:
+      algorithm: as created by the learner.
+      specs: of one environment.
+      strategy: training strategy.
+    """
+
+    algorithm: Any
+    specs: Specs
+    strategy: tf.distribute.Strategy
+
+
+def create(workload: Workload, compute_dtype: str) -> Agent:
+    """The agent that a workload's learner trains."""
+    family = workload.environments()
+    env_config = as_config(family.config, workload.env)
+    strategy = devices.make_devices(DeviceConfig()).training_strategy
+    spaces = env_specs.probe_spaces(family.create, env_config)
+    specs = env_specs.specs(*spaces)
+    with strategy.scope():
+        if workload.agent == "ppo":
+            algorithm = _ppo(workload, env_config)
+        else:
+            make = _r2d2 if workload.agent == "r2d2" else _vtrace
+            algorithm = make(workload, compute_dtype, spaces, specs)
+        inference.initialize(algorithm, algorithm.network, specs)
+    return Agent(algorithm, specs, strategy)
+
+
+def batch(workload: Workload, agent: Agent) -> Any:
+    """A batch to train on, of the type that the algorithm's `dataset` gives."""
+    makers: dict[str, Callable[[Workload, Agent], Any]] = {
+        "vtrace": _vtrace_batch,
+        "r2d2": _r2d2_batch,
+        "ppo": _ppo_batch,
+    }
+    return makers[workload.agent](workload, agent)
+
+
+def zeros(leading: list[int], specs: Any) -> Any:
+    """Zeros of the shapes of `specs`, a nest, after the `leading` dimensions."""
+    return tf.nest.map_structure(lambda s: tf.zeros([*leading, *s.shape], s.dtype), specs)
+
+
+def _vtrace(workload: Workload, compute_dtype: str, spaces: Any, specs: Specs) -> Algorithm:
+    from seed_rl.agents.vtrace.algorithm import VTrace
+    from seed_rl.agents.vtrace.config import VTraceConfig
+    from seed_rl.common.config.network_config import ConvNetworkConfig
+    from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+    from seed_rl.common.networks.network_factory import create_network
+
+    del specs
+    network = ConvNetworkConfig(**workload.network, compute_dtype=compute_dtype)
+    distribution = get_parametric_distribution_for_action_space(spaces.action)
+    return VTrace(
+        VTraceConfig(),
+        lambda: create_network(spaces.observation, distribution, network),
+        distribution,
+        workload.num_envs,
+    )
+
+
+def _r2d2(workload: Workload, compute_dtype: str, spaces: Any, specs: Specs) -> Algorithm:
+    from seed_rl.agents.r2d2.algorithm import R2D2
+    from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
+    from seed_rl.agents.r2d2.networks import create_network
+    from seed_rl.common.replay import ReplayConfig
+
+    network = QNetworkConfig(**workload.network, compute_dtype=compute_dtype)
+    return R2D2(
+        R2D2Config(burn_in=workload.flags["burn_in"]),
+        ReplayConfig(**REPLAY),
+        lambda: create_network(specs.env_output, int(spaces.action.n), network),
+        specs,
+        spaces.action,
+        workload.unroll_length,
+        workload.num_envs,
+    )
+
+
+def _ppo(workload: Workload, env_config: Any) -> Algorithm:
+    """The agent that the program's preset describes, in the sizes of the workload."""
+    from seed_rl.agents.policy_gradient import gin_config
+    from seed_rl.agents.policy_gradient.algorithm import create_job
+    from seed_rl.agents.policy_gradient.config import OnPolicyConfig
+    from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+    from seed_rl.common.config.learner_config import LearnerConfig
+    from seed_rl.common.config.run_config import RunConfig
+
+    program = importlib.import_module(workload.program)
+    sizes = {"unroll_length": workload.unroll_length, "batch_size": workload.batch_size}
+    options = {**program.PRESET.values, **workload.flags, **sizes}
+    gin_config.load(options["gin_config"])
+    job = create_job(
+        workload.environments().create,
+        program.create_agent,
+        create_loss=gin_config.create_loss,
+        on_policy=as_config(OnPolicyConfig, options),
+        settings=as_config(MinibatchSettings, options),
+        continuous=gin_config.continuous_action_config(),
+        optimizer=gin_config.optimizer_config(),
+        run=RunConfig(num_envs=workload.num_envs),
+        config=as_config(LearnerConfig, options),
+        env_config=env_config,
+        device_config=DeviceConfig(),
+    )
+    return job.algorithm
+
+
+def _vtrace_batch(workload: Workload, agent: Agent) -> Unroll:
+    """Zeros, with the network's outputs for them."""
+    algorithm, specs, _ = agent
+    batch, steps = workload.batch_size, workload.unroll_length + 1
+    state = algorithm.network.initial_state(batch)
+    step_specs = (specs.action, specs.env_output)
+    acted = algorithm.act(algorithm.network, tf.range(batch), *zeros([batch], step_specs), state)
+    outputs = tf.nest.map_structure(
+        lambda t: tf.repeat(t[tf.newaxis], steps, 0), acted.agent_outputs
+    )
+    prev_actions, env_outputs = zeros([steps, batch], step_specs)
+    return Unroll(state, prev_actions, env_outputs, outputs)
+
+
+def _ppo_batch(workload: Workload, agent: Agent) -> Unroll:
+    """Normal observations and rewards, with actions that the policy samples for them.
+
+    Ratios of probabilities are 1 at first, and move from there as in a real training step.
+    """
+    algorithm, specs, _ = agent
+    batch, steps = workload.unrolls_per_step, workload.unroll_length + 1
+    rows = batch * steps
+    prev_actions, env_outputs = zeros([rows], (specs.action, specs.env_output))
+    env_outputs = env_outputs._replace(
+        observation=tf.random.normal(env_outputs.observation.shape, seed=1),
+        reward=tf.random.normal([rows], seed=2),
+    )
+    state = algorithm.network.initial_state(rows)
+    acted = algorithm.act(algorithm.network, tf.range(rows), prev_actions, env_outputs, state)
+    per_step = tf.nest.map_structure(
+        lambda t: tf.reshape(t, [steps, batch, *t.shape[1:]]),
+        (prev_actions, env_outputs, acted.agent_outputs),
+    )
+    return Unroll(algorithm.network.initial_state(batch), *per_step)
+
+
+def _r2d2_batch(workload: Workload, agent: Agent) -> Any:
+    """`SampledUnrolls` of zeros."""
+    from seed_rl.common.learner.replay_pipeline import SampledUnrolls
+
+    algorithm, specs, _ = agent
+    batch = workload.batch_size
+    steps = workload.flags["burn_in"] + workload.unroll_length + 1
+    state = algorithm.network.initial_state(batch)
+    prev_actions, env_outputs = zeros([steps, batch], (specs.action, specs.env_output))
+    unrolls = Unroll(state, prev_actions, env_outputs, tf.zeros([steps, batch], tf.int32))
+    return SampledUnrolls(unrolls, tf.zeros([batch], tf.int64), tf.ones([batch]))

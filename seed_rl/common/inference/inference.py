@@ -30,6 +30,8 @@ class InferenceSizes:
       unroll_length: steps per unroll, without overlap and bootstrap step.
       queue_capacity: complete unrolls that may wait for training.
       max_batch: environments in the largest batch; 0: `num_envs`.
+      unrolls_per_step: if above 0, inference waits while training has that many complete unrolls;
+        see `InferenceStore`.
     """
 
     num_envs: int
@@ -37,6 +39,7 @@ class InferenceSizes:
     unroll_length: int
     queue_capacity: int
     max_batch: int = 0
+    unrolls_per_step: int = 0
 
 
 class CentralInference:
@@ -68,6 +71,7 @@ class CentralInference:
         self._policy = policy
         self._specs = specs
         self._max_batch = sizes.max_batch or sizes.num_envs
+        self._takes_turns = sizes.unrolls_per_step > 0
         self._num_eval_envs = sizes.num_eval_envs
         self._num_training_envs = sizes.num_envs - sizes.num_eval_envs
         for device, network in placements:
@@ -82,6 +86,7 @@ class CentralInference:
             action_specs=specs.action,
             initial_state=policy.network.initial_state(1),
             step_specs=Step(specs.action, specs.env_output, recorded),
+            unrolls_per_step=sizes.unrolls_per_step,
         )
         self.functions = [
             self._function(number, device, network)
@@ -127,7 +132,9 @@ class CentralInference:
         size = tf.shape(inputs[0])[0]
         if requires_static_batch(device):
             inputs = tf.nest.map_structure(lambda t: _pad(t, self._max_batch), inputs)
-        with tf.device(device):
+        # Weights must not be read while `begin`, which returned the actions, waits for new ones.
+        begun = tf.nest.flatten(inputs[1]) if self._takes_turns else []
+        with tf.control_dependencies(begun), tf.device(device):
             acted = self._policy.act(network, *inputs)
         if requires_static_batch(device):
             acted = tf.nest.map_structure(lambda t: t[:size], acted)

@@ -118,6 +118,7 @@ class InferenceStore:
         action_specs: Nest,
         initial_state: Nest,
         step_specs: Nest,
+        unrolls_per_step: int = 0,
     ):
         """Creates an empty store.
 
@@ -130,12 +131,16 @@ class InferenceStore:
           action_specs: nest of `tf.TensorSpec` of an action, without a batch dimension.
           initial_state: nest of [1, ...], the recurrent state at the start of a life.
           step_specs: nest of `tf.TensorSpec` of a recorded step, without a batch dimension.
+          unrolls_per_step: if above 0, inference and training take turns: `begin` waits from the
+            moment that many unrolls are complete until `trained`. Each `count` of `dequeue` must
+            divide it. 0: `begin` never waits.
 
         Raises:
           tf.errors.InvalidArgumentError: a size is out of range or a dtype cannot be stored.
         """
         self.num_envs = num_envs
         self.closed = False
+        self._takes_turns = unrolls_per_step > 0
         self.not_finite = NonFiniteUnrolls()
         self.num_steps_per_unroll = num_overlapping_steps + unroll_length + 1
         self._action_specs = action_specs
@@ -154,6 +159,7 @@ class InferenceStore:
                 unroll_length=unroll_length,
                 num_overlapping_steps=num_overlapping_steps,
                 queue_capacity=queue_capacity,
+                unrolls_per_step=unrolls_per_step,
                 action_dtypes=_dtypes(actions),
                 action_shapes=_shapes(actions),
                 state_shapes=_shapes(states),
@@ -164,7 +170,7 @@ class InferenceStore:
     def begin(
         self, env_ids: tf.Tensor, run_ids: tf.Tensor, env_outputs: EnvOutput, raw_rewards: tf.Tensor
     ) -> tuple[Nest, Nest]:
-        """Admits a batch of steps.
+        """Admits a batch of steps; waits while it is training's turn (`unrolls_per_step`).
 
         Args:
           env_ids: <int32>[batch], all different.
@@ -227,6 +233,8 @@ class InferenceStore:
     def dequeue(self, count: int | tf.Tensor) -> StoredUnrolls:
         """Waits for `count` complete unrolls and returns them, oldest first.
 
+        With `unrolls_per_step`, unrolls beyond those of one training step wait for `trained`.
+
         Raises:
           tf.errors.OutOfRangeError: the store was closed.
         """
@@ -244,6 +252,14 @@ class InferenceStore:
             self._pack(self._state_specs, state, [static]),
             self._pack(self._step_specs, steps, [self.num_steps_per_unroll, static]),
         )
+
+    def trained(self) -> None:
+        """Says that the unrolls dequeued so far are trained on and inference has the new weights.
+
+        Without `unrolls_per_step` it changes nothing.
+        """
+        if self._takes_turns:
+            _ops().seed_inference_trained(self._handle)
 
     def close(self) -> None:
         """Ends every wait. From now on `dequeue` raises and `end` drops complete unrolls."""

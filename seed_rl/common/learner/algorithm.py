@@ -52,9 +52,14 @@ class Algorithm(Policy):
     Attributes:
       updates_per_unroll: gradient steps per `batch_size` unrolls of experience; determines the
         length of learning rate schedules.
+      block_inference_on_training: whether inference waits from the moment the unrolls of a training
+        step are complete until the step is done, so that new steps come from the newest weights.
+        For on-policy algorithms whose steps train on `batch_size` unrolls of `store.dequeue`; not
+        for those with a replay.
     """
 
     updates_per_unroll: float = 1.0
+    block_inference_on_training: bool = False
     _trained_on: int = 0
 
     @abc.abstractmethod
@@ -122,7 +127,8 @@ class Algorithm(Policy):
             unrolls = finite_unrolls.leave_out(store.dequeue(batch_size), store.not_finite)
             return encode(Unroll(unrolls.agent_state, *unrolls.steps))
 
-        # One batch ahead: the next one is assembled while this one is trained on.
+        # One batch ahead: the next one is assembled while this one is trained on. (With
+        # `block_inference_on_training` the store hands it out after this one's training.)
         return tf.data.Dataset.from_tensors(0).repeat().map(next_unrolls).prefetch(1)
 
     def ready(self) -> bool:

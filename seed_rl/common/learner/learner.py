@@ -93,6 +93,7 @@ class Learner:
                 config.unroll_length,
                 config.queue_capacity(),
                 config.max_inference_batch(run),
+                config.batch_size if self._algorithm.block_inference_on_training else 0,
             ),
             placements,
         )
@@ -175,6 +176,7 @@ class Learner:
             self._algorithm.after_step(feedback, self._train_steps)
             if self._copies:
                 self._copy_weights()
+            self._inference.store.trained()
             self._report(server, metrics)
             due = time.monotonic() - last_save >= self._config.save_checkpoint_secs
             # Keeps the newest checkpoint good: if steps are skipped, the weights may be the cause.

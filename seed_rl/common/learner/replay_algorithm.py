@@ -49,6 +49,7 @@ class ReplayAlgorithm(Algorithm):
         Raises:
           UserError: the replay would not fit into memory.
         """
+        assert not self.block_inference_on_training, "A replay may need more unrolls to begin."
         self._replay_config = config
         self.updates_per_unroll = config.replay_ratio or 1.0
         self.replay = PrioritizedReplay(config, specs, seed)

@@ -201,8 +201,7 @@ void InferenceStore::End(int32_t batch, const int32_t* env_ids, const int64_t* r
 // Callbacks whose wait is over, to call without the lock.
 std::vector<std::function<void()>> InferenceStore::TakeReadyCallbacks() {
   std::vector<std::function<void()>> ready;
-  while (!dequeue_waiters_.empty() &&
-         (closed_ || queue_.size() >= dequeue_waiters_.front().count)) {
+  while (IsServable()) {
     Waiter waiter = std::move(dequeue_waiters_.front());
     dequeue_waiters_.pop_front();
     auto unrolls = std::make_shared<std::vector<UnrollPtr>>();
@@ -211,6 +210,7 @@ std::vector<std::function<void()>> InferenceStore::TakeReadyCallbacks() {
         unrolls->push_back(std::move(queue_.front()));
         queue_.pop_front();
       }
+      num_in_training_ += waiter.count;
     }
     ready.push_back([unrolls, call = std::move(waiter.ready)] { call(std::move(*unrolls)); });
   }
@@ -218,7 +218,64 @@ std::vector<std::function<void()>> InferenceStore::TakeReadyCallbacks() {
     for (auto& waiter : capacity_waiters_) ready.push_back(std::move(waiter));
     capacity_waiters_.clear();
   }
+  UpdateTurn(&ready);
   return ready;
+}
+
+// Whether the first request can be served now.
+bool InferenceStore::IsServable() const {
+  if (dequeue_waiters_.empty() || closed_) return !dequeue_waiters_.empty();
+  const size_t count = dequeue_waiters_.front().count;
+  const size_t per_step = options_.unrolls_per_step;
+  return queue_.size() >= count && (per_step == 0 || num_in_training_ + count <= per_step);
+}
+
+bool InferenceStore::TrainingIsDue() const {
+  return !closed_ && options_.unrolls_per_step > 0 &&
+         num_in_training_ + queue_.size() >= options_.unrolls_per_step;
+}
+
+// Begins or ends training's turn; at its end, adds the callbacks of the steps that waited.
+void InferenceStore::UpdateTurn(std::vector<std::function<void()>>* ready) {
+  if (TrainingIsDue() == training_turn_) return;
+  training_turn_ = !training_turn_;
+  const Clock::time_point now = Clock::now();
+  if (training_turn_) {
+    training_turn_start_ = now;
+    return;
+  }
+  // No environment could call meanwhile: the clocks of their silence go on from here.
+  const auto turn = now - training_turn_start_;
+  for (Environment& env : envs_) env.last_call += turn;
+  newest_call_ += turn;
+  for (auto& waiter : begin_waiters_) ready->push_back(std::move(waiter));
+  begin_waiters_.clear();
+}
+
+bool InferenceStore::MayBegin() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return !training_turn_;
+}
+
+void InferenceStore::NotifyWhenMayBegin(std::function<void()> ready) {
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (training_turn_) {
+      begin_waiters_.push_back(std::move(ready));
+      return;
+    }
+  }
+  ready();
+}
+
+void InferenceStore::Trained() {
+  std::vector<std::function<void()>> callbacks;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    num_in_training_ = 0;
+    callbacks = TakeReadyCallbacks();
+  }
+  for (auto& callback : callbacks) callback();
 }
 
 bool InferenceStore::BelowCapacity() const {
@@ -298,9 +355,9 @@ InferenceStore::Counters InferenceStore::counters() const {
 }
 
 std::vector<float> InferenceStore::Silence() const {
-  const Clock::time_point now = Clock::now();
   std::vector<float> silence(envs_.size(), std::numeric_limits<float>::quiet_NaN());
   std::lock_guard<std::mutex> lock(mu_);
+  const Clock::time_point now = training_turn_ ? training_turn_start_ : Clock::now();
   const bool waiting = !capacity_waiters_.empty() ||
                        std::any_of(envs_.begin(), envs_.end(), [this](const Environment& env) {
                          return env.begun && env.last_call == newest_call_;

@@ -16,6 +16,11 @@
 //  - Complete unrolls wait in a queue. In-flight batches may push it past its capacity: after
 //    `End`, callers check `BelowCapacity` and wait with `NotifyWhenBelowCapacity`. This is
 //    back-pressure; nothing is lost.
+//  - With `unrolls_per_step`, inference and training take turns. From the moment a training step's
+//    unrolls are complete until `Trained`, steps may not begin: callers check `MayBegin` and wait
+//    with `NotifyWhenMayBegin`, so the steps of the next unrolls come from the new weights. Batches
+//    that had begun before go on. There is no wait while too few unrolls are complete, whatever the
+//    reason, so dead actors stop nothing.
 //  - Thread-safe. Callbacks are never called with the lock held.
 
 #ifndef SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
@@ -39,6 +44,7 @@ struct StoreOptions {
   int32_t unroll_length = 0;
   int32_t num_overlapping_steps = 0;
   size_t queue_capacity = 0;             // Unrolls.
+  size_t unrolls_per_step = 0;           // Steps wait while training has these; 0: they never do.
   std::vector<size_t> action_row_bytes;  // One entry per field of the action nest.
   std::vector<size_t> state_row_bytes;   // ... of the recurrent state.
   std::vector<size_t> step_row_bytes;    // ... of what is recorded at each step.
@@ -81,6 +87,11 @@ class InferenceStore {
 
   const StoreOptions& options() const { return options_; }
 
+  // Whether steps may begin: not while a training step's unrolls are complete or trained on.
+  bool MayBegin() const;
+  // Calls `ready` once steps may begin (immediately if they may already).
+  void NotifyWhenMayBegin(std::function<void()> ready);
+
   // Admits a batch of steps: checks ids and lives, resets environments with a new life, updates
   // episode statistics, and copies out previous actions and recurrent states. Changes nothing when
   // it returns an error. A step without an `End` may begin again and counts once.
@@ -99,9 +110,13 @@ class InferenceStore {
   void NotifyWhenBelowCapacity(std::function<void()> ready);
 
   // Passes `count` unrolls to `ready`, oldest first, as soon as that many are complete. Requests
-  // are served in order. Returns a token for `CancelDequeue`.
+  // are served in order; with `unrolls_per_step`, those beyond one training step after `Trained`.
+  // Returns a token for `CancelDequeue`.
   int64_t Dequeue(size_t count, UnrollsReady ready);
   void CancelDequeue(int64_t token);
+
+  // Says that the training step on the dequeued unrolls is done, and its weights are in use.
+  void Trained();
 
   // Takes back the memory of unrolls for later ones.
   void Recycle(std::vector<UnrollPtr> unrolls);
@@ -155,6 +170,9 @@ class InferenceStore {
   void AddStep(Environment* env, int32_t row, const Rows& steps);
   UnrollPtr NewUnroll(int32_t env_id);
   std::vector<std::function<void()>> TakeReadyCallbacks();
+  bool IsServable() const;
+  bool TrainingIsDue() const;
+  void UpdateTurn(std::vector<std::function<void()>>* ready);
 
   const StoreOptions options_;
   const std::vector<std::vector<uint8_t>> initial_state_;
@@ -167,6 +185,10 @@ class InferenceStore {
   std::vector<UnrollPtr> spare_;                         // Guarded by mu_.
   std::deque<Waiter> dequeue_waiters_;                   // Guarded by mu_.
   std::vector<std::function<void()>> capacity_waiters_;  // Guarded by mu_.
+  std::vector<std::function<void()>> begin_waiters_;     // Guarded by mu_.
+  size_t num_in_training_ = 0;                           // Unrolls. Guarded by mu_.
+  bool training_turn_ = false;                           // Steps may not begin. Guarded by mu_.
+  Clock::time_point training_turn_start_;                // Guarded by mu_.
   std::deque<EpisodeStats> episodes_;                    // Guarded by mu_.
   Counters counters_;                                    // Guarded by mu_.
   Clock::time_point newest_call_;                        // Guarded by mu_.

@@ -26,13 +26,17 @@ class CreateOp : public tf::OpKernel {
     int64_t capacity;
     OP_REQUIRES_OK(ctx, ctx->GetAttr("queue_capacity", &capacity));
     options_.queue_capacity = static_cast<size_t>(capacity);
+    int64_t per_step;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("unrolls_per_step", &per_step));
+    options_.unrolls_per_step = static_cast<size_t>(per_step);
     OP_REQUIRES_OK(ctx, GetFields(ctx, "action", &actions_));
     OP_REQUIRES_OK(ctx, GetFields(ctx, "state", &states_));
     OP_REQUIRES_OK(ctx, GetFields(ctx, "step", &steps_));
     OP_REQUIRES(ctx,
                 options_.num_envs > 0 && options_.num_training_envs >= 0 &&
                     options_.num_training_envs <= options_.num_envs && options_.unroll_length > 0 &&
-                    options_.num_overlapping_steps >= 0 && capacity > 0,
+                    options_.num_overlapping_steps >= 0 && capacity > 0 && per_step >= 0 &&
+                    per_step <= capacity,
                 absl::InvalidArgumentError("Invalid sizes for the inference store."));
     options_.action_row_bytes = RowBytes(actions_);
     options_.state_row_bytes = RowBytes(states_);
@@ -61,34 +65,88 @@ class CreateOp : public tf::OpKernel {
   Fields actions_, states_, steps_;
 };
 
-class BeginOp : public tf::OpKernel {
+// The wait of an op for the store. Ends exactly once: when the store calls back, or when the step is
+// cancelled.
+class Wait : public std::enable_shared_from_this<Wait> {
  public:
-  using OpKernel::OpKernel;
+  Wait(tf::OpKernelContext* ctx, tf::AsyncOpKernel::DoneCallback done,
+       tf::core::RefCountPtr<StoreResource> resource)
+      : ctx_(ctx), done_(std::move(done)), resource_(std::move(resource)) {}
 
-  void Compute(tf::OpKernelContext* ctx) override {
+  StoreResource* resource() { return resource_.get(); }
+
+  // Ends with `finish` once `notify`, given a callback, calls it, or else with an error.
+  void Until(const std::function<void(std::function<void()>)>& notify,
+             std::function<void()> finish) {
+    auto self = shared_from_this();
+    auto keep = resource_.GetNewRef();  // A cancellation may come before `notify` returns.
+    auto* manager = ctx_->cancellation_manager();
+    const auto token = manager ? manager->get_cancellation_token() : 0;
+    const bool live = !manager || manager->RegisterCallback(token, [self] {
+      if (self->over_.exchange(true)) return;
+      self->resource_.reset();
+      self->ctx_->SetStatus(absl::CancelledError("The wait for training was cancelled."));
+      self->done_();
+    });
+    OP_REQUIRES_ASYNC(ctx_, live, absl::CancelledError("The step was cancelled."), done_);
+    notify([self, manager, token, finish = std::move(finish)] {
+      if (self->over_.exchange(true)) return;
+      if (manager) manager->TryDeregisterCallback(token);
+      finish();
+    });
+  }
+
+ private:
+  tf::OpKernelContext* const ctx_;
+  const tf::AsyncOpKernel::DoneCallback done_;
+  tf::core::RefCountPtr<StoreResource> resource_;  // Keeps the store alive during the wait.
+  std::atomic<bool> over_{false};
+};
+
+class BeginOp : public tf::AsyncOpKernel {
+ public:
+  using AsyncOpKernel::AsyncOpKernel;
+
+  void ComputeAsync(tf::OpKernelContext* ctx, DoneCallback done) override {
     tf::core::RefCountPtr<StoreResource> resource;
-    OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
+    OP_REQUIRES_OK_ASYNC(ctx, Lookup(ctx, &resource), done);
+    InferenceStore& store = resource->store;
+    if (store.MayBegin()) {
+      ctx->SetStatus(Begin(ctx, resource.get()));
+      return done();
+    }
+    auto wait = std::make_shared<Wait>(ctx, done, std::move(resource));
+    wait->Until([&store](auto ready) { store.NotifyWhenMayBegin(std::move(ready)); },
+                [ctx, done, wait] {
+                  // The learner's thread ends the wait, and has better things to do.
+                  (*ctx->runner())([ctx, done, wait] {
+                    ctx->SetStatus(Begin(ctx, wait->resource()));
+                    done();
+                  });
+                });
+  }
+
+ private:
+  static absl::Status Begin(tf::OpKernelContext* ctx, StoreResource* resource) {
     const tf::Tensor& env_ids = ctx->input(1);
-    OP_REQUIRES(ctx, env_ids.dims() == 1,
-                absl::InvalidArgumentError("env_ids should be a vector."));
+    if (env_ids.dims() != 1) return absl::InvalidArgumentError("env_ids should be a vector.");
     const int64_t batch = env_ids.dim_size(0);
     static constexpr const char* kNames[] = {"run_ids",   "reward",       "done",
                                              "abandoned", "episode_step", "raw_reward"};
     for (int i = 0; i < 6; ++i) {
-      OP_REQUIRES_OK(ctx, CheckVector(ctx->input(2 + i), kNames[i], batch));
+      TF_RETURN_IF_ERROR(CheckVector(ctx->input(2 + i), kNames[i], batch));
     }
     InferenceStore::MutableRows actions, states;
-    OP_REQUIRES_OK(ctx, Allocate(ctx, "prev_actions", resource->actions, batch, &actions));
-    OP_REQUIRES_OK(ctx, Allocate(ctx, "agent_state", resource->states, batch, &states));
-    OP_REQUIRES_OK(ctx, ToStatus(resource->store.Begin(
-                            static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
-                            ctx->input(2).flat<int64_t>().data(),
-                            ctx->input(3).flat<float>().data(), ctx->input(4).flat<bool>().data(),
-                            ctx->input(5).flat<bool>().data(), ctx->input(6).flat<int32_t>().data(),
-                            ctx->input(7).flat<float>().data(), actions, states)));
+    TF_RETURN_IF_ERROR(Allocate(ctx, "prev_actions", resource->actions, batch, &actions));
+    TF_RETURN_IF_ERROR(Allocate(ctx, "agent_state", resource->states, batch, &states));
+    return ToStatus(resource->store.Begin(
+        static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
+        ctx->input(2).flat<int64_t>().data(), ctx->input(3).flat<float>().data(),
+        ctx->input(4).flat<bool>().data(), ctx->input(5).flat<bool>().data(),
+        ctx->input(6).flat<int32_t>().data(), ctx->input(7).flat<float>().data(), actions,
+        states));
   }
 
- private:
   static absl::Status Allocate(tf::OpKernelContext* ctx, const char* name, const Fields& fields,
                                int64_t batch, InferenceStore::MutableRows* rows) {
     tf::OpOutputList outputs;
@@ -115,31 +173,11 @@ class EndOp : public tf::AsyncOpKernel {
     // Completes once the queue has room: this is how a slow learner slows its actors down.
     InferenceStore& store = resource->store;
     if (store.BelowCapacity()) return done();
-    auto wait = std::make_shared<Wait>(std::move(resource));
-    auto* manager = ctx->cancellation_manager();
-    const auto token = manager ? manager->get_cancellation_token() : 0;
-    const bool live = !manager || manager->RegisterCallback(token, [ctx, done, wait] {
-      if (wait->over.exchange(true)) return;
-      wait->resource.reset();
-      ctx->SetStatus(absl::CancelledError("The wait for training was cancelled."));
-      done();
-    });
-    OP_REQUIRES_ASYNC(ctx, live, absl::CancelledError("The step was cancelled."), done);
-    store.NotifyWhenBelowCapacity([done, wait, manager, token] {
-      if (wait->over.exchange(true)) return;
-      if (manager) manager->TryDeregisterCallback(token);
-      done();
-    });
+    auto wait = std::make_shared<Wait>(ctx, done, std::move(resource));
+    wait->Until([&store](auto ready) { store.NotifyWhenBelowCapacity(std::move(ready)); }, done);
   }
 
  private:
-  // Ends exactly once: when there is room or when the step is cancelled.
-  struct Wait {
-    explicit Wait(tf::core::RefCountPtr<StoreResource> resource) : resource(std::move(resource)) {}
-    tf::core::RefCountPtr<StoreResource> resource;  // Keeps the store alive during the wait.
-    std::atomic<bool> over{false};
-  };
-
   static absl::Status Record(tf::OpKernelContext* ctx, StoreResource* resource) {
     const tf::Tensor& env_ids = ctx->input(1);
     const int64_t batch = env_ids.NumElements();
@@ -169,6 +207,9 @@ class DequeueOp : public tf::AsyncOpKernel {
     const tf::Tensor& count = ctx->input(1);
     OP_REQUIRES_ASYNC(ctx, count.dims() == 0 && count.scalar<int32_t>()() > 0,
                       absl::InvalidArgumentError("count should be a positive scalar."), done);
+    const size_t per_step = resource->store.options().unrolls_per_step;
+    OP_REQUIRES_ASYNC(ctx, per_step % count.scalar<int32_t>()() == 0,
+                      absl::InvalidArgumentError("count should divide unrolls_per_step."), done);
     // The request outlives this call; a cancelled step may withdraw it at any time.
     auto keep = std::make_shared<tf::core::RefCountPtr<StoreResource>>(std::move(resource));
     InferenceStore& store = (*keep)->store;
@@ -265,6 +306,16 @@ class DequeueOp : public tf::AsyncOpKernel {
   }
 };
 
+class TrainedOp : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tf::OpKernelContext* ctx) override {
+    tf::core::RefCountPtr<StoreResource> resource;
+    OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
+    resource->store.Trained();
+  }
+};
+
 class CloseOp : public tf::OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -329,6 +380,7 @@ REGISTER_KERNEL_BUILDER(Name("SeedInferenceStore").Device(tf::DEVICE_CPU), Creat
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceBegin").Device(tf::DEVICE_CPU), BeginOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceEnd").Device(tf::DEVICE_CPU), EndOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceDequeue").Device(tf::DEVICE_CPU), DequeueOp);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceTrained").Device(tf::DEVICE_CPU), TrainedOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceClose").Device(tf::DEVICE_CPU), CloseOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceEpisodes").Device(tf::DEVICE_CPU), EpisodesOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceCounters").Device(tf::DEVICE_CPU), CountersOp);

@@ -17,6 +17,7 @@ REGISTER_OP("SeedInferenceStore")
     .Attr("unroll_length: int")
     .Attr("num_overlapping_steps: int")
     .Attr("queue_capacity: int")
+    .Attr("unrolls_per_step: int")
     .Attr("action_dtypes: list(type) >= 0")
     .Attr("action_shapes: list(shape) >= 0")
     .Attr("state_dtypes: list(type) >= 0")
@@ -65,6 +66,11 @@ REGISTER_OP("SeedInferenceDequeue")
     .Attr("step_dtypes: list(type) >= 0")
     .SetIsStateful()
     .SetShapeFn(tf::shape_inference::UnknownShape);
+
+REGISTER_OP("SeedInferenceTrained")
+    .Input("handle: resource")
+    .SetIsStateful()
+    .SetShapeFn(tf::shape_inference::NoOutputs);
 
 REGISTER_OP("SeedInferenceClose")
     .Input("handle: resource")

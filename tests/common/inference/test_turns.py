@@ -1,0 +1,361 @@
+"""Inference and training in turns (`unrolls_per_step`): who waits, for what, and who does not."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.inference.inference import CentralInference, InferenceSizes
+from seed_rl.common.inference.inference_store import InferenceStore
+from seed_rl.common.inference.policy import Acted
+from seed_rl.common.learner.algorithm import Algorithm, StepResult
+from seed_rl.common.learner.devices import make_devices
+from seed_rl.common.learner.job import TrainingJob
+from seed_rl.common.learner.learner import Learner
+from seed_rl.common.learner.training import TrainingStep
+from seed_rl.common.types import EnvOutput, Specs
+from seed_rl.grpc import ops
+from tests.helpers.op_helpers import Background, serving
+from tests.helpers.waiting import PATIENCE_S, wait_until
+
+SPECS = Specs(
+    tf.TensorSpec([], tf.int32),
+    EnvOutput(
+        tf.TensorSpec([], tf.float32),
+        tf.TensorSpec([], tf.bool),
+        tf.TensorSpec([2], tf.float32),
+        tf.TensorSpec([], tf.bool),
+        tf.TensorSpec([], tf.int32),
+    ),
+)
+
+
+def make_store(
+    num_envs, unrolls_per_step, num_training_envs=None, unroll_length=1, queue_capacity=None
+):
+    return InferenceStore(
+        num_envs=num_envs,
+        num_training_envs=num_envs if num_training_envs is None else num_training_envs,
+        unroll_length=unroll_length,
+        num_overlapping_steps=0,
+        queue_capacity=queue_capacity or unrolls_per_step,
+        action_specs=tf.TensorSpec([], tf.int32),
+        initial_state=(),
+        step_specs={"reward": tf.TensorSpec([], tf.float32)},
+        unrolls_per_step=unrolls_per_step,
+    )
+
+
+def env_outputs(n):
+    return EnvOutput(
+        tf.zeros([n]),
+        tf.fill([n], False),
+        tf.zeros([n, 2]),
+        tf.fill([n], False),
+        tf.ones([n], tf.int32),
+    )
+
+
+def step(store, env_ids, run_id=1):
+    n = len(env_ids)
+    env_ids, run_ids = tf.constant(env_ids, tf.int32), tf.fill([n], tf.constant(run_id, tf.int64))
+    outputs = env_outputs(n)
+    actions, _ = store.begin(env_ids, run_ids, outputs, outputs.reward)
+    store.end(env_ids, run_ids, actions, (), {"reward": outputs.reward})
+
+
+class Call:
+    """`fn(*args)` on a thread."""
+
+    def __init__(self, fn, *args):
+        self._done = threading.Event()
+        self._background = Background(self._run, fn, args)
+
+    def _run(self, fn, args):
+        try:
+            return fn(*args)
+        finally:
+            self._done.set()
+
+    def waits(self):
+        return not self._done.wait(0.3)
+
+    def result(self):
+        assert self._done.wait(PATIENCE_S)
+        return self._background.result()
+
+
+def test_steps_wait_from_the_last_unroll_until_the_training_step_is_done():
+    store = make_store(num_envs=2, unrolls_per_step=2)
+    step(store, [0, 1])
+    step(store, [0])  # One of the two unrolls.
+    step(store, [1])
+    calls = [Call(step, store, [0]), Call(step, store, [1])]
+    assert all(call.waits() for call in calls)
+    store.dequeue(2)
+    assert all(call.waits() for call in calls)
+    before = store.counters()
+    store.trained()
+    for call in calls:
+        call.result()
+    assert before.steps == 4 and store.counters().steps == 6
+
+
+def test_evaluation_waits_as_well():
+    store = make_store(num_envs=2, num_training_envs=1, unrolls_per_step=1)
+    step(store, [0, 1])
+    step(store, [0])
+    call = Call(step, store, [1])
+    assert call.waits()
+    store.dequeue(1)
+    store.trained()
+    call.result()
+
+
+def test_without_a_full_batch_nothing_waits():
+    """Guards against a hang where fewer environments are alive than a step has unrolls."""
+    store = make_store(num_envs=4, unrolls_per_step=4)
+    num_steps = 0
+
+    def train():
+        for _ in range(5):
+            store.dequeue(4)
+            store.trained()
+
+    training = Call(train)
+    while store.counters().unrolls < 20:
+        step(store, [0, 2, 3])
+        num_steps += 1
+    training.result()
+    assert num_steps == 8  # 3 unrolls each, but for the first.
+    step(store, [0, 2, 3])
+
+
+def test_replicas_dequeue_their_parts_and_nothing_ahead():
+    """Surplus unrolls stay in the store: the next training step gets them, after this one."""
+    store = make_store(num_envs=6, unrolls_per_step=4, queue_capacity=10)
+    step(store, range(6))
+    step(store, range(6))
+    parts = [store.dequeue(2) for _ in range(2)]
+    ahead = Call(store.dequeue, 2)
+    assert ahead.waits()
+    waiting = Call(step, store, range(6))
+    assert waiting.waits()
+    store.trained()
+    np.testing.assert_array_equal(
+        [*parts[0].env_ids, *parts[1].env_ids, *ahead.result().env_ids], range(6)
+    )
+    waiting.result()  # The two unrolls are no full batch.
+    assert Call(step, store, [0]).waits()  # With the next six, they are.
+    store.close()
+
+
+def test_closing_ends_the_wait():
+    store = make_store(num_envs=1, unrolls_per_step=1)
+    step(store, [0])
+    step(store, [0])
+    call = Call(step, store, [0])
+    assert call.waits()
+    store.close()
+    call.result()
+    step(store, [0])
+
+
+def test_an_actor_that_comes_back_during_the_wait():
+    """The call of its earlier life still waits, and must not disturb the new one."""
+    store = make_store(num_envs=1, unrolls_per_step=1, unroll_length=2)
+    for _ in range(3):
+        step(store, [0])
+    old = Call(step, store, [0])
+    assert old.waits()
+    new = Call(step, store, [0], 2)
+    assert new.waits()
+    store.dequeue(1)
+    store.trained()
+    new.result()
+    try:
+        old.result()
+    except tf.errors.FailedPreconditionError as error:
+        assert "taken over by a newer actor" in error.message
+    step(store, [0], 2)
+    assert store.counters().lives == 2
+
+
+def test_a_server_ends_while_steps_wait(socket_address):
+    """Guards programs that shut their server down without closing the store first."""
+    store = make_store(num_envs=1, unrolls_per_step=1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    def infer(env_ids):
+        outputs = env_outputs(1)
+        run_ids = tf.constant([5], tf.int64)
+        actions, _ = store.begin(env_ids, run_ids, outputs, outputs.reward)
+        store.end(env_ids, run_ids, actions, (), {"reward": outputs.reward})
+        return actions
+
+    with serving(socket_address, infer, isolate_errors=True) as server:
+        client = ops.Client(socket_address)
+        client.infer(np.int32([0]))
+        client.infer(np.int32([0]))
+        call = Call(client.infer, np.int32([0]))
+        assert call.waits()
+        server.shutdown()
+        with pytest.raises(tf.errors.OpError):
+            call.result()
+    assert store.counters().steps == 2
+
+
+def test_training_is_no_silence():
+    """Guards actors that are not called silent because training takes its time."""
+    store = make_store(num_envs=2, unrolls_per_step=1)
+    step(store, [0, 1])
+    step(store, [0])
+    before = store.silence()
+    time.sleep(0.5)
+    np.testing.assert_array_equal(store.silence(), before)
+    store.dequeue(1)
+    end = time.monotonic()
+    store.trained()
+    after = store.silence()
+    assert (after <= before + (time.monotonic() - end) + 1e-3).all()
+    time.sleep(0.1)
+    assert (store.silence() > after + 0.09).all()  # Whoever does not call now is silent.
+
+
+def test_sizes_that_would_never_go_on_are_errors():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="divide"):
+        make_store(num_envs=4, unrolls_per_step=4).dequeue(3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid sizes"):
+        make_store(num_envs=4, unrolls_per_step=5, queue_capacity=4)
+
+
+class Versions(Algorithm):
+    """Its one weight counts the training steps, and each step records the weight it was made by."""
+
+    def __init__(self):
+        self.network = self.make_network()
+
+    def make_network(self):
+        network = tf.Module()
+        network.weight = tf.Variable(0.0)
+        network.initial_state = lambda batch_size: ()
+        return network
+
+    def act(self, network, env_ids, prev_actions, env_outputs, agent_state):
+        version = tf.fill(tf.shape(env_ids), network.weight.read_value())
+        version = tf.ensure_shape(version, env_ids.shape)
+        return Acted(tf.zeros_like(env_ids), version, agent_state)
+
+    def evaluate(self, prev_actions, env_outputs, agent_state):
+        raise NotImplementedError
+
+    def loss(self, batch):
+        loss = -self.network.weight  # A step of gradient descent adds 1.
+        return StepResult(loss, {}, tf.transpose(batch.agent_outputs))
+
+
+class Run:
+    """An actor with four environments, and training steps of four unrolls."""
+
+    def __init__(self, in_turns):
+        tf.keras.utils.set_random_seed(0)
+        algorithm = Versions()
+        inference = CentralInference(
+            algorithm,
+            SPECS,
+            InferenceSizes(4, 0, 3, queue_capacity=4, unrolls_per_step=4 if in_turns else 0),
+            [("/cpu:0", algorithm.network)],
+        )
+        self.store = inference.store
+        self._infer = inference.functions[0]
+        optimizer = tf.keras.optimizers.SGD(1.0)
+        strategy = tf.distribute.get_strategy()
+        self._training = TrainingStep(algorithm, optimizer, strategy, None)
+        self._batches = iter(algorithm.dataset(self.store, 4, lambda batch: batch))
+        self._actor = Background(self._act)
+
+    def _act(self):
+        outputs = env_outputs(4)
+        while not self.store.closed:
+            self._infer(tf.range(4), tf.ones([4], tf.int64), outputs, outputs.reward)
+
+    def train(self):
+        """A training step; returns the versions of its steps [batch, time]."""
+        _, versions = self._training(self._batches)
+        self.store.trained()
+        return versions.numpy()
+
+    def close(self):
+        self.store.close()
+        self._actor.result()
+
+
+def test_in_turns_every_unroll_is_made_by_the_newest_weights():
+    """All but the first step of each unroll, which is the last of the unroll before."""
+    run = Run(in_turns=True)
+    for version in range(8):
+        made_by = run.train()
+        np.testing.assert_array_equal(made_by[:, 1:], np.full([4, 3], version))
+        np.testing.assert_array_equal(made_by[:, 0], np.full([4], max(0, version - 1)))
+    run.close()
+
+
+def test_otherwise_inference_runs_ahead():
+    run = Run(in_turns=False)
+    wait_until(lambda: run.store.counters().blocked)
+    first, second = run.train(), run.train()
+    assert not first.any() and not second.any()
+    run.close()
+
+
+class VersionsInTurns(Versions):
+    block_inference_on_training = True
+
+    def __init__(self):
+        super().__init__()
+        self.made_by = []
+
+    def after_step(self, feedback, train_steps):
+        self.made_by.append(feedback.numpy())
+
+
+def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, socket_address):
+    """From the algorithm's attribute to the calls of an actor, with a server in between."""
+    algorithm, num_steps = VersionsInTurns(), 5
+    job = TrainingJob(
+        run=RunConfig(server_address=socket_address, logdir=str(tmp_path), num_envs=4),
+        config=LearnerConfig(
+            batch_size=4,
+            unroll_length=3,
+            total_environment_frames=num_steps * 4 * 3,
+            save_model=False,
+        ),
+        devices=make_devices(DeviceConfig("cpu:0", "cpu:0")),
+        algorithm=algorithm,
+        specs=SPECS,
+        optimizer=tf.keras.optimizers.SGD(1.0),
+        learning_rate_fn=lambda _: 1.0,
+        clip_norm=None,
+        options={},
+    )
+    outputs = tf.nest.map_structure(lambda t: t.numpy(), env_outputs(4))
+
+    def act():
+        client = ops.Client(socket_address)
+        with pytest.raises(tf.errors.OpError):  # The learner ends.
+            while True:
+                client.inference(
+                    np.arange(4, dtype=np.int32), np.ones(4, np.int64), outputs, outputs.reward
+                )
+
+    actor = Background(act)
+    Learner(job).train()
+    actor.result()
+    assert len(algorithm.made_by) == num_steps
+    for version, made_by in enumerate(algorithm.made_by):
+        np.testing.assert_array_equal(made_by[:, 1:], np.full([4, 3], version))

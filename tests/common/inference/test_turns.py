@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
+from seed_rl.common.learner.devices import make_devices
+from seed_rl.common.learner.job import TrainingJob
+from seed_rl.common.learner.learner import Learner
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.types import EnvOutput, Specs
 from seed_rl.grpc import ops
@@ -305,3 +311,51 @@ def test_otherwise_inference_runs_ahead():
     first, second = run.train(), run.train()
     assert not first.any() and not second.any()
     run.close()
+
+
+class VersionsInTurns(Versions):
+    block_inference_on_training = True
+
+    def __init__(self):
+        super().__init__()
+        self.made_by = []
+
+    def after_step(self, feedback, train_steps):
+        self.made_by.append(feedback.numpy())
+
+
+def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, socket_address):
+    """From the algorithm's attribute to the calls of an actor, with a server in between."""
+    algorithm, num_steps = VersionsInTurns(), 5
+    job = TrainingJob(
+        run=RunConfig(server_address=socket_address, logdir=str(tmp_path), num_envs=4),
+        config=LearnerConfig(
+            batch_size=4,
+            unroll_length=3,
+            total_environment_frames=num_steps * 4 * 3,
+            save_model=False,
+        ),
+        devices=make_devices(DeviceConfig("cpu:0", "cpu:0")),
+        algorithm=algorithm,
+        specs=SPECS,
+        optimizer=tf.keras.optimizers.SGD(1.0),
+        learning_rate_fn=lambda _: 1.0,
+        clip_norm=None,
+        options={},
+    )
+    outputs = tf.nest.map_structure(lambda t: t.numpy(), env_outputs(4))
+
+    def act():
+        client = ops.Client(socket_address)
+        with pytest.raises(tf.errors.OpError):  # The learner ends.
+            while True:
+                client.inference(
+                    np.arange(4, dtype=np.int32), np.ones(4, np.int64), outputs, outputs.reward
+                )
+
+    actor = Background(act)
+    Learner(job).train()
+    actor.result()
+    assert len(algorithm.made_by) == num_steps
+    for version, made_by in enumerate(algorithm.made_by):
+        np.testing.assert_array_equal(made_by[:, 1:], np.full([4, 3], version))

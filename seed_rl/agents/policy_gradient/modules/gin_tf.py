@@ -40,7 +40,7 @@ def register() -> None:
     nn = ("elu", "gelu", "leaky_relu", "relu", "relu6", "selu", "sigmoid", "silu", "softplus")
     for name in (*nn, "softsign", "tanh"):
         gin.external_configurable(getattr(tf.nn, name), name=name, module="tf.nn")
-    for name in ("exp", "identity", "sigmoid", "tanh"):
+    for name in ("exp", "sigmoid", "tanh"):
         gin.external_configurable(getattr(tf, name), name=name, module="tf")
 
 

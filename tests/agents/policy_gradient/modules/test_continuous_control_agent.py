@@ -62,7 +62,7 @@ def run(agent, outputs, state=None, unroll=False):
 
 
 def kernels(agent):
-    return [v for v in agent.trainable_variables if v.name.startswith("kernel")]
+    return [v for v in agent.trainable_variables if v.name.rpartition("/")[2].startswith("kernel")]
 
 
 @pytest.mark.parametrize("num_layers_rnn", [0, 2])
@@ -151,8 +151,8 @@ def test_initializers_and_scaling_of_the_heads():
         kernel_init=init, last_kernel_init_policy_scaling=0.01, last_kernel_init_value_scaling=10.0
     )
     expected, actual = (run(agent, outputs)[0] for agent in (plain, scaled))
-    np.testing.assert_allclose(actual.policy_logits, 0.01 * expected.policy_logits, rtol=1e-4)
-    np.testing.assert_allclose(actual.baseline, 10 * expected.baseline, rtol=1e-4)
+    np.testing.assert_allclose(actual.policy_logits, 0.01 * expected.policy_logits, atol=1e-6)
+    np.testing.assert_allclose(actual.baseline, 10 * expected.baseline, atol=1e-5)
 
     zeros = make(last_kernel_init_policy="zeros", last_kernel_init_value="ones")
     output, _ = run(zeros, outputs)

@@ -170,9 +170,12 @@ def _discretized(env: gymnasium.Env[Any, Any], config: MujocoConfig) -> gymnasiu
 
 def _refuse_mujoco_py(name: str) -> None:
     spec = gymnasium.registry.get(name)
-    if spec and spec.version in (2, 3) and str(spec.entry_point).startswith(_ENVIRONMENTS):
+    if spec is None or spec.version not in (2, 3):
+        return
+    successor = gymnasium.registry.get(f"{spec.name}-v5")
+    if successor and str(successor.entry_point).startswith(_ENVIRONMENTS):
         raise UserError(
-            f"--env_name={name} needs mujoco-py, which is no longer maintained. Use {spec.name}-v5."
+            f"--env_name={name} needs mujoco-py, which is no longer maintained. Use {successor.id}."
         )
 
 

@@ -123,7 +123,10 @@ def run(
         options = dataclasses.replace(
             job.run,
             server_address=f"unix:{folder}/socket",
-            **dict.fromkeys(("auth_token_file", "tls_ca", "tls_certificate", "tls_key")),
+            auth_token_file=None,
+            tls_ca=None,
+            tls_certificate=None,
+            tls_key=None,
         )
         thread = _LearnerThread()
         group = LocalActors(

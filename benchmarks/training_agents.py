@@ -33,19 +33,10 @@ class Agent(NamedTuple):
 
 def create(workload: Workload, compute_dtype: str) -> Agent:
     """The agent that a workload's learner trains."""
-    family = workload.environments()
-    env_config = as_config(family.config, workload.env)
-    strategy = devices.make_devices(DeviceConfig()).training_strategy
-    spaces = env_specs.probe_spaces(family.create, env_config)
-    specs = env_specs.specs(*spaces)
-    with strategy.scope():
-        if workload.agent == "ppo":
-            algorithm = _ppo(workload, env_config)
-        else:
-            make = _r2d2 if workload.agent == "r2d2" else _vtrace
-            algorithm = make(workload, compute_dtype, spaces, specs)
-        inference.initialize(algorithm, algorithm.network, specs)
-    return Agent(algorithm, specs, strategy)
+    agent = _ppo(workload) if workload.agent == "ppo" else _pixel_agent(workload, compute_dtype)
+    with agent.strategy.scope():
+        inference.initialize(agent.algorithm, agent.algorithm.network, agent.specs)
+    return agent
 
 
 def batch(workload: Workload, agent: Agent) -> Any:
@@ -61,6 +52,17 @@ def batch(workload: Workload, agent: Agent) -> Any:
 def zeros(leading: list[int], specs: Any) -> Any:
     """Zeros of the shapes of `specs`, a nest, after the `leading` dimensions."""
     return tf.nest.map_structure(lambda s: tf.zeros([*leading, *s.shape], s.dtype), specs)
+
+
+def _pixel_agent(workload: Workload, compute_dtype: str) -> Agent:
+    family = workload.environments()
+    env_config = as_config(family.config, workload.env)
+    strategy = devices.make_devices(DeviceConfig()).training_strategy
+    spaces = env_specs.probe_spaces(family.create, env_config)
+    specs = env_specs.specs(*spaces)
+    make = _r2d2 if workload.agent == "r2d2" else _vtrace
+    with strategy.scope():
+        return Agent(make(workload, compute_dtype, spaces, specs), specs, strategy)
 
 
 def _vtrace(workload: Workload, compute_dtype: str, spaces: Any, specs: Specs) -> Algorithm:
@@ -99,7 +101,7 @@ def _r2d2(workload: Workload, compute_dtype: str, spaces: Any, specs: Specs) -> 
     )
 
 
-def _ppo(workload: Workload, env_config: Any) -> Algorithm:
+def _ppo(workload: Workload) -> Agent:
     """The agent that the program's preset describes, in the sizes of the workload."""
     from seed_rl.agents.policy_gradient import gin_config
     from seed_rl.agents.policy_gradient.algorithm import create_job
@@ -112,8 +114,9 @@ def _ppo(workload: Workload, env_config: Any) -> Algorithm:
     sizes = {"unroll_length": workload.unroll_length, "batch_size": workload.batch_size}
     options = {**program.PRESET.values, **workload.flags, **sizes}
     gin_config.load(options["gin_config"])
+    family = workload.environments()
     job = create_job(
-        workload.environments().create,
+        family.create,
         program.create_agent,
         create_loss=gin_config.create_loss,
         on_policy=as_config(OnPolicyConfig, options),
@@ -122,10 +125,10 @@ def _ppo(workload: Workload, env_config: Any) -> Algorithm:
         optimizer=gin_config.optimizer_config(),
         run=RunConfig(num_envs=workload.num_envs),
         config=as_config(LearnerConfig, options),
-        env_config=env_config,
+        env_config=as_config(family.config, workload.env),
         device_config=DeviceConfig(),
     )
-    return job.algorithm
+    return Agent(job.algorithm, job.specs, job.devices.training_strategy)
 
 
 def _vtrace_batch(workload: Workload, agent: Agent) -> Unroll:

@@ -57,7 +57,7 @@ continuous_action_config = gin.external_configurable(
 
 def create_loss(network: tf.Module, distribution: ParametricDistribution) -> Any:
     """The `GeneralizedOnPolicyLoss` that the config describes."""
-    return generalized_onpolicy_loss.GeneralizedOnPolicyLoss(
+    return generalized_onpolicy_loss.GeneralizedOnPolicyLoss(  # type: ignore[call-arg] # By gin.
         agent=network, parametric_action_distribution=distribution
     )
 

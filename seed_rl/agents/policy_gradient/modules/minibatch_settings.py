@@ -30,11 +30,6 @@ class MinibatchSettings:
     batches_per_step: int = option(
         1, "Minibatches, each for one gradient step, into which a batch is divided.", minimum=1
     )
-    jit_compile: bool = option(
-        False,
-        "Whether XLA compiles the gradient step, on one training device: worth it for small "
-        "networks of many operations.",
-    )
 
     def __post_init__(self) -> None:
         if self.batch_mode not in BATCH_MODES:

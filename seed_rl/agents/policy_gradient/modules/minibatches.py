@@ -107,7 +107,7 @@ def run_epochs(
         return minimize(lambda: _logged_loss(loss, _take(arguments, minibatches[index])))
 
     looped = _can_loop() if looped is None else looped
-    return mean_of_steps(step, settings.gradient_steps, looped, settings.jit_compile)
+    return mean_of_steps(step, settings.gradient_steps, looped)
 
 
 def split_into_transitions(
@@ -143,16 +143,13 @@ def split_into_transitions(
     return (batch.agent_state, *flat)
 
 
-def mean_of_steps(
-    step: Callable[[tf.Tensor], StepResult], count: int, looped: bool, jit_compile: bool = False
-) -> StepResult:
+def mean_of_steps(step: Callable[[tf.Tensor], StepResult], count: int, looped: bool) -> StepResult:
     """Runs `step(0)` to `step(count - 1)`.
 
     Args:
       step: takes the index <int32>[].
       count: of the steps.
       looped: whether in a loop within the graph, which then holds `step` once.
-      jit_compile: whether XLA compiles a step of the loop.
 
     Returns:
       Means of loss and metrics over the steps.
@@ -167,9 +164,9 @@ def mean_of_steps(
         return tf.stack([result.loss, *result.metrics.values()])
 
     # Traced before the loop, whose variables must have the shape of the result.
-    traced = tf.function(
-        numbers, autograph=False, jit_compile=jit_compile or None
-    ).get_concrete_function(tf.TensorSpec([], tf.int32))
+    traced = tf.function(numbers, autograph=False).get_concrete_function(
+        tf.TensorSpec([], tf.int32)
+    )
     _, total = tf.while_loop(
         lambda index, _: index < count,
         lambda index, total: (index + 1, total + traced(index)),

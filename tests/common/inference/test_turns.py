@@ -255,8 +255,9 @@ class Versions(Algorithm):
         raise NotImplementedError
 
     def loss(self, batch):
-        loss = -self.network.weight  # A step of gradient descent adds 1.
-        return StepResult(loss, {}, tf.transpose(batch.agent_outputs))
+        # A step of gradient descent adds 1; like any, it needs the batch.
+        continued = tf.reduce_mean(1.0 - tf.cast(batch.env_outputs.done, tf.float32))
+        return StepResult(-self.network.weight * continued, {}, tf.transpose(batch.agent_outputs))
 
 
 class Run:

@@ -20,7 +20,7 @@ from seed_rl.common.learner.replay_pipeline import (
     ReplayWriter,
 )
 from seed_rl.common.nest import Nest
-from seed_rl.common.replay import PrioritizedReplay, ReplayFiles
+from seed_rl.common.replay import Hindsight, PrioritizedReplay, ReplayFiles
 from seed_rl.common.types import Unroll
 
 
@@ -73,6 +73,10 @@ class ReplayAlgorithm(Algorithm):
         """
         return tf.ones(tf.shape(unrolls.env_outputs.reward)[1:])
 
+    def hindsight(self) -> Hindsight | None:
+        """What is applied to sampled batches, a new object for each call; by default nothing."""
+        return None
+
     def before_first_batch(self, new_run: bool) -> None:
         """Called once before training, when variables are initialized or restored.
 
@@ -90,7 +94,7 @@ class ReplayAlgorithm(Algorithm):
             self._writer = ReplayWriter(
                 store, self.replay, self._prepare_on_cpu, self._check_network, inserted
             )
-        source = BatchSource(self.replay, batch_size)
+        source = BatchSource(self.replay, batch_size, self.hindsight())
         self._sources.append(source)
         return source.dataset(encode)
 

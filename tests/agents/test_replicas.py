@@ -19,7 +19,7 @@ def train(forks, repository):
     return train
 
 
-@pytest.mark.parametrize("agent", ["vtrace", "r2d2", "ppo"])
+@pytest.mark.parametrize("agent", ["vtrace", "popart", "normalized", "r2d2", "ppo"])
 def test_one_device_and_four_learn_the_same(train, agent):
     """Guards means over real transitions, importance weights, maxima and metrics."""
     alone, together = (train(agent, replicas) for replicas in (1, 4))
@@ -27,3 +27,13 @@ def test_one_device_and_four_learn_the_same(train, agent):
     assert any(name.startswith("weights/") for name in alone)
     for name, expected in alone.items():
         np.testing.assert_allclose(together[name], expected, rtol=2e-4, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_network_that_normalizes_its_observations_is_told_of_each_step(train, replicas):
+    """Its statistics are those of all batches, and reach the network that acts."""
+    values = train("normalized", replicas)
+    for name in ("trained", "copied"):
+        np.testing.assert_allclose(
+            values[f"statistics/{name}"], values["statistics/numpy"], rtol=1e-5, err_msg=name
+        )

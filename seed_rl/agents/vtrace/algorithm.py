@@ -46,6 +46,7 @@ class VTrace(ActorCriticAlgorithm):
         super().__init__(create_network, distribution, num_envs, num_eval_envs, specs)
         self.config = config
         self._entropy_cost = losses.EntropyCost(config)
+        self._popart = losses.make_popart(config) if config.popart else None
 
     def loss(self, batch: Unroll) -> StepResult:
         loss, metrics = losses.compute_loss(
@@ -55,17 +56,20 @@ class VTrace(ActorCriticAlgorithm):
             *batch,
             self._entropy_cost,
             self.learning_rewards(batch.env_outputs),
+            self._popart,
         )
         return StepResult(loss, metrics)
 
     def trainable_variables(self) -> list[tf.Variable]:
-        return super().trainable_variables() + self.clipped_apart()
+        popart = variables.trainable_variables(self._popart)
+        return super().trainable_variables() + popart + self.clipped_apart()
 
     def clipped_apart(self) -> list[tf.Variable]:
         return variables.trainable_variables(self._entropy_cost)
 
     def checkpointables(self) -> dict[str, Any]:
-        return {"entropy_cost": self._entropy_cost}
+        popart = {"popart": self._popart} if self._popart else {}
+        return {"entropy_cost": self._entropy_cost, **popart}
 
 
 def create_job(

@@ -23,6 +23,7 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
+from seed_rl.common.normalization.popart import PopArt
 from seed_rl.common.types import EnvOutput
 
 options.provide_flags(
@@ -45,7 +46,8 @@ def compute_loss(
       logger: creates the session that receives the metrics.
       parametric_action_distribution: distribution parametrized by `policy_logits`.
       agent: the network. With `--target_entropy` it must have an attribute `entropy_cost`, a
-        `losses.EntropyCost`, whose variable is trained with it.
+        `losses.EntropyCost`, whose variable is trained with it. With `--popart`, `popart` of
+        `losses.make_popart`, whose variables are trained.
       agent_state: nest of [batch, ...].
       prev_actions: nest of [time + 1, batch, ...].
       env_outputs: nest of [time + 1, batch, ...].
@@ -55,7 +57,7 @@ def compute_loss(
       (loss <float32>[], session with the metrics).
 
     Raises:
-      UserError: there is a target entropy but no such attribute.
+      UserError: the attribute that an option needs is missing.
     """
     config = options.from_flags(VTraceConfig)
     entropy_cost = getattr(agent, "entropy_cost", None)
@@ -66,6 +68,12 @@ def compute_loss(
                 "agent.entropy_cost = seed_rl.agents.vtrace.losses.EntropyCost(VTraceConfig(...))."
             )
         entropy_cost = losses.EntropyCost(config)
+    popart = getattr(agent, "popart", None)
+    if config.popart and not isinstance(popart, PopArt):
+        raise UserError(
+            "--popart needs statistics: give the agent them with "
+            "agent.popart = seed_rl.agents.vtrace.losses.make_popart(VTraceConfig(...))."
+        )
     loss, metrics = losses.compute_loss(
         config,
         parametric_action_distribution,
@@ -75,6 +83,7 @@ def compute_loss(
         env_outputs,
         agent_outputs,
         entropy_cost,
+        popart=popart if config.popart else None,
     )
     return loss, logger.log_session_from_dict(metrics)
 

@@ -51,3 +51,14 @@ class VTraceConfig:
         minimum=0.0,
     )
     kl_cost: float = option(0.0, "Weight of KL(behaviour policy || learner's policy).", minimum=0.0)
+    popart: bool = option(
+        False,
+        "Whether the network predicts values normalized by the statistics of their targets, for "
+        "rewards of any scale.",
+    )
+    popart_beta: float = option(
+        3e-4,
+        "With popart: weight of a batch in the moving averages of the statistics.",
+        minimum=1e-8,
+        maximum=1.0,
+    )

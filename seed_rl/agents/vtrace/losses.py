@@ -1,4 +1,4 @@
-"""The V-trace loss: pure functions of a batch of unrolls.
+"""The V-trace loss of a batch of unrolls.
 
 Espeholt et al. 2018, section 4.2. Every term is a mean over the unmasked transitions of the batch,
 so that costs mean the same for any batch size and unroll length.
@@ -17,7 +17,10 @@ from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.learner import replicas
+from seed_rl.common.learner.coefficients import bounded_exp
 from seed_rl.common.nest import Nest
+from seed_rl.common.normalization.popart import PopArt
+from seed_rl.common.normalization.running_statistics import EMAMeanStd
 from seed_rl.common.returns import vtrace
 from seed_rl.common.returns.transitions import transitions
 from seed_rl.common.types import EnvOutput
@@ -59,10 +62,7 @@ class EntropyCost(tf.Module):
         """The weight, <float32>[]; differentiable if it is adjusted."""
         if not self.adjusted:
             return tf.constant(self._config.entropy_cost, tf.float32)
-        # The bounds keep exp finite; at a bound the gradient still leads back inside.
-        log_cost = self._speed * self.scaled_log_cost
-        bounded = tf.clip_by_value(log_cost, math.log(_MIN_COST), math.log(_MAX_COST))
-        return tf.exp(log_cost + tf.stop_gradient(bounded - log_cost))
+        return bounded_exp(self._speed * self.scaled_log_cost, _MIN_COST, _MAX_COST)
 
     def adjustment_loss(self, entropy: tf.Tensor) -> tf.Tensor:
         """Lowers the cost if the entropy is above its target, and raises it if below.
@@ -88,6 +88,7 @@ def compute_loss(
     agent_outputs: Any,
     entropy_cost: EntropyCost,
     rewards: tf.Tensor | None = None,
+    popart: PopArt | None = None,
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """The loss of a batch of unrolls of T + 1 steps, T of which are trained on.
 
@@ -103,6 +104,8 @@ def compute_loss(
       entropy_cost: weight of the entropy bonus.
       rewards: <float32>[time + 1, batch] to learn from; None: those of `env_outputs`, which the
         network reads in any case.
+      popart: normalizes values; the value targets of this batch update its statistics. None: the
+        network's baseline is the value.
 
     Returns:
       (loss <float32>[], metrics <float32>[] by name).
@@ -119,22 +122,28 @@ def compute_loss(
     pi_tm1 = parametric_action_distribution(learned.policy_logits[:-1])
     mu_tm1 = parametric_action_distribution(agent_outputs.policy_logits[:-1])
     target_log_probs, behaviour_log_probs = pi_tm1.log_prob(a_tm1), mu_tm1.log_prob(a_tm1)
-    v_tm1 = learned.baseline[:-1]
+    values = learned.baseline
+    if popart is not None:
+        values = popart.unnormalize_prediction(popart.correct_prediction(values))
+    v_tm1 = values[:-1]
     returns = vtrace.from_importance_weights(
         target_action_log_probs=target_log_probs,
         behaviour_action_log_probs=behaviour_log_probs,
         discounts=steps.discount_t,
         rewards=steps.bootstrapping_rewards(v_tm1),
         values=v_tm1,
-        bootstrap_value=learned.baseline[-1],
+        bootstrap_value=values[-1],
         clip_rho_threshold=config.max_importance_weight,
         clip_pg_rho_threshold=config.max_pg_importance_weight,
         lambda_=config.lambda_,
     )
 
+    advantages, value_errors = returns.pg_advantages, returns.vs - v_tm1
+    if popart is not None:
+        advantages, value_errors = _normalized(popart, learned.baseline[:-1], returns, steps.mask)
+
     # An action that the policy now excludes has weight 0 and log probability -inf.
-    policy_loss = -mean(tf.math.multiply_no_nan(target_log_probs, returns.pg_advantages))
-    value_errors = returns.vs - v_tm1
+    policy_loss = -mean(tf.math.multiply_no_nan(target_log_probs, advantages))
     baseline_loss = 0.5 * mean(tf.square(value_errors))
     entropy = mean(pi_tm1.entropy())
     cost = entropy_cost()
@@ -161,7 +170,27 @@ def compute_loss(
         ),
         "value/baseline": mean(v_tm1),
         "value/target": mean(returns.vs),
-        "value/abs_error": mean(tf.abs(value_errors)),
+        "value/abs_error": mean(tf.abs(returns.vs - v_tm1)),
         "policy/advantage": mean(returns.pg_advantages),
     }
     return loss, {name: tf.stop_gradient(value) for name, value in metrics.items()}
+
+
+def make_popart(config: VTraceConfig) -> PopArt:
+    """Creates PopArt with its variables, which must be trained and checkpointed."""
+    # The bound of Hessel et al. 2018, "Multi-task deep reinforcement learning with PopArt".
+    popart = PopArt(EMAMeanStd(config.popart_beta, std_min_value=1e-4))
+    popart.init()
+    return popart
+
+
+def _normalized(
+    popart: PopArt, baseline: tf.Tensor, returns: vtrace.VTraceReturns, mask: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Updates the statistics; returns advantages and value errors <float32>[time, batch] in units
+    of the new standard deviation.
+    """
+    # PopArt leaves out what is not finite: the targets of steps that were not made.
+    popart.update_normalization_statistics(tf.where(mask > 0, returns.vs, math.nan))
+    errors = popart.normalize_target(returns.vs) - popart.correct_prediction(baseline)
+    return popart.normalize_advantage(returns.pg_advantages), errors

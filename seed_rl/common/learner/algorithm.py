@@ -163,7 +163,15 @@ class Algorithm(Policy):
         return {}
 
     def after_step(self, feedback: Nest, train_steps: int) -> None:
-        """Called in Python after each training step (priorities, target networks)."""
+        """Called in Python after each training step (priorities, target networks).
+
+        Runs outside `strategy.run`, once for all replicas. By default, tells a network that has a
+        method `end_of_training_step_callback` (one that normalizes its observations, say). A
+        subclass that overrides this must call it.
+        """
+        callback = getattr(self.network, "end_of_training_step_callback", None)
+        if callback is not None:
+            callback()
 
     def before_save(self) -> None:
         """Called before a checkpoint is written, to bring `checkpointables` up to date."""

@@ -112,6 +112,7 @@ class ReplayAlgorithm(Algorithm):
             raise self._writer.error
 
     def after_step(self, feedback: Nest, train_steps: int) -> None:
+        super().after_step(feedback, train_steps)
         if feedback:
             self._priorities.put(*feedback)
 

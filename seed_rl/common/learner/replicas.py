@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from seed_rl.common.normalization.replicated import several
+
 
 class BatchMean:
     """Mean over the unmasked elements of a batch, for losses and metrics.
@@ -48,7 +50,7 @@ class BatchMean:
 def maximum(values: tf.Tensor) -> tf.Tensor:
     """The largest of `values` <float32>[...] over all replicas, <float32>[]; no gradient flows."""
     largest = tf.stop_gradient(tf.reduce_max(values))
-    context = _several()
+    context = several()
     if context is None:
         return largest
     # all_reduce has sums but no maxima: each replica adds its value at a separate index.
@@ -63,11 +65,5 @@ def maximum(values: tf.Tensor) -> tf.Tensor:
 
 def _mean_over_replicas(value: tf.Tensor) -> tf.Tensor:
     value = tf.stop_gradient(value)
-    context = _several()
+    context = several()
     return value if context is None else context.all_reduce(tf.distribute.ReduceOp.MEAN, value)
-
-
-def _several() -> tf.distribute.ReplicaContext | None:
-    """The context of this replica, if there are others."""
-    context = tf.distribute.get_replica_context()
-    return context if context is not None and context.num_replicas_in_sync > 1 else None

@@ -26,9 +26,10 @@ from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.learner.batch_codec import BatchCodec
-from seed_rl.common.learner.devices import make_devices
+from seed_rl.common.learner.devices import copy_variables, make_devices
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.learner.training import TrainingStep
+from seed_rl.common.normalization.normalizer import NormalizeObservationsWrapper, Normalizer
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import EnvOutput, Unroll
@@ -67,12 +68,22 @@ def make_ppo():
     return algorithm, make_batch
 
 
-def make_vtrace(algorithm_class=VTrace):
+def make_popart():
+    return make_vtrace(popart=True, popart_beta=0.1)
+
+
+def make_normalized():
+    return make_vtrace(
+        wrap=lambda network: NormalizeObservationsWrapper(network, Normalizer(eps=0.1))
+    )
+
+
+def make_vtrace(algorithm_class=VTrace, wrap=lambda network: network, **options):
     distribution = categorical_distribution(ACTIONS, tf.int64)
-    config = VTraceConfig(entropy_cost=0.1, target_entropy=0.5, kl_cost=0.1)
+    config = VTraceConfig(entropy_cost=0.1, target_entropy=0.5, kl_cost=0.1, **options)
 
     def create_agent():
-        return MLPandLSTM(distribution, [8], [])
+        return wrap(MLPandLSTM(distribution, [8], []))
 
     def make_batch(rng):
         (prev_actions, actions), env_outputs = random_unrolls(rng)
@@ -122,6 +133,30 @@ def part(name, batch, number, replicas):
     return SampledUnrolls(of_unrolls(batch.unrolls), batch.indices[share], batch[2][share])
 
 
+MAKERS = {
+    "vtrace": make_vtrace,
+    "popart": make_popart,
+    "normalized": make_normalized,
+    "r2d2": make_r2d2,
+    "ppo": make_ppo,
+}
+
+
+def normalization(algorithm, batches, placement):
+    """Statistics of the observations in the network, in a copy for inference, and by NumPy."""
+    (copy,) = [n for _, n in placement.place_inference(algorithm.network, algorithm.make_network)]
+    initialize(algorithm, copy, env_specs.specs(OBSERVATIONS, spaces.Discrete(ACTIONS)))
+    tf.function(copy_variables)(algorithm.network, [copy])
+    seen = np.concatenate([batch.env_outputs.observation.reshape(-1, 4) for batch in batches])
+    here, there = (network._normalizer.get_logs() for network in (algorithm.network, copy))
+    values = {
+        "trained": [here["normalizer/mean"], here["normalizer/std"]],
+        "copied": [there["normalizer/mean"], there["normalizer/std"]],
+        "numpy": [seen.mean(0), seen.std(0)],
+    }
+    return {f"statistics/{name}": np.stack(value).tolist() for name, value in values.items()}
+
+
 def main(name, replicas):
     (cpu,) = tf.config.list_physical_devices("CPU")
     logical = [tf.config.LogicalDeviceConfiguration()] * (replicas + 1)
@@ -131,7 +166,7 @@ def main(name, replicas):
     strategy = placement.training_strategy
     tf.keras.utils.set_random_seed(1)
     with strategy.scope():
-        algorithm, make_batch = {"vtrace": make_vtrace, "r2d2": make_r2d2, "ppo": make_ppo}[name]()
+        algorithm, make_batch = MAKERS[name]()
         specs = env_specs.specs(OBSERVATIONS, spaces.Discrete(ACTIONS))
         initialize(algorithm, algorithm.network, specs)
         optimizer = tf.keras.optimizers.SGD(0.1)
@@ -157,6 +192,9 @@ def main(name, replicas):
             result[f"{number}/{metric}"] = float(value)
         for i, value in enumerate(tf.nest.flatten(feedback)):
             result[f"{number}/feedback/{i}"] = value.numpy().tolist()
+        algorithm.after_step((), number + 1)
+    if name == "normalized":
+        result |= normalization(algorithm, batches, placement)
     for i, variable in enumerate(algorithm.trainable_variables()):
         result[f"weights/{i}"] = variable.numpy().tolist()
     algorithm.close()

@@ -1,0 +1,194 @@
+"""Observations normalized by the statistics of everything a network was trained on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.common.inference.network_calls import call_network
+from seed_rl.common.nest import Nest
+from seed_rl.common.normalization import replicated
+from seed_rl.common.types import EnvOutput
+
+_LARGEST = 1e15
+
+
+class Normalizer(tf.Module):
+    """clip((x - mean) / (std + eps)), per element of the last dimension.
+
+    Each replica adds its part of a batch to sums of its own; `finish_update` brings them together.
+    The sums are float64, so that the deviation of samples far from 0 is not lost. Samples that are
+    not finite, or beyond ±1e15, are left out, element by element.
+
+    The first call creates the variables. The learner makes it before it restores a checkpoint, and
+    in the scope of the training strategy.
+
+    Attributes:
+      mean: <float32>[size], 0 before the first `finish_update`.
+      std: <float32>[size], 1 before it.
+    """
+
+    def __init__(self, eps: float = 1e-3, clip_range: tuple[float, float] = (-5, 5)):
+        """Prepares; `build`, or the first call, creates the variables.
+
+        Args:
+          eps: added to the standard deviation.
+          clip_range: bounds of the output.
+        """
+        super().__init__()
+        self._eps = eps
+        self._clip_range = clip_range
+        self._built = False
+
+    def build(self, input_shape: Sequence[int | None] | tf.TensorShape) -> None:
+        """Creates the variables for inputs of this shape, whose last dimension counts."""
+        size = input_shape[-1]
+        zeros = np.zeros(size)
+        names = ("count", "total", "squares")
+        self._sums = [replicated.variable(zeros, name) for name in names]
+        self._parts = [replicated.accumulator(zeros, f"new_{name}") for name in names]
+        self.mean = replicated.variable(np.zeros(size, np.float32), "mean")
+        self.std = replicated.variable(np.ones(size, np.float32), "std")
+        self._built = True
+
+    def update(self, input_: tf.Tensor, only_accumulate: bool = False) -> None:
+        """Takes samples into account.
+
+        Args:
+          input_: <float32>[..., size].
+          only_accumulate: whether to leave the output as it is until `finish_update`. This needs no
+            communication between replicas.
+        """
+        self._build_once(input_)
+        flat = tf.reshape(tf.cast(input_, tf.float64), [-1, input_.shape[-1]])
+        counted = tf.abs(flat) <= _LARGEST  # False for NaN.
+        x = tf.stop_gradient(tf.where(counted, flat, tf.zeros_like(flat)))
+        for part, values in zip(
+            self._parts, (tf.cast(counted, tf.float64), x, tf.square(x)), strict=True
+        ):
+            part.assign_add(tf.reduce_sum(values, 0))
+        if not only_accumulate:
+            self.finish_update()
+
+    def finish_update(self) -> None:
+        """Merges what all replicas have accumulated into the statistics.
+
+        On several replicas, call it on all of them within `strategy.run`, or once outside.
+        """
+        if not self._built:
+            return
+        news = replicated.sums([part.read_value() for part in self._parts])
+        count, total, squares = (
+            old.read_value() + new for old, new in zip(self._sums, news, strict=True)
+        )
+        mean = tf.math.divide_no_nan(total, count)
+        variance = tf.maximum(tf.math.divide_no_nan(squares, count) - tf.square(mean), 0.0)
+        std = tf.where(count > 0, tf.sqrt(variance), tf.ones_like(variance))
+        for old, value in zip(self._sums, (count, total, squares), strict=True):
+            old.assign(value)
+        for part in self._parts:
+            part.assign(tf.zeros_like(part))
+        self.mean.assign(tf.cast(mean, tf.float32))
+        self.std.assign(tf.cast(std, tf.float32))
+
+    def __call__(self, input_: tf.Tensor) -> tf.Tensor:
+        """Inputs <float32>[..., size], normalized and clipped."""
+        self._build_once(input_)
+        normalized = (tf.cast(input_, tf.float32) - self.mean) / (self.std + self._eps)
+        return tf.clip_by_value(normalized, *self._clip_range)
+
+    def get_logs(self) -> dict[str, Any]:
+        """Statistics for TensorBoard: <float32>[size] by name."""
+        if not self._built:
+            return {}
+        return {
+            "normalizer/mean": self.mean.numpy(),
+            "normalizer/std": self.std.numpy(),
+        }
+
+    def _build_once(self, input_: tf.Tensor) -> None:
+        if not self._built:
+            self.build(input_.shape)
+
+
+class NormalizeObservationsWrapper(tf.Module):
+    """A network that sees normalized observations.
+
+    All parts of an observation are normalized, and become float32. In training, the observations of
+    each batch change the statistics once its training step is over.
+    """
+
+    def __init__(self, policy: Any, normalizer: Normalizer):
+        """Wraps `policy`, a network in either call form of `call_network`."""
+        super().__init__()
+        self._policy = policy
+        self._normalizer = normalizer
+
+    def initial_state(self, *args: Any, **kwargs: Any) -> Nest:
+        """The network's."""
+        return self._policy.initial_state(*args, **kwargs)
+
+    def get_action(self, *args: Any, **kwargs: Any) -> Any:
+        """The same as a call."""
+        return self(*args, **kwargs)
+
+    def __call__(
+        self,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: Nest,
+        unroll: bool = False,
+        is_training: bool = False,
+    ) -> tuple[Any, Nest]:
+        """The network's outputs for the normalized observations, see `call_network`."""
+        env_outputs = self._normalized(env_outputs, is_training)
+        return call_network(
+            self._policy, prev_actions, env_outputs, agent_state, unroll, is_training
+        )
+
+    def end_of_training_step_callback(self) -> None:
+        """Finishes the update of the statistics; the learner calls it after each training step."""
+        self._normalizer.finish_update()
+
+    def get_Q(self, prev_action: Nest, env_output: EnvOutput, *args: Any, **kwargs: Any) -> Any:
+        """The network's `get_Q` of the normalized observations."""
+        return self._policy.get_Q(prev_action, self._normalized(env_output), *args, **kwargs)
+
+    def get_V(self, prev_action: Nest, env_output: EnvOutput, *args: Any, **kwargs: Any) -> Any:
+        """The network's `get_V` of the normalized observations."""
+        return self._policy.get_V(prev_action, self._normalized(env_output), *args, **kwargs)
+
+    def get_action_params(
+        self, prev_action: Nest, env_output: EnvOutput, *args: Any, **kwargs: Any
+    ) -> Any:
+        """The network's `get_action_params` of the normalized observations."""
+        env_output = self._normalized(env_output)
+        return self._policy.get_action_params(prev_action, env_output, *args, **kwargs)
+
+    def _normalized(self, env_outputs: EnvOutput, is_training: bool = False) -> EnvOutput:
+        """Flattens and concatenates the observation, normalizes, and splits it again."""
+        env_outputs = EnvOutput(*env_outputs)
+        observation = env_outputs.observation
+        num_batch_dims = env_outputs.reward.shape.rank
+        parts = tf.nest.flatten(observation)
+        sizes = [math.prod(part.shape[num_batch_dims:]) for part in parts]
+        batch_shape = tf.shape(env_outputs.reward)
+        flat = tf.concat(
+            [
+                tf.reshape(tf.cast(part, tf.float32), tf.concat([batch_shape, [size]], 0))
+                for part, size in zip(parts, sizes, strict=True)
+            ],
+            axis=-1,
+        )
+        flat = tf.ensure_shape(flat, [*env_outputs.reward.shape, sum(sizes)])
+        if is_training:
+            self._normalizer.update(flat, only_accumulate=True)
+        normalized = [
+            tf.reshape(split, tf.shape(part))
+            for split, part in zip(tf.split(self._normalizer(flat), sizes, -1), parts, strict=True)
+        ]
+        return env_outputs._replace(observation=tf.nest.pack_sequence_as(observation, normalized))

@@ -12,6 +12,7 @@ FREE = (
     # Environments, and the programs that run actors.
     "seed_rl/atari/*env*.py",
     "seed_rl/gym/*env*.py",
+    "seed_rl/mujoco/*env*.py",
     "seed_rl/*/*_main.py",
     # What environments of users import.
     "seed_rl/common/types.py",

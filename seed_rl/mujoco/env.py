@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import inspect
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,7 @@ from seed_rl.mujoco import toy_env  # noqa: F401 - registers the toy environment
 
 NONE, LINEAR, LOGARITHMIC = "none", "lin", "log"
 
-# Gymnasium lists these ids, but needs packages for them that are no longer maintained.
-_OF_MUJOCO_PY = re.compile(r"(?P<name>\w+)-v[23]")
+_ENVIRONMENTS = "gymnasium.envs.mujoco"  # Gymnasium's module.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,11 +169,10 @@ def _discretized(env: gymnasium.Env[Any, Any], config: MujocoConfig) -> gymnasiu
 
 
 def _refuse_mujoco_py(name: str) -> None:
-    old = _OF_MUJOCO_PY.fullmatch(name)
-    new = f"{old['name']}-v5" if old else ""
-    if new in gymnasium.registry:
+    spec = gymnasium.registry.get(name)
+    if spec and spec.version in (2, 3) and str(spec.entry_point).startswith(_ENVIRONMENTS):
         raise UserError(
-            f"--env_name={name} needs mujoco-py, which is no longer maintained. Use {new}."
+            f"--env_name={name} needs mujoco-py, which is no longer maintained. Use {spec.name}-v5."
         )
 
 
@@ -195,7 +192,8 @@ def _take_warnings() -> None:
     def log(message: str) -> None:
         logging.warning("MuJoCo: %s", message)
 
-    mujoco.set_mju_user_warning(log)
+    if mujoco.get_mju_user_warning() is None:  # Not the user's own.
+        mujoco.set_mju_user_warning(log)
 
 
 def _render_without_display() -> None:

@@ -1,12 +1,11 @@
 """The programs in examples/, started as their docstrings say."""
 
 import json
-import signal
 
 import pytest
 
 from seed_rl.common.run_files import returns_log
-from tests.helpers.system_helpers import site
+from tests.helpers.system_helpers import train_to_end
 
 pytestmark = pytest.mark.slow
 
@@ -14,29 +13,7 @@ SMALL_REPLAY = ("--replay_buffer_min_size=20", "--update_target_every_n_step=50"
 
 
 def train(folder, address, module, frames, *options):
-    """Runs learner and one actor of a program to its end; returns the logdir."""
-    shared = (
-        f"--server_address={address}",
-        "--env_name=CartPole-v1",
-        "--num_envs=8",
-        "--env_batch_size=8",
-        "--seed=1",
-    )
-    with site(folder, address) as place:
-        learner = place.start(
-            module,
-            "--run_mode=learner",
-            f"--logdir={place.logdir}",
-            f"--total_environment_frames={frames}",
-            *shared,
-            *options,
-        )
-        actor = place.start(module, "--run_mode=actor", *shared)
-        assert learner.wait() == 0, learner.text()
-        actor.send(signal.SIGTERM)
-        assert actor.wait() == 0, actor.text()
-        assert json.loads((place.logdir / "progress.json").read_text())["frames"] >= frames
-        return place.logdir
+    return train_to_end(folder, address, module, frames, "--env_name=CartPole-v1", *options)
 
 
 def tags(logdir):

@@ -155,3 +155,39 @@ def site(folder: pathlib.Path, address: str, *options: str) -> Iterator[Site]:
         yield there
     finally:
         there.close()
+
+
+def train_to_end(
+    folder: pathlib.Path, address: str, module: str, frames: int, *options: str
+) -> pathlib.Path:
+    """Runs learner and one actor of a program to its end; returns the logdir.
+
+    Args:
+      folder: of the logdir.
+      address: the learner's.
+      module: the program.
+      frames: its number of environment frames.
+      *options: of both, besides eight environments and a seed.
+    """
+    shared = (
+        f"--server_address={address}",
+        "--num_envs=8",
+        "--env_batch_size=8",
+        "--seed=1",
+        *options,
+    )
+    with site(folder, address) as place:
+        learner = place.start(
+            module,
+            "--run_mode=learner",
+            f"--logdir={place.logdir}",
+            f"--total_environment_frames={frames}",
+            *shared,
+        )
+        actor = place.start(module, "--run_mode=actor", *shared)
+        assert learner.wait() == 0, learner.text()
+        actor.send(signal.SIGTERM)
+        assert actor.wait() == 0, actor.text()
+        progress = place.progress()
+        assert progress is not None and progress.frames >= frames
+        return place.logdir

@@ -146,6 +146,17 @@ def test_actions_for_agents() -> None:
     np.testing.assert_allclose(recorder.actions[-1]["grip"], [[0.0], [1.5]])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_actions_of_boxes_that_need_no_scaling(dtype: Any) -> None:
+    """They reach the environment as they are, in its shape and type, and clipped."""
+    recorder = Recorder(spaces.Box(-1.0, 1.0, (2, 1), dtype))
+    env = env_wrappers.AgentActions(recorder)
+    for action in ([0.3, -0.7], [1.0, -1.0], [7.0, -1.5]):
+        env.step(np.array(action, np.float32))
+    expected = np.array([[0.3, -0.7], [1, -1], [1, -1]], np.float32)[..., np.newaxis]
+    np.testing.assert_allclose(recorder.actions, expected, rtol=1e-7)
+
+
 def test_environments_that_fit_are_not_wrapped() -> None:
     """Every wrapper costs time at every step."""
     env = envs.LifeStepEnv()

@@ -190,6 +190,17 @@ EFFECTIVE = {
         baseline_cost=0.1,
         mlp_activation="tanh",
     ),
+    "seed_rl.mujoco.vtrace_main": dict(
+        env_name="HalfCheetah-v5",
+        stack_size=1,
+        batch_size=32,
+        unroll_length=16,
+        learning_rate=3e-4,
+        lambda_=0.95,
+        entropy_cost=0.0,
+        reward_scaling=0.1,
+        mlp_activation="tanh",
+    ),
 }
 
 

@@ -75,8 +75,7 @@ class Hindsight:
         columns = np.arange(n)
         first = self._rng.integers(num_steps - self.unroll_length, size=n)
         rows = first + np.arange(self.unroll_length + 1)[:, np.newaxis]
-        state = {"agent_state": ()} if hasattr(windows, "agent_state") else {}
-        part = nest.map_structure(lambda array: array[rows, columns], windows._replace(**state))
+        part = map_steps(lambda array: array[rows, columns], windows)
 
         episode = np.cumsum(done, axis=0)
         same = episode == episode[rows[-1], columns]
@@ -86,9 +85,7 @@ class Hindsight:
         replaced &= replaced[-2]  # Not the first step of an episode alone: it has no action yet.
         new_goals = windows.env_outputs.observation[ACHIEVED][later, columns]
         env_outputs = self._relabelled(part.env_outputs, replaced, new_goals)
-        if state:
-            state = {"agent_state": windows.agent_state}
-        return part._replace(env_outputs=env_outputs, **state)
+        return part._replace(env_outputs=env_outputs)
 
     def _relabelled(self, env_outputs: Any, replaced: np.ndarray, new_goals: np.ndarray) -> Any:
         """Replaces goals, in place.
@@ -111,3 +108,10 @@ class Hindsight:
             )
             reward[1:][acted] += np.asarray(after - before, reward.dtype)
         return env_outputs
+
+
+def map_steps(fn: Callable[[Any], Any], unrolls: Any) -> Any:
+    """Applies `fn` to all leaves of a named tuple but those of its field `agent_state`, if any."""
+    state = {"agent_state": unrolls.agent_state} if "agent_state" in unrolls._fields else {}
+    steps = unrolls._replace(**dict.fromkeys(state, ()))
+    return nest.map_structure(fn, steps)._replace(**state)

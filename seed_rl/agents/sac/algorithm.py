@@ -149,6 +149,7 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
 
     def _create_variables(self, network: tf.Module) -> None:
         """Calls every part of a network; acting creates the variables of the actor alone."""
+        assert self.specs is not None
         action, env_output = tf.nest.map_structure(
             lambda spec: tf.zeros([1, 1, *spec.shape], spec.dtype),
             (self.specs.action, self.specs.env_output),

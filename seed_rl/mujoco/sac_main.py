@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seed_rl.agents.sac import program
-from seed_rl.mujoco.vtrace_main import FAMILY
+from seed_rl.mujoco.vtrace_main import FAMILY, create_optimizer
 
 
 def create_agent(
@@ -13,11 +13,6 @@ def create_agent(
 ) -> Any:
     """The network that the flags describe."""
     return program.create_agent(action_space, env_observation_space, parametric_action_distribution)
-
-
-def create_optimizer(final_iteration: int) -> Any:
-    """(optimizer, function from gradient step to learning rate) that the flags describe."""
-    return program.create_optimizer(final_iteration)
 
 
 def main() -> None:

@@ -13,17 +13,16 @@ from gymnasium import spaces
 
 from seed_rl.agents.sac import losses
 from seed_rl.agents.sac.config import (
-    HindsightConfig,
     SACConfig,
     kept_length,
     updates_per_step,
     validate,
 )
-from seed_rl.common.acting import env_adapters
+from seed_rl.common.acting import goals
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import environment_options, from_flags
-from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
@@ -32,11 +31,10 @@ from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import StepResult
 from seed_rl.common.learner.assembly import AlgorithmContext, make_job
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
-from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm
+from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_specs
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
-from seed_rl.common.replay import Hindsight, unroll_specs
-from seed_rl.common.replay.hindsight import GOAL_KEYS
-from seed_rl.common.types import Specs, Step, Unroll
+from seed_rl.common.replay import Hindsight
+from seed_rl.common.types import Specs, Unroll
 
 
 class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
@@ -95,12 +93,8 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
             )
             for fraction in (1.0, config.target_update_tau)
         )
-        state = tf.nest.map_structure(
-            lambda t: tf.TensorSpec(t.shape[1:], t.dtype), self.network.initial_state(1)
-        )
-        step = Step(specs.action, specs.env_output, specs.action)
-        agent_state, steps = unroll_specs(step, kept_length + 1, state)
-        ReplayAlgorithm.__init__(self, replay_config, Unroll(agent_state, *steps), seed)
+        kept_specs = replay_specs(self.network, specs, specs.action, kept_length + 1)
+        ReplayAlgorithm.__init__(self, replay_config, kept_specs, seed)
 
     def make_network(self) -> tf.Module:
         network = super().make_network()
@@ -209,7 +203,7 @@ def create_job(
         if hindsight.her_window_length:
             create_hindsight = functools.partial(
                 Hindsight,
-                _reward_function(create_env_fn, env_config, observation_space),
+                goals.reward_function(create_env_fn(0, env_config), observation_space),
                 config.unroll_length,
                 hindsight.her_substitution_probability,
                 context.run.seed,
@@ -254,27 +248,3 @@ def create_job(
         agent_options=(sac, replay, hindsight, continuous, config),
         **options,
     )
-
-
-def _reward_function(
-    create_env_fn: Callable[[int, Any], Any], env_config: Any, space: spaces.Space[Any]
-) -> Callable[..., Any]:
-    """`compute_reward(achieved_goal=, desired_goal=)` of an environment with goals.
-
-    Raises:
-      UserError: the environment has no goals, or no such function.
-    """
-    goals = isinstance(space, spaces.Dict) and set(GOAL_KEYS) <= set(space.spaces)
-    try:
-        env = env_adapters.as_gymnasium(create_env_fn(0, env_config))
-        compute_reward = env.get_wrapper_attr("compute_reward")
-    except AttributeError:
-        goals = False
-    if not goals:
-        raise UserError(
-            "--her_window_length needs an environment with goals: observations must be a dict of "
-            f"{', '.join(GOAL_KEYS)}, and compute_reward(achieved_goal, desired_goal, info) must "
-            f"take arrays of goals. Observations are {space}. For other environments, set "
-            "--her_window_length=0."
-        )
-    return lambda achieved_goal, desired_goal: compute_reward(achieved_goal, desired_goal, {})

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.sac import losses
-from seed_rl.agents.sac.config import HindsightConfig, SACConfig, validate
+from seed_rl.agents.sac.config import SACConfig, validate
 from seed_rl.agents.sac.program import PRESET
 from seed_rl.common.compat import replay_dataset
 from seed_rl.common.compat.progress_logger import ProgressLogger, Session
@@ -21,7 +21,7 @@ from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
-from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
 from seed_rl.common.errors import UserError

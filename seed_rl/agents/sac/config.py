@@ -7,7 +7,7 @@ import dataclasses
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.config.options import option
-from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig, validate_warm_up
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
@@ -56,24 +56,10 @@ class SACConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class HindsightConfig:
-    """Hindsight replay: for environments with goals."""
-
-    her_window_length: int = option(
-        0,
-        "Steps of the windows that the replay keeps. Training uses random parts of unroll_length "
-        "steps, with goals that were achieved later in the window. 0: no hindsight replay.",
-        minimum=0,
-    )
-    her_substitution_probability: float = option(
-        0.8, "Probability of replacing a goal.", minimum=0.0, maximum=1.0
-    )
-
-
-@dataclasses.dataclass(frozen=True)
 class SACNetworkConfig(MLPNetworkConfig):
     """Networks: actor, V and critics, each with its own layers."""
 
+    mlp_sizes: tuple[int, ...] = option((256, 256), "Units of the dense layers.", minimum=1)
     n_critics: int = option(
         2, "Critics; the smallest of their values is used (clipped double Q).", minimum=1
     )
@@ -105,15 +91,7 @@ def validate(
             f"--her_window_length={window} is shorter than --unroll_length={length}: windows have "
             "no part of that length. Raise the former or lower the latter."
         )
-    kept_frames = kept_length(learner, hindsight) * run.num_action_repeats
-    warm_up = replay.replay_buffer_min_size * kept_frames
-    if warm_up >= learner.total_environment_frames:
-        raise UserError(
-            f"The run would end before training begins: that takes --replay_buffer_min_size="
-            f"{replay.replay_buffer_min_size} unrolls of {kept_frames} frames = {warm_up:,} "
-            f"frames, and --total_environment_frames={learner.total_environment_frames:,}. Lower "
-            "the former or raise the latter."
-        )
+    validate_warm_up(replay, learner, kept_length(learner, hindsight) * run.num_action_repeats)
     if replay.priority_exponent:
         raise UserError(
             f"--priority_exponent={replay.priority_exponent}: SAC samples uniformly. Set it to 0."

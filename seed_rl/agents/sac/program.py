@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seed_rl.agents.sac.config import HindsightConfig, SACConfig, SACNetworkConfig
+from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig
 from seed_rl.common.acting import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config import options
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
-from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.presets import Preset
-from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
 
 PRESET = Preset(
     "sac",
     dict(
         batch_size=256,
         unroll_length=1,
-        mlp_sizes=(256, 256),
         learning_rate=3e-4,
         learning_rate_decay=False,
         optimizer_epsilon=1e-8,
@@ -49,21 +47,10 @@ def create_agent(
     return networks.create_network(env_observation_space, parametric_action_distribution, config)
 
 
-def create_optimizer(final_iteration: int) -> tuple[Any, Callable[[int], float]]:
-    """Creates the optimizer that the flags of `OptimizerConfig` configure.
-
-    Returns:
-      (optimizer, function from gradient step to learning rate).
-    """
-    from seed_rl.common.learner import optimizer
-
-    return optimizer.create_optimizer(options.from_flags(OptimizerConfig), final_iteration)
-
-
 def main(
     family: EnvironmentFamily,
     create_agent: Callable[[Any, Any, Any], Any] = create_agent,
-    create_optimizer: Callable[[int], Any] = create_optimizer,
+    create_optimizer: Callable[[int], Any] | None = None,
     algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (SACNetworkConfig,),
     presets: Sequence[Preset] = (),
@@ -75,7 +62,8 @@ def main(
       family: the environments.
       create_agent: `create_agent(action_space, observation_space, parametric_action_distribution)`
         returns the network. Called only in the learner, so it should import TensorFlow itself.
-      create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn).
+      create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn);
+        by default, the flags of `OptimizerConfig` configure one.
       algorithm: returns `SAC` or a subclass with the same constructor arguments. Called only in the
         learner, so it should import TensorFlow itself.
       agent_configs: the network's dataclasses of options.

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 
 from seed_rl.common import nest
+from seed_rl.common.acting.goals import ACHIEVED, DESIRED
 from seed_rl.common.replay.specs import FieldSpec
-
-OBSERVATION, ACHIEVED, DESIRED = "observation", "achieved_goal", "desired_goal"
-GOAL_KEYS = (OBSERVATION, ACHIEVED, DESIRED)
-"""Keys of the observations of environments with goals, as in Gymnasium-Robotics."""
 
 
 class Hindsight:
@@ -64,8 +61,9 @@ class Hindsight:
         """Parts of windows, relabelled.
 
         Args:
-          windows: named tuple with a field `env_outputs` whose observations have `GOAL_KEYS`; nests
-            of arrays [time, n, ...]. A field `agent_state` is returned as it is.
+          windows: named tuple with a field `env_outputs` whose observations have the keys of
+            `goals.GOAL_KEYS`; nests of arrays [time, n, ...]. A field `agent_state` is returned as
+            it is.
 
         Returns:
           The same with arrays [unroll_length + 1, n, ...].

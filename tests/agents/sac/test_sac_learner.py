@@ -7,10 +7,11 @@ from gymnasium import spaces
 
 from seed_rl.agents.sac import learner, networks
 from seed_rl.agents.sac.algorithm import SAC
-from seed_rl.agents.sac.config import HindsightConfig, SACConfig, SACNetworkConfig, updates_per_step
+from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig, updates_per_step
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.replay_config import HindsightConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError

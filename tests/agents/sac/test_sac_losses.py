@@ -154,6 +154,7 @@ def test_each_part_is_trained_by_its_own_loss(distribution, bootstrap_net):
     tf.keras.utils.set_random_seed(3)
     agent, target = (ActorCriticMLP(distribution, 2, (8,)) for _ in range(2))
     env_outputs, actions = batch()
+    state = agent.initial_state(B)
     env_outputs = tf.nest.map_structure(tf.constant, env_outputs)
     if distribution is DISCRETE:
         actions = (np.abs(actions[..., 0]) * 3).astype(np.int32)
@@ -172,43 +173,44 @@ def test_each_part_is_trained_by_its_own_loss(distribution, bootstrap_net):
             agent,
             target,
             FixedCoefficient(ALPHA),
-            (),
+            state,
             actions,
             env_outputs,
             actions,
         )[0]
 
     whole()  # Creates the variables.
-    pi = distribution(agent.get_action_params(*seen, ()))
-    value = tf.reduce_min(agent.get_Q(*seen, (), pi.sample()), -1) - ALPHA * pi.log_prob(
+    pi = distribution(agent.get_action_params(*seen, state))
+    value = tf.reduce_min(agent.get_Q(*seen, state, pi.sample()), -1) - ALPHA * pi.log_prob(
         pi.sample()
     )
     if bootstrap_net == "v":
-        following = target.get_V(actions, env_outputs, ())[1:]
+        following = target.get_V(actions, env_outputs, state)[1:]
     else:
-        p = distribution(agent.get_action_params(actions, env_outputs, ()))
-        q = tf.reduce_min(target.get_Q(actions, env_outputs, (), p.sample()), -1)
+        p = distribution(agent.get_action_params(actions, env_outputs, state))
+        q = tf.reduce_min(target.get_Q(actions, env_outputs, state, p.sample()), -1)
         following = (q - ALPHA * p.log_prob(p.sample()))[1:]
     goal = env_outputs.reward[1:] + 0.99 * following * tf.cast(~env_outputs.done[1:], tf.float32)
 
     def actor_loss():
-        policy = distribution(agent.get_action_params(*seen, ()))
+        policy = distribution(agent.get_action_params(*seen, state))
         action = policy.sample()
         log_prob = policy.log_prob(action)
         if distribution is CONTINUOUS:
-            return mean(ALPHA * log_prob - tf.reduce_min(agent.get_Q(*seen, (), action), -1))
-        advantage = value - agent.get_V(*seen, ())
+            return mean(ALPHA * log_prob - tf.reduce_min(agent.get_Q(*seen, state, action), -1))
+        advantage = value - agent.get_V(*seen, state)
         advantage -= mean(advantage)
         advantage /= tf.sqrt(mean(advantage**2))
         return -mean(log_prob * tf.stop_gradient(advantage))
 
+    def critic_loss():
+        errors = agent.get_Q(*seen, state, actions[:-1]) - goal[..., tf.newaxis]
+        return 0.5 * mean(tf.reduce_sum(errors**2, -1))
+
     parts = {
         "_actor": actor_loss,
-        "_v": lambda: 0.5 * mean((agent.get_V(*seen, ()) - value) ** 2),
-        "_q": lambda: (
-            0.5
-            * mean(tf.reduce_sum((agent.get_Q(*seen, (), actions[:-1]) - goal[..., None]) ** 2, -1))
-        ),
+        "_v": lambda: 0.5 * mean((agent.get_V(*seen, state) - value) ** 2),
+        "_q": critic_loss,
     }
     for name, loss in parts.items():
         part = variables.trainable_variables(getattr(agent, name))

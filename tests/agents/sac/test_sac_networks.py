@@ -73,8 +73,8 @@ def test_critics_in_one_product_are_separate_networks():
     """Guards the batched product and the order of the values."""
     network = networks.ActorCriticMLP(DISTRIBUTION, 3, (8, 8))
     actions, outputs = inputs(vectors())
-    values = network.get_Q(actions, outputs, (), actions)
-    layers = network._q._layers
+    values = network.get_Q(actions, outputs, network.initial_state(B), actions)
+    layers = network._q[0].mlp._layers
     x = np.concatenate([outputs[2], actions], -1)
     for critic in range(3):
         h = x

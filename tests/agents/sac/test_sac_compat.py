@@ -84,7 +84,7 @@ def loss_arguments():
     specs = step_specs(LENGTH + 1)._replace(agent_state=())
     unrolls = tf.nest.map_structure(utils.make_time_major, values(specs, 5))
     network = networks.ActorCriticMLP(DISTRIBUTION, 2, (4,))
-    return network, unrolls
+    return network, unrolls._replace(agent_state=network.initial_state(5))
 
 
 def test_compute_loss():

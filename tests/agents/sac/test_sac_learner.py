@@ -18,6 +18,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.learner import variables
 from seed_rl.common.replay import Hindsight, ReplayConfig
 from seed_rl.common.run_files import returns_log
+from seed_rl.gym.env import wrap_for_agent
 from seed_rl.mujoco.toy_env import BitFlippingEnv
 from seed_rl.testing.envs import TimeLimitEnv
 from tests.helpers.in_process import Run
@@ -165,7 +166,7 @@ def test_sampled_windows_are_relabelled():
 
 def job(env, hindsight=None, config=None, replay=UNIFORM, network=SMALL):
     return learner.create_job(
-        lambda *_: env(),
+        lambda *_: wrap_for_agent(env()),
         lambda actions, observations, distribution: networks.create_network(
             observations, distribution, network
         ),
@@ -196,16 +197,16 @@ def test_updates_per_step():
 
 
 class Unfit(gymnasium.Env):
-    """An action that is a text."""
+    """An action that is a matrix."""
 
     observation_space = spaces.Box(-1, 1, (2,), np.float32)
-    action_space = spaces.Text(3)
+    action_space = spaces.Box(-1, 1, (2, 2), np.float32)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(env=Unfit), "No action distribution"),
+        (dict(env=Unfit), "has 2 dimensions"),
         (
             dict(env=pendulum, hindsight=HindsightConfig(her_window_length=5)),
             "needs an environment with goals",

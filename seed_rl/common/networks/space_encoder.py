@@ -120,7 +120,7 @@ def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
 
 def has_images(observation_space: spaces.Space[Any]) -> bool:
     """Whether observations of the space are or contain images that a torso processes."""
-    return any(is_image(leaf) for leaf in tf.nest.flatten(_leaf_spaces(observation_space)))
+    return any(is_image(leaf) for leaf in tf.nest.flatten(leaf_spaces(observation_space)))
 
 
 def is_image(space: spaces.Space[Any]) -> bool:

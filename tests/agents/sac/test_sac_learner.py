@@ -197,10 +197,10 @@ def test_updates_per_step():
 
 
 class Unfit(gymnasium.Env):
-    """An action that is a matrix."""
+    """Actions are matrices."""
 
     observation_space = spaces.Box(-1, 1, (2,), np.float32)
-    action_space = spaces.Box(-1, 1, (2, 2), np.float32)
+    action_space = spaces.MultiDiscrete(np.full((2, 2), 3))
 
 
 @pytest.mark.parametrize(

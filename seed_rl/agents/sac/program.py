@@ -29,7 +29,7 @@ PRESET = Preset(
         replay_ratio_slack=4096,
         priority_exponent=0.0,
         importance_sampling_exponent=0.0,
-        # Compressing single transitions saves little and would take most of the time of sampling.
+        # Single transitions of floating-point numbers hardly compress.
         replay_compression_level=0,
     ),
 )

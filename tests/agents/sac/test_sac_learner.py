@@ -3,7 +3,6 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 from seed_rl.agents.sac import learner, networks
 from seed_rl.agents.sac.algorithm import SAC
@@ -164,9 +163,9 @@ def test_sampled_windows_are_relabelled():
     assert hits > 0.2 * len(rewards)  # Without hindsight 1 of 16.
 
 
-def job(env, hindsight=None, config=None, replay=UNIFORM, network=SMALL):
+def job(env, hindsight=None, config=None, replay=UNIFORM, network=SMALL, wrap=wrap_for_agent):
     return learner.create_job(
-        lambda *_: wrap_for_agent(env()),
+        lambda *_: wrap(env()),
         lambda actions, observations, distribution: networks.create_network(
             observations, distribution, network
         ),
@@ -196,17 +195,10 @@ def test_updates_per_step():
     assert updates_per_step(config, replay, HindsightConfig(her_window_length=4)) == 0.25
 
 
-class Unfit(gymnasium.Env):
-    """An action that is a matrix."""
-
-    observation_space = spaces.Box(-1, 1, (2,), np.float32)
-    action_space = spaces.Box(-1, 1, (2, 2), np.float32)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(env=Unfit), "has 2 dimensions"),
+        (dict(env=pendulum, wrap=lambda env: env), "must have bounds -1 and 1"),
         (
             dict(env=pendulum, hindsight=HindsightConfig(her_window_length=5)),
             "needs an environment with goals",

@@ -85,7 +85,8 @@ def help_text(program: str) -> str:
     spec = getattr(main, "__spec__", None)
     name = f"python -m {spec.name}" if spec else program
     headings = [h for h in flags.FLAGS.flags_by_module_dict() if not _of_absl(h)]
-    options = "\n\n".join(flags.FLAGS.module_help(h).strip("\n") for h in headings)
+    texts = [flags.FLAGS.module_help(heading).strip("\n") for heading in headings]
+    options = "\n\n".join(filter(None, texts))  # All flags of a heading may have been replaced.
     about = (main.__doc__ or "").strip()
     return f"{about}\n\nusage: {name} [--option=value ...]\n\n{options}\n\n--helpfull adds absl's."
 

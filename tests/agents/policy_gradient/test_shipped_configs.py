@@ -70,15 +70,15 @@ def test_the_cue_is_named(tmp_path, config, epochs, frames):
     assert returns[-300:].mean() > 0.97 * 3
 
 
-@pytest.mark.parametrize("config", ["ppo", "vmpo"])
-def test_the_target_is_followed(tmp_path, config):
+@pytest.mark.parametrize(("config", "frames"), [("ppo", 20_000), ("vmpo", 40_000)])
+def test_the_target_is_followed(tmp_path, config, frames):
     """Continuous actions: means and deviations; evaluation takes the means."""
     job = make_job(
         tmp_path,
         f"seed_rl/mujoco/gin/{config}.gin",
         [FASTER],
         FollowEnv,
-        40_000,
+        frames,
         MinibatchSettings("split", 5, batches_per_step=4),
         num_envs=36,
         env_batch_size=36,
@@ -87,7 +87,7 @@ def test_the_target_is_followed(tmp_path, config):
     result = experiment.run(job, on_progress=None)
     greedy = np.array([row.episode_return for row in result.episodes if row.evaluation])
     assert greedy[:20].mean() < 3
-    assert greedy[-50:].mean() > 0.95 * 4
+    assert greedy[-50:].mean() > 0.9 * 4
     assert result.returns[-300:].mean() > 0.85 * 4
 
 
@@ -98,7 +98,7 @@ def test_the_cue_is_remembered(tmp_path):
         "seed_rl/mujoco/gin/ppo.gin",
         [FASTER, "ContinuousControlAgent.num_layers_rnn = 1"],
         toy_env.ToyMemoryEnv,
-        30_000,
+        12_000,
         MinibatchSettings("shuffle", 5, batches_per_step=4),
     )
     assert experiment.run(job, on_progress=None).returns[-300:].mean() > 0.95
@@ -111,7 +111,7 @@ def test_cart_pole(tmp_path):
         "seed_rl/gym/gin/ppo.gin",
         [],
         lambda: gymnasium.make("CartPole-v1"),
-        40_000,
+        30_000,
         MinibatchSettings("split", 4, batches_per_step=4),
         num_envs=8,
         env_batch_size=8,

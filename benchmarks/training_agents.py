@@ -56,7 +56,7 @@ def zeros(leading: list[int], specs: Any) -> Any:
 
 def _pixel_agent(workload: Workload, compute_dtype: str) -> Agent:
     family = workload.environments()
-    env_config = as_config(family.config, workload.env)
+    env_config: Any = as_config(family.config, workload.env)
     strategy = devices.make_devices(DeviceConfig()).training_strategy
     spaces = env_specs.probe_spaces(family.create, env_config)
     specs = env_specs.specs(*spaces)

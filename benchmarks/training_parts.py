@@ -92,7 +92,7 @@ def _environments(workload: Workload, count: int) -> Any:
     from seed_rl.common.config.options import as_config
 
     family = workload.environments()
-    config = as_config(family.config, workload.env)
+    config: Any = as_config(family.config, workload.env)
     if family.create_batch is not None:
         return family.create_batch(np.arange(count), config)
     return BatchedEnvironment(family.create, count, 0, config)

@@ -17,6 +17,7 @@ _HOMES = {
     "MultiHostSettings": "seed_rl.common.learner.devices",
     "UnrollStore": "seed_rl.common.compat.unroll_store",
     "PrioritizedReplay": "seed_rl.common.compat.replay_store",
+    "HindsightExperienceReplay": "seed_rl.common.compat.replay_store",
     "Aggregator": "seed_rl.common.compat.tensor_stores",
     "StructuredFIFOQueue": "seed_rl.common.compat.tensor_stores",
     "ProgressLogger": "seed_rl.common.compat.progress_logger",

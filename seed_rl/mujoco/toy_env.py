@@ -47,7 +47,7 @@ class ToyEnv(gymnasium.Env[np.ndarray, Any]):
         self._step += 1
         return self._next_cue(), reward, self._step == self._horizon, False, {}
 
-    def render(self) -> np.ndarray:  # type: ignore[override]
+    def render(self) -> np.ndarray:
         """The cue as a row of cells, <uint8>[height, width, 3]."""
         return _picture([self._observation()])
 
@@ -94,7 +94,7 @@ class ToyMemoryEnv(gymnasium.Env[np.ndarray, Any]):
         over = self._step == self._horizon
         return self._observation(), float(over and int(action) == self._cue), over, False, {}
 
-    def render(self) -> np.ndarray:  # type: ignore[override]
+    def render(self) -> np.ndarray:
         """The observation as a row of cells, <uint8>[height, width, 3]."""
         return _picture([self._observation()])
 
@@ -142,7 +142,7 @@ class BitFlippingEnv(gymnasium.Env[dict[str, np.ndarray], Any]):
         self._solved = False
         self._bits = self._goal = np.zeros(n_bits, np.float32)
         bits = spaces.Box(0.0, 1.0, (n_bits,), np.float32)
-        self.observation_space = spaces.Dict(
+        self.observation_space: spaces.Space[Any] = spaces.Dict(
             {"observation": bits, "achieved_goal": bits, "desired_goal": bits}
         )
         self.action_space = spaces.Discrete(n_bits)
@@ -191,7 +191,7 @@ class BitFlippingEnv(gymnasium.Env[dict[str, np.ndarray], Any]):
         # At the goal, half of the remaining steps, rounded up, lead away from it.
         return -float(max(distance - 1, 0) + -(-(steps - distance) // 2))
 
-    def render(self) -> np.ndarray:  # type: ignore[override]
+    def render(self) -> np.ndarray:
         """The bits above the goal, as rows of cells, <uint8>[height, width, 3]."""
         return _picture([self._bits, self._goal])
 

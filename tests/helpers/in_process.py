@@ -50,22 +50,12 @@ class Run(contextlib.AbstractContextManager):
         self._seed = seed
         self.env = BatchedEnvironment(lambda *_: wrap_for_agent(make_env()), num_envs, 0)
         self.specs = env_specs.specs(self.env.observation_space, self.env.action_space)
-        num_actions = int(self.env.action_space.n)
+        self._options = r2d2, network
         replay = replay or ReplayConfig(replay_buffer_size=100, replay_buffer_min_size=4)
         placement = placement or make_devices(DeviceConfig("cpu:0", "cpu:0"))
         strategy = placement.training_strategy
         with strategy.scope():
-            self.algorithm = R2D2(
-                r2d2,
-                replay,
-                lambda: create_network(self.specs.env_output, num_actions, network),
-                self.specs,
-                self.env.action_space,
-                unroll_length,
-                num_envs,
-                num_eval_envs,
-                seed,
-            )
+            self.algorithm = self.create_algorithm(replay, unroll_length, num_envs, num_eval_envs)
             optimizer = tf.keras.optimizers.Adam(learning_rate, epsilon=1e-4)
         self.inference = CentralInference(
             self.algorithm,
@@ -82,6 +72,21 @@ class Run(contextlib.AbstractContextManager):
         self.actor_error = None
         self._actor = threading.Thread(target=self._act, daemon=True)
         self._batches = None
+
+    def create_algorithm(self, replay, unroll_length, num_envs, num_eval_envs):
+        """R2D2; tests of other algorithms override it."""
+        config, network = self._options
+        return R2D2(
+            config,
+            replay,
+            lambda: create_network(self.specs.env_output, int(self.env.action_space.n), network),
+            self.specs,
+            self.env.action_space,
+            unroll_length,
+            num_envs,
+            num_eval_envs,
+            self._seed,
+        )
 
     def start(self):
         """Starts the algorithm's threads; `act` starts the actor."""

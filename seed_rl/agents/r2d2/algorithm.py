@@ -21,11 +21,10 @@ from seed_rl.common.learner import devices, replicas
 from seed_rl.common.learner.algorithm import StepResult
 from seed_rl.common.learner.assembly import AlgorithmContext, make_job
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
-from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm
+from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_specs
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
-from seed_rl.common.replay import unroll_specs
-from seed_rl.common.types import EnvOutput, Specs, Step, Unroll
+from seed_rl.common.types import EnvOutput, Specs, Unroll
 
 
 class R2D2(ReplayAlgorithm):
@@ -79,7 +78,10 @@ class R2D2(ReplayAlgorithm):
         self._copy_to_target = tf.function(
             lambda: devices.copy_variables(self.network, [self.target_network]), autograph=False
         )
-        super().__init__(replay_config, self._replay_specs(specs, unroll_length), seed)
+        num_steps = config.burn_in + unroll_length + 1
+        kept_action = tf.TensorSpec([], tf.int32)
+        kept_specs = replay_specs(self.network, specs, kept_action, num_steps)
+        super().__init__(replay_config, kept_specs, seed)
 
     def make_network(self) -> tf.Module:
         return self._create_network()
@@ -175,15 +177,6 @@ class R2D2(ReplayAlgorithm):
 
     def _to_actions(self, choices: tf.Tensor) -> tf.Tensor:
         return tf.cast(choices, self._action_dtype) + self._first_action
-
-    def _replay_specs(self, specs: Specs, unroll_length: int) -> Unroll:
-        state = tf.nest.map_structure(
-            lambda t: tf.TensorSpec(t.shape[1:], t.dtype), self.network.initial_state(1)
-        )
-        step = Step(specs.action, specs.env_output, tf.TensorSpec([], tf.int32))
-        num_steps = self.config.burn_in + unroll_length + 1
-        agent_state, steps = unroll_specs(step, num_steps, state)
-        return Unroll(agent_state, *steps)
 
 
 def create_job(

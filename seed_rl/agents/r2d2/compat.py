@@ -15,17 +15,29 @@ import tensorflow as tf
 from seed_rl.agents.r2d2 import losses
 from seed_rl.agents.r2d2.config import R2D2Config, validate
 from seed_rl.agents.r2d2.program import PRESET
-from seed_rl.common.compat.tensors import make_time_major
+from seed_rl.common.compat import replay_dataset
+from seed_rl.common.compat.replay_dataset import get_replay_insertion_batch_size
 from seed_rl.common.config import learner_config, options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
-from seed_rl.common.errors import UserError
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
+
+__all__ = [
+    "EpisodeInfo",
+    "Unroll",
+    "compute_loss_and_priorities",
+    "compute_loss_and_priorities_from_agent_outputs",
+    "create_dataset",
+    "get_num_training_envs",
+    "get_replay_insertion_batch_size",
+    "is_training_env",
+    "validate_config",
+]
 
 options.provide_flags(
     RunConfig,
@@ -72,23 +84,6 @@ class Unroll(NamedTuple):
     agent_outputs: Nest
 
 
-def get_replay_insertion_batch_size(per_replica: bool = False) -> int:
-    """Unrolls inserted into the replay per training step: batch_size / replay_ratio.
-
-    Args:
-      per_replica: return the number for one replica of the current `tf.distribute.Strategy`.
-
-    Raises:
-      UserError: no --replay_ratio.
-    """
-    ratio = options.from_flags(ReplayConfig).replay_ratio
-    if not ratio:
-        raise UserError("create_dataset needs a --replay_ratio above 0.")
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync if per_replica else 1
-    batch_size = options.from_flags(LearnerConfig).batch_size
-    return max(1, int(batch_size / ratio / replicas))
-
-
 def create_dataset(
     unroll_queue: Any,
     replay_buffer: Any,
@@ -112,22 +107,14 @@ def create_dataset(
     Returns:
       A distributed dataset of `SampledUnrolls`, time-major.
     """
-    with strategy.scope():
-        num_inserted = get_replay_insertion_batch_size(per_replica=True)
-
-    def draw(_: tf.Tensor) -> Nest:
-        unrolls = unroll_queue.dequeue_many(num_inserted)
-        replay_buffer.insert(unrolls, unrolls.priority)
-        indices, weights, sampled = replay_buffer.sample(batch_size, priority_exponent)
-        steps = {
-            name: make_time_major(getattr(sampled, name))
-            for name in ("prev_actions", "env_outputs", "agent_outputs")
-        }
-        return encode(SampledUnrolls(sampled._replace(**steps), indices, weights))
-
-    # Sampling must follow the insertion that makes it possible: no calls in parallel.
-    return strategy.distribute_datasets_from_function(
-        lambda _: tf.data.Dataset.from_tensors(0).repeat().map(draw).prefetch(1)
+    return replay_dataset.replay_dataset(
+        unroll_queue,
+        replay_buffer,
+        strategy,
+        batch_size,
+        priority_exponent,
+        lambda unrolls: unrolls.priority,
+        lambda indices, weights, unrolls: encode(SampledUnrolls(unrolls, indices, weights)),
     )
 
 

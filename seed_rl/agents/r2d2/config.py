@@ -7,7 +7,7 @@ import dataclasses
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import TorsoConfig
 from seed_rl.common.config.options import option
-from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.replay_config import ReplayConfig, validate_warm_up
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
@@ -75,12 +75,4 @@ def validate(
             f"--unroll_length={learner.unroll_length} is shorter than --n_steps={r2d2.n_steps}: "
             "no return would have its full length. Raise the former or lower the latter."
         )
-    unroll_frames = learner.unroll_length * run.num_action_repeats
-    warm_up = replay.replay_buffer_min_size * unroll_frames
-    if warm_up >= learner.total_environment_frames:
-        raise UserError(
-            f"The run would end before training begins: that takes --replay_buffer_min_size="
-            f"{replay.replay_buffer_min_size} unrolls of {unroll_frames} frames = {warm_up:,} "
-            f"frames, and --total_environment_frames={learner.total_environment_frames:,}. Lower "
-            "the former or raise the latter."
-        )
+    validate_warm_up(replay, learner, learner.unroll_length * run.num_action_repeats)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 from seed_rl.common import replay
 from seed_rl.common.nest import Nest
+from seed_rl.common.replay.hindsight import map_steps
 
 
 class PrioritizedReplay(tf.Module):
@@ -131,6 +133,70 @@ class PrioritizedReplay(tf.Module):
             self._replay.update_priorities(newest - (newest - slots) % self._size, priorities)
 
         tf.numpy_function(update, [indices, priorities], [])
+
+
+class HindsightExperienceReplay(PrioritizedReplay):
+    """A replay for environments with goals; see `seed_rl.common.replay.Hindsight`.
+
+    Elements are windows of steps: a named tuple with a field `env_outputs` whose observations are
+    dicts of `observation`, `achieved_goal` and `desired_goal`.
+
+    Args:
+      size: number of windows held.
+      specs: nest of `tf.TensorSpec` of one window, [time, ...]; a field `agent_state` has no time.
+      importance_sampling_exponent: exponent of the importance weights.
+      compute_reward_fn: `compute_reward_fn(achieved_goal=, desired_goal=)` returns the rewards [n]
+        of actions that led to achieved goals [n, ...]; both are arrays.
+      unroll_length: a sample has `unroll_length` + 1 steps of its window.
+      substitution_probability: probability of replacing a goal.
+      name: name of the module.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        specs: Nest,
+        importance_sampling_exponent: float,
+        compute_reward_fn: Callable[..., Any],
+        unroll_length: int,
+        substitution_probability: float,
+        name: str = "HindsightExperienceReplay",
+    ):
+        super().__init__(size, specs, importance_sampling_exponent, name)
+        self._hindsight = replay.Hindsight(
+            compute_reward_fn, unroll_length, substitution_probability
+        )
+        length = unroll_length + 1
+        self._part_specs = lambda: map_steps(
+            lambda spec: tf.TensorSpec([length, *spec.shape[1:]], spec.dtype), specs
+        )
+
+    def sample(
+        self, num_samples: int, priority_exp: float | tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, Nest]:
+        """Draws windows as `PrioritizedReplay.sample`, and returns relabelled parts of them.
+
+        Returns:
+          (slots <int64>[n], importance weights <float32>[n] divided by their maximum, values as a
+          nest of [n, unroll_length + 1, ...]).
+        """
+        slots, weights, windows = super().sample(num_samples, priority_exp)
+        specs = tf.nest.flatten(self._part_specs())
+
+        def relabel(*leaves: np.ndarray) -> list[np.ndarray]:
+            windows = map_steps(_swap, tf.nest.pack_sequence_as(self._specs(), leaves))
+            return tf.nest.flatten(map_steps(_swap, self._hindsight(windows)))
+
+        leaves = tf.numpy_function(
+            relabel, tf.nest.flatten(windows), [spec.dtype for spec in specs]
+        )
+        for tensor, spec in zip(leaves, specs, strict=True):
+            tensor.set_shape([slots.shape[0], *spec.shape])
+        return slots, weights, tf.nest.pack_sequence_as(self._part_specs(), leaves)
+
+
+def _swap(array: np.ndarray) -> np.ndarray:
+    return np.swapaxes(array, 0, 1)
 
 
 def _field(spec: tf.TensorSpec) -> replay.FieldSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import option
 from seed_rl.common.errors import UserError
 
@@ -82,3 +83,39 @@ class ReplayConfig:
                 f"{self.replay_buffer_min_size} is larger than --replay_buffer_size="
                 f"{self.replay_buffer_size}. Lower the former or raise the latter."
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class HindsightConfig:
+    """Hindsight replay: for environments with goals."""
+
+    her_window_length: int = option(
+        0,
+        "Steps of the windows that the replay keeps. Training uses random parts of unroll_length "
+        "steps, with goals that were achieved later in the window. 0: no hindsight replay.",
+        minimum=0,
+    )
+    her_substitution_probability: float = option(
+        0.8, "Probability of replacing a goal.", minimum=0.0, maximum=1.0
+    )
+
+
+def validate_warm_up(replay: ReplayConfig, learner: LearnerConfig, unroll_frames: int) -> None:
+    """Checks that training begins before the run ends.
+
+    Args:
+      replay: options of the replay.
+      learner: options of the learner.
+      unroll_frames: environment frames of one unroll.
+
+    Raises:
+      UserError: it does not.
+    """
+    warm_up = replay.replay_buffer_min_size * unroll_frames
+    if warm_up >= learner.total_environment_frames:
+        raise UserError(
+            f"The run would end before training begins: that takes --replay_buffer_min_size="
+            f"{replay.replay_buffer_min_size} unrolls of {unroll_frames} frames = {warm_up:,} "
+            f"frames, and --total_environment_frames={learner.total_environment_frames:,}. Lower "
+            "the former or raise the latter."
+        )

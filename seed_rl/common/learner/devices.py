@@ -164,8 +164,8 @@ def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], l
     return inference, training
 
 
-def copy_variables(source: tf.Module, targets: Sequence[tf.Module]) -> None:
-    """Copies the variables of `source` to `targets`.
+def copy_variables(source: tf.Module, targets: Sequence[tf.Module], fraction: float = 1.0) -> None:
+    """Copies the variables of `source` to `targets`, or moves those towards it.
 
     May run during inference: each variable changes as a whole. An inference that runs meanwhile
     uses some new and some old weights, as it does if inference and training share them; its policy
@@ -176,6 +176,7 @@ def copy_variables(source: tf.Module, targets: Sequence[tf.Module]) -> None:
     Args:
       source: a network, its variables mirrored or not.
       targets: networks of the same architecture, on any devices, with their variables created.
+      fraction: of the distance that the variables of `targets` move; 1: copies.
 
     Raises:
       ValueError: the variables differ in number or shape.
@@ -188,7 +189,10 @@ def copy_variables(source: tf.Module, targets: Sequence[tf.Module]) -> None:
         for value, copy in zip(values, copies, strict=True):
             # Under the target's device, a mirrored variable reads the nearest replica.
             with tf.device(copy.device):
-                copy.assign(value)
+                if fraction == 1.0:
+                    copy.assign(value)
+                else:
+                    copy.assign_add(fraction * (value - copy))
 
 
 def batches(strategy: tf.distribute.Strategy, make_dataset: Callable[[], Any]) -> Iterator[Any]:

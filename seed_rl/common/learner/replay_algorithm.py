@@ -20,8 +20,8 @@ from seed_rl.common.learner.replay_pipeline import (
     ReplayWriter,
 )
 from seed_rl.common.nest import Nest
-from seed_rl.common.replay import PrioritizedReplay, ReplayFiles
-from seed_rl.common.types import Unroll
+from seed_rl.common.replay import Hindsight, PrioritizedReplay, ReplayFiles, unroll_specs
+from seed_rl.common.types import Specs, Step, Unroll
 
 
 class ReplayAlgorithm(Algorithm):
@@ -43,7 +43,7 @@ class ReplayAlgorithm(Algorithm):
         Args:
           config: options of the replay.
           specs: of what `kept` returns, for one unroll without batch dimension; see
-            `replay.unroll_specs`.
+            `replay_specs`.
           seed: makes sampling repeatable.
 
         Raises:
@@ -74,6 +74,10 @@ class ReplayAlgorithm(Algorithm):
         """
         return tf.ones(tf.shape(unrolls.env_outputs.reward)[1:])
 
+    def hindsight(self) -> Hindsight | None:
+        """What is applied to sampled batches, a new object for each call; by default nothing."""
+        return None
+
     def before_first_batch(self, new_run: bool) -> None:
         """Called once before training, when variables are initialized or restored.
 
@@ -91,7 +95,7 @@ class ReplayAlgorithm(Algorithm):
             self._writer = ReplayWriter(
                 store, self.replay, self._prepare_on_cpu, self._check_network, inserted
             )
-        source = BatchSource(self.replay, batch_size)
+        source = BatchSource(self.replay, batch_size, self.hindsight())
         self._sources.append(source)
         return source.dataset(encode)
 
@@ -161,3 +165,20 @@ class ReplayAlgorithm(Algorithm):
         weights = self.trainable_variables()
         if not all(bool(tf.reduce_all(tf.math.is_finite(weight))) for weight in weights):
             raise UserError(DIVERGED)
+
+
+def replay_specs(network: tf.Module, specs: Specs, kept_outputs: Nest, num_steps: int) -> Unroll:
+    """Specs of the unrolls in a replay, as `ReplayAlgorithm` takes them.
+
+    Args:
+      network: determines the recurrent state.
+      specs: of one environment.
+      kept_outputs: nest of `tf.TensorSpec`, what `ReplayAlgorithm.kept` leaves of agent outputs.
+      num_steps: steps of an unroll, with overlap and bootstrap step.
+    """
+    state = tf.nest.map_structure(
+        lambda t: tf.TensorSpec(t.shape[1:], t.dtype), network.initial_state(1)
+    )
+    step = Step(specs.action, specs.env_output, kept_outputs)
+    agent_state, steps = unroll_specs(step, num_steps, state)
+    return Unroll(agent_state, *steps)

@@ -21,7 +21,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.nest import Nest
-from seed_rl.common.replay import BatchFeed, PrioritizedReplay, ReplayClosed
+from seed_rl.common.replay import BatchFeed, Hindsight, PrioritizedReplay, ReplayClosed
 from seed_rl.common.types import Unroll
 
 _MOST_AT_ONCE = 16
@@ -183,14 +183,19 @@ class BatchSource:
       mean_age: mean number of unrolls inserted after each one in recent batches.
     """
 
-    def __init__(self, replay: PrioritizedReplay, batch_size: int):
+    def __init__(
+        self, replay: PrioritizedReplay, batch_size: int, hindsight: Hindsight | None = None
+    ):
         """Starts sampling ahead.
 
         Args:
           replay: of `Unroll`s.
           batch_size: unrolls in a batch.
+          hindsight: applied to each batch; used by this object alone.
         """
-        self._specs = replay.layout.specs
+        specs = replay.layout.specs
+        self._specs = hindsight.part_specs(specs) if hindsight else specs
+        self._hindsight = hindsight
         self._batch_size = batch_size
         self._feed: BatchFeed = replay.batches(batch_size)
         self._ages: deque[float] = deque(maxlen=_RECENT)
@@ -239,7 +244,8 @@ class BatchSource:
         if sample is None:
             return None
         self._ages.append(float(np.mean(sample.ages)))
-        fields = tf.nest.flatten(sample.unrolls)
+        unrolls = self._hindsight(sample.unrolls) if self._hindsight else sample.unrolls
+        fields = tf.nest.flatten(unrolls)
         return np.True_, *fields, sample.keys, sample.importance_weights
 
 

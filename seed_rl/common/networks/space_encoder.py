@@ -50,7 +50,7 @@ class SpaceEncoder(tf.Module):
           mlp_activation: a key of `ACTIVATIONS`, for the dense layers.
         """
         super().__init__(name="space_encoder")
-        leaves = tf.nest.flatten(_leaf_spaces(observation_space))
+        leaves = tf.nest.flatten(leaf_spaces(observation_space))
         self._images: list[ImageEncoder | None] = [
             ImageEncoder(leaf.shape, torso, stack_size, tf.as_dtype(leaf.dtype), compute_dtype)
             if is_image(leaf)
@@ -103,7 +103,7 @@ def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
     Raises:
       UserError: one of these flags was set.
     """
-    images = [is_image(leaf) for leaf in tf.nest.flatten(_leaf_spaces(observation_space))]
+    images = [is_image(leaf) for leaf in tf.nest.flatten(leaf_spaces(observation_space))]
     if all(images):
         refuse_unused(
             ["mlp_sizes", "mlp_activation"],
@@ -120,7 +120,7 @@ def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
 
 def has_images(observation_space: spaces.Space[Any]) -> bool:
     """Whether observations of the space are or contain images that a torso processes."""
-    return any(is_image(leaf) for leaf in tf.nest.flatten(_leaf_spaces(observation_space)))
+    return any(is_image(leaf) for leaf in tf.nest.flatten(leaf_spaces(observation_space)))
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
@@ -132,12 +132,12 @@ def is_image(space: spaces.Space[Any]) -> bool:
     )
 
 
-def _leaf_spaces(space: spaces.Space[Any]) -> Any:
+def leaf_spaces(space: spaces.Space[Any]) -> Any:
     """The spaces of the leaves, nested like observations."""
     if isinstance(space, spaces.Dict):
-        return {key: _leaf_spaces(part) for key, part in space.spaces.items()}
+        return {key: leaf_spaces(part) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(_leaf_spaces(part) for part in space.spaces)
+        return tuple(leaf_spaces(part) for part in space.spaces)
     return space
 
 

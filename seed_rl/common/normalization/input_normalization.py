@@ -36,7 +36,7 @@ class InputNormalization(tf.Module):
         """Whether `init_normalization_stats` was called."""
         return self.scale is not None
 
-    def init_normalization_stats(self, input_size: int) -> None:
+    def init_normalization_stats(self, input_size: int, corrected: bool = True) -> None:
         """Creates the variables.
 
         Call it in the scope of the training strategy, before the first use and before a checkpoint
@@ -45,6 +45,7 @@ class InputNormalization(tf.Module):
 
         Args:
           input_size: elements of the inputs' last dimension.
+          corrected: whether `correct` will be used; otherwise scale and shift are not trained.
 
         Raises:
           ValueError: the size was another before.
@@ -52,8 +53,8 @@ class InputNormalization(tf.Module):
         self._tracker.init(input_size)
         if not self.initialized:
             zeros = np.zeros(input_size, np.float32)
-            self.scale = replicated.variable(zeros + 1, "scale", trainable=True)
-            self.shift = replicated.variable(zeros, "shift", trainable=True)
+            self.scale = replicated.variable(zeros + 1, "scale", trainable=corrected)
+            self.shift = replicated.variable(zeros, "shift", trainable=corrected)
 
     def normalize(self, x: tf.Tensor) -> tf.Tensor:
         """(x - mean) / std for x <float32>[..., size]."""

@@ -11,6 +11,7 @@ from seed_rl.common.replay.checkpoint import (
     save_replay,
 )
 from seed_rl.common.replay.feed import BatchFeed
+from seed_rl.common.replay.hindsight import Hindsight
 from seed_rl.common.replay.native import DamagedError
 from seed_rl.common.replay.rate_limiter import RateLimiter, ReplayClosed, ReplayTimeout
 from seed_rl.common.replay.replay import PrioritizedReplay, ReplaySample, ReplayStats
@@ -20,6 +21,7 @@ __all__ = [
     "BatchFeed",
     "DamagedError",
     "FieldSpec",
+    "Hindsight",
     "PrioritizedReplay",
     "RateLimiter",
     "ReplayCheckpointError",

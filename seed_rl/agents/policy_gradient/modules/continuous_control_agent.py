@@ -216,7 +216,7 @@ class ContinuousControlAgent(tf.Module):
         if normalizer is not None:
             if not normalizer.initialized:
                 with tf.init_scope():
-                    normalizer.init_normalization_stats(rows.shape[-1])
+                    normalizer.init_normalization_stats(rows.shape[-1], self._correct_observations)
             rows = normalizer.normalize(rows)
         if self._input_clipping is not None:
             rows = tf.clip_by_value(rows, -self._input_clipping, self._input_clipping)

@@ -1,0 +1,250 @@
+"""SAC as an `Algorithm`, and the job that trains it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.sac import losses
+from seed_rl.agents.sac.config import (
+    SACConfig,
+    kept_length,
+    updates_per_step,
+    validate,
+)
+from seed_rl.common.acting import goals
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.options import environment_options, from_flags
+from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner import devices, variables
+from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
+from seed_rl.common.learner.algorithm import StepResult
+from seed_rl.common.learner.assembly import AlgorithmContext, make_job
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
+from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_specs
+from seed_rl.common.learner.replay_pipeline import SampledUnrolls
+from seed_rl.common.replay import Hindsight
+from seed_rl.common.types import Specs, Unroll
+
+
+class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
+    """Soft actor-critic from a uniform replay (Haarnoja et al. 2018).
+
+    The replay keeps the actions taken as `agent_outputs`.
+    """
+
+    def __init__(
+        self,
+        config: SACConfig,
+        replay_config: ReplayConfig,
+        create_network: Callable[[], tf.Module],
+        distribution: ParametricDistribution,
+        specs: Specs,
+        action_space: spaces.Space[Any],
+        kept_length: int,
+        num_envs: int,
+        num_eval_envs: int = 0,
+        seed: int | None = None,
+        create_hindsight: Callable[[], Hindsight] | None = None,
+    ):
+        """Creates both networks and the replay; call it in the scope of the training strategy.
+
+        Args:
+          config: options of the loss.
+          replay_config: options of the replay.
+          create_network: returns a network with the methods of `networks.ActorCriticMLP`.
+          distribution: over actions.
+          specs: of one environment.
+          action_space: of one environment.
+          kept_length: steps of an unroll in the replay, without the bootstrap step.
+          num_envs: environments of the run.
+          num_eval_envs: how many of them, those with the largest ids, act greedily.
+          seed: makes sampling repeatable.
+          create_hindsight: returns what relabels sampled batches; None: nothing does.
+
+        Raises:
+          UserError: the replay would not fit into memory.
+        """
+        ActorCriticAlgorithm.__init__(
+            self, create_network, distribution, num_envs, num_eval_envs, specs
+        )
+        self.config = config
+        self._create_hindsight = create_hindsight
+        self.target_network = create_network()
+        self.temperature = losses.create_temperature(config, action_space)
+        for network in (self.network, self.target_network):
+            self._create_variables(network)
+        self._copy_to_target, self._move_target = (
+            tf.function(
+                functools.partial(
+                    devices.copy_variables, self.network, [self.target_network], fraction
+                ),
+                autograph=False,
+            )
+            for fraction in (1.0, config.target_update_tau)
+        )
+        kept_specs = replay_specs(self.network, specs, specs.action, kept_length + 1)
+        ReplayAlgorithm.__init__(self, replay_config, kept_specs, seed)
+
+    def make_network(self) -> tf.Module:
+        network = super().make_network()
+        self._create_variables(network)
+        return network
+
+    def kept(self, unrolls: Unroll) -> Unroll:
+        return unrolls._replace(agent_outputs=unrolls.agent_outputs.action)
+
+    def hindsight(self) -> Hindsight | None:
+        return self._create_hindsight() if self._create_hindsight else None
+
+    def loss(self, batch: SampledUnrolls) -> StepResult:
+        loss, metrics = losses.compute_loss(
+            self.config,
+            self.distribution,
+            self.network,
+            self.target_network,
+            self.temperature,
+            *batch.unrolls,
+            self.learning_rewards(batch.unrolls.env_outputs),
+        )
+        return StepResult(loss, metrics)
+
+    def trainable_variables(self) -> list[tf.Variable]:
+        return super().trainable_variables() + self.clipped_apart()
+
+    def clipped_apart(self) -> list[tf.Variable]:
+        return variables.trainable_variables(self.temperature)
+
+    def before_first_batch(self, new_run: bool) -> None:
+        if new_run:  # Its weights may come from --init_checkpoint.
+            self._copy_to_target()
+
+    def after_step(self, feedback: Any, train_steps: int) -> None:
+        super().after_step(feedback, train_steps)
+        if train_steps % self.config.update_target_every_n_step == 0:
+            self._move_target()
+
+    def checkpointables(self) -> dict[str, Any]:
+        return {
+            "target_agent": self.target_network,
+            "temperature": self.temperature,
+            **super().checkpointables(),
+        }
+
+    def _create_variables(self, network: tf.Module) -> None:
+        """Calls every part of a network; acting creates the variables of the actor alone."""
+        assert self.specs is not None
+        action, env_output = tf.nest.map_structure(
+            lambda spec: tf.zeros([1, 1, *spec.shape], spec.dtype),
+            (self.specs.action, self.specs.env_output),
+        )
+        state = network.initial_state(1)
+        network.get_action_params(action, env_output, state)
+        network.get_V(action, env_output, state)
+        network.get_Q(action, env_output, state, action)
+
+
+def create_job(
+    create_env_fn: Callable[[int, Any], Any],
+    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_optimizer_fn: CreateOptimizer | None = None,
+    *,
+    sac: SACConfig | None = None,
+    replay: ReplayConfig | None = None,
+    hindsight: HindsightConfig | None = None,
+    continuous: ContinuousDistributionConfig | None = None,
+    config: LearnerConfig | None = None,
+    env_config: Any = None,
+    algorithm: type[SAC] = SAC,
+    **options: Any,
+) -> TrainingJob:
+    """Assembles SAC, environment and devices; `create_job(...).execute()` trains.
+
+    Args:
+      create_env_fn: see `assembly.make_job`.
+      create_agent_fn: `create_agent_fn(action_space, observation_space,
+        parametric_action_distribution)` returns the network, see `networks`.
+      create_optimizer_fn: see `assembly.make_job`.
+      sac: options of the loss; by default those of the flags, as for the other options.
+      replay: options of the replay.
+      hindsight: options of hindsight replay.
+      continuous: options of continuous actions.
+      config: options of the learner.
+      env_config: passed to `create_env_fn`.
+      algorithm: `SAC` or a subclass with the same constructor arguments.
+      **options: `run`, `optimizer` and `device_config` of `assembly.make_job`.
+
+    Raises:
+      UserError: options that are incompatible with each other, the environment or this machine.
+    """
+    sac = sac or from_flags(SACConfig)
+    replay = replay or from_flags(ReplayConfig)
+    hindsight = hindsight or from_flags(HindsightConfig)
+    continuous = continuous or from_flags(ContinuousDistributionConfig)
+    config = config or from_flags(LearnerConfig)
+    env_config = environment_options(env_config)
+    length = kept_length(config, hindsight)
+
+    def create_algorithm(context: AlgorithmContext) -> SAC:
+        validate(context.run, config, replay, hindsight)
+        observation_space, action_space = context.spaces
+        distribution = get_parametric_distribution_for_action_space(action_space, continuous)
+        create_hindsight = None
+        if hindsight.her_window_length:
+            create_hindsight = functools.partial(
+                Hindsight,
+                goals.reward_function(create_env_fn(0, env_config), observation_space),
+                config.unroll_length,
+                hindsight.her_substitution_probability,
+                context.run.seed,
+            )
+        created = algorithm(
+            sac,
+            replay,
+            lambda: create_agent_fn(action_space, observation_space, distribution),
+            distribution,
+            context.specs,
+            action_space,
+            length,
+            context.run.num_envs,
+            context.run.num_eval_envs,
+            context.run.seed,
+            create_hindsight,
+        )
+        if length > config.unroll_length and tf.nest.flatten(created.network.initial_state(1)):
+            raise UserError(
+                f"--her_window_length={length} is longer than --unroll_length="
+                f"{config.unroll_length}, but the network is recurrent: there is no recurrent "
+                "state for the middle of a window. Make them equal, or set --lstm_sizes=0."
+            )
+        if updates := updates_per_step(config, replay, hindsight):
+            logging.info(
+                "%.3g updates per agent step: replay_ratio %g / (batch_size %d * %d steps per "
+                "unroll in the replay).",
+                updates,
+                replay.replay_ratio,
+                config.batch_size,
+                length,
+            )
+        return created
+
+    return make_job(
+        create_env_fn,
+        create_algorithm,
+        create_optimizer_fn,
+        # Inference records what the replay keeps; the record of the run has the option as given.
+        config=dataclasses.replace(config, unroll_length=length),
+        env_config=env_config,
+        agent_options=(sac, replay, hindsight, continuous, config),
+        **options,
+    )

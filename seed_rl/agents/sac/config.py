@@ -1,0 +1,98 @@
+"""Options of the SAC agent."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.network_config import MLPNetworkConfig
+from seed_rl.common.config.options import option
+from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig, validate_warm_up
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.errors import UserError
+
+BOOTSTRAP_V, BOOTSTRAP_Q = "v", "q"
+
+
+@dataclasses.dataclass(frozen=True)
+class SACConfig:
+    """SAC: the loss."""
+
+    discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
+    reward_scaling: float = option(1.0, "Factor applied to rewards before clipping.", minimum=0.0)
+    max_abs_reward: float | None = option(
+        None, "Rewards are clipped to this absolute value. 0 or none: no clipping.", minimum=0.0
+    )
+    bootstrap_net: str = option(
+        BOOTSTRAP_V,
+        "Target network from which Q bootstraps: the state value V, or the critics (q) with an "
+        "action of the current policy.",
+        choices=(BOOTSTRAP_V, BOOTSTRAP_Q),
+    )
+    target_update_tau: float = option(
+        0.005,
+        "Fraction of the way that the target network moves to the network at each of its updates. "
+        "1: it becomes a copy.",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    update_target_every_n_step: int = option(
+        1, "Training steps between updates of the target network.", minimum=1
+    )
+    entropy_cost: float = option(
+        1.0, "Weight of the entropy (the temperature alpha), or its initial value.", minimum=1e-6
+    )
+    entropy_cost_adjustment_speed: float = option(
+        1.0,
+        "Speed at which the entropy cost is adjusted to reach the target entropy, relative to the "
+        "learning rate. 0: it is fixed.",
+        minimum=0.0,
+    )
+    target_entropy: float | None = option(
+        None,
+        "Target entropy in nats. Default: -1 per component of a continuous action, half of the "
+        "largest entropy for each discrete choice.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SACNetworkConfig(MLPNetworkConfig):
+    """Networks: actor, V and critics, each with its own layers."""
+
+    mlp_sizes: tuple[int, ...] = option((256, 256), "Units of the dense layers.", minimum=1)
+    n_critics: int = option(
+        2, "Critics; the smallest of their values is used (clipped double Q).", minimum=1
+    )
+
+
+def kept_length(learner: LearnerConfig, hindsight: HindsightConfig) -> int:
+    """Steps of an unroll in the replay, not counting the bootstrap step."""
+    return hindsight.her_window_length or learner.unroll_length
+
+
+def updates_per_step(
+    learner: LearnerConfig, replay: ReplayConfig, hindsight: HindsightConfig
+) -> float:
+    """Gradient steps per agent step that --replay_ratio asks for; 0: no ratio is kept."""
+    return replay.replay_ratio / (kept_length(learner, hindsight) * learner.batch_size)
+
+
+def validate(
+    run: RunConfig, learner: LearnerConfig, replay: ReplayConfig, hindsight: HindsightConfig
+) -> None:
+    """Checks the options against each other.
+
+    Raises:
+      UserError: naming the options to change.
+    """
+    window, length = hindsight.her_window_length, learner.unroll_length
+    if 0 < window < length:
+        raise UserError(
+            f"--her_window_length={window} is shorter than --unroll_length={length}: windows have "
+            "no part of that length. Raise the former or lower the latter."
+        )
+    validate_warm_up(replay, learner, kept_length(learner, hindsight) * run.num_action_repeats)
+    if replay.priority_exponent:
+        raise UserError(
+            f"--priority_exponent={replay.priority_exponent}: SAC samples uniformly. Set it to 0."
+        )

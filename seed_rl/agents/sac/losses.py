@@ -1,0 +1,210 @@
+"""The computations of SAC as pure functions (Haarnoja et al. 2018: arXiv 1801.01290, 1812.05905).
+
+Below, T is the number of steps trained on. A batch has T + 1 steps: the last one only provides the
+bootstrap value.
+
+Actor, V, critics and temperature each have a loss of their own, and the sum of the four is
+minimized by one optimizer. `tf.stop_gradient` keeps them apart: no loss has a gradient with respect
+to the variables of another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.sac.config import BOOTSTRAP_Q, SACConfig
+from seed_rl.common.distributions.base import Actions, ParametricDistribution
+from seed_rl.common.learner import replicas
+from seed_rl.common.learner.coefficients import (
+    Coefficient,
+    FixedCoefficient,
+    LagrangeInequalityCoefficient,
+)
+from seed_rl.common.nest import Nest
+from seed_rl.common.networks.space_encoder import leaf_spaces
+from seed_rl.common.returns.transitions import transitions
+from seed_rl.common.types import EnvOutput
+
+_MIN_STD = 1e-6
+
+
+def compute_loss(
+    config: SACConfig,
+    distribution: ParametricDistribution,
+    agent: Any,
+    target_agent: Any,
+    temperature: Coefficient,
+    agent_state: Nest,
+    prev_actions: Actions,
+    env_outputs: EnvOutput,
+    actions: Actions,
+    rewards: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """The loss of a batch of unrolls of T + 1 steps, T of which are trained on.
+
+    Args:
+      config: options.
+      distribution: over actions, parametrized by `agent.get_action_params`.
+      agent: the network, see `networks`.
+      target_agent: a network that follows it slowly.
+      temperature: weight of the entropy, see `create_temperature`.
+      agent_state: nest of [batch, ...], before the first step.
+      prev_actions: nest of [time + 1, batch, ...].
+      env_outputs: `EnvOutput` or any tuple of its five fields, [time + 1, batch, ...].
+      actions: nest of [time + 1, batch, ...] taken after each step; the last are not used.
+      rewards: <float32>[time + 1, batch] to learn from; None: those of `env_outputs`.
+
+    Returns:
+      (loss <float32>[], metrics <float32>[] by name).
+    """
+    env_outputs = EnvOutput(*env_outputs)
+    seen = (prev_actions, env_outputs)
+    seen_tm1, a_tm1 = tf.nest.map_structure(lambda t: t[:-1], (seen, actions))
+    if rewards is not None:
+        env_outputs = env_outputs._replace(reward=rewards)
+    steps = transitions(
+        env_outputs, config.discounting, config.reward_scaling, config.max_abs_reward
+    )
+    mean = replicas.BatchMean(steps.mask)
+    alpha = tf.stop_gradient(temperature())
+
+    pi_tm1 = distribution(agent.get_action_params(*seen_tm1, agent_state))
+    fresh = pi_tm1.sample()
+    log_probs = pi_tm1.log_prob(fresh)
+    fresh_q = _of_actions(
+        lambda a: tf.reduce_min(agent.get_Q(*seen_tm1, agent_state, a), axis=-1),
+        fresh,
+        distribution.reparametrizable,
+    )
+    soft_value = tf.stop_gradient(fresh_q - alpha * log_probs)
+
+    v_tm1 = agent.get_V(*seen_tm1, agent_state)
+    v_loss = 0.5 * mean(tf.square(v_tm1 - soft_value))
+
+    v_t = _bootstrap_values(config, distribution, agent, target_agent, alpha, seen, agent_state)
+    targets = tf.stop_gradient(steps.r_t + steps.discount_t * v_t)
+    q_tm1 = agent.get_Q(*seen_tm1, agent_state, a_tm1)
+    q_errors = targets[..., tf.newaxis] - q_tm1
+    q_loss = 0.5 * mean(tf.reduce_sum(tf.square(q_errors), axis=-1))
+
+    if distribution.reparametrizable:
+        policy_loss = mean(alpha * log_probs - fresh_q)
+    else:
+        advantages = _normalized(soft_value - tf.stop_gradient(v_tm1), mean)
+        # Of the sampled actions, as fixed: the gradient is that of their probability alone.
+        policy_loss = -mean(log_probs * advantages)
+    temperature_loss = temperature.adjustment_loss(mean.everywhere(log_probs))
+
+    metrics = {
+        "losses/policy": policy_loss,
+        "losses/v": v_loss,
+        "losses/q": q_loss,
+        "policy/entropy": -mean(log_probs),
+        "policy/entropy_cost": alpha,
+        "q/value": mean(tf.reduce_mean(q_tm1, axis=-1)),
+        "q/target": mean(targets),
+        "q/abs_td_error": mean(tf.reduce_mean(tf.abs(q_errors), axis=-1)),
+        "value/v": mean(v_tm1),
+        "value/target": mean(soft_value),
+    }
+    loss = policy_loss + v_loss + q_loss + temperature_loss
+    return loss, {name: tf.stop_gradient(value) for name, value in metrics.items()}
+
+
+def create_temperature(config: SACConfig, action_space: spaces.Space[Any]) -> Coefficient:
+    """The weight of the entropy: fixed, or a multiplier that keeps the entropy at a target.
+
+    Args:
+      config: options.
+      action_space: determines the default of the target.
+    """
+    if not config.entropy_cost_adjustment_speed:
+        return FixedCoefficient(config.entropy_cost)
+    target = config.target_entropy
+    if target is None:
+        target = default_target_entropy(action_space)
+    # The constraint on the mean log probability of actions, which is minus the entropy.
+    return LagrangeInequalityCoefficient(
+        threshold=-target,
+        init_alpha=config.entropy_cost,
+        adjustment_speed=config.entropy_cost_adjustment_speed,
+    )
+
+
+def default_target_entropy(action_space: spaces.Space[Any]) -> float:
+    """-1 per component of a continuous action; half of the largest entropy of a discrete choice.
+
+    The former is from the paper (1812.05905, appendix D), which has no discrete actions. Half of
+    the largest entropy is that of choosing evenly among sqrt(n) of n alternatives.
+
+    Args:
+      action_space: of one environment; one for which there is a distribution.
+    """
+    target = 0.0
+    for space in tf.nest.flatten(leaf_spaces(action_space)):
+        if isinstance(space, spaces.Box):
+            target -= math.prod(space.shape)
+        elif isinstance(space, spaces.MultiBinary):
+            target += 0.5 * math.prod(space.shape) * math.log(2.0)
+        else:
+            sizes = space.nvec if isinstance(space, spaces.MultiDiscrete) else [space.n]
+            target += 0.5 * sum(math.log(n) for n in sizes)
+    return target
+
+
+def _bootstrap_values(
+    config: SACConfig,
+    distribution: ParametricDistribution,
+    agent: Any,
+    target_agent: Any,
+    alpha: tf.Tensor,
+    seen: tuple[Actions, EnvOutput],
+    agent_state: Nest,
+) -> tf.Tensor:
+    """Soft values <float32>[time, batch] of the states after each transition."""
+    if config.bootstrap_net != BOOTSTRAP_Q:
+        return target_agent.get_V(*seen, agent_state)[1:]
+    pi = distribution(agent.get_action_params(*seen, agent_state))
+    fresh = pi.sample()
+    q = tf.reduce_min(target_agent.get_Q(*seen, agent_state, fresh), axis=-1)
+    return (q - alpha * pi.log_prob(fresh))[1:]
+
+
+def _of_actions(
+    q_of: Callable[[Actions], tf.Tensor], actions: Actions, differentiable: bool
+) -> tf.Tensor:
+    """`q_of(actions)` <float32>[time, batch] as a function of the actions alone.
+
+    Its gradient with respect to the actions is that of Q, and that with respect to the variables
+    of Q is zero. So the actor can be trained with any network, without knowing its variables.
+
+    Args:
+      q_of: maps actions to values; each step's value depends on the action of that step only.
+      actions: nest of [time, batch, ...].
+      differentiable: whether there is a gradient with respect to the actions.
+    """
+    fixed = tf.nest.map_structure(tf.stop_gradient, actions)
+    if not differentiable:
+        return tf.stop_gradient(q_of(fixed))
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(fixed)
+        q = q_of(fixed)
+    slopes = tf.nest.flatten(tape.gradient(q, fixed))
+    q = tf.stop_gradient(q)
+    for slope, free, value in zip(
+        slopes, tf.nest.flatten(actions), tf.nest.flatten(fixed), strict=True
+    ):
+        # Zero, with the slope as its gradient.
+        q += tf.reduce_sum(tf.stop_gradient(slope) * (free - value), axis=-1)
+    return q
+
+
+def _normalized(values: tf.Tensor, mean: replicas.BatchMean) -> tf.Tensor:
+    """`values` with mean 0 and standard deviation 1 over the unmasked elements of the batch."""
+    centered = values - mean.everywhere(values)
+    return centered / tf.maximum(tf.sqrt(mean.everywhere(tf.square(centered))), _MIN_STD)

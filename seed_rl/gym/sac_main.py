@@ -1,0 +1,30 @@
+"""SAC on Gymnasium: the learner (--run_mode=learner) or an actor (--run_mode=actor)."""
+
+from __future__ import annotations
+
+from seed_rl.agents.sac import program
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.presets import Preset
+from seed_rl.gym import env
+
+PRESET = Preset(
+    "gym sac",
+    dict(
+        env_name="Pendulum-v1",
+        replay_buffer_size=100_000,
+        replay_buffer_min_size=1_000,
+        learning_rate=1e-3,
+    ),
+)
+"""For Pendulum-v1, see docs/agents/sac.md."""
+
+FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="env_name")
+
+
+def main() -> None:
+    """Runs the learner or an actor, depending on --run_mode."""
+    program.main(FAMILY, presets=(PRESET,))
+
+
+if __name__ == "__main__":
+    main()

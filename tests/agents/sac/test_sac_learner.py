@@ -1,0 +1,249 @@
+"""SAC's way of experience: into the replay, relabelled, trained on, saved; and its errors."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from seed_rl.agents.sac import learner, networks
+from seed_rl.agents.sac.algorithm import SAC
+from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig, updates_per_step
+from seed_rl.common.checkpoints import checkpoints
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.replay_config import HindsightConfig
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner import variables
+from seed_rl.common.replay import Hindsight, ReplayConfig
+from seed_rl.common.run_files import returns_log
+from seed_rl.gym.env import wrap_for_agent
+from seed_rl.mujoco.toy_env import BitFlippingEnv
+from seed_rl.testing.envs import TimeLimitEnv
+from tests.helpers.in_process import Run
+from tests.helpers.system_helpers import train_to_end
+
+UNIFORM = ReplayConfig(
+    replay_buffer_size=2000,
+    replay_buffer_min_size=16,
+    replay_ratio=8.0,
+    priority_exponent=0.0,
+    replay_compression_level=0,
+)
+SMALL = SACNetworkConfig(mlp_sizes=(8,))
+WINDOW = 8
+
+
+class SACRun(Run):
+    """SAC in one process; `hindsight` relabels windows of `unroll_length` to parts of one step."""
+
+    def __init__(self, make_env, config=None, hindsight=False, network=SMALL, **options):
+        self._hindsight = hindsight
+        options = {"replay": UNIFORM, "unroll_length": 1, **options}
+        super().__init__(make_env, config or SACConfig(), network=network, **options)
+
+    def create_algorithm(self, replay, unroll_length, num_envs, num_eval_envs):
+        config, network = self._options
+        observations, actions = self.env.observation_space, self.env.action_space
+        distribution = get_parametric_distribution_for_action_space(actions)
+        reward = BitFlippingEnv().compute_reward
+        return SAC(
+            config,
+            replay,
+            lambda: networks.create_network(observations, distribution, network),
+            distribution,
+            self.specs,
+            actions,
+            unroll_length,
+            num_envs,
+            num_eval_envs,
+            self._seed,
+            (lambda: Hindsight(reward, 1, 1.0, seed=0)) if self._hindsight else None,
+        )
+
+
+def pendulum():
+    return gymnasium.make("Pendulum-v1")
+
+
+def values(module):
+    return [v.numpy() for v in variables.variables(module)]
+
+
+def test_target_network_moves_by_its_fraction():
+    """Guards smoothing: a copy at the start, then tau of the way at every second step."""
+    config = SACConfig(target_update_tau=0.25, update_target_every_n_step=2)
+    with SACRun(pendulum, config) as run:
+        run.start()
+        run.act()
+        target = values(run.algorithm.target_network)
+        for a, b in zip(values(run.algorithm.network), target, strict=True):
+            np.testing.assert_array_equal(a, b)
+        for step in range(1, 5):
+            run.train()
+            network, moved = values(run.algorithm.network), values(run.algorithm.target_network)
+            for new, old, now in zip(network, target, moved, strict=True):
+                expected = old + 0.25 * (new - old) if step % 2 == 0 else old
+                np.testing.assert_allclose(now, expected, rtol=1e-5, atol=1e-6)
+            target = moved
+        logs = run.algorithm.logs()
+        assert logs["replay/mean_priority"] == 1.0
+    assert run.actor_error is None
+
+
+def test_checkpoint_and_resume(tmp_path):
+    """Guards that a resumed run goes on with target network, temperature and replay."""
+
+    def manager(algorithm):
+        objects = {"agent": algorithm.network, **algorithm.checkpointables()}
+        return checkpoints.CheckpointManager(tmp_path, objects, extra=algorithm.extra_files())
+
+    replay = {**vars(UNIFORM), "save_replay": "always"}
+    with SACRun(pendulum, replay=ReplayConfig(**replay)) as run:
+        run.start()
+        run.act()
+        for _ in range(5):
+            run.train()
+        saved = run.algorithm
+        saved.before_save()
+        manager(saved).save(1)
+        target, temperature = values(saved.target_network), float(saved.temperature())
+        assert temperature != 1.0
+    with SACRun(pendulum, replay=ReplayConfig(**replay), seed=1) as resumed:
+        algorithm = resumed.algorithm
+        assert manager(algorithm).restore_latest() == 1
+        assert float(algorithm.temperature()) == temperature
+        assert len(algorithm.replay) > 0
+        resumed.start()
+        for a, b in zip(target, values(algorithm.target_network), strict=True):
+            np.testing.assert_array_equal(a, b)
+        resumed.act()
+        resumed.train()
+
+
+def test_a_recurrent_network_trains_on_unrolls_with_truncated_episodes():
+    """Guards stored states of all three parts, and discrete actions."""
+    network = SACNetworkConfig(mlp_sizes=(8,), lstm_sizes=(4,))
+    run = SACRun(lambda: TimeLimitEnv(5), network=network, unroll_length=4, num_eval_envs=1)
+    with run:
+        run.start()
+        run.act()
+        before = values(run.algorithm.network)
+        for _ in range(3):
+            metrics, _ = run.train()
+            assert np.isfinite(float(metrics["loss"])) and metrics["skipped_steps"] == 0
+        assert all(
+            (a != b).any() for a, b in zip(before, values(run.algorithm.network), strict=True)
+        )
+    assert run.actor_error is None
+
+
+def test_sampled_windows_are_relabelled():
+    """Guards hindsight on the shared replay: parts of stored windows, with rewards to fit."""
+    run = SACRun(lambda: BitFlippingEnv(4, 6), hindsight=True, unroll_length=WINDOW)
+    with run:
+        run.start()
+        run.act()
+        batches = [next(run._batches) for _ in range(20)]
+        assert run.algorithm.replay.layout.specs.env_outputs.reward.shape == (WINDOW + 1,)
+        run.train()
+    rewards, hits = [], 0
+    for batch in batches:
+        env = batch.unrolls.env_outputs
+        assert env.reward.shape == (2, 8)
+        goal = env.observation["desired_goal"].numpy()
+        achieved = env.observation["achieved_goal"].numpy()
+        going_on = ~env.done[1].numpy()
+        # Hits that are due to hindsight, and those that the replaced goals no longer are.
+        expected = BitFlippingEnv(4).compute_reward(achieved[1], goal[0])
+        np.testing.assert_array_equal(env.reward[1].numpy()[going_on], expected[going_on])
+        np.testing.assert_array_equal(goal[0][going_on], goal[1][going_on])
+        rewards.extend(expected[going_on])
+        hits += np.sum(expected[going_on] == 0)
+    assert hits > 0.2 * len(rewards)  # Without hindsight 1 of 16.
+
+
+def job(env, hindsight=None, config=None, replay=UNIFORM, network=SMALL, wrap=wrap_for_agent):
+    return learner.create_job(
+        lambda *_: wrap(env()),
+        lambda actions, observations, distribution: networks.create_network(
+            observations, distribution, network
+        ),
+        run=RunConfig(num_envs=1, env_batch_size=1),
+        config=config or LearnerConfig(unroll_length=1),
+        optimizer=OptimizerConfig(),
+        sac=SACConfig(),
+        replay=replay,
+        hindsight=hindsight or HindsightConfig(),
+    )
+
+
+def test_windows_count_as_frames_and_options_stay_as_given():
+    """Guards the count of frames and the record of the run, which differ with hindsight."""
+    created = job(BitFlippingEnv, HindsightConfig(her_window_length=20))
+    try:
+        assert created.config.unroll_length == 20
+        assert created.options["unroll_length"] == 1
+    finally:
+        created.algorithm.close()
+
+
+def test_updates_per_step():
+    config = LearnerConfig(batch_size=64, unroll_length=2)
+    replay = ReplayConfig(replay_ratio=64.0)
+    assert updates_per_step(config, replay, HindsightConfig()) == 0.5
+    assert updates_per_step(config, replay, HindsightConfig(her_window_length=4)) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(env=pendulum, wrap=lambda env: env), "must have bounds -1 and 1"),
+        (
+            dict(env=pendulum, hindsight=HindsightConfig(her_window_length=5)),
+            "needs an environment with goals",
+        ),
+        (
+            dict(
+                env=BitFlippingEnv,
+                hindsight=HindsightConfig(her_window_length=5),
+                network=SACNetworkConfig(lstm_sizes=(4,)),
+            ),
+            "recurrent",
+        ),
+        (
+            dict(
+                env=BitFlippingEnv,
+                hindsight=HindsightConfig(her_window_length=5),
+                config=LearnerConfig(unroll_length=6),
+            ),
+            "shorter than --unroll_length",
+        ),
+        (
+            dict(env=pendulum, config=LearnerConfig(unroll_length=1, total_environment_frames=9)),
+            "end before training begins",
+        ),
+        (dict(env=pendulum, replay=ReplayConfig()), "--priority_exponent"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(arguments, message):
+    with pytest.raises(UserError, match=message):
+        job(**arguments)
+
+
+@pytest.mark.slow
+def test_the_program_trains(tmp_path, socket_address):
+    """Guards the flags and the processes, from environments to returns."""
+    logdir = train_to_end(
+        tmp_path,
+        socket_address,
+        "seed_rl.gym.sac_main",
+        2_000,
+        "--replay_buffer_min_size=500",
+        "--replay_ratio=16",
+        "--batch_size=64",
+        "--mlp_sizes=16",
+    )
+    episodes = list(returns_log.read(logdir / returns_log.FILE_NAME))
+    assert {episode.episode_frames for episode in episodes} == {200}
+    assert (logdir / "config.json").exists()

@@ -1,0 +1,263 @@
+"""The loss of SAC against loops in NumPy, and its gradients."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.sac import losses
+from seed_rl.agents.sac.config import SACConfig
+from seed_rl.agents.sac.networks import ActorCriticMLP
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.distributions.continuous import Normal
+from seed_rl.common.distributions.discrete import Categorical
+from seed_rl.common.learner import variables
+from seed_rl.common.learner.coefficients import FixedCoefficient
+from seed_rl.common.types import EnvOutput
+
+T, B, N = 5, 3, 2
+NOISE = 0.7
+ALPHA = 0.2
+
+
+class SureNormal(Normal):
+    """Its noise is always the same, so that a loop can repeat it."""
+
+    def sample(self):
+        return self.loc + NOISE * self.scale
+
+
+class SureCategorical(Categorical):
+    """Chooses alternately 0, 1, 2, 0, ... along the batch."""
+
+    def sample(self):
+        shape = self.logits.shape[:-1]
+        return tf.reshape(tf.range(math.prod(shape)) % self.logits.shape[-1], shape)
+
+
+def split(params):
+    loc, scale = tf.split(params, 2, axis=-1)
+    return SureNormal(loc, tf.exp(scale))
+
+
+CONTINUOUS = ParametricDistribution(2 * N, split, (N,), reparametrizable=True)
+DISCRETE = ParametricDistribution(
+    3, lambda logits: SureCategorical(logits, tf.int32), (), lambda a: tf.one_hot(a, 3)
+)
+
+
+class Linear(tf.Module):
+    """Every output is linear in its inputs, plus a multiple of the sum of the previous action."""
+
+    def __init__(self, seed):
+        super().__init__()
+        rng = np.random.default_rng(seed)
+        self.pi, self.v, self.q = (
+            rng.normal(size=size).astype(np.float32) for size in ((4, 2 * N), 4, (4 + N, 3))
+        )
+
+    def get_action_params(self, prev_action, env_output, state):
+        return tf.linalg.matmul(env_output[2], self.pi)
+
+    def get_V(self, prev_action, env_output, state):
+        return tf.linalg.matvec(env_output[2], self.v)
+
+    def get_Q(self, prev_action, env_output, state, action):
+        return tf.linalg.matmul(tf.concat([env_output[2], action], -1), self.q)
+
+
+def batch(seed=0):
+    """Terminated after step 1 of environment 0, abandoned after step 2 of environment 1."""
+    rng = np.random.default_rng(seed)
+    done, abandoned = np.zeros((2, T + 1, B), bool)
+    done[2, 0] = done[3, 1] = abandoned[3, 1] = True
+    reward = rng.normal(size=(T + 1, B)).astype(np.float32)
+    reward[abandoned] = 0.0
+    observation = rng.normal(size=(T + 1, B, 4)).astype(np.float32)
+    steps = np.zeros((T + 1, B), np.int32)
+    actions = rng.uniform(-1, 1, (T + 1, B, N)).astype(np.float32)
+    return EnvOutput(reward, done, observation, abandoned, steps), actions
+
+
+def log_density(params, action):
+    loc, log_std = np.split(params, 2)
+    z = (action - loc) / np.exp(log_std)
+    return float(np.sum(-0.5 * z**2 - log_std - 0.5 * math.log(2 * math.pi)))
+
+
+@pytest.mark.parametrize("bootstrap_net", ["v", "q"])
+def test_losses_equal_loops(bootstrap_net):
+    """Guards every term: which network, which step, smallest critic, ends of both kinds."""
+    config = SACConfig(bootstrap_net=bootstrap_net, discounting=0.9, reward_scaling=2.0)
+    agent, target = Linear(1), Linear(2)
+    env_outputs, actions = batch()
+    _, metrics = losses.compute_loss(
+        config,
+        CONTINUOUS,
+        agent,
+        target,
+        FixedCoefficient(ALPHA),
+        (),
+        actions,
+        env_outputs,
+        actions,
+    )
+    reward, done, observation, abandoned, _ = env_outputs
+
+    def fresh(t, b):
+        params = observation[t, b] @ agent.pi
+        action = params[:N] + NOISE * np.exp(params[N:])
+        return action, log_density(params, action)
+
+    def q(network, t, b, action):
+        return np.concatenate([observation[t, b], action]) @ network.q
+
+    sums = dict.fromkeys(("policy", "v", "q", "entropy"), 0.0)
+    count = 0
+    for t in range(T):
+        for b in range(B):
+            if abandoned[t + 1, b]:
+                continue
+            count += 1
+            action, log_prob = fresh(t, b)
+            value = min(q(agent, t, b, action)) - ALPHA * log_prob
+            following = observation[t + 1, b] @ target.v
+            if bootstrap_net == "q":
+                next_action, next_log_prob = fresh(t + 1, b)
+                following = min(q(target, t + 1, b, next_action)) - ALPHA * next_log_prob
+            goal = 2.0 * reward[t + 1, b] + 0.9 * (not done[t + 1, b]) * following
+            sums["policy"] -= value
+            sums["v"] += 0.5 * (observation[t, b] @ agent.v - value) ** 2
+            sums["q"] += 0.5 * sum((goal - x) ** 2 for x in q(agent, t, b, actions[t, b]))
+            sums["entropy"] -= log_prob
+    assert count == T * B - 1
+    for name in ("policy", "v", "q"):
+        np.testing.assert_allclose(metrics[f"losses/{name}"], sums[name] / count, rtol=1e-4)
+    np.testing.assert_allclose(metrics["policy/entropy"], sums["entropy"] / count, rtol=1e-4)
+
+
+def gradients(loss, parts):
+    with tf.GradientTape() as tape:
+        value = loss()
+    found = tape.gradient(value, parts, unconnected_gradients="zero")
+    return [g.numpy() for g in found]
+
+
+@pytest.mark.parametrize("bootstrap_net", ["v", "q"])
+@pytest.mark.parametrize("distribution", [CONTINUOUS, DISCRETE], ids=["continuous", "discrete"])
+def test_each_part_is_trained_by_its_own_loss(distribution, bootstrap_net):
+    """Guards against losses that leak: the gradient of the sum is, for each part of the network,
+    the gradient of that part's loss alone, with everything else constant.
+    """
+    tf.keras.utils.set_random_seed(3)
+    agent, target = (ActorCriticMLP(distribution, 2, (8,)) for _ in range(2))
+    env_outputs, actions = batch()
+    state = agent.initial_state(B)
+    env_outputs = tf.nest.map_structure(tf.constant, env_outputs)
+    if distribution is DISCRETE:
+        actions = (np.abs(actions[..., 0]) * 3).astype(np.int32)
+    actions = tf.constant(actions)
+    config = SACConfig(bootstrap_net=bootstrap_net)
+    mask = tf.cast(~env_outputs.abandoned[1:], tf.float32)
+    seen = tf.nest.map_structure(lambda t: t[:-1], (actions, env_outputs))
+
+    def mean(values):
+        return tf.reduce_sum(values * mask) / tf.reduce_sum(mask)
+
+    def whole():
+        return losses.compute_loss(
+            config,
+            distribution,
+            agent,
+            target,
+            FixedCoefficient(ALPHA),
+            state,
+            actions,
+            env_outputs,
+            actions,
+        )[0]
+
+    whole()  # Creates the variables.
+    pi = distribution(agent.get_action_params(*seen, state))
+    value = tf.reduce_min(agent.get_Q(*seen, state, pi.sample()), -1) - ALPHA * pi.log_prob(
+        pi.sample()
+    )
+    if bootstrap_net == "v":
+        following = target.get_V(actions, env_outputs, state)[1:]
+    else:
+        p = distribution(agent.get_action_params(actions, env_outputs, state))
+        q = tf.reduce_min(target.get_Q(actions, env_outputs, state, p.sample()), -1)
+        following = (q - ALPHA * p.log_prob(p.sample()))[1:]
+    goal = env_outputs.reward[1:] + 0.99 * following * tf.cast(~env_outputs.done[1:], tf.float32)
+
+    def actor_loss():
+        policy = distribution(agent.get_action_params(*seen, state))
+        action = policy.sample()
+        log_prob = policy.log_prob(action)
+        if distribution is CONTINUOUS:
+            return mean(ALPHA * log_prob - tf.reduce_min(agent.get_Q(*seen, state, action), -1))
+        advantage = value - agent.get_V(*seen, state)
+        advantage -= mean(advantage)
+        advantage /= tf.sqrt(mean(advantage**2))
+        return -mean(log_prob * tf.stop_gradient(advantage))
+
+    def critic_loss():
+        errors = agent.get_Q(*seen, state, actions[:-1]) - goal[..., tf.newaxis]
+        return 0.5 * mean(tf.reduce_sum(errors**2, -1))
+
+    parts = {
+        "_actor": actor_loss,
+        "_v": lambda: 0.5 * mean((agent.get_V(*seen, state) - value) ** 2),
+        "_q": critic_loss,
+    }
+    for name, loss in parts.items():
+        part = variables.trainable_variables(getattr(agent, name))
+        for found, expected in zip(gradients(whole, part), gradients(loss, part), strict=True):
+            assert np.abs(expected).max() > 0
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+    assert all(not g.any() for g in gradients(whole, variables.trainable_variables(target)))
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_the_temperature_moves_towards_the_target(above):
+    """A policy with too much entropy gets a smaller bonus; the network is not touched by it."""
+    env_outputs, actions = batch()
+    agent = Linear(1)
+    log_probs = FixedCoefficient(ALPHA)
+    _, metrics = losses.compute_loss(
+        SACConfig(), CONTINUOUS, agent, agent, log_probs, (), actions, env_outputs, actions
+    )
+    target = float(metrics["policy/entropy"]) + (-1.0 if above else 1.0)
+    config = SACConfig(target_entropy=target, entropy_cost=0.5)
+    temperature = losses.create_temperature(config, spaces.Box(-1, 1, (N,)))
+    np.testing.assert_allclose(temperature(), 0.5, rtol=1e-6)
+    [gradient] = gradients(
+        lambda: losses.compute_loss(
+            config, CONTINUOUS, agent, agent, temperature, (), actions, env_outputs, actions
+        )[0],
+        variables.trainable_variables(temperature),
+    )
+    assert (gradient > 0) == above  # Descent lowers it if above.
+
+
+def test_a_fixed_temperature_has_no_variable():
+    config = SACConfig(entropy_cost=0.3, entropy_cost_adjustment_speed=0.0)
+    temperature = losses.create_temperature(config, spaces.Discrete(3))
+    assert not variables.variables(temperature)
+    np.testing.assert_allclose(temperature(), 0.3)
+
+
+@pytest.mark.parametrize(
+    ("space", "target"),
+    [
+        (spaces.Box(-1, 1, (6,)), -6.0),
+        (spaces.Discrete(9, start=1), math.log(3)),
+        (spaces.MultiDiscrete([4, 16]), math.log(2) + math.log(4)),
+        (spaces.MultiBinary(2), math.log(2)),
+        (spaces.Dict(a=spaces.Discrete(4), b=spaces.Box(-1, 1, (2,))), math.log(2) - 2),
+    ],
+)
+def test_default_target_entropy(space, target):
+    assert losses.default_target_entropy(space) == pytest.approx(target)

@@ -84,16 +84,18 @@ def test_a_file_that_does_not_exist():
         gin_config.load(["seed_rl/mujoco/gin/ppp.gin"])
 
 
+BASE = 'include "seed_rl/mujoco/gin/base.gin"'
+
+
 @pytest.mark.parametrize(
     ("lines", "missing"),
     [
         ([], ["reward_normalizer", "advantage_estimator", "policy_loss", "discount_factor"]),
-        ([f'include "{PPO}"', "GeneralizedOnPolicyLoss.policy_loss = %gin.REQUIRED"], ["policy_loss"]),
-        (['include "seed_rl/mujoco/gin/base.gin"', "GeneralizedOnPolicyLoss.policy_loss = @ppo()"],
-         ["epsilon", "ppo"]),
-        (['include "seed_rl/mujoco/gin/base.gin"'], ["policy_loss", "advantage_estimator"]),
+        ([BASE], ["policy_loss", "advantage_estimator"]),
+        ([BASE, "GeneralizedOnPolicyLoss.policy_loss = @ppo()"], ["epsilon", "ppo"]),
+        ([BASE, "GeneralizedOnPolicyLoss.policy_loss = %gin.REQUIRED"], ["policy_loss"]),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_is_named(tmp_path, lines, missing):
     (tmp_path / "mine.gin").write_text("\n".join(lines))
     with pytest.raises(UserError) as error:

@@ -44,7 +44,9 @@ def job_in(logdir, frames=FRAMES):
 def state(job):
     """All variables of network and loss: <float>[...] in order."""
     algorithm = job.algorithm
-    return [v.numpy() for part in (algorithm.network, algorithm.loss_module) for v in part.variables]
+    return [
+        v.numpy() for part in (algorithm.network, algorithm.loss_module) for v in part.variables
+    ]
 
 
 @pytest.fixture(scope="module")

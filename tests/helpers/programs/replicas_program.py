@@ -83,8 +83,8 @@ def make_ppo():
 def make_policy_gradient():
     """One minibatch, for the same reason; with statistics of observations and of targets.
 
-    The weight on the entropy is adjusted. One minibatch of three epochs: their advantages are
-    computed anew, after the first has moved the statistics.
+    The weight on the entropy is adjusted. The second epoch computes its advantages anew, after the
+    first has moved weights and statistics.
     """
     gin_config.load(
         ["seed_rl/mujoco/gin/ppo.gin"],
@@ -93,6 +93,8 @@ def make_policy_gradient():
             "KLPolicyRegularizer.entropy = @LagrangeInequalityCoefficient()",
             "LagrangeInequalityCoefficient.threshold = -0.5",
             "KLPolicyRegularizer.kl_mu_pi = 0.1",
+            "ContinuousControlAgent.num_layers_policy = 1",
+            "ContinuousControlAgent.num_layers_value = 1",
             "ContinuousControlAgent.num_units_policy = 8",
             "ContinuousControlAgent.num_units_value = 8",
         ],
@@ -103,7 +105,7 @@ def make_policy_gradient():
         return random_experience(rng, algorithm)
 
     algorithm = PolicyGradient(
-        MinibatchSettings("repeat", epochs_per_step=3),
+        MinibatchSettings("repeat", epochs_per_step=2),
         lambda: ContinuousControlAgent(distribution),
         gin_config.create_loss,
         distribution,

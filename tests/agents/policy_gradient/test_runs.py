@@ -68,7 +68,7 @@ def test_a_resumed_run_has_its_statistics(trained):
     for restored, saved in zip(state(again), state(job), strict=True):
         np.testing.assert_array_equal(restored, saved)
     counts = [v.numpy() for v in again.algorithm.loss_module.variables if v.shape.rank == 0]
-    assert any(count >= FRAMES for count in counts), counts  # Targets that PopArt has seen.
+    assert FRAMES // (32 * 16) in counts  # Training steps whose targets PopArt has seen.
 
 
 def test_a_loaded_policy_names_the_cues(trained):

@@ -32,6 +32,15 @@ def test_one_device_and_four_learn_the_same(train, agent):
         np.testing.assert_allclose(together[name], expected, rtol=2e-4, atol=1e-6, err_msg=name)
 
 
+def test_one_device_and_two_learn_the_same_with_the_on_policy_agent(train):
+    """Guards, besides: normalized advantages, statistics of observations and of value targets."""
+    alone, together = (train("policy_gradient", replicas) for replicas in (1, 2))
+    assert alone.keys() == together.keys()
+    assert sum(name.startswith("statistics/") for name in alone) >= 4
+    for name, expected in alone.items():
+        np.testing.assert_allclose(together[name], expected, rtol=2e-4, atol=1e-6, err_msg=name)
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_network_that_normalizes_its_observations_is_told_of_each_step(train, replicas):
     """Its statistics are those of all batches, and reach the network that acts."""

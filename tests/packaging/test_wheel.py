@@ -38,6 +38,8 @@ def test_contents(wheel):
         assert f"seed_rl/_native/{name}" in names
     assert "seed_rl/_native/build_info.json" in names
     assert "seed_rl/grpc/numpy_client.py" in names
+    assert {f"seed_rl/{game}/gin/ppo.gin" for game in ("atari", "gym", "mujoco")} <= set(names)
+    assert "seed_rl/mujoco/gin/base.gin" in names
     assert any(re.match(r"seed_rl\.libs/libgrpc\+\+", name) for name in names)
     assert not any("tensorflow_framework" in name for name in names)
     assert not any(name.startswith(("tests", "benchmarks")) for name in names)

@@ -19,6 +19,13 @@ def test_a_spec_survives_being_written_and_read(spec_json):
     assert json.loads(json.dumps(spec_lib.to_json(spec_lib.from_json(written)))) == written
 
 
+def test_the_specs_of_the_repository_are_right(repository):
+    paths = sorted((repository / "studies").glob("*.json"))
+    assert {path.stem for path in paths} >= {"cartpole_vtrace", "toy_ppo"}
+    for path in paths:
+        assert spec_lib.load(path).configurations > 0
+
+
 CHOICE = ("choices", "learning_rate")
 MISTAKES = [
     (1, ("frame",), 'has no "frame"; did you mean "frames"?'),

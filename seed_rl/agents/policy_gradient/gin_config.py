@@ -9,11 +9,13 @@ import logging
 import os
 import pathlib
 import re
+import tokenize
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gin
 from gin import config as gin_internals
+from gin import resource_reader
 
 from seed_rl.agents.policy_gradient.modules import (  # noqa: F401 - registers the parts.
     advantages,
@@ -74,11 +76,17 @@ def load(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
       UserError: a file is missing, or a binding is wrong; names the nearest right one.
     """
     paths = [str(_found(name)) for name in files]
-    with gin.unlock_config():
+    with gin.unlock_config(), _included_by_path():
         gin.clear_config()
         try:
-            gin.parse_config_files_and_bindings(paths, list(bindings))
-        except (ValueError, SyntaxError, OSError, RuntimeError, TypeError) as error:
+            # Without a newline, gin's errors do not show the line.
+            gin.parse_config_files_and_bindings(paths, [f"{binding}\n" for binding in bindings])
+        except tokenize.TokenError as error:
+            raise UserError(f"Gin config: {error.args[0]}; is a bracket not closed?") from None
+        except SyntaxError as error:
+            line = f": {error.text.strip()}" if error.text else ""
+            raise UserError(f"Gin config: {_explained(str(error))}{line}") from None
+        except (ValueError, OSError, RuntimeError, TypeError) as error:
             raise UserError(f"Gin config: {_explained(str(error))}") from None
 
 
@@ -111,6 +119,22 @@ def warn_of_unused() -> None:
             "Gin bindings without effect, since nothing in the config uses these parts: %s.",
             ", ".join(unused),
         )
+
+
+@contextlib.contextmanager
+def _included_by_path() -> Iterator[None]:
+    """Includes are looked up as paths only.
+
+    Before it tries the next search path, gin looks for a Python package of the folder's name, which
+    is an error for a folder without `__init__.py`.
+    """
+    readers = gin_internals._FILE_READERS
+    kept = readers[:]
+    readers[:] = [reader for reader in kept if reader[0] is not resource_reader.system_path_reader]
+    try:
+        yield
+    finally:
+        readers[:] = kept
 
 
 def _found(name: str) -> pathlib.Path:

@@ -136,6 +136,8 @@ def check(config: T) -> T:
         for number in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(number, (int, float)):
                 _check_bounds(name, number, metadata)
+            elif isinstance(number, str) and isinstance(field.default, (bool, int, float)):
+                raise UserError(f"{name} must not be a string, but is {number!r}.")
     return config
 
 

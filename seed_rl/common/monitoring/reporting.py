@@ -222,7 +222,7 @@ class Reporter:
             {_TAGS.get(name, f"train/{name}"): value for name, value in metrics.items()}
         )
         if metrics:
-            self._skipped.add(metrics["skipped_steps"])
+            self._skipped.add(metrics["skipped_steps"], metrics)
             self._warn_of_pauses(train_steps)
         if not (last or self._progress.due()):
             return

@@ -68,3 +68,15 @@ def test_values_are_read_when_asked_for_only():
 def test_a_partly_skipped_step_is_a_step(caplog):
     """Guards algorithms of several gradient steps: 15 of 16 that train are no reason to end."""
     assert watch([1 / 16] * (END_AFTER + 1), caplog) == (0, 0)
+
+
+def test_the_error_names_the_metrics_that_are_not_finite():
+    """Those of the step that ended the run, not of an earlier one."""
+    skipped = SkippedSteps()
+    with pytest.raises(UserError, match="last of them: loss=nan, losses/value=inf. Likely"):
+        for step in range(END_AFTER):
+            last = step == END_AFTER - 1
+            loss = tf.constant(np.nan)
+            skipped.add(
+                1.0, {"loss": loss, "losses/value": np.inf if last else 1.0, "kl": tf.constant(2.0)}
+            )

@@ -16,6 +16,10 @@ from absl import flags
 from gymnasium import spaces
 
 from examples import ppo
+from seed_rl.agents.policy_gradient import gin_config
+from seed_rl.agents.policy_gradient.algorithm import PolicyGradient
+from seed_rl.agents.policy_gradient.modules.continuous_control_agent import ContinuousControlAgent
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.agents.r2d2.algorithm import R2D2
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
 from seed_rl.agents.r2d2.networks import create_network
@@ -56,6 +60,14 @@ def random_unrolls(rng):
     return actions, env_outputs
 
 
+def random_experience(rng, algorithm):
+    """Unrolls of an actor-critic."""
+    (prev_actions, actions), env_outputs = random_unrolls(rng)
+    logits = rng.normal(size=(STEPS + 1, BATCH, ACTIONS)).astype(np.float32)
+    outputs = AgentOutput(actions, logits, np.zeros((STEPS + 1, BATCH), np.float32))
+    return Unroll(initial_state(algorithm), prev_actions, env_outputs, outputs)
+
+
 def initial_state(algorithm):
     return tf.nest.map_structure(lambda t: t.numpy(), algorithm.network.initial_state(BATCH))
 
@@ -65,6 +77,40 @@ def make_ppo():
     flags.FLAGS(["program"])
     algorithm, make_batch = make_vtrace(ppo.algorithm())
     algorithm.ppo = ppo.PPOConfig(epochs=3, minibatches=1)
+    return algorithm, make_batch
+
+
+def make_policy_gradient():
+    """One minibatch, for the same reason; with statistics of observations and of targets.
+
+    The weight on the entropy is adjusted. The second epoch computes its advantages anew, after the
+    first has moved weights and statistics.
+    """
+    gin_config.load(
+        ["seed_rl/mujoco/gin/ppo.gin"],
+        [
+            "GeneralizedOnPolicyLoss.regularizer = @KLPolicyRegularizer()",
+            "KLPolicyRegularizer.entropy = @LagrangeInequalityCoefficient()",
+            "LagrangeInequalityCoefficient.threshold = -0.5",
+            "KLPolicyRegularizer.kl_mu_pi = 0.1",
+            "ContinuousControlAgent.num_layers_policy = 1",
+            "ContinuousControlAgent.num_layers_value = 1",
+            "ContinuousControlAgent.num_units_policy = 8",
+            "ContinuousControlAgent.num_units_value = 8",
+        ],
+    )
+    distribution = categorical_distribution(ACTIONS, tf.int64)
+
+    def make_batch(rng):
+        return random_experience(rng, algorithm)
+
+    algorithm = PolicyGradient(
+        MinibatchSettings("repeat", epochs_per_step=2),
+        lambda: ContinuousControlAgent(distribution),
+        gin_config.create_loss,
+        distribution,
+        2,
+    )
     return algorithm, make_batch
 
 
@@ -86,10 +132,7 @@ def make_vtrace(algorithm_class=VTrace, wrap=lambda network: network, **options)
         return wrap(MLPandLSTM(distribution, [8], []))
 
     def make_batch(rng):
-        (prev_actions, actions), env_outputs = random_unrolls(rng)
-        logits = rng.normal(size=(STEPS + 1, BATCH, ACTIONS)).astype(np.float32)
-        outputs = AgentOutput(actions, logits, np.zeros((STEPS + 1, BATCH), np.float32))
-        return Unroll(initial_state(algorithm), prev_actions, env_outputs, outputs)
+        return random_experience(rng, algorithm)
 
     algorithm = algorithm_class(config, create_agent, distribution, 2)
     return algorithm, make_batch
@@ -139,6 +182,7 @@ MAKERS = {
     "normalized": make_normalized,
     "r2d2": make_r2d2,
     "ppo": make_ppo,
+    "policy_gradient": make_policy_gradient,
 }
 
 
@@ -155,6 +199,17 @@ def normalization(algorithm, batches, placement):
         "numpy": [seen.mean(0), seen.std(0)],
     }
     return {f"statistics/{name}": np.stack(value).tolist() for name, value in values.items()}
+
+
+def statistics(algorithm):
+    """The variables of network and loss that are not trained."""
+    trained = {id(variable) for variable in algorithm.trainable_variables()}
+    found = {
+        id(variable): variable
+        for module in (algorithm.network, algorithm.loss_module)
+        for variable in module.variables
+    }
+    return [variable for key, variable in found.items() if key not in trained]
 
 
 def main(name, replicas):
@@ -199,6 +254,9 @@ def main(name, replicas):
         result |= normalization(algorithm, batches, placement)
     for i, variable in enumerate(algorithm.trainable_variables()):
         result[f"weights/{i}"] = variable.numpy().tolist()
+    if name == "policy_gradient":
+        for i, variable in enumerate(statistics(algorithm)):
+            result[f"statistics/{i}"] = variable.numpy().tolist()
     algorithm.close()
     result["told"] = len(told)
     print(json.dumps(result))

@@ -9,22 +9,39 @@
         result = loss(...)
     logs                                # {"part/x": <tensor>}
 
+Each replica of a training strategy runs in a thread of its own. A tape collects what its own thread
+logs: the tapes of all replicas are open at the same time, on the same modules.
+
 A tape that is opened and closed within the body of a loop, or within a `tf.function`, holds tensors
 of that graph: return their values from there, do not keep the tape.
 """
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 
 import tensorflow as tf
 
 
+class _OpenTapes(threading.local):
+    """The tapes of this thread.
+
+    Not attributes of the modules: a tf.Module would track the tensors in them.
+
+    Attributes:
+      by_module: by `id` of the module that they record.
+    """
+
+    def __init__(self) -> None:
+        self.by_module: dict[int, LoggingTape] = {}
+
+
+_open = _OpenTapes()
+
+
 class LoggingModule:
     """Mixin of a `tf.Module` that logs; without a tape, logging does nothing."""
-
-    # Not a dict: a tf.Module would wrap it, and checkpoints would track its tensors.
-    _logging_tape: LoggingTape | None = None
 
     def log(self, key: str, tensor: tf.Tensor) -> None:
         """Logs a value to the open tape.
@@ -36,8 +53,8 @@ class LoggingModule:
         Raises:
           ValueError: the key was logged before.
         """
-        if self._logging_tape is not None:
-            self._logging_tape.add(key, tensor)
+        if (tape := _open.by_module.get(id(self))) is not None:
+            tape.add(key, tensor)
 
 
 class LoggingTape:
@@ -61,12 +78,11 @@ class LoggingTape:
           What is logged until the end of the context, tensors by key.
 
         Raises:
-          ValueError: another tape records one of the modules.
+          ValueError: another tape of this thread records one of the modules.
         """
-        if any(part._logging_tape is not None for part in self._modules):
+        if any(id(part) in _open.by_module for part in self._modules):
             raise ValueError("Tapes cannot be nested: another LoggingTape records this module.")
-        for part in self._modules:
-            part._logging_tape = self
+        _open.by_module.update({id(part): self for part in self._modules})
         return self.logs
 
     def __exit__(
@@ -76,7 +92,7 @@ class LoggingTape:
         traceback: TracebackType | None,
     ) -> None:
         for part in self._modules:
-            part._logging_tape = None
+            del _open.by_module[id(part)]
 
     def add(self, key: str, tensor: tf.Tensor) -> None:
         """Records one value; see `LoggingModule.log`."""

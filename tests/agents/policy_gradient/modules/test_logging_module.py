@@ -1,5 +1,8 @@
 """What parts of the agent log, in eager code, functions and loops."""
 
+import concurrent.futures
+import threading
+
 import pytest
 import tensorflow as tf
 
@@ -85,3 +88,21 @@ def test_no_gradient_and_no_checkpointed_values(tmp_path):
         path = tf.train.Checkpoint(module=module).write(str(tmp_path / "checkpoint"))
     assert tape.gradient(logged, x) is None
     assert [name for name, _ in tf.train.list_variables(path) if "module" in name] == []
+
+
+def test_threads_have_tapes_of_their_own():
+    """Each replica of a training strategy has a thread, and all of them are within the loss."""
+    module = Whole("a")
+    opened = threading.Barrier(2, timeout=60)
+
+    def record(value):
+        with LoggingTape(module) as logs:
+            opened.wait()
+            module(tf.constant(value))
+            opened.wait()
+        return {key: float(log) for key, log in logs.items()}
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(record, (1.0, 5.0))) == [{"a": 1.0, "whole": 2.0}] + [
+            {"a": 5.0, "whole": 6.0}
+        ]

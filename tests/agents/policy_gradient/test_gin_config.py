@@ -1,0 +1,206 @@
+"""Gin configs: what is found, what is refused and how, and what a run records of them."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import pathlib
+
+import gin
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.policy_gradient import gin_config, networks
+from seed_rl.common.config import options
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference.network_calls import call_network
+from seed_rl.common.learner.coefficients import LagrangeInequalityCoefficient
+from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.common.types import EnvOutput
+from seed_rl.mujoco import toy_env
+
+SHIPPED = sorted(str(p) for p in pathlib.Path("seed_rl").glob("*/gin/*.gin") if p.stem != "base")
+PPO = "seed_rl/mujoco/gin/ppo.gin"
+
+
+@pytest.fixture(autouse=True)
+def unconfigured():
+    yield
+    gin_config.load([])
+
+
+def create(images=False):
+    """Network and loss of the current config, as a main program creates them."""
+    distribution = categorical_distribution(3, tf.int32)
+    space = toy_env.ToyEnv().observation_space
+    if images:
+        from gymnasium.spaces import Box
+
+        space = Box(0, 255, (84, 84, 1), np.uint8)
+    with gin_config.errors_for_users():
+        options.check(gin_config.optimizer_config())
+        options.check(gin_config.continuous_action_config())
+        network = networks.create_network(space, distribution)
+        return gin_config.create_loss(network, distribution)
+
+
+def test_all_configs_are_here():
+    assert len(SHIPPED) == 7
+
+
+@pytest.mark.parametrize("config", SHIPPED)
+def test_a_shipped_config_is_complete_and_all_of_it_has_an_effect(config, caplog):
+    """Guards against settings that look as if they mattered."""
+    gin_config.load([config])
+    create(images="atari" in config)
+    with caplog.at_level(logging.WARNING):
+        gin_config.warn_of_unused()
+    assert not caplog.records, caplog.text
+
+
+@pytest.mark.parametrize(
+    ("binding", "message"),
+    [
+        ("GEA.lambda_ = 0.9", "'GEA'.*Did you mean GAE?"),
+        ("GAE.lambda = 0.9", "'lambda'.*Did you mean GAE.lambda_?"),
+        ("OptimizerConfig.learningrate = 1", "Did you mean OptimizerConfig.learning_rate?"),
+        ("continuous_action_config.postprocessor = 1", "continuous_action_config.action_postproc"),
+        ("GeneralizedOnPolicyLoss.policy_loss = @ppoo()", "'@ppoo.*Did you mean ppo?"),
+        ("include 'seed_rl/mujoco/gin/bose.gin'", "bose.gin"),
+        ("GAE.lambda_ = ", "GAE.lambda_"),
+        ("GAE.lambda_", "GAE.lambda_"),
+        ("ConvNetworkConfig.lstm_sizes = (1,", "is a bracket not closed?"),
+    ],
+)
+def test_a_wrong_binding_is_refused_with_the_nearest_right_one(binding, message):
+    with pytest.raises(UserError, match=f"^Gin config: .*{message}".replace("?", r"\?")) as error:
+        gin_config.load([PPO], [binding])
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_does_not_exist():
+    with pytest.raises(UserError, match="gin_config=.*/ppp.gin does not.*mujoco/gin/ppo.gin"):
+        gin_config.load(["seed_rl/mujoco/gin/ppp.gin"])
+
+
+BASE = 'include "seed_rl/mujoco/gin/base.gin"'
+
+
+@pytest.mark.parametrize(
+    ("lines", "missing"),
+    [
+        ([], ["reward_normalizer", "advantage_estimator", "policy_loss", "discount_factor"]),
+        ([BASE], ["policy_loss", "advantage_estimator"]),
+        ([BASE, "GeneralizedOnPolicyLoss.policy_loss = @ppo()"], ["epsilon", "ppo"]),
+        ([BASE, "GeneralizedOnPolicyLoss.policy_loss = %gin.REQUIRED"], ["policy_loss"]),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path, lines, missing):
+    (tmp_path / "mine.gin").write_text("\n".join(lines))
+    with pytest.raises(UserError) as error:
+        gin_config.load([str(tmp_path / "mine.gin")])
+        create()
+    assert all(name in str(error.value) for name in missing), error.value
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("binding", "message"),
+    [
+        ("OptimizerConfig.learning_rate = -1", "OptimizerConfig.learning_rate must be at least 0"),
+        ("OptimizerConfig.learning_rate = '3e-4'", "OptimizerConfig.learning_rate .*'3e-4'"),
+        ("OptimizerConfig.optimizer = 'adan'", "OptimizerConfig.optimizer must be one of .*adam"),
+        ("OptimizerConfig.clip_norm = -0.5", "OptimizerConfig.clip_norm must be at least 0"),
+        ("continuous_action_config.action_postprocessor = 'tan'", "must be one of .*Tanh"),
+        ("KLPolicyRegularizer.entrpy = 0.1", "no coefficient entrpy.*entropy"),
+    ],
+)
+def test_a_wrong_value_is_refused(binding, message):
+    with_regularizer = "GeneralizedOnPolicyLoss.regularizer = @KLPolicyRegularizer()"
+    gin_config.load([PPO], [with_regularizer, binding])
+    with pytest.raises(UserError, match=message):
+        create()
+
+
+def test_bindings_without_effect_are_told(caplog):
+    gin_config.load([PPO], ["awr.beta = 2.0", "ppo.epsilon = 0.3"])
+    create()
+    gin_config.warn_of_unused()
+    (record,) = caplog.records
+    assert "awr.beta" in record.message and "ppo" not in record.message
+
+
+def test_loading_replaces_what_was_loaded():
+    """Guards notebooks: nothing of the last config is left."""
+    gin_config.load(["seed_rl/mujoco/gin/awr.gin"], ["awr.beta = 7.0"])
+    create()
+    gin_config.load([PPO], ["ppo.epsilon = 0.125"])
+    create()
+    assert gin.query_parameter("ppo.epsilon") == 0.125
+    assert "awr" not in gin_config.operative()
+    with pytest.raises(ValueError, match="'awr' has no bound"):
+        gin.query_parameter("awr.beta")
+
+
+def test_later_files_and_bindings_win(tmp_path, monkeypatch):
+    """Files are found in the working directory as well as in the package."""
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    (folder / "mine.gin").write_text(f'include "{PPO}"\nppo.epsilon = 0.5\nGAE.lambda_ = 0.5')
+    monkeypatch.chdir(tmp_path)
+    gin_config.load(["configs/mine.gin"])
+    assert gin.query_parameter("ppo.epsilon") == 0.5
+    gin_config.load([PPO, "configs/mine.gin"], ["GAE.lambda_ = 0.25"])
+    assert gin.query_parameter("ppo.epsilon") == 0.5
+    assert gin.query_parameter("GAE.lambda_") == 0.25
+    gin_config.load(["configs/mine.gin", PPO])
+    assert gin.query_parameter("ppo.epsilon") == 0.2
+
+
+@pytest.mark.parametrize("config", SHIPPED)
+def test_the_record_of_a_run_describes_the_same_agent(config, tmp_path):
+    """`operative_config.gin` holds defaults too, so that it stands for itself."""
+    gin_config.load([config])
+    values = [loss_value("atari" in config)]
+    record = gin_config.operative()
+    assert "GeneralizedOnPolicyLoss.huber_delta = None" in record
+    (tmp_path / gin_config.OPERATIVE_FILE).write_text(record)
+    gin_config.load([str(tmp_path / gin_config.OPERATIVE_FILE)])
+    values.append(loss_value("atari" in config))
+    np.testing.assert_allclose(*values, rtol=1e-6)
+    assert gin_config.operative() == record
+
+
+def loss_value(images):
+    """The loss of random unrolls with random weights of a fixed seed, as the config defines it."""
+    tf.keras.utils.set_random_seed(3)
+    loss = create(images)
+    loss.init()
+    rng = np.random.default_rng(0)
+    shape, batch = (5, 4), 4
+    sizes = (84, 84, 1) if images else (3,)
+    observations = rng.normal(size=(*shape, *sizes)) * (100 if images else 1)
+    env_outputs = EnvOutput(
+        rng.normal(size=shape).astype(np.float32),
+        rng.random(shape) < 0.2,
+        tf.cast(tf.abs(observations), tf.uint8 if images else tf.float32),
+        np.zeros(shape, np.bool_),
+        np.zeros(shape, np.int32),
+    )
+    env_outputs = tf.nest.map_structure(tf.convert_to_tensor, env_outputs)
+    actions = tf.constant(rng.integers(3, size=shape), tf.int32)
+    network = loss._agent
+    state = network.initial_state(batch)
+    outputs, _ = call_network(network, actions, env_outputs, state, unroll=True)
+    return float(loss(state, actions, env_outputs, outputs))
+
+
+def test_multipliers_are_found():
+    """V-MPO's temperature and constraint are clipped apart."""
+    gin_config.load(["seed_rl/mujoco/gin/vmpo.gin"])
+    loss = create()
+    loss.init()
+    parts = [p for p in loss.submodules if isinstance(p, LagrangeInequalityCoefficient)]
+    assert len(parts) == len(loss.multipliers()) == 2
+    assert all(a is not b for a, b in itertools.combinations(loss.multipliers(), 2))

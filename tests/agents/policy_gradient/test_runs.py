@@ -1,0 +1,106 @@
+"""Runs of the on-policy agent: resumed, loaded, played."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from seed_rl import experiment
+from seed_rl.agents.policy_gradient import gin_config
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.mujoco import toy_env
+from tests.helpers.on_policy_runs import make_job
+from tests.helpers.system_helpers import train_to_end
+from tests.helpers.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.slow
+
+FASTER = "OptimizerConfig.learning_rate = 3e-3"
+FRAMES = 8192  # 16 training steps.
+
+
+@pytest.fixture(autouse=True)
+def unconfigured():
+    yield
+    gin_config.load([])
+
+
+def job_in(logdir, frames=FRAMES):
+    return make_job(
+        logdir,
+        "seed_rl/mujoco/gin/ppo.gin",
+        [FASTER],
+        toy_env.ToyEnv,
+        frames,
+        MinibatchSettings("split", 5, batches_per_step=4),
+    )
+
+
+def state(job):
+    """All variables of network and loss: <float>[...] in order."""
+    algorithm = job.algorithm
+    return [
+        v.numpy() for part in (algorithm.network, algorithm.loss_module) for v in part.variables
+    ]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """(job, result) after training on Toy-v0."""
+    job = job_in(tmp_path_factory.mktemp("trained"))
+    return job, experiment.run(job, on_progress=None)
+
+
+def test_a_resumed_run_has_its_statistics(trained):
+    """Weights, statistics of observations, and those of PopArt; a new agent has others."""
+    job, result = trained
+    again = job_in(result.logdir)
+    assert not all(map(np.array_equal, state(again), state(job)))
+    learner = again.create_learner()
+    assert learner.finished
+    learner.train()  # Ends at once.
+    assert len(state(again)) == len(state(job)) > 16
+    for restored, saved in zip(state(again), state(job), strict=True):
+        np.testing.assert_array_equal(restored, saved)
+    counts = [v.numpy() for v in again.algorithm.loss_module.variables if v.shape.rank == 0]
+    assert FRAMES // (32 * 16) in counts  # Training steps whose targets PopArt has seen.
+
+
+def test_a_loaded_policy_names_the_cues(trained):
+    policy = experiment.load_policy(trained[1].logdir)
+    cues = np.eye(3, dtype=np.float32)
+    actions, _ = policy(cues, policy.initial_state(3), np.zeros(3, np.float32))
+    assert list(actions) == [0, 1, 2]
+
+
+def test_a_run_is_played_as_it_was_trained(tmp_path, socket_address):
+    """From another directory, with the gin config and bindings that its record names."""
+    layers = "ContinuousControlAgent.num_units_policy = 20"
+    logdir = train_to_end(
+        tmp_path,
+        socket_address,
+        "seed_rl.mujoco.ppo_main",
+        10_240,
+        *("--env_name=Toy-v0", f"--gin_bindings={FASTER}", f"--gin_bindings={layers}"),
+        *("--unroll_length=32", "--batches_per_step=2", "--epochs_per_step=5"),
+        "--num_eval_envs=2",
+    )
+    assert layers in (logdir / gin_config.OPERATIVE_FILE).read_text()
+    evaluated = [row for row in experiment.read_result(logdir).episodes if row.evaluation]
+    assert {row.env_id for row in evaluated} == {6, 7}
+    assert np.mean([row.episode_return for row in evaluated[-20:]]) == 3
+    result = subprocess.run(
+        [sys.executable, "-m", "seed_rl.play", str(logdir), "--episodes=5"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert re.findall(r"│\s+\d+ │\s+(\S+) │\s+(\S+) │", result.stdout) == [("3", "3")] * 5

@@ -1,0 +1,151 @@
+"""Shipped configs learn what there is to learn: toy environments to their known optimum."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl import experiment
+from seed_rl.agents.policy_gradient import gin_config
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.common.run_files import returns_log
+from seed_rl.mujoco import toy_env
+from tests.helpers.on_policy_runs import make_job
+from tests.helpers.system_helpers import train_to_end
+
+pytestmark = pytest.mark.slow
+
+FASTER = "OptimizerConfig.learning_rate = 3e-3"  # Toy problems need few steps, but large ones.
+
+
+@pytest.fixture(autouse=True)
+def unconfigured():
+    yield
+    gin_config.load([])
+
+
+class FollowEnv(gymnasium.Env):
+    """The action must equal the observed target: the optimal return of 4 steps is 4.
+
+    Uniformly random actions have a mean return of 4 (1 - 2/3), constant ones of at most 2.
+    """
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._step = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        reward = 1.0 - abs(float(action[0] - self._target[0]))
+        self._step += 1
+        return self._observe(), reward, self._step == 4, False, {}
+
+    def _observe(self):
+        self._target = self.np_random.uniform(-1.0, 1.0, (1,)).astype(np.float32)
+        return self._target
+
+
+@pytest.mark.parametrize(
+    ("config", "epochs", "frames"),
+    [("ppo", 5, 10_000), ("pg", 1, 10_000), ("vtrace", 5, 10_000), ("awr", 5, 10_000)]
+    + [("vmpo", 5, 25_000)],
+)
+def test_the_cue_is_named(tmp_path, config, epochs, frames):
+    """The optimum is 3, chance gives 1. Guards each policy loss, from the file to the returns."""
+    job = make_job(
+        tmp_path,
+        f"seed_rl/mujoco/gin/{config}.gin",
+        [FASTER],
+        toy_env.ToyEnv,
+        frames,
+        MinibatchSettings("split", epochs, batches_per_step=4),
+    )
+    returns = experiment.run(job, on_progress=None).returns
+    assert returns[:100].mean() < 2  # It was not right from the beginning.
+    assert returns[-300:].mean() > 0.97 * 3
+
+
+@pytest.mark.parametrize(("config", "frames"), [("ppo", 20_000), ("vmpo", 40_000)])
+def test_the_target_is_followed(tmp_path, config, frames):
+    """Continuous actions: means and deviations; evaluation takes the means."""
+    job = make_job(
+        tmp_path,
+        f"seed_rl/mujoco/gin/{config}.gin",
+        [FASTER],
+        FollowEnv,
+        frames,
+        MinibatchSettings("split", 5, batches_per_step=4),
+        num_envs=36,
+        env_batch_size=36,
+        num_eval_envs=4,
+    )
+    result = experiment.run(job, on_progress=None)
+    greedy = np.array([row.episode_return for row in result.episodes if row.evaluation])
+    assert greedy[:20].mean() < 3
+    assert greedy[-50:].mean() > 0.9 * 4
+    assert result.returns[-300:].mean() > 0.85 * 4
+
+
+def test_the_cue_is_remembered(tmp_path):
+    """A recurrent network, trained on shuffled whole unrolls: 1 with memory, 1/3 without."""
+    job = make_job(
+        tmp_path,
+        "seed_rl/mujoco/gin/ppo.gin",
+        [FASTER, "ContinuousControlAgent.num_layers_rnn = 1"],
+        toy_env.ToyMemoryEnv,
+        12_000,
+        MinibatchSettings("shuffle", 5, batches_per_step=4),
+    )
+    assert experiment.run(job, on_progress=None).returns[-300:].mean() > 0.95
+
+
+def test_cart_pole(tmp_path):
+    """The defaults of `gym ppo`. A random policy balances for 22 steps."""
+    job = make_job(
+        tmp_path,
+        "seed_rl/gym/gin/ppo.gin",
+        [],
+        lambda: gymnasium.make("CartPole-v1"),
+        30_000,
+        MinibatchSettings("split", 4, batches_per_step=4),
+        num_envs=8,
+        env_batch_size=8,
+        unroll_length=32,
+    )
+    assert experiment.run(job, on_progress=None).returns[-20:].mean() > 150
+
+
+def test_atari_with_an_lstm(tmp_path, socket_address):
+    """The real programs: convolutions, frame stacks, a recurrent state; no step is skipped."""
+    pytest.importorskip("ale_py")
+    binding = "ConvNetworkConfig.lstm_sizes = (32,)"
+    logdir = train_to_end(
+        tmp_path,
+        socket_address,
+        "seed_rl.atari.ppo_main",
+        8 * 128 * 4 * 2,
+        *("--game=Pong", f"--gin_bindings={binding}", "--log_period_secs=0.1"),
+    )
+    assert binding in (logdir / gin_config.OPERATIVE_FILE).read_text()
+    metrics = logged(logdir)
+    assert {"charts/loss", "train/losses/policy", "train/losses/value"} <= metrics.keys()
+    assert all(np.isfinite(values).all() for values in metrics.values())
+    assert metrics["train/skipped_fraction"].max() == 0
+    assert metrics["train/policy/entropy"][-1] > 0
+    assert returns_log.read(logdir / returns_log.FILE_NAME) == []  # Games are longer.
+
+
+def logged(logdir):
+    """Scalars in TensorBoard's files: <float32>[points] by tag."""
+    points = {}
+    for path in logdir.glob("events.out.tfevents*"):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                if (number := tf.make_ndarray(value.tensor)).dtype == np.float32:
+                    points.setdefault(value.tag, []).append(number)
+    return {tag: np.stack(values) for tag, values in points.items()}

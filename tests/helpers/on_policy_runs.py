@@ -1,0 +1,61 @@
+"""Runs of the on-policy agent in this process, from a gin config to the returns."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import tensorflow as tf
+
+from seed_rl.agents.policy_gradient import algorithm, gin_config, networks
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.config import options
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.learner.job import TrainingJob
+
+
+def make_job(
+    logdir: pathlib.Path,
+    config: str,
+    bindings: Sequence[str],
+    make_env: Callable[[], gymnasium.Env[Any, Any]],
+    frames: int,
+    minibatches: MinibatchSettings,
+    unroll_length: int = 16,
+    **run: Any,
+) -> TrainingJob:
+    """A run with 32 environments of one actor, as the main programs set it up from flags.
+
+    Args:
+      logdir: of the run.
+      config: gin file.
+      bindings: of gin, besides.
+      make_env: creates an environment.
+      frames: of the run.
+      minibatches: of a training step.
+      unroll_length: transitions per unroll.
+      **run: further options of `RunConfig`.
+    """
+    gin_config.load([config], bindings)
+    tf.keras.utils.set_random_seed(1)
+    return algorithm.create_job(
+        lambda env_id, env_config: wrap_for_agent(make_env()),
+        lambda actions, observations, distribution: networks.create_network(
+            observations, distribution
+        ),
+        create_loss=gin_config.create_loss,
+        on_policy=OnPolicyConfig(),
+        settings=minibatches,
+        continuous=options.check(gin_config.continuous_action_config()),
+        optimizer=options.check(gin_config.optimizer_config()),
+        env_config={},
+        run=RunConfig(
+            logdir=str(logdir), **{"num_envs": 32, "env_batch_size": 32, "seed": 1, **run}
+        ),
+        config=LearnerConfig(total_environment_frames=frames, unroll_length=unroll_length),
+    )

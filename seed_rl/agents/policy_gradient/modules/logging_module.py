@@ -11,10 +11,13 @@
 
 A tape that is opened and closed within the body of a loop, or within a `tf.function`, holds tensors
 of that graph: return their values from there, do not keep the tape.
+
+A tape records what is logged in its thread: several replicas run in threads that take turns.
 """
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 
 import tensorflow as tf
@@ -22,9 +25,6 @@ import tensorflow as tf
 
 class LoggingModule:
     """Mixin of a `tf.Module` that logs; without a tape, logging does nothing."""
-
-    # Not a dict: a tf.Module would wrap it, and checkpoints would track its tensors.
-    _logging_tape: LoggingTape | None = None
 
     def log(self, key: str, tensor: tf.Tensor) -> None:
         """Logs a value to the open tape.
@@ -36,8 +36,9 @@ class LoggingModule:
         Raises:
           ValueError: the key was logged before.
         """
-        if self._logging_tape is not None:
-            self._logging_tape.add(key, tensor)
+        tape = _open_tapes.by_module.get(id(self))
+        if tape is not None:
+            tape.add(key, tensor)
 
 
 class LoggingTape:
@@ -61,12 +62,12 @@ class LoggingTape:
           What is logged until the end of the context, tensors by key.
 
         Raises:
-          ValueError: another tape records one of the modules.
+          ValueError: another tape of this thread records one of the modules.
         """
-        if any(part._logging_tape is not None for part in self._modules):
+        tapes = _open_tapes.by_module
+        if any(id(part) in tapes for part in self._modules):
             raise ValueError("Tapes cannot be nested: another LoggingTape records this module.")
-        for part in self._modules:
-            part._logging_tape = self
+        tapes.update({id(part): self for part in self._modules})
         return self.logs
 
     def __exit__(
@@ -76,10 +77,23 @@ class LoggingTape:
         traceback: TracebackType | None,
     ) -> None:
         for part in self._modules:
-            part._logging_tape = None
+            _open_tapes.by_module.pop(id(part), None)
 
     def add(self, key: str, tensor: tf.Tensor) -> None:
         """Records one value; see `LoggingModule.log`."""
         if key in self.logs:
             raise ValueError(f"'{key}' was logged twice: each part needs keys of its own.")
         self.logs[key] = tf.stop_gradient(tf.convert_to_tensor(tensor))
+
+
+class _OpenTapes(threading.local):
+    """The tapes that are open in a thread, by the id of each module that they record.
+
+    Not attributes of the modules: a tf.Module would track the tensors in checkpoints.
+    """
+
+    def __init__(self) -> None:
+        self.by_module: dict[int, LoggingTape] = {}
+
+
+_open_tapes = _OpenTapes()

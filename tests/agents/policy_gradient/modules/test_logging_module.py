@@ -1,5 +1,7 @@
 """What parts of the agent log, in eager code, functions and loops."""
 
+import threading
+
 import pytest
 import tensorflow as tf
 
@@ -57,6 +59,27 @@ def test_nested_tapes_are_an_error():
     with LoggingTape(module) as logs:
         module(tf.constant(1.0))
     assert set(logs) == {"a", "whole"}
+
+
+def test_each_thread_has_its_own_tape():
+    """Replicas run in threads that take turns in the middle of a loss."""
+    module = Whole("a")
+    both_open = threading.Barrier(2)
+    found = {}
+
+    def replica(number):
+        with LoggingTape(module) as logs:
+            both_open.wait(timeout=60)
+            module(tf.constant(float(number)))
+            both_open.wait(timeout=60)
+        found[number] = float(logs["a"])
+
+    threads = [threading.Thread(target=replica, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {0: 0.0, 1: 1.0}
 
 
 def test_in_a_loop_within_a_function():

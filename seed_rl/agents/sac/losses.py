@@ -64,6 +64,9 @@ def compute_loss(
     """
     env_outputs = EnvOutput(*env_outputs)
     seen = (prev_actions, env_outputs)
+    if hasattr(agent, "end_of_training_step_callback"):
+        # Such a network collects statistics of what it is trained on, in calls that say so.
+        agent(*seen, agent_state, unroll=True, is_training=True)
     seen_tm1, a_tm1 = tf.nest.map_structure(lambda t: t[:-1], (seen, actions))
     if rewards is not None:
         env_outputs = env_outputs._replace(reward=rewards)
@@ -75,6 +78,8 @@ def compute_loss(
 
     pi_tm1 = distribution(agent.get_action_params(*seen_tm1, agent_state))
     fresh = pi_tm1.sample()
+    if not distribution.reparametrizable:  # Other parts of a mixed action may have a gradient.
+        fresh = tf.nest.map_structure(tf.stop_gradient, fresh)
     log_probs = pi_tm1.log_prob(fresh)
     fresh_q = _of_actions(
         lambda a: tf.reduce_min(agent.get_Q(*seen_tm1, agent_state, a), axis=-1),
@@ -96,7 +101,6 @@ def compute_loss(
         policy_loss = mean(alpha * log_probs - fresh_q)
     else:
         advantages = _normalized(soft_value - tf.stop_gradient(v_tm1), mean)
-        # Of the sampled actions, as fixed: the gradient is that of their probability alone.
         policy_loss = -mean(log_probs * advantages)
     temperature_loss = temperature.adjustment_loss(mean.everywhere(log_probs))
 

@@ -13,8 +13,10 @@ from seed_rl.agents.sac.networks import ActorCriticMLP
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.continuous import Normal
 from seed_rl.common.distributions.discrete import Categorical
+from seed_rl.common.distributions.joint import joint_distribution
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.coefficients import FixedCoefficient
+from seed_rl.common.normalization.normalizer import NormalizeObservationsWrapper, Normalizer
 from seed_rl.common.types import EnvOutput
 
 T, B, N = 5, 3, 2
@@ -46,6 +48,7 @@ CONTINUOUS = ParametricDistribution(2 * N, split, (N,), reparametrizable=True)
 DISCRETE = ParametricDistribution(
     3, lambda logits: SureCategorical(logits, tf.int32), (), lambda a: tf.one_hot(a, 3)
 )
+MIXED = joint_distribution((DISCRETE, CONTINUOUS), dtype_override=None)
 
 
 class Linear(tf.Module):
@@ -146,19 +149,23 @@ def gradients(loss, parts):
 
 
 @pytest.mark.parametrize("bootstrap_net", ["v", "q"])
-@pytest.mark.parametrize("distribution", [CONTINUOUS, DISCRETE], ids=["continuous", "discrete"])
+@pytest.mark.parametrize(
+    "distribution", [CONTINUOUS, DISCRETE, MIXED], ids=["continuous", "discrete", "mixed"]
+)
 def test_each_part_is_trained_by_its_own_loss(distribution, bootstrap_net):
     """Guards against losses that leak: the gradient of the sum is, for each part of the network,
-    the gradient of that part's loss alone, with everything else constant.
+    the gradient of that part's loss alone, with everything else constant. Where a part of an action
+    has no gradient, the policy gradient treats all of it as fixed.
     """
     tf.keras.utils.set_random_seed(3)
     agent, target = (ActorCriticMLP(distribution, 2, (8,)) for _ in range(2))
     env_outputs, actions = batch()
     state = agent.initial_state(B)
     env_outputs = tf.nest.map_structure(tf.constant, env_outputs)
-    if distribution is DISCRETE:
-        actions = (np.abs(actions[..., 0]) * 3).astype(np.int32)
-    actions = tf.constant(actions)
+    choices = (np.abs(actions[..., 0]) * 3).astype(np.int32)
+    if distribution is not CONTINUOUS:
+        actions = choices if distribution is DISCRETE else (choices, actions)
+    actions = tf.nest.map_structure(tf.constant, actions)
     config = SACConfig(bootstrap_net=bootstrap_net)
     mask = tf.cast(~env_outputs.abandoned[1:], tf.float32)
     seen = tf.nest.map_structure(lambda t: t[:-1], (actions, env_outputs))
@@ -195,16 +202,18 @@ def test_each_part_is_trained_by_its_own_loss(distribution, bootstrap_net):
     def actor_loss():
         policy = distribution(agent.get_action_params(*seen, state))
         action = policy.sample()
-        log_prob = policy.log_prob(action)
         if distribution is CONTINUOUS:
-            return mean(ALPHA * log_prob - tf.reduce_min(agent.get_Q(*seen, state, action), -1))
+            q = tf.reduce_min(agent.get_Q(*seen, state, action), -1)
+            return mean(ALPHA * policy.log_prob(action) - q)
+        log_prob = policy.log_prob(tf.nest.map_structure(tf.stop_gradient, action))
         advantage = value - agent.get_V(*seen, state)
         advantage -= mean(advantage)
         advantage /= tf.sqrt(mean(advantage**2))
         return -mean(log_prob * tf.stop_gradient(advantage))
 
     def critic_loss():
-        errors = agent.get_Q(*seen, state, actions[:-1]) - goal[..., tf.newaxis]
+        taken = tf.nest.map_structure(lambda t: t[:-1], actions)
+        errors = agent.get_Q(*seen, state, taken) - goal[..., tf.newaxis]
         return 0.5 * mean(tf.reduce_sum(errors**2, -1))
 
     parts = {
@@ -218,6 +227,29 @@ def test_each_part_is_trained_by_its_own_loss(distribution, bootstrap_net):
             assert np.abs(expected).max() > 0
             np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
     assert all(not g.any() for g in gradients(whole, variables.trainable_variables(target)))
+
+
+def test_a_network_that_normalizes_its_observations_learns_their_statistics():
+    """Only a call of the network as such tells it that it is trained; the losses call its parts."""
+    network = NormalizeObservationsWrapper(ActorCriticMLP(CONTINUOUS, 2, (8,)), Normalizer())
+    target = NormalizeObservationsWrapper(ActorCriticMLP(CONTINUOUS, 2, (8,)), Normalizer())
+    env_outputs, actions = batch()
+    arguments = tf.nest.map_structure(tf.constant, (actions, env_outputs, actions))
+
+    @tf.function(autograph=False)
+    def train():
+        state = network.initial_state(B)
+        temperature = FixedCoefficient(ALPHA)
+        losses.compute_loss(
+            SACConfig(), CONTINUOUS, network, target, temperature, state, *arguments
+        )
+        network.end_of_training_step_callback()
+
+    train()
+    seen = env_outputs.observation.reshape(-1, 4)
+    logs = network._normalizer.get_logs()
+    np.testing.assert_allclose(logs["normalizer/mean"], seen.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(logs["normalizer/std"], seen.std(0), rtol=1e-5)
 
 
 @pytest.mark.parametrize("above", [True, False])

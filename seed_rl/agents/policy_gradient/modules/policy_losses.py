@@ -1,6 +1,6 @@
 """Policy losses: policy gradient, V-trace, PPO, AWR, V-MPO, repeating of good actions, cloning.
 
-All are one loss with different options (Andrychowicz et al. 2020, appendix B.1): log probabilities
+All are one loss with different options (Andrychowicz et al. 2020, appendix B.3): log probabilities
 of the actions taken, weighted by a function of their advantages. Weights have no gradient.
 
 With several replicas, advantages are normalized over the whole batch. The median, and the softmax

@@ -21,10 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.common.acting.actor import ActorConfig
 from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
-from seed_rl.common.acting.local_actors import KINDS, Environments, LocalActors
-from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.acting.local_actors import KINDS, Environments, LocalActors, actor_configs
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import saved_model
 from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
@@ -130,7 +128,7 @@ def run(
         )
         thread = _LearnerThread()
         group = LocalActors(
-            actors, environments, _actor_configs(options), lambda: thread.stop("An actor failed")
+            actors, environments, actor_configs(options), lambda: thread.stop("An actor failed")
         )
         thread.learner = dataclasses.replace(job, run=options).create_learner()
         stack.callback(group.kill)
@@ -174,22 +172,6 @@ def read_result(logdir: str | os.PathLike[str]) -> Result:
         checkpoint=checkpoints[-1].path if checkpoints else None,
         model=model if model.exists() else None,
     )
-
-
-def _actor_configs(options: RunConfig) -> list[ActorConfig]:
-    """The options of each actor.
-
-    Raises:
-      UserError: the environments cannot be divided among actors.
-    """
-    envs, size = options.num_envs, options.env_batch_size
-    if envs % size:
-        raise UserError(
-            f"num_envs={envs} environments are not a multiple of env_batch_size={size} per actor: "
-            f"use {envs - envs % size or size} or {envs - envs % size + size} environments."
-        )
-    shared = {field.name: getattr(options, field.name) for field in dataclasses.fields(RunConfig)}
-    return [ActorConfig(**{**shared, "task": task}) for task in range(envs // size)]
 
 
 class _LearnerThread(threading.Thread):

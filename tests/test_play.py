@@ -215,7 +215,7 @@ def test_whole_games_are_played():
         return prev_actions, state
 
     specs = Specs(tf.TensorSpec([], tf.int64), EnvOutput(*(None,) * 5))
-    episodes = playing._episodes(Lives(), act, lambda: (), specs, None)
+    episodes = playing.play_episodes(Lives(), act, lambda: (), specs, None)
     played = [next(episodes), next(episodes)]
     episodes.close()
     assert played == [playing.Episode(6, 6.0, 6.0)] * 2

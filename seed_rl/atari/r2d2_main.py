@@ -5,6 +5,8 @@ Hyperparameters of the paper: --flagfile=seed_rl/atari/r2d2_paper.flags
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from seed_rl.agents.r2d2 import program
 from seed_rl.agents.r2d2.program import create_agent, create_optimizer
 from seed_rl.atari import env
@@ -15,9 +17,13 @@ FAMILY = EnvironmentFamily(
 )
 
 
-def main() -> None:
-    """Runs the learner or an actor, depending on --run_mode."""
-    program.main(FAMILY, create_agent, create_optimizer)
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the learner or an actor, depending on --run_mode.
+
+    Args:
+      argv: name of the program, then flags; None: the command line.
+    """
+    program.main(FAMILY, create_agent, create_optimizer, argv=argv)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Hyperparameters of the IMPALA paper: --flagfile=seed_rl/atari/impala_paper.flags
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from seed_rl.agents.vtrace import program
@@ -44,9 +45,15 @@ def create_agent(
     )
 
 
-def main() -> None:
-    """Runs the learner or an actor, depending on --run_mode."""
-    program.main(FAMILY, create_agent, agent_configs=(ConvNetworkConfig,), presets=(PRESET,))
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the learner or an actor, depending on --run_mode.
+
+    Args:
+      argv: name of the program, then flags; None: the command line.
+    """
+    program.main(
+        FAMILY, create_agent, agent_configs=(ConvNetworkConfig,), presets=(PRESET,), argv=argv
+    )
 
 
 if __name__ == "__main__":

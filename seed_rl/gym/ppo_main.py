@@ -5,6 +5,7 @@ The learner (--run_mode=learner) or an actor (--run_mode=actor).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from seed_rl.agents.policy_gradient import program
@@ -37,9 +38,13 @@ def create_agent(
     return networks.create_network(env_observation_space, parametric_action_distribution)
 
 
-def main() -> None:
-    """Runs the learner or an actor, depending on --run_mode."""
-    program.main(FAMILY, create_agent, presets=(PRESET,))
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the learner or an actor, depending on --run_mode.
+
+    Args:
+      argv: name of the program, then flags; None: the command line.
+    """
+    program.main(FAMILY, create_agent, presets=(PRESET,), argv=argv)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from seed_rl.agents.vtrace import program
@@ -49,13 +50,18 @@ def create_agent(
     )
 
 
-def main() -> None:
-    """Runs the learner or an actor, depending on --run_mode."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the learner or an actor, depending on --run_mode.
+
+    Args:
+      argv: name of the program, then flags; None: the command line.
+    """
     program.main(
         FAMILY,
         create_agent,
         agent_configs=(MLPNetworkConfig, ConvNetworkConfig),
         presets=(PRESET,),
+        argv=argv,
     )
 
 

@@ -5,6 +5,7 @@ The learner (--run_mode=learner) or an actor (--run_mode=actor).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from seed_rl.agents.policy_gradient import program
@@ -28,18 +29,54 @@ FAMILY = EnvironmentFamily(env.MujocoConfig, env.create, environment="env_name")
 
 
 def create_agent(
-    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
+    action_space: Any, observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
     """The network that the gin config describes; which part does depends on the observations."""
     del action_space
     from seed_rl.agents.policy_gradient import networks  # Actors must not import TensorFlow.
 
-    return networks.create_network(env_observation_space, parametric_action_distribution)
+    return networks.create_network(observation_space, parametric_action_distribution)
 
 
-def main() -> None:
-    """Runs the learner or an actor, depending on --run_mode."""
-    program.main(FAMILY, create_agent, presets=(PRESET,))
+def create_optimizer(
+    final_iteration: int, optimizer_fn: Callable[[], Any] | None = None
+) -> tuple[Any, Callable[[Any], Any]]:
+    """The optimizer that the gin config describes, see `ppo_parts.create_optimizer`."""
+    from seed_rl.mujoco import ppo_parts
+
+    if optimizer_fn is None:
+        return ppo_parts.create_optimizer(final_iteration)
+    return ppo_parts.create_optimizer(final_iteration, optimizer_fn)
+
+
+def orthogonal_gain_sqrt2() -> Any:
+    """See `ppo_parts.orthogonal_gain_sqrt2`, which gin configs name."""
+    from seed_rl.mujoco import ppo_parts
+
+    return ppo_parts.orthogonal_gain_sqrt2()
+
+
+def orthogonal_gain_0dot01() -> Any:
+    """See `ppo_parts.orthogonal_gain_0dot01`, which gin configs name."""
+    from seed_rl.mujoco import ppo_parts
+
+    return ppo_parts.orthogonal_gain_0dot01()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the learner or an actor, depending on --run_mode.
+
+    Args:
+      argv: name of the program, then flags; None: the command line.
+    """
+    program.main(
+        FAMILY,
+        create_agent,
+        create_optimizer,
+        presets=(PRESET,),
+        gin_modules=("seed_rl.mujoco.ppo_parts",),
+        argv=argv,
+    )
 
 
 if __name__ == "__main__":

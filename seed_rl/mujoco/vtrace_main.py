@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from seed_rl.agents.vtrace import program
@@ -51,14 +52,19 @@ def create_optimizer(final_iteration: int) -> Any:
     return optimizer.create_optimizer(from_flags(OptimizerConfig), final_iteration)
 
 
-def main() -> None:
-    """Runs the learner or an actor, depending on --run_mode."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the learner or an actor, depending on --run_mode.
+
+    Args:
+      argv: name of the program, then flags; None: the command line.
+    """
     program.main(
         FAMILY,
         create_agent,
         create_optimizer,
         agent_configs=(ObservationConfig, MLPNetworkConfig, ConvNetworkConfig),
         presets=(PRESET,),
+        argv=argv,
     )
 
 

@@ -102,6 +102,14 @@ def errors_for_users() -> Iterator[None]:
         raise
 
 
+def bindings(part: str) -> dict[str, Any]:
+    """The bindings of a part by parameter, without those in scopes; empty if it is unknown."""
+    try:
+        return dict(gin.get_bindings(part, resolve_references=False))
+    except ValueError:
+        return {}
+
+
 def operative() -> str:
     """The parameters of all parts that were used so far, as a gin file."""
     return gin.operative_config_str()

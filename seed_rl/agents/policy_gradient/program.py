@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ def main(
     algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (),
     presets: Sequence[Preset] = (),
+    gin_modules: Sequence[str] = (),
+    argv: Sequence[str] | None = None,
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -36,6 +39,9 @@ def main(
       agent_configs: further dataclasses of options.
       presets: defaults that replace those of the dataclasses, applied in order; one of them should
         set `gin_config`.
+      gin_modules: modules that register further parts for gin configs; imported only in the
+        learner.
+      argv: name of the program, then flags; None: the command line.
       **defaults: further defaults of this program, applied last.
     """
 
@@ -43,6 +49,8 @@ def main(
         from seed_rl.agents.policy_gradient import gin_config
         from seed_rl.agents.policy_gradient.algorithm import PolicyGradient, create_job
 
+        for module in gin_modules:
+            importlib.import_module(module)
         config = options.from_flags(OnPolicyConfig)
         gin_config.load(config.gin_config, config.gin_bindings)
         with gin_config.errors_for_users():
@@ -62,4 +70,4 @@ def main(
         dataclasses.replace(job, files=files).execute()
 
     configs = (OnPolicyConfig, MinibatchSettings, *agent_configs)
-    program.main(family, configs, learn, presets=presets, optimizer=None, **defaults)
+    program.main(family, configs, learn, presets=presets, optimizer=None, argv=argv, **defaults)

@@ -62,6 +62,7 @@ def main(
     algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (QNetworkConfig,),
     presets: Sequence[Preset] = (),
+    argv: Sequence[str] | None = None,
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -75,6 +76,7 @@ def main(
         the learner, so it should import TensorFlow itself.
       agent_configs: the network's dataclasses of options.
       presets: defaults applied after `PRESET`, in order.
+      argv: name of the program, then flags; None: the command line.
       **defaults: further defaults of this program, applied last.
     """
 
@@ -90,4 +92,4 @@ def main(
         ).execute()
 
     configs = (R2D2Config, ReplayConfig, *agent_configs)
-    program.main(family, configs, learn, presets=(PRESET, *presets), **defaults)
+    program.main(family, configs, learn, presets=(PRESET, *presets), argv=argv, **defaults)

@@ -19,6 +19,7 @@ def main(
     algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (),
     presets: Sequence[Preset] = (),
+    argv: Sequence[str] | None = None,
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -34,6 +35,7 @@ def main(
       agent_configs: further dataclasses of options.
       presets: defaults that replace those of the dataclasses, applied in order. V-trace has no
         preset of its own.
+      argv: name of the program, then flags; None: the command line.
       **defaults: further defaults of this program, applied last.
     """
 
@@ -49,4 +51,4 @@ def main(
         ).execute()
 
     configs = (VTraceConfig, *agent_configs, ContinuousDistributionConfig)
-    program.main(family, configs, learn, presets=presets, **defaults)
+    program.main(family, configs, learn, presets=presets, argv=argv, **defaults)

@@ -124,6 +124,11 @@ class DiscretizeEnvWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         choice = np.asarray(action)
         return self.env.step(self._values[choice, np.arange(self._values.shape[1])])
 
+    def render(self, *args: Any, **kwargs: Any) -> Any:
+        """What the environment renders; Gymnasium sets the mode at creation, not by arguments."""
+        del args, kwargs
+        return self.env.render()
+
 
 def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, Any]:
     """Wraps `env` with `AgentActions` and `AgentObservations` if they change its spaces.

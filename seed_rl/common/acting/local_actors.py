@@ -19,6 +19,7 @@ import numpy as np
 
 from seed_rl.common.acting.actor import Actor, ActorConfig, create_batch
 from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import scheduling
 from seed_rl.common.system.stop_signal import StopSignal
@@ -67,6 +68,22 @@ class LocalActor(Protocol):
 
     def kill(self) -> None:
         """Ends it at once, if that is possible."""
+
+
+def actor_configs(options: RunConfig) -> list[ActorConfig]:
+    """The options of each actor.
+
+    Raises:
+      UserError: the environments cannot be divided among actors.
+    """
+    envs, size = options.num_envs, options.env_batch_size
+    if envs % size:
+        raise UserError(
+            f"num_envs={envs} environments are not a multiple of env_batch_size={size} per actor: "
+            f"use {envs - envs % size or size} or {envs - envs % size + size} environments."
+        )
+    shared = {field.name: getattr(options, field.name) for field in dataclasses.fields(RunConfig)}
+    return [ActorConfig(**{**shared, "task": task}) for task in range(envs // size)]
 
 
 class LocalActors:

@@ -25,6 +25,7 @@ def main(
     learn: Callable[[Any], None],
     presets: Sequence[Preset] = (),
     optimizer: type | None = OptimizerConfig,
+    argv: Sequence[str] | None = None,
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -40,6 +41,7 @@ def main(
       presets: defaults that replace those of the dataclasses, usually of the agent, then of the
         agent on these environments.
       optimizer: dataclass of the optimizer's options; None: not set by flags.
+      argv: name of the program, then flags; None: the command line.
       **defaults: further defaults of this program.
     """
     options.define_flags(
@@ -66,7 +68,7 @@ def main(
             create_vector_env_fn=family.create_batch,
         )
 
-    options.run_main(run, lambda: _prepare(family))
+    options.run_main(run, lambda: _prepare(family), argv)
 
 
 def _prepare(family: EnvironmentFamily) -> None:

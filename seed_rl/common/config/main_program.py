@@ -19,7 +19,9 @@ from seed_rl.common.system import terminal
 
 
 def run_main(
-    main: Callable[[], int | None], prepare: Callable[[], None] | None = None
+    main: Callable[[], int | None],
+    prepare: Callable[[], None] | None = None,
+    argv: Sequence[str] | None = None,
 ) -> typing.NoReturn:
     """Parses flags, runs `main` and exits.
 
@@ -32,6 +34,7 @@ def run_main(
       main: returns the exit code, or None for 0.
       prepare: called after flags are parsed and before `main`; with --only_check_args, `main` is
         not called.
+      argv: name of the program, then flags; None: `sys.argv`.
     """
 
     def guarded(argv: Sequence[str]) -> int:
@@ -55,6 +58,8 @@ def run_main(
             # Otherwise garbage collection of TensorFlow's modules takes seconds at exit.
             gc.freeze()
 
+    if argv is not None:
+        sys.argv = list(argv)  # From which the run's record is written, too.
     app.run(guarded, flags_parser=functools.partial(_parse, prepare))
     raise AssertionError("app.run returned")
 

@@ -69,7 +69,7 @@ class ParametricDistribution:
         self._create_dist = create_dist
         self._action_features = action_features
         self.event_shape = tuple(event_shape)
-        self.reparametrizable = reparametrizable
+        self._reparametrizable = reparametrizable
 
     def __call__(self, params: tf.Tensor) -> Distribution:
         """The distributions with parameters <float32>[..., param_size]."""
@@ -84,6 +84,11 @@ class ParametricDistribution:
     def param_size(self) -> int:
         """Number of parameters of one distribution."""
         return self._param_size
+
+    @property
+    def reparametrizable(self) -> bool:
+        """Whether gradients flow from samples to parameters."""
+        return self._reparametrizable
 
     def sample(self, parameters: tf.Tensor) -> Actions:
         """One action per row of <float32>[..., param_size]."""

@@ -22,7 +22,7 @@ from seed_rl.common.config.options import (
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.learner.algorithm import Algorithm
-from seed_rl.common.learner.devices import make_devices
+from seed_rl.common.learner.devices import Devices, make_devices
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
 from seed_rl.common.learner.optimizer import create_optimizer
 from seed_rl.common.types import Spaces, Specs
@@ -55,6 +55,7 @@ def make_job(
     config: LearnerConfig | None = None,
     optimizer: OptimizerConfig | None = None,
     device_config: DeviceConfig | None = None,
+    devices: Devices | None = None,
     agent_options: Sequence[Any] = (),
 ) -> TrainingJob:
     """Creates devices, algorithm and optimizer.
@@ -72,6 +73,7 @@ def make_job(
       config: options of the learner.
       optimizer: options of the default optimizer, and of gradient clipping.
       device_config: what runs where.
+      devices: what runs where, if the program has chosen itself.
       agent_options: dataclasses of the agent's options, stored with checkpoints.
 
     Raises:
@@ -81,7 +83,7 @@ def make_job(
     config = config or from_flags(LearnerConfig)
     optimizer = optimizer or from_flags(OptimizerConfig)
     env_config = environment_options(env_config)
-    devices = make_devices(device_config or from_flags(DeviceConfig))
+    devices = devices or make_devices(device_config or from_flags(DeviceConfig))
     strategy = devices.training_strategy
     learner_config.validate(run, config, strategy.num_replicas_in_sync)
     if run.seed is not None:

@@ -102,7 +102,11 @@ def make_devices(config: DeviceConfig | None = None) -> Devices:
     Raises:
       UserError: the devices do not exist, or cannot be split that way.
     """
-    multi_host = make_multi_host_devices(config)
+    return on_one_host(make_multi_host_devices(config))
+
+
+def on_one_host(multi_host: MultiHostDevices) -> Devices:
+    """The devices of all hosts together, for a learner that is one program."""
     devices = [device for _, inference in multi_host.hosts for device in inference]
     return Devices(
         multi_host.strategy,

@@ -89,8 +89,11 @@ class TrainingJob:
         """
         self.create_learner().train()
 
-    def create_learner(self) -> Learner:
+    def create_learner(self, learner_class: type[Learner] | None = None) -> Learner:
         """Creates the learner, resuming the run saved in the logdir, if any.
+
+        Args:
+          learner_class: a subclass of `Learner`; None for `Learner` itself.
 
         Raises:
           UserError: as `train`.
@@ -103,7 +106,7 @@ class TrainingJob:
         saved_run.check(self.run.logdir, self.environment)
         job = dataclasses.replace(self, options=run_record.describe(self.options))
         run_record.log_options(job.options)
-        learner = Learner(job)
+        learner = (learner_class or Learner)(job)
         try:
             run_record.write(self.run.logdir, job.options)
             for name, text in self.files.items():

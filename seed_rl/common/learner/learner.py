@@ -208,22 +208,30 @@ class Learner:
         self._await_experience(stop, server)
         last_save = time.monotonic()
         while not self.finished and not stop.requested:
-            trained = self._train_on_next_batch(batches, stop)
-            if trained is None:
+            if self._train_step(stop, server, batches) is None:
                 return
-            metrics, feedback = trained
-            self._train_steps += 1
-            self._algorithm.trained_on(self._config.batch_size)
-            self._algorithm.after_step(feedback, self._train_steps)
-            if self._copies:
-                self._copy_weights()
-            self._inference.store.trained()
-            self._report(server, metrics)
             due = time.monotonic() - last_save >= self._config.save_checkpoint_secs
             # Keeps the newest checkpoint good: if steps are skipped, the weights may be the cause.
             if due and not self._reporter.training_stalled():
                 self._save()
                 last_save = time.monotonic()
+
+    def _train_step(
+        self, stop: StopSignal, server: grpc.Server, batches: Iterator[Any]
+    ) -> dict[str, tf.Tensor] | None:
+        """Metrics of a training step; None if a stop ended the wait for unrolls."""
+        trained = self._train_on_next_batch(batches, stop)
+        if trained is None:
+            return None
+        metrics, feedback = trained
+        self._train_steps += 1
+        self._algorithm.trained_on(self._config.batch_size)
+        self._algorithm.after_step(feedback, self._train_steps)
+        if self._copies:
+            self._copy_weights()
+        self._inference.store.trained()
+        self._report(server, metrics)
+        return metrics
 
     def _train_on_next_batch(
         self, batches: Iterator[Any], stop: StopSignal

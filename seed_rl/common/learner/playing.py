@@ -98,7 +98,7 @@ def play(job: TrainingJob, request: PlayRequest) -> None:
         video = VideoWriter(Path(request.video)) if request.video else None
         if video:
             stack.callback(video.close)
-        episodes = _episodes(Film(job.create_env(), video), policy, request.seed)
+        episodes = play_episodes(Film(job.create_env(), video), policy, request.seed)
         stack.callback(episodes.close)  # type: ignore[attr-defined]
         with contextlib.suppress(KeyboardInterrupt), terminal.interrupt_raises():
             for number in range(1, request.episodes + 1):
@@ -148,8 +148,14 @@ def _policy(job: TrainingJob, request: PlayRequest) -> ActingPolicy:
     return trained_policy(job, request.weights, request.sampled)
 
 
-def _episodes(env: Any, policy: ActingPolicy, seed: int | None) -> Iterator[Episode]:
-    """Plays endlessly, like an actor and the learner's inference together."""
+def play_episodes(env: Any, policy: ActingPolicy, seed: int | None) -> Iterator[Episode]:
+    """Plays endlessly, like an actor and the learner's inference together.
+
+    Args:
+      env: Gymnasium (or old gym) environment; closed with the iterator.
+      policy: acts in it.
+      seed: of the first reset; None: a different one each time.
+    """
     batched = BatchedEnvironment(lambda *_: env, 1, 0)
     try:
         observation = batched.reset(seed)

@@ -150,7 +150,7 @@ class AdvantageEstimator(tf.Module):
 class GAE(AdvantageEstimator):
     """Generalized advantage estimation, see `gae`."""
 
-    def __init__(self, lambda_: float, name: str = "gae"):
+    def __init__(self, lambda_: float, name: str = "gam"):
         """`lambda_` trades variance for bias."""
         super().__init__(name=name)
         self.lambda_ = lambda_
@@ -184,7 +184,7 @@ class NStep(AdvantageEstimator):
     end of the unroll counts as an abandonment.
     """
 
-    def __init__(self, n: int, name: str = "n_step"):
+    def __init__(self, n: int, name: str = "nstep2"):
         """Looks `n` steps ahead.
 
         Raises:

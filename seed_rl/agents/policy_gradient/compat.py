@@ -1,0 +1,162 @@
+"""What existing programs use of the on-policy learner besides `learner_loop` and `Learner`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gin
+import tensorflow as tf
+from absl import flags
+
+from seed_rl.agents.policy_gradient import gin_config
+from seed_rl.agents.policy_gradient.algorithm import CreateLoss, create_job
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig
+from seed_rl.agents.policy_gradient.learner_config import TrainingConfig
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.common.compat.stepped_learner import SteppedLearner
+from seed_rl.common.config import learner_config, options
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.learner.devices import Devices, MultiHostDevices, on_one_host
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
+
+CreateEnv = Callable[[int, Any], Any]
+CreateAgent = Callable[[Any, Any, ParametricDistribution], tf.Module]
+Settings = Devices | MultiHostDevices
+
+
+class LearnerState(NamedTuple):
+    """What is trained.
+
+    Attributes:
+      training_agent: the network.
+      loss_fn: with the trained parts of the loss; a `GeneralizedOnPolicyLoss`.
+      optimizer: with its state.
+    """
+
+    training_agent: tf.Module
+    loss_fn: tf.Module
+    optimizer: tf.keras.optimizers.Optimizer
+
+
+class Snapshot(NamedTuple):
+    """The learner after some training steps. The state is not copied: it goes on changing.
+
+    Attributes:
+      steps_done: training steps.
+      learner_state: a `LearnerState`.
+    """
+
+    steps_done: int
+    learner_state: LearnerState
+
+
+class TrainingResult(NamedTuple):
+    """What `Learner.run_training` returns.
+
+    Attributes:
+      snapshots: list of `Snapshot`s; the last one is that of the end.
+    """
+
+    snapshots: list[Snapshot]
+
+
+class SaveActionPoint(NamedTuple):
+    """What is saved after a training step.
+
+    Attributes:
+      step: number of training steps done.
+      model: whether the policy is exported.
+      snapshot: whether the result of the training has a `Snapshot` of it.
+      checkpoint: whether a checkpoint is saved.
+    """
+
+    step: int
+    model: bool
+    snapshot: bool
+    checkpoint: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingHost:
+    """What runs on the machine of the learner; it is only one.
+
+    Attributes:
+      devices: for training and inference.
+      learner: trains and serves.
+    """
+
+    devices: Devices
+    learner: SteppedLearner
+
+
+def validate_config(config: TrainingConfig, settings: Settings) -> None:
+    """Checks the options together.
+
+    Raises:
+      UserError: naming the options to change.
+    """
+    replicas = settings.training_strategy.num_replicas_in_sync
+    sized = config.with_sizes()
+    batch = sized.batch_size * sized.batches_per_step or sized.num_training_envs()
+    learner = dataclasses.replace(sized.part(LearnerConfig), batch_size=batch)
+    learner_config.validate(sized.part(RunConfig), learner, replicas)
+
+
+def make_job(
+    create_env_fn: CreateEnv,
+    create_agent_fn: CreateAgent,
+    create_optimizer_fn: CreateOptimizer | None,
+    config: TrainingConfig,
+    settings: Settings | None,
+    create_loss_fn: CreateLoss | None,
+    continuous: ContinuousDistributionConfig | None,
+) -> TrainingJob:
+    """The job of a program's functions and options, with the parts of the gin configuration.
+
+    Args:
+      create_env_fn: see `learner.learner_loop`, as for the next four.
+      create_agent_fn: see `create_env_fn`.
+      create_optimizer_fn: see `create_env_fn`.
+      config: see `create_env_fn`.
+      settings: see `create_env_fn`.
+      create_loss_fn: see `learner.Learner`.
+      continuous: options of continuous actions; None: as the gin configuration says.
+
+    Raises:
+      UserError: options that are incompatible with each other, the environment or this machine.
+    """
+    if not gin.config_str().strip():
+        gin_config.load(config.gin_config, config.gin_bindings)
+    devices = on_one_host(settings) if isinstance(settings, MultiHostDevices) else settings
+    with gin_config.errors_for_users():
+        job = create_job(
+            create_env_fn,
+            create_agent_fn,
+            create_optimizer_fn,
+            create_loss=create_loss_fn or gin_config.create_loss,
+            on_policy=config.part(OnPolicyConfig),
+            settings=config.part(MinibatchSettings),
+            continuous=continuous or options.check(gin_config.continuous_action_config()),
+            optimizer=_optimizer_config(create_optimizer_fn),
+            run=config.part(RunConfig),
+            config=config.part(LearnerConfig),
+            device_config=config,
+            devices=devices,
+        )
+    gin_config.warn_of_unused()
+    files = {gin_config.OPERATIVE_FILE: gin_config.operative()}
+    return dataclasses.replace(job, files=files)
+
+
+def _optimizer_config(create_optimizer_fn: CreateOptimizer | None) -> OptimizerConfig:
+    """Options of the optimizer; with the program's own, gradients are clipped only if asked to."""
+    if create_optimizer_fn is None or "clip_norm" in gin_config.bindings("OptimizerConfig"):
+        return options.check(gin_config.optimizer_config())
+    clip_norm = flags.FLAGS["clip_norm"].value if "clip_norm" in flags.FLAGS else None
+    return OptimizerConfig(clip_norm=clip_norm)

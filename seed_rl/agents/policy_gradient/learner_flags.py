@@ -1,0 +1,78 @@
+"""The flags of the on-policy learner, and what existing programs compute from them.
+
+Importing this module defines the flags, which such programs do not define themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from absl import flags
+
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig
+from seed_rl.agents.policy_gradient.learner_config import TrainingConfig
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.common.config import options
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.flag_definitions import default_of, same_value
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.errors import UserError
+
+options.provide_flags(RunConfig, LearnerConfig, OnPolicyConfig, MinibatchSettings, DeviceConfig)
+
+
+def training_config_from_flags() -> TrainingConfig:
+    """All options, with sizes in unrolls; see `TrainingConfig.with_sizes`.
+
+    Raises:
+      UserError: the sizes do not divide each other, or exclude each other.
+    """
+    config = options.from_flags(TrainingConfig)
+    if _is_unset("batch_size"):
+        # The flag may be that of another module, whose default counts unrolls per training step.
+        config = dataclasses.replace(config, batch_size=OnPolicyConfig.batch_size)
+    return config.with_sizes()
+
+
+def unroll_length_from_flags() -> int:
+    """Transitions per unroll: --unroll_length, or what --step_size_transitions makes of it.
+
+    Raises:
+      UserError: see `training_config_from_flags`.
+    """
+    return training_config_from_flags().unroll_length
+
+
+def batches_per_step_from_flags() -> int:
+    """Minibatches per epoch: --batches_per_step, or what --batch_size_transitions makes of it.
+
+    Raises:
+      UserError: see `training_config_from_flags`.
+    """
+    return training_config_from_flags().batches_per_step
+
+
+def batch_size_from_flags() -> int:
+    """Unrolls per minibatch, over all replicas.
+
+    Raises:
+      UserError: see `training_config_from_flags`; or minibatches of transitions are no whole number
+        of unrolls.
+    """
+    config = training_config_from_flags()
+    size, rest = divmod(config.num_training_envs(), config.batches_per_step)
+    if config.batch_size or not rest:
+        return config.batch_size or size
+    raise UserError(
+        f"A minibatch is no whole number of unrolls: {config.num_training_envs()} unrolls are "
+        f"split into --batches_per_step={config.batches_per_step}. Use another number, or "
+        "seed_rl.agents.policy_gradient.config.step_sizes for the size in transitions."
+    )
+
+
+def _is_unset(name: str) -> bool:
+    """Whether neither the program nor the command line has set a flag."""
+    flag = flags.FLAGS[name]
+    default = default_of(flag)
+    return default is not None and not flag.present and same_value(flag.value, default.effective)

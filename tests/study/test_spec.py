@@ -39,6 +39,8 @@ MISTAKES = [
     ({"uniform": [1]}, CHOICE, "must be [lowest, highest]"),
     ({"uniform": [2, 1]}, CHOICE, "the lowest must be below the highest, but 2.0 >= 1.0"),
     ({"integers": [1, 2.5]}, CHOICE, "must be a whole number, not 2.5"),
+    ({"integers": [0, 10**400]}, CHOICE, "must be between -2^53 and 2^53, not 1000"),
+    ({"uniform": [0, 10**400]}, CHOICE, "must be a number, not 1000"),
     ({"log_uniform": [0, 1]}, CHOICE, "log-uniform ranges are above 0"),
     ({"values": [1], "flag": "--lr"}, CHOICE, 'write the flag\'s bare name, "lr"'),
     ({"values": [1], "flag": "seed"}, CHOICE, 'a study sets --seed itself; set "seeds"'),

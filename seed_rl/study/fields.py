@@ -115,6 +115,9 @@ def scalar(value: Any, where: str) -> Scalar:
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{where} must be finite, not {quoted(value)}.")
+    if isinstance(value, str) and not value.isprintable():
+        # A command line cannot have them all, and a second line of gin would be another binding.
+        raise UserError(f"{where} must be of printable characters, not {json.dumps(value)}.")
     return value
 
 

@@ -9,6 +9,7 @@ import logging
 import os
 import pathlib
 import re
+import tokenize
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,16 @@ OPERATIVE_FILE = "operative_config.gin"
 
 _SUFFIX = ".gin"
 _BINDING = re.compile(r"^([\w./]+) =", re.MULTILINE)
+# What gin raises for configs that are wrong, also for what they import.
+_WRONG_CONFIG = (
+    ImportError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    tokenize.TokenError,
+)
 _LAYOUT = pathlib.Path(__file__).resolve().parents[3]  # Contains the package.
 
 gin.add_config_file_search_path(str(_LAYOUT))  # For includes.
@@ -78,7 +89,7 @@ def load(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
         gin.clear_config()
         try:
             gin.parse_config_files_and_bindings(paths, list(bindings))
-        except (ValueError, SyntaxError, OSError, RuntimeError, TypeError) as error:
+        except _WRONG_CONFIG as error:
             raise UserError(f"Gin config: {_explained(str(error))}") from None
 
 

@@ -18,13 +18,8 @@ from gymnasium import spaces
 from examples import ppo
 from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.algorithm import PolicyGradient
-from seed_rl.agents.policy_gradient.modules import policy_losses
 from seed_rl.agents.policy_gradient.modules.continuous_control_agent import ContinuousControlAgent
-from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
-    GeneralizedOnPolicyLoss,
-)
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
-from seed_rl.agents.policy_gradient.modules.policy_regularizers import KLPolicyRegularizer
 from seed_rl.agents.r2d2.algorithm import R2D2
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
 from seed_rl.agents.r2d2.networks import create_network
@@ -35,17 +30,12 @@ from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.learner.batch_codec import BatchCodec
-from seed_rl.common.learner.coefficients import LagrangeInequalityCoefficient
 from seed_rl.common.learner.devices import copy_variables, make_devices
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.learner.training import TrainingStep
-from seed_rl.common.normalization.input_normalization import InputNormalization
 from seed_rl.common.normalization.normalizer import NormalizeObservationsWrapper, Normalizer
-from seed_rl.common.normalization.popart import PopArt
-from seed_rl.common.normalization.running_statistics import AverageMeanStd
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.replay import ReplayConfig
-from seed_rl.common.returns.advantages import GAE
 from seed_rl.common.types import EnvOutput, Unroll
 
 BATCH, STEPS, ACTIONS = 8, 4, 3
@@ -145,42 +135,6 @@ def make_vtrace(algorithm_class=VTrace, wrap=lambda network: network, **options)
         return random_experience(rng, algorithm)
 
     algorithm = algorithm_class(config, create_agent, distribution, 2)
-    return algorithm, make_batch
-
-
-def make_policy_gradient():
-    """Whole batches in two epochs, with every statistic and an adjusted coefficient."""
-    distribution = categorical_distribution(ACTIONS, tf.int64)
-
-    def create_network():
-        normalizer = InputNormalization(AverageMeanStd())
-        return ContinuousControlAgent(
-            distribution, normalizer, num_units_policy=8, num_units_value=8
-        )
-
-    def create_loss(network, distribution):
-        return GeneralizedOnPolicyLoss(
-            network,
-            PopArt(AverageMeanStd()),
-            distribution,
-            GAE(0.9),
-            policy_losses.ppo(0.3, normalize_advantages=True, advantage_offset=0.5),
-            0.99,
-            regularizer=KLPolicyRegularizer(
-                entropy=0.1, kl_mu_pi=LagrangeInequalityCoefficient(0.1)
-            ),
-            value_ppo_style_clip_eps=0.5,
-        )
-
-    def make_batch(rng):
-        (prev_actions, actions), env_outputs = random_unrolls(rng)
-        logits = rng.normal(size=(STEPS + 1, BATCH, ACTIONS)).astype(np.float32)
-        values = rng.normal(size=(STEPS + 1, BATCH)).astype(np.float32)
-        outputs = AgentOutput(actions, logits, values)
-        return Unroll((), prev_actions, env_outputs, outputs)
-
-    settings = MinibatchSettings(epochs_per_step=2)
-    algorithm = PolicyGradient(settings, create_network, create_loss, distribution, 2)
     return algorithm, make_batch
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import math
@@ -13,6 +14,8 @@ from seed_rl.common.errors import UserError
 T = TypeVar("T")
 Scalar = bool | int | float | str
 """What a flag or a gin binding can be set to."""
+
+_LARGEST = 2**53  # All whole numbers up to it are floats, with which ranges are computed.
 
 
 def parse(text: str, source: str) -> dict[str, Any]:
@@ -85,6 +88,8 @@ def whole(value: Any, where: str) -> int:
     """A whole number; 1e6 is one, too."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value // 1:
         raise UserError(f"{where} must be a whole number, not {quoted(value)}.")
+    if abs(value) > _LARGEST:
+        raise UserError(f"{where} must be between -2^53 and 2^53, not {quoted(value)}.")
     return int(value)
 
 
@@ -95,9 +100,11 @@ def count(value: Any, where: str) -> int:
 
 
 def number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise UserError(f"{where} must be a number, not {quoted(value)}.")
-    return float(value)
+    if not isinstance(value, bool) and isinstance(value, (int, float)):
+        with contextlib.suppress(OverflowError):  # Integers have no limit in JSON.
+            if math.isfinite(real := float(value)):
+                return real
+    raise UserError(f"{where} must be a number, not {quoted(value)}.")
 
 
 def scalar(value: Any, where: str) -> Scalar:
@@ -108,6 +115,9 @@ def scalar(value: Any, where: str) -> Scalar:
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{where} must be finite, not {quoted(value)}.")
+    if isinstance(value, str) and not value.isprintable():
+        # A command line cannot have them all, and a second line of gin would be another binding.
+        raise UserError(f"{where} must be of printable characters, not {json.dumps(value)}.")
     return value
 
 

@@ -289,7 +289,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _check_flag(name: str, where: str) -> None:
-    if name.startswith("-") or "=" in name:
+    if name.startswith("-") or "=" in name or not name.isprintable():
         raise UserError(f"{where}: write the flag's bare name, {quoted(name.strip('-'))}.")
     if name in _OWN_FLAGS:
         raise UserError(f"{where}: a study sets --{name} itself; {_OWN_FLAGS[name]}.")

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -254,8 +255,10 @@ class _ProcessActor:
 
     def kill(self) -> None:
         self._stopping = True
-        if self._process is not None:
-            self._process.kill()
+        # With the processes of its environments. The id is ours until `_watch` has waited for it.
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def _watch(self, report: int) -> None:
         assert self._process is not None

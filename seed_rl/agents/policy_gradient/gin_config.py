@@ -86,7 +86,7 @@ def load(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
         except SyntaxError as error:
             line = f": {error.text.strip()}" if error.text else ""
             raise UserError(f"Gin config: {_explained(str(error))}{line}") from None
-        except (ValueError, OSError, RuntimeError, TypeError) as error:
+        except (ImportError, ValueError, OSError, RuntimeError, TypeError) as error:
             raise UserError(f"Gin config: {_explained(str(error))}") from None
 
 

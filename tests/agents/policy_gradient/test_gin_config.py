@@ -68,6 +68,7 @@ def test_a_shipped_config_is_complete_and_all_of_it_has_an_effect(config, caplog
         ("continuous_action_config.postprocessor = 1", "continuous_action_config.action_postproc"),
         ("GeneralizedOnPolicyLoss.policy_loss = @ppoo()", "'@ppoo.*Did you mean ppo?"),
         ("include 'seed_rl/mujoco/gin/bose.gin'", "bose.gin"),
+        ("import no_such_module", "No module named 'no_such_module'"),
         ("GAE.lambda_ = ", "GAE.lambda_"),
         ("GAE.lambda_", "GAE.lambda_"),
         ("ConvNetworkConfig.lstm_sizes = (1,", "is a bracket not closed?"),

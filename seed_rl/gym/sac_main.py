@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from seed_rl.agents.sac import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
@@ -21,9 +23,13 @@ PRESET = Preset(
 FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="env_name")
 
 
-def main() -> None:
-    """Runs the learner or an actor, depending on --run_mode."""
-    program.main(FAMILY, presets=(PRESET,))
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the learner or an actor, depending on --run_mode.
+
+    Args:
+      argv: name of the program, then flags; None: the command line.
+    """
+    program.main(FAMILY, presets=(PRESET,), argv=argv)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from seed_rl.agents.sac import program
@@ -15,9 +16,13 @@ def create_agent(
     return program.create_agent(action_space, env_observation_space, parametric_action_distribution)
 
 
-def main() -> None:
-    """Runs the learner or an actor, depending on --run_mode."""
-    program.main(FAMILY, create_agent, create_optimizer)
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the learner or an actor, depending on --run_mode.
+
+    Args:
+      argv: name of the program, then flags; None: the command line.
+    """
+    program.main(FAMILY, create_agent, create_optimizer, argv=argv)
 
 
 if __name__ == "__main__":

@@ -193,12 +193,14 @@ EFFECTIVE = {
     "seed_rl.mujoco.vtrace_main": dict(
         env_name="HalfCheetah-v5",
         stack_size=1,
-        batch_size=32,
+        batch_size=4,
         unroll_length=16,
         learning_rate=3e-4,
         lambda_=0.95,
-        entropy_cost=0.0,
-        reward_scaling=0.1,
+        entropy_cost=0.01,
+        target_entropy=0.0,
+        normalize_observations=True,
+        popart=True,
         mlp_activation="tanh",
     ),
 }

@@ -1,4 +1,4 @@
-"""Names and signatures that existing programs use of the on-policy agent and of MuJoCo."""
+"""Names and signatures that existing programs use of the on-policy agent, SAC and MuJoCo."""
 
 import importlib
 import inspect
@@ -12,6 +12,43 @@ MODULES = f"{AGENT}.modules"
 
 # One name a line. `Class(...)` is its constructor; a base class is named where programs rely on it.
 NAMES = {
+    "seed_rl.agents.sac.learner": """
+        compute_loss(logger, parametric_action_distribution, agent, target_agent, agent_state,\
+ prev_actions, env_outputs, agent_actions)
+        Unroll = agent_state, prev_actions, env_outputs, agent_actions
+        create_dataset(unroll_queue, replay_buffer, strategy, batch_size, encode)
+        get_replay_insertion_batch_size(per_replica=False)
+        validate_config()
+        learner_loop(create_env_fn, create_agent_fn, create_optimizer_fn)
+    """,
+    "seed_rl.agents.sac.networks": """
+        create_mlp(hidden_sizes, hidden_activation, last_layer_activation)
+        ActorCriticMLP < tf.Module
+        ActorCriticMLP(parametric_action_distribution, n_critics, mlp_sizes,\
+ hidden_activation='relu', last_layer_activation=None)
+        ActorCriticMLP.initial_state(batch_size)
+        ActorCriticMLP.get_Q(prev_action, env_output, state, action)
+        ActorCriticMLP.get_V(prev_action, env_output, state)
+        ActorCriticMLP.get_action_params(prev_action, env_output, state)
+        ActorCriticMLP.get_action(*args, **kwargs)
+        LSTMwithFeedForwardBranch < tf.Module
+        LSTMwithFeedForwardBranch(lstm_sizes, pre_mlp_sizes, post_mlp_sizes, ff_mlp_sizes,\
+ hidden_activation='relu', last_layer_activation=None)
+        LSTMwithFeedForwardBranch.initial_state(batch_size)
+        ActorCriticLSTM < tf.Module
+        ActorCriticLSTM(parametric_action_distribution, n_critics, lstm_sizes, pre_mlp_sizes,\
+ post_mlp_sizes, ff_mlp_sizes)
+        ActorCriticLSTM.initial_state(batch_size)
+        ActorCriticLSTM.get_Q(prev_action, env_output, state, action)
+        ActorCriticLSTM.get_V(prev_action, env_output, state)
+        ActorCriticLSTM.get_action_params(prev_action, env_output, state)
+        ActorCriticLSTM.get_action(*args, **kwargs)
+    """,
+    "seed_rl.mujoco.sac_main": """
+        create_agent(action_space, env_observation_space, parametric_action_distribution)
+        create_optimizer(final_iteration)
+        main(argv)
+    """,
     f"{AGENT}.eval_utils": """
         EpisodeInfo = eval_name, episode_num_frames, episode_returns, episode_raw_returns
         Evaluator(print_episode_summaries, log_episode_frequency=1)

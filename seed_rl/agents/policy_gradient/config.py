@@ -35,8 +35,8 @@ class OnPolicyConfig:
     )
     step_size_transitions: int | None = option(
         None,
-        "Transitions per training step, one unroll of every training environment; replaces "
-        "unroll_length.",
+        "Transitions per training step, in as many unrolls as there are training environments; "
+        "replaces unroll_length.",
         minimum=1,
     )
     batch_size_transitions: int | None = option(

@@ -65,7 +65,10 @@ def create_loss(network: tf.Module, distribution: ParametricDistribution) -> Any
 
 
 def load(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
-    """Replaces the current gin config.
+    """Replaces the current gin config, which is one for the whole process.
+
+    Networks for further inference devices read it when the learner is created: load the config of
+    another job only after that.
 
     Args:
       files: paths of gin files, relative to the working directory or to the folder that contains

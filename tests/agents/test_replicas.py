@@ -19,9 +19,7 @@ def train(forks, repository):
     return train
 
 
-@pytest.mark.parametrize(
-    "agent", ["vtrace", "popart", "normalized", "r2d2", "ppo", "policy_gradient"]
-)
+@pytest.mark.parametrize("agent", ["vtrace", "popart", "normalized", "r2d2", "sac", "ppo"])
 def test_one_device_and_four_learn_the_same(train, agent):
     """Guards means over real transitions, importance weights, maxima and metrics; and that networks
     which want to know are told once of each step.

@@ -196,7 +196,8 @@ def copy_variables(source: tf.Module, targets: Sequence[tf.Module], fraction: fl
                 if fraction == 1.0:
                     copy.assign(value)
                 else:
-                    copy.assign_add(fraction * (value - copy))
+                    # Not `assign_add`, which the counters of normalizers refuse on several devices.
+                    copy.assign(copy + fraction * (value - copy))
 
 
 def batches(strategy: tf.distribute.Strategy, make_dataset: Callable[[], Any]) -> Iterator[Any]:

@@ -23,6 +23,9 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchS
 from seed_rl.agents.r2d2.algorithm import R2D2
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
 from seed_rl.agents.r2d2.networks import create_network
+from seed_rl.agents.sac.algorithm import SAC
+from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig
+from seed_rl.agents.sac.networks import create_network as create_sac_network
 from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.networks import AgentOutput, MLPandLSTM
@@ -34,7 +37,10 @@ from seed_rl.common.learner.devices import copy_variables, make_devices
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.normalization.normalizer import NormalizeObservationsWrapper, Normalizer
-from seed_rl.common.parametric_distribution import categorical_distribution
+from seed_rl.common.parametric_distribution import (
+    categorical_distribution,
+    deterministic_tanh_distribution,
+)
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import EnvOutput, Unroll
 
@@ -162,6 +168,33 @@ def make_r2d2():
     return algorithm, make_batch
 
 
+def make_sac():
+    """Fresh actions are not random: random ones differ from one division to another."""
+    actions = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    specs = env_specs.specs(OBSERVATIONS, actions)
+    distribution = deterministic_tanh_distribution(2)
+    network = SACNetworkConfig(mlp_sizes=(8,), n_critics=2)
+    algorithm = SAC(
+        SACConfig(target_update_tau=0.5),
+        ReplayConfig(replay_buffer_size=4, replay_buffer_min_size=1),
+        lambda: create_sac_network(OBSERVATIONS, distribution, network),
+        distribution,
+        specs,
+        actions,
+        STEPS,
+        num_envs=2,
+    )
+
+    def make_batch(rng):
+        _, env_outputs = random_unrolls(rng)
+        shape = (STEPS + 1, BATCH, 2)
+        chosen = [rng.uniform(-1.0, 1.0, shape).astype(np.float32) for _ in range(2)]
+        unrolls = Unroll(initial_state(algorithm), chosen[0], env_outputs, chosen[1])
+        return SampledUnrolls(unrolls, np.arange(BATCH), np.ones(BATCH, np.float32))
+
+    return algorithm, make_batch
+
+
 def part(name, batch, number, replicas):
     """A replica's share; unrolls are batched in the second dimension, all else in the first."""
     share = slice(BATCH * number // replicas, BATCH * (number + 1) // replicas)
@@ -171,7 +204,7 @@ def part(name, batch, number, replicas):
         state = tf.nest.map_structure(lambda t: t[share], unrolls.agent_state)
         return steps._replace(agent_state=state)
 
-    if name != "r2d2":
+    if name not in ("r2d2", "sac"):
         return of_unrolls(batch)
     return SampledUnrolls(of_unrolls(batch.unrolls), batch.indices[share], batch[2][share])
 
@@ -181,6 +214,7 @@ MAKERS = {
     "popart": make_popart,
     "normalized": make_normalized,
     "r2d2": make_r2d2,
+    "sac": make_sac,
     "ppo": make_ppo,
     "policy_gradient": make_policy_gradient,
 }
@@ -222,7 +256,7 @@ def main(name, replicas):
     tf.keras.utils.set_random_seed(1)
     with strategy.scope():
         algorithm, make_batch = MAKERS[name]()
-        specs = env_specs.specs(OBSERVATIONS, spaces.Discrete(ACTIONS))
+        specs = algorithm.specs or env_specs.specs(OBSERVATIONS, spaces.Discrete(ACTIONS))
         initialize(algorithm, algorithm.network, specs)
         optimizer = tf.keras.optimizers.SGD(0.1)
     rng = np.random.default_rng(0)

@@ -65,8 +65,8 @@ class CreateOp : public tf::OpKernel {
   Fields actions_, states_, steps_;
 };
 
-// The wait of an op for the store. Ends exactly once: when the store calls back, or when the step is
-// cancelled.
+// The wait of an op for the store. Ends exactly once: when the store calls back, or when the step
+// is cancelled.
 class Wait : public std::enable_shared_from_this<Wait> {
  public:
   Wait(tf::OpKernelContext* ctx, tf::AsyncOpKernel::DoneCallback done,
@@ -143,8 +143,7 @@ class BeginOp : public tf::AsyncOpKernel {
         static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
         ctx->input(2).flat<int64_t>().data(), ctx->input(3).flat<float>().data(),
         ctx->input(4).flat<bool>().data(), ctx->input(5).flat<bool>().data(),
-        ctx->input(6).flat<int32_t>().data(), ctx->input(7).flat<float>().data(), actions,
-        states));
+        ctx->input(6).flat<int32_t>().data(), ctx->input(7).flat<float>().data(), actions, states));
   }
 
   static absl::Status Allocate(tf::OpKernelContext* ctx, const char* name, const Fields& fields,

@@ -34,9 +34,7 @@ def create_agent(action_space: Any, observation_space: Any, distribution: Any) -
 
         def __init__(self) -> None:
             super().__init__()
-            self._body = tf.keras.Sequential(
-                [tf.keras.layers.Dense(64, "tanh"), tf.keras.layers.Dense(64, "tanh")]
-            )
+            self._hidden = [tf.keras.layers.Dense(64, "tanh") for _ in range(2)]
             self._policy = tf.keras.layers.Dense(distribution.param_size)
             self._baseline = tf.keras.layers.Dense(1)
 
@@ -52,7 +50,9 @@ def create_agent(action_space: Any, observation_space: Any, distribution: Any) -
             is_training: bool = False,
         ) -> tuple[AgentOutput, Any]:
             age = tf.cast(env_outputs.episode_step, tf.float32)[..., tf.newaxis] / 500
-            features = self._body(tf.concat([env_outputs.observation, age], axis=-1))
+            features = tf.concat([env_outputs.observation, age], axis=-1)
+            for layer in self._hidden:
+                features = layer(features)
             logits = self._policy(features)
             baseline = tf.squeeze(self._baseline(features), axis=-1)
             return AgentOutput(distribution(logits).sample(), logits, baseline), agent_state

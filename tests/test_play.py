@@ -16,6 +16,7 @@ from rich.console import Console
 
 from seed_rl import play
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference.acting_policy import ActingPolicy
 from seed_rl.common.learner import playing
 from seed_rl.common.monitoring import video
 from seed_rl.common.system.chatter import is_chatter
@@ -215,7 +216,7 @@ def test_whole_games_are_played():
         return prev_actions, state
 
     specs = Specs(tf.TensorSpec([], tf.int64), EnvOutput(*(None,) * 5))
-    episodes = playing.play_episodes(Lives(), act, lambda: (), specs, None)
+    episodes = playing.play_episodes(Lives(), ActingPolicy(act, lambda size: (), specs), None)
     played = [next(episodes), next(episodes)]
     episodes.close()
     assert played == [playing.Episode(6, 6.0, 6.0)] * 2

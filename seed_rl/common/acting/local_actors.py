@@ -12,14 +12,17 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import cloudpickle
 import numpy as np
+from absl import flags
 
 from seed_rl.common.acting.actor import Actor, ActorConfig, create_batch
 from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
+from seed_rl.common.config.options import flag_dictionary
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import scheduling
@@ -271,6 +274,9 @@ class _ProcessActor:
 
 
 def _pickled(environments: Environments, config: ActorConfig) -> bytes:
+    if environments.config is flags.FLAGS:  # It cannot be pickled, and is only read.
+        values = types.SimpleNamespace(**flag_dictionary())
+        environments = dataclasses.replace(environments, config=values)
     try:
         return bytes(cloudpickle.dumps((environments, config)))
     except Exception as error:

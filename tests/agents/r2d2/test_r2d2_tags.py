@@ -22,7 +22,7 @@ def test_every_tag_is_documented():
     tags -= {"train/loss", "train/skipped_steps"}
     page = PAGE.read_text()
     assert not [tag for tag in tags if f"`{tag}`" not in page]
-    table = page.partition("### R2D2")[2].partition("\n## ")[0]
+    table = page.partition("### R2D2")[2].partition("\n##")[0]
     named = {cell.strip("`") for line in table.splitlines() for cell in line.split() if "`" in cell}
     named = {name.rstrip("`,") for name in named if name.startswith(("train/", "replay/"))}
     assert named - tags <= {"replay/priorities"}  # Comes with the first feedback.

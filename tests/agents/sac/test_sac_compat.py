@@ -12,6 +12,7 @@ from seed_rl.agents.sac.config import SACConfig
 from seed_rl.common import utils
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
+from tests.helpers import PROGRAMS, run_python
 
 SPACE = spaces.Box(-1, 1, (2,), np.float32)
 DISTRIBUTION = get_parametric_distribution_for_action_space(SPACE)
@@ -119,4 +120,5 @@ def test_create_dataset():
 
 def test_validate_config():
     """Guards that the defaults of the flags fit each other."""
-    learner.validate_config()
+    result = run_python(PROGRAMS / "sac_flags.py")
+    assert result.returncode == 0, result.stderr

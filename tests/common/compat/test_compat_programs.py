@@ -13,6 +13,7 @@ import tensorflow as tf
 from seed_rl.agents.vtrace import learner, losses
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common import utils
+from seed_rl.common.config import options
 from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput
@@ -112,8 +113,9 @@ def test_compute_loss_logs_what_our_loss_returns():
         ),
     )
     distribution = categorical_distribution(2, tf.int32)
+    config = options.from_flags(VTraceConfig)  # Other tests of this process may define flags.
     expected, metrics = losses.compute_loss(
-        VTraceConfig(), distribution, Separate(), *batch, losses.EntropyCost(VTraceConfig())
+        config, distribution, Separate(), *batch, losses.EntropyCost(config)
     )
     logger = utils.ProgressLogger()
     for agent in (Separate(), Pair()):

@@ -6,7 +6,6 @@ The learner (--run_mode=learner) or an actor (--run_mode=actor).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from seed_rl.agents.policy_gradient import program
 from seed_rl.atari import env
@@ -31,23 +30,13 @@ FAMILY = EnvironmentFamily(
 )
 
 
-def create_agent(
-    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
-) -> Any:
-    """The network that `ConvNetworkConfig` in the gin config describes."""
-    del action_space
-    from seed_rl.agents.policy_gradient import networks  # Actors must not import TensorFlow.
-
-    return networks.create_network(env_observation_space, parametric_action_distribution)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the learner or an actor, depending on --run_mode.
 
     Args:
       argv: name of the program, then flags; None: the command line.
     """
-    program.main(FAMILY, create_agent, presets=(PRESET,), argv=argv)
+    program.main(FAMILY, presets=(PRESET,), argv=argv)
 
 
 if __name__ == "__main__":

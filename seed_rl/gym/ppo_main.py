@@ -6,7 +6,6 @@ The learner (--run_mode=learner) or an actor (--run_mode=actor).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from seed_rl.agents.policy_gradient import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
@@ -23,19 +22,9 @@ PRESET = Preset(
         batches_per_step=4,
     ),
 )
-"""Learns CartPole-v1 within a minute, see docs/agents/policy_gradient.md."""
+"""For small environments such as CartPole-v1, see docs/agents/policy_gradient.md."""
 
 FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="env_name")
-
-
-def create_agent(
-    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
-) -> Any:
-    """The network that the gin config describes; which part does depends on the observations."""
-    del action_space
-    from seed_rl.agents.policy_gradient import networks  # Actors must not import TensorFlow.
-
-    return networks.create_network(env_observation_space, parametric_action_distribution)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -44,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
-    program.main(FAMILY, create_agent, presets=(PRESET,), argv=argv)
+    program.main(FAMILY, presets=(PRESET,), argv=argv)
 
 
 if __name__ == "__main__":

@@ -25,17 +25,9 @@ PRESET = Preset(
 )
 """Training steps of 8,192 transitions with 128 environments, see docs/agents/policy_gradient.md."""
 
+create_agent = program.create_agent
+
 FAMILY = EnvironmentFamily(env.MujocoConfig, env.create, environment="env_name")
-
-
-def create_agent(
-    action_space: Any, observation_space: Any, parametric_action_distribution: Any
-) -> Any:
-    """The network that the gin config describes; which part does depends on the observations."""
-    del action_space
-    from seed_rl.agents.policy_gradient import networks  # Actors must not import TensorFlow.
-
-    return networks.create_network(observation_space, parametric_action_distribution)
 
 
 def create_optimizer(

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from seed_rl.agents.sac import program
 from seed_rl.mujoco.vtrace_main import FAMILY, create_optimizer
 
-
-def create_agent(
-    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
-) -> Any:
-    """The network that the flags describe."""
-    return program.create_agent(action_space, env_observation_space, parametric_action_distribution)
+create_agent = program.create_agent
 
 
 def main(argv: Sequence[str] | None = None) -> None:

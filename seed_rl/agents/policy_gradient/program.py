@@ -15,9 +15,19 @@ from seed_rl.common.config import options
 from seed_rl.common.config.presets import Preset
 
 
+def create_agent(
+    action_space: Any, observation_space: Any, parametric_action_distribution: Any
+) -> Any:
+    """The network that the gin config describes; which part does depends on the observations."""
+    del action_space
+    from seed_rl.agents.policy_gradient import networks  # Actors must not import TensorFlow.
+
+    return networks.create_network(observation_space, parametric_action_distribution)
+
+
 def main(
     family: EnvironmentFamily,
-    create_agent: Callable[[Any, Any, Any], Any],
+    create_agent: Callable[[Any, Any, Any], Any] = create_agent,
     create_optimizer: Callable[[int], Any] | None = None,
     algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (),

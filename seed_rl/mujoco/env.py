@@ -26,7 +26,8 @@ from seed_rl.mujoco import toy_env  # noqa: F401 - registers the toy environment
 
 NONE, LINEAR, LOGARITHMIC = "none", "lin", "log"
 
-_ENVIRONMENTS = "gymnasium.envs.mujoco"  # Gymnasium's module.
+GYMNASIUM_ENVIRONMENTS = "gymnasium.envs.mujoco"
+"""The module of Gymnasium's own environments."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +174,7 @@ def _refuse_mujoco_py(name: str) -> None:
     if spec is None or spec.version not in (2, 3):
         return
     successor = gymnasium.registry.get(f"{spec.name}-v5")
-    if successor and str(successor.entry_point).startswith(_ENVIRONMENTS):
+    if successor and str(successor.entry_point).startswith(GYMNASIUM_ENVIRONMENTS):
         raise UserError(
             f"--env_name={name} needs mujoco-py, which is no longer maintained. Use {successor.id}."
         )

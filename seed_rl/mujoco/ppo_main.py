@@ -11,7 +11,7 @@ from typing import Any
 from seed_rl.agents.policy_gradient import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
-from seed_rl.mujoco import env
+from seed_rl.mujoco import env, shared_models
 
 PRESET = Preset(
     "mujoco ppo",
@@ -27,7 +27,7 @@ PRESET = Preset(
 
 create_agent = program.create_agent
 
-FAMILY = EnvironmentFamily(env.MujocoConfig, env.create, environment="env_name")
+FAMILY = EnvironmentFamily(env.MujocoConfig, shared_models.create, environment="env_name")
 
 
 def create_optimizer(

@@ -12,7 +12,7 @@ from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.presets import Preset
 from seed_rl.gym import vtrace_main as gym_main
-from seed_rl.mujoco import env
+from seed_rl.mujoco import env, shared_models
 from seed_rl.mujoco.normalization import ObservationConfig, normalized
 
 PRESET = Preset(
@@ -35,7 +35,7 @@ PRESET = Preset(
 )
 """Learns HalfCheetah-v5 on two cores; see docs/results."""
 
-FAMILY = EnvironmentFamily(env.MujocoConfig, env.create, environment="env_name")
+FAMILY = EnvironmentFamily(env.MujocoConfig, shared_models.create, environment="env_name")
 
 
 def create_agent(

@@ -26,8 +26,8 @@ def number(value: Any, env_id: int, name: str = _REWARD) -> float:
     Raises:
       UserError: it is not a real number. (NaN and infinity are.)
     """
-    if isinstance(value, float | int):  # The common case, without NumPy's overhead.
-        return value
+    if isinstance(value, (float, int, np.floating)):  # The common case, without an array.
+        return float(value)
     try:
         array = np.asarray(value)
     except ValueError:  # A list of lists of different lengths.

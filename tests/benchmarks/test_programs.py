@@ -35,6 +35,11 @@ pytestmark = pytest.mark.slow
             ["before_frames_per_s", "now_frames_per_s", "ratio"],
         ),
         (
+            "local_actors",
+            ["--rounds=1", "--seconds=1", "--warmup=0"],
+            ["CartPole_threads_frames_per_s", "Pong_processes_frames_per_s"],
+        ),
+        (
             "learning",
             ["--seeds=1", "--goal=15", "--after=2000", "--limit=60000"],
             ["slowest_s", "lowest_after"],

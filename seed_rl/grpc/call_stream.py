@@ -1,4 +1,4 @@
-"""The stream of frames shared by all calls of a client."""
+"""The stream of frames shared by all calls of a client, through grpcio."""
 
 from __future__ import annotations
 
@@ -14,20 +14,52 @@ from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout, 
 _CALL_ID = struct.Struct("<8xQ")
 
 
+def decode_answer(address: str, data: bytes) -> wire.Frame:
+    """The reply to a call.
+
+    Args:
+      address: of the server, for messages.
+      data: the frame.
+
+    Raises:
+      CallError: it is an error frame, or malformed.
+      ConnectionLost: the server is closing.
+    """
+    try:
+        frame = wire.decode(data)
+    except WireError as error:
+        raise CallError(StatusCode.INTERNAL, f"malformed reply: {error}") from None
+    if frame.kind == wire.KIND_ERROR:
+        if frame.code == StatusCode.UNAVAILABLE:
+            raise ConnectionLost(f"{address}: {frame.message}")
+        raise CallError(frame.code, frame.message)
+    if frame.kind != wire.KIND_REPLY:
+        raise CallError(StatusCode.INTERNAL, "malformed reply: it is a call")
+    return frame
+
+
 class CallStream:
     """Sends calls and passes each reply to the thread waiting for it."""
 
     def __init__(
         self, channel: grpc.Channel, method: str, metadata: message_stream.Metadata, address: str
     ):
-        """Opens the stream; `address` is used in messages."""
+        """Opens the stream.
+
+        Args:
+          channel: to the server; closed with the stream.
+          method: "/package.Service/Method".
+          metadata: sent when the stream starts.
+          address: of the server, for messages.
+        """
+        self._channel = channel
         self._address = address
         self._ids = itertools.count(1)  # next() on it is atomic.
         self._lock = threading.Lock()
         # Entries are added under _lock; the thread that pops one (atomically) wakes its waiter.
         self._waiting: dict[int, _Waiter] = {}
         self._broken: str | None = None  # Why no more calls are possible. Guarded by _lock.
-        self._stream = message_stream.open_stream(
+        self._stream = message_stream.MessageStream(
             channel, method, metadata, self._deliver, self._break
         )
 
@@ -54,7 +86,7 @@ class CallStream:
         finally:  # Also when Ctrl-C interrupts the wait.
             self._waiting.pop(call_id, None)
         if waiter.data is not None:
-            return self._decode(waiter.data)
+            return decode_answer(self._address, waiter.data)
         if not answered:
             raise Timeout(f"{self._address}: no answer within {timeout_s:g} s")
         raise self._lost()
@@ -63,22 +95,10 @@ class CallStream:
         """Ends the stream; callers still waiting get `ConnectionLost` with `reason`."""
         self._break(reason)
         self._stream.cancel()
+        self._channel.close()
 
     def _lost(self) -> ConnectionLost:
         return ConnectionLost(f"{self._address}: {self._broken}")
-
-    def _decode(self, data: bytes) -> wire.Frame:
-        try:
-            frame = wire.decode(data)
-        except WireError as error:
-            raise CallError(StatusCode.INTERNAL, f"malformed reply: {error}") from None
-        if frame.kind == wire.KIND_ERROR:
-            if frame.code == StatusCode.UNAVAILABLE:
-                raise ConnectionLost(f"{self._address}: {frame.message}")
-            raise CallError(frame.code, frame.message)
-        if frame.kind != wire.KIND_REPLY:
-            raise CallError(StatusCode.INTERNAL, "malformed reply: it is a call")
-        return frame
 
     def _deliver(self, data: bytes) -> None:
         """Runs in gRPC's thread; late replies to timed-out calls are dropped."""

@@ -17,13 +17,13 @@ from typing import Any
 import grpc
 import numpy as np
 
-from seed_rl.grpc import structures, wire
+from seed_rl.grpc import native_stream, structures, wire
 from seed_rl.grpc.call_stream import CallStream
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, WireError
+from seed_rl.grpc.native_stream import NativeCallStream
 from seed_rl.grpc.options import ClientOptions
 
 _SERVICE = "/seed_rl.Inference/"
-_LOOPBACK = ("unix:", "localhost:", "127.", "[::1]:")
 _RECONNECT_MS = (100, 2000)  # First and longest pause between connection attempts.
 
 
@@ -54,17 +54,18 @@ class Client:
         self._options = options or ClientOptions()
         token = self._options.token
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        self._channel = _open_channel(address, self._options)
+        self._closed = False
+        channel = _open_channel(address, self._options)
         try:
-            self._description = self._connect()
-            self._stream = CallStream(self._channel, f"{_SERVICE}Call", self._metadata, address)
+            self._description = self._connect(channel)
+            self._stream = self._open_stream(channel)
             descriptions = self._description.get("functions")
             if not isinstance(descriptions, list):
                 raise WireError(f"The server at {address} does not list its functions.")
             functions = [Function(self, i, entry) for i, entry in enumerate(descriptions)]
             self.functions = {function.name: function for function in functions}
         except BaseException:
-            self._channel.close()
+            channel.close()
             raise
         for name, function in self.functions.items():
             if not hasattr(self, name):
@@ -85,15 +86,20 @@ class Client:
         Raises:
           ConnectionLost: if the server does not answer in time.
         """
+        if self._closed:
+            raise ConnectionLost(f"{self._address}: client closed")
+        channel = _open_channel(self._address, self._options)
         try:
-            return self._unary("Stats", self._options.connect_timeout_s, wait=False)
+            return self._unary(channel, "Stats", self._options.connect_timeout_s, wait=False)
         except grpc.RpcError as error:
             raise ConnectionLost(_describe_error(self._address, error)) from None
+        finally:
+            channel.close()
 
     def close(self) -> None:
         """Ends the connection; calls in flight raise `ConnectionLost`."""
+        self._closed = True
         self._stream.close("client closed")
-        self._channel.close()
 
     def __enter__(self) -> Client:
         return self
@@ -101,11 +107,20 @@ class Client:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _connect(self) -> dict[str, Any]:
+    def _open_stream(self, channel: grpc.Channel) -> NativeCallStream | CallStream:
+        """Opens the stream of calls; closes the channel, or passes it to the stream."""
+        if native_stream.available():
+            channel.close()
+            return NativeCallStream(self._address, self._options)
+        return CallStream(channel, f"{_SERVICE}Call", self._metadata, self._address)
+
+    def _connect(self, channel: grpc.Channel) -> dict[str, Any]:
         deadline = time.monotonic() + self._options.connect_timeout_s
         while True:
             try:
-                description = self._unary("Describe", deadline - time.monotonic(), wait=True)
+                description = self._unary(
+                    channel, "Describe", deadline - time.monotonic(), wait=True
+                )
                 break
             except grpc.RpcError as error:
                 # A server that is shutting down answers UNAVAILABLE despite wait_for_ready.
@@ -135,8 +150,10 @@ class Client:
         hint = f"; {hints[code]}" if code in hints else ""
         return CallError(code.value[0], f"{error.details()}{hint}")
 
-    def _unary(self, method: str, timeout_s: float, wait: bool) -> dict[str, Any]:
-        call = self._channel.unary_unary(_SERVICE + method)
+    def _unary(
+        self, channel: grpc.Channel, method: str, timeout_s: float, wait: bool
+    ) -> dict[str, Any]:
+        call = channel.unary_unary(_SERVICE + method)
         answer = call(b"", max(timeout_s, 0), metadata=self._metadata, wait_for_ready=wait)
         try:
             document = json.loads(answer)
@@ -301,7 +318,7 @@ def _open_channel(address: str, options: ClientOptions) -> grpc.Channel:
         "grpc.min_reconnect_backoff_ms": _RECONNECT_MS[0],
         "grpc.max_reconnect_backoff_ms": _RECONNECT_MS[1],
         "grpc.use_local_subchannel_pool": 1,  # Each client needs a connection of its own.
-        "grpc.enable_http_proxy": int(not address.startswith(_LOOPBACK)),
+        "grpc.enable_http_proxy": 0,  # Proxies are not for servers of the same cluster.
     }
     if not options.tls_ca or address.startswith("unix:"):
         return grpc.insecure_channel(address, list(settings.items()))

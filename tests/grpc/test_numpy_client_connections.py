@@ -2,12 +2,16 @@
 
 import os
 import queue
+import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
 import pytest
 
-from seed_rl.grpc import wire
+from seed_rl.common.native import native_library
+from seed_rl.grpc import native_stream, wire
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
@@ -106,7 +110,7 @@ def test_close_ends_waiting_calls(address, stream_kind):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads through /proc")
-@pytest.mark.parametrize("kind", ["direct", "public"])
+@pytest.mark.parametrize("kind", ["native", "grpcio"])
 def test_clients_come_and_go(address, kind):
     """Closed clients leave neither threads nor file descriptors behind."""
     server = serve(address, lambda x: [x])
@@ -165,3 +169,39 @@ def test_tcp():
         assert client.foo(np.int32([1, 2])).tolist() == [2, 3]
         assert client.describe()["functions"][0]["name"] == "foo"
     server.shutdown()
+
+
+def test_ctrl_c_interrupts_a_native_call(address):
+    """Also guards that the end of a forked child does not touch the parent's stream."""
+
+    waiting = threading.Event()
+
+    def script(server, frame):
+        if frame.tensors[0] != 1:
+            return [reply(frame, int(frame.tensors[0]))]
+        waiting.set()
+        return []
+
+    with Scripted(address, script):
+        command = [sys.executable, str(PROGRAMS / "waiting_client.py"), address]
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert waiting.wait(60)
+            program.send_signal(signal.SIGINT)
+            output, _ = program.communicate(timeout=60)
+        finally:
+            program.kill()
+            program.wait()
+        assert (program.returncode, output) == (0, "interrupted\n")
+
+
+def test_without_the_native_library(monkeypatch, tmp_path):
+    """Then clients use grpcio: on machines of actors, gRPC's system library may be missing."""
+    for cached in (native_stream.available, native_stream._library):
+        cached.cache_clear()
+    monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
+    assert not native_stream.available()
+    (tmp_path / "libseed_transport.so").write_bytes(b"not a library")
+    native_stream.available.cache_clear()
+    assert not native_stream.available()
+    native_stream.available.cache_clear()

@@ -1,13 +1,13 @@
 """Opens and closes clients; none may leave a thread or a file descriptor behind.
 
-clients_come_and_go.py ADDRESS direct|public
+clients_come_and_go.py ADDRESS native|grpcio
 """
 
 import os
 import sys
 import time
 
-from seed_rl.grpc import message_stream, numpy_client
+from seed_rl.grpc import native_stream, numpy_client
 
 PATIENCE_S = 30
 
@@ -18,8 +18,8 @@ def no_more(count, than):
 
 def main():
     _, address, kind = sys.argv
-    if kind == "public":
-        message_stream._DirectStream = None
+    if kind == "grpcio":
+        native_stream.available = lambda: False
     counts = []
     for i in range(8):
         with numpy_client.Client(address) as client:

@@ -160,7 +160,7 @@ class Stream:
         self.ended = threading.Event()
         self.reason = ""
         self.answers = {"reply": 0, "error": 0}
-        self._stream = message_stream.open_stream(
+        self._stream = message_stream.MessageStream(
             channel, "/seed_rl.Inference/Call", (), self._answer, self._end
         )
 

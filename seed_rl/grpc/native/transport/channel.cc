@@ -12,30 +12,6 @@ namespace {
 
 constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
 
-std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(config.max_message_bytes);
-  arguments.SetMaxSendMessageSize(-1);
-  // Otherwise the clients of a process would share a connection and wait for each other.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, int(config.keepalive_s * 1000));
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config.keepalive_s * 1000));
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // Proxies are for the Internet, not for servers of the same cluster.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
-  if (config.tls && !IsUnix(config.address)) {
-    grpc::SslCredentialsOptions options;
-    options.pem_root_certs = config.tls_ca;
-    credentials = grpc::SslCredentials(options);
-  }
-  return grpc::CreateCustomChannel(config.address, credentials, arguments);
-}
-
 grpc::Status Describe(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel,
                       bool wait_for_ready, SystemClock::time_point deadline,
                       std::string* description) {
@@ -69,6 +45,30 @@ grpc::Status Describe(const ClientConfig& config, const std::shared_ptr<grpc::Ch
 }
 
 }  // namespace
+
+std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(config.max_message_bytes);
+  arguments.SetMaxSendMessageSize(-1);
+  // Otherwise the clients of a process would share a connection and wait for each other.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, int(config.keepalive_s * 1000));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config.keepalive_s * 1000));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // Proxies are for the Internet, not for servers of the same cluster.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (config.tls && !IsUnix(config.address)) {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = config.tls_ca;
+    credentials = grpc::SslCredentials(options);
+  }
+  return grpc::CreateCustomChannel(config.address, credentials, arguments);
+}
 
 SystemClock::duration ToDuration(double seconds) {
   return std::chrono::duration_cast<SystemClock::duration>(std::chrono::duration<double>(seconds));

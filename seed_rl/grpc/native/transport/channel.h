@@ -17,6 +17,9 @@ namespace seed_rl::transport {
 using SystemClock = std::chrono::system_clock;
 SystemClock::duration ToDuration(double seconds);
 
+// A channel with a connection of its own, not yet connected.
+std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config);
+
 // Adds the token, if any.
 void Authenticate(const ClientConfig& config, grpc::ClientContext* context);
 

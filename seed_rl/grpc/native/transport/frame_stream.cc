@@ -1,0 +1,332 @@
+#include "seed_rl/grpc/native/transport/frame_stream.h"
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "seed_rl/grpc/native/transport/channel.h"
+#include "seed_rl/grpc/native/transport/runtime.h"
+#include "seed_rl/grpc/native/transport/transport.h"
+#include "seed_rl/grpc/native/transport/wire.h"
+
+// There is no thread: while calls wait, one of their threads polls for all of them. So a program
+// with one caller, such as an actor, reads an answer without a switch between threads.
+struct SeedFrameStream {
+ public:
+  explicit SeedFrameStream(const seed_rl::transport::ClientConfig& config);
+  ~SeedFrameStream();
+
+  int Call(uint64_t call_id, const char* frame, size_t bytes, double timeout_s, char** answer,
+           size_t* answer_bytes);
+  int Wait(uint64_t call_id, double timeout_s, char** answer, size_t* answer_bytes);
+  void Forget(uint64_t call_id);
+  void Close(const std::string& reason);
+
+ private:
+  using Clock = std::chrono::system_clock;  // Of gRPC's deadlines.
+  enum Event : intptr_t { kStarted = 1, kRead, kWritten, kFinished };
+  struct Answer {
+    bool arrived = false;
+    grpc::ByteBuffer frame;
+  };
+
+  static void* Tag(Event event) { return reinterpret_cast<void*>(event); }
+  // The following require mu_.
+  void Handle(Event event, bool ok);
+  void OnRead(bool ok);
+  void WriteNext();
+  void FinishIfIdle();
+  void Break(const std::string& reason);
+
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
+
+  std::mutex mu_;
+  // Signals an answer, the end of the stream, or that a thread has stopped polling.
+  std::condition_variable changed_;
+  bool polling_ = false;                        // A thread polls queue_. Guarded by mu_.
+  bool started_ = false;                        // The stream is writable. Guarded by mu_.
+  bool reading_ = false;                        // Guarded by mu_.
+  bool writing_ = false;                        // Guarded by mu_.
+  bool writes_failed_ = false;                  // Guarded by mu_.
+  bool ending_ = false;                         // Finish was called. Guarded by mu_.
+  bool finished_ = false;                       // No more events come. Guarded by mu_.
+  bool broken_ = false;                         // Calls fail with reason_. Guarded by mu_.
+  std::string reason_;                          // Guarded by mu_.
+  grpc::ByteBuffer message_;                    // Being read. Guarded by mu_.
+  grpc::Status status_;                         // Once finished_. Guarded by mu_.
+  std::unordered_map<uint64_t, Answer> calls_;  // Guarded by mu_.
+  std::deque<grpc::ByteBuffer> outgoing_;       // Guarded by mu_.
+};
+
+namespace {
+
+constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
+constexpr size_t kHeaderBytes = 24;
+constexpr size_t kCallIdOffset = 8;
+constexpr double kLongestWait = 1e6;  // Seconds; later deadlines may overflow.
+
+// The name of a gRPC status, as grpcio writes it.
+std::string CodeName(int code) {
+  constexpr const char* kNames[] = {"OK",
+                                    "CANCELLED",
+                                    "UNKNOWN",
+                                    "INVALID_ARGUMENT",
+                                    "DEADLINE_EXCEEDED",
+                                    "NOT_FOUND",
+                                    "ALREADY_EXISTS",
+                                    "PERMISSION_DENIED",
+                                    "RESOURCE_EXHAUSTED",
+                                    "FAILED_PRECONDITION",
+                                    "ABORTED",
+                                    "OUT_OF_RANGE",
+                                    "UNIMPLEMENTED",
+                                    "INTERNAL",
+                                    "UNAVAILABLE",
+                                    "DATA_LOSS",
+                                    "UNAUTHENTICATED"};
+  return code >= 0 && code < int(std::size(kNames)) ? kNames[code] : std::to_string(code);
+}
+
+// Copies the first bytes of a message; false if it is shorter.
+bool CopyStart(const grpc::ByteBuffer& message, char* destination, size_t bytes) {
+  std::vector<grpc::Slice> slices;
+  if (message.Length() < bytes || !message.Dump(&slices).ok()) return false;
+  for (const grpc::Slice& slice : slices) {
+    const size_t part = std::min(bytes, slice.size());
+    std::memcpy(destination, slice.begin(), part);
+    destination += part;
+    bytes -= part;
+    if (bytes == 0) break;
+  }
+  return true;
+}
+
+int Return(int result, const char* text, size_t bytes, char** answer, size_t* answer_bytes) {
+  *answer = static_cast<char*>(std::malloc(bytes + 1));
+  if (*answer == nullptr) std::abort();
+  std::memcpy(*answer, text, bytes);
+  *answer_bytes = bytes;
+  return result;
+}
+
+}  // namespace
+
+SeedFrameStream::SeedFrameStream(const seed_rl::transport::ClientConfig& config)
+    : channel_(seed_rl::transport::OpenChannel(config)) {
+  seed_rl::transport::Authenticate(config, &context_);
+  stream_ = grpc::GenericStub(channel_).PrepareCall(&context_, kCallMethod, &queue_);
+  stream_->StartCall(Tag(kStarted));
+}
+
+SeedFrameStream::~SeedFrameStream() {
+  Close("client closed");
+  void* tag;
+  bool ok;
+  std::unique_lock<std::mutex> lock(mu_);
+  while (!finished_) {
+    lock.unlock();
+    queue_.Next(&tag, &ok);
+    lock.lock();
+    Handle(static_cast<Event>(reinterpret_cast<intptr_t>(tag)), ok);
+  }
+  queue_.Shutdown();
+  while (queue_.Next(&tag, &ok)) {
+  }
+}
+
+int SeedFrameStream::Call(uint64_t call_id, const char* frame, size_t bytes, double timeout_s,
+                          char** answer, size_t* answer_bytes) {
+  {
+    grpc::Slice slice(frame, bytes);
+    std::lock_guard<std::mutex> lock(mu_);
+    if (!broken_) {
+      calls_[call_id];
+      outgoing_.emplace_back(&slice, 1);
+      if (started_ && !writing_ && !writes_failed_) WriteNext();
+    }
+  }
+  return Wait(call_id, timeout_s, answer, answer_bytes);
+}
+
+int SeedFrameStream::Wait(uint64_t call_id, double timeout_s, char** answer, size_t* answer_bytes) {
+  const Clock::time_point deadline =
+      Clock::now() + seed_rl::transport::ToDuration(std::min(timeout_s, kLongestWait));
+  std::unique_lock<std::mutex> lock(mu_);
+  while (true) {
+    const auto call = calls_.find(call_id);
+    if (call != calls_.end() && call->second.arrived) {
+      const grpc::ByteBuffer frame = std::move(call->second.frame);
+      calls_.erase(call);
+      lock.unlock();
+      *answer_bytes = frame.Length();
+      *answer = static_cast<char*>(std::malloc(*answer_bytes + 1));
+      if (*answer == nullptr || !CopyStart(frame, *answer, *answer_bytes)) std::abort();
+      return kSeedFrameReply;
+    }
+    if (broken_) {
+      calls_.erase(call_id);
+      return Return(kSeedFrameBroken, reason_.data(), reason_.size(), answer, answer_bytes);
+    }
+    if (Clock::now() >= deadline) return kSeedFramePending;
+    if (polling_) {
+      changed_.wait_until(lock, deadline);
+      continue;
+    }
+    polling_ = true;
+    lock.unlock();
+    void* tag;
+    bool ok;
+    const auto next = queue_.AsyncNext(&tag, &ok, deadline);
+    lock.lock();
+    polling_ = false;
+    if (next == grpc::CompletionQueue::GOT_EVENT) {
+      Handle(static_cast<Event>(reinterpret_cast<intptr_t>(tag)), ok);
+    }
+    changed_.notify_all();
+  }
+}
+
+void SeedFrameStream::Forget(uint64_t call_id) {
+  std::lock_guard<std::mutex> lock(mu_);
+  calls_.erase(call_id);
+}
+
+void SeedFrameStream::Close(const std::string& reason) {
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    Break(reason);
+  }
+  context_.TryCancel();
+}
+
+void SeedFrameStream::Handle(Event event, bool ok) {
+  switch (event) {
+    case kStarted:
+      started_ = true;
+      writes_failed_ = !ok;
+      if (ok) {
+        reading_ = true;
+        stream_->Read(&message_, Tag(kRead));
+        if (!outgoing_.empty()) WriteNext();
+      }
+      break;
+    case kRead:
+      OnRead(ok);
+      break;
+    case kWritten:
+      writing_ = false;
+      outgoing_.pop_front();
+      if (!ok) writes_failed_ = true;
+      if (!writes_failed_ && !outgoing_.empty()) WriteNext();
+      break;
+    case kFinished:
+      finished_ = true;
+      Break(status_.ok() ? "the server ended the stream"
+                         : CodeName(status_.error_code()) + ": " + status_.error_message());
+      return;
+  }
+  FinishIfIdle();
+}
+
+void SeedFrameStream::OnRead(bool ok) {
+  if (!ok) {
+    reading_ = false;
+    return;
+  }
+  uint64_t call_id;
+  char header[kHeaderBytes];
+  if (!CopyStart(message_, header, kHeaderBytes)) {
+    Break("the server sent " + std::to_string(message_.Length()) + " bytes, which is no frame");
+    context_.TryCancel();
+  } else {
+    std::memcpy(&call_id, header + kCallIdOffset, sizeof(call_id));  // Little-endian, as we are.
+    const auto call = calls_.find(call_id);
+    if (call != calls_.end()) {
+      call->second.arrived = true;
+      call->second.frame = std::move(message_);
+    } else if (call_id == std::numeric_limits<uint64_t>::max()) {
+      // One of our calls will never be answered, and we cannot tell which.
+      Break("the server could not read a call");
+      context_.TryCancel();
+    }
+  }
+  message_.Clear();
+  stream_->Read(&message_, Tag(kRead));
+}
+
+void SeedFrameStream::WriteNext() {
+  writing_ = true;
+  stream_->Write(outgoing_.front(), Tag(kWritten));
+}
+
+// Requests the final status once nothing more can be read and no write is in progress.
+void SeedFrameStream::FinishIfIdle() {
+  if (ending_ || reading_ || !started_) return;
+  writes_failed_ = true;
+  if (writing_) return;
+  ending_ = true;
+  stream_->Finish(&status_, Tag(kFinished));
+}
+
+void SeedFrameStream::Break(const std::string& reason) {
+  if (broken_) return;
+  broken_ = true;
+  reason_ = reason;
+  changed_.notify_all();
+}
+
+#define SEED_EXPORT extern "C" __attribute__((visibility("default")))
+
+SEED_EXPORT SeedFrameStream* seed_frame_stream_open(const char* address, const char* token,
+                                                    bool tls, const char* tls_ca,
+                                                    double keepalive_s, int64_t max_message_bytes) {
+  seed_rl::transport::ConfigureRuntime();
+  seed_rl::transport::ClientConfig config;
+  config.address = address;
+  config.token = token;
+  config.tls = tls;
+  config.tls_ca = tls_ca;
+  config.keepalive_s = keepalive_s;
+  config.max_message_bytes = max_message_bytes;
+  return new SeedFrameStream(config);
+}
+
+SEED_EXPORT int seed_frame_stream_call(SeedFrameStream* stream, uint64_t call_id, const char* frame,
+                                       size_t bytes, double timeout_s, char** answer,
+                                       size_t* answer_bytes) {
+  return stream->Call(call_id, frame, bytes, timeout_s, answer, answer_bytes);
+}
+
+SEED_EXPORT int seed_frame_stream_wait(SeedFrameStream* stream, uint64_t call_id, double timeout_s,
+                                       char** answer, size_t* answer_bytes) {
+  return stream->Wait(call_id, timeout_s, answer, answer_bytes);
+}
+
+SEED_EXPORT void seed_frame_stream_forget(SeedFrameStream* stream, uint64_t call_id) {
+  stream->Forget(call_id);
+}
+
+SEED_EXPORT void seed_frame_stream_free(char* answer) { std::free(answer); }
+
+SEED_EXPORT void seed_frame_stream_close(SeedFrameStream* stream, const char* reason) {
+  stream->Close(reason);
+}
+
+SEED_EXPORT void seed_frame_stream_delete(SeedFrameStream* stream) { delete stream; }

@@ -1,0 +1,139 @@
+"""The stream of calls of a client, in the native transport library.
+
+A call through grpcio passes three Python threads; here, the calling thread itself waits for the
+socket, without Python's global lock. A call takes a third of the CPU time, which an actor pays at
+each step. Where the library is not available, `call_stream` does the same with grpcio.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import os
+import pathlib
+import weakref
+from typing import Any
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.native import native_library
+from seed_rl.grpc import wire
+from seed_rl.grpc.call_stream import decode_answer
+from seed_rl.grpc.errors import ConnectionLost, Timeout
+from seed_rl.grpc.options import ClientOptions
+
+_LIBRARY = "libseed_transport"
+_REPLY, _PENDING = 0, 1  # SeedFrameResult.
+_SLICE_S = 0.25  # Python handles signals, such as Ctrl-C, only between waits.
+_FOREVER = float("inf")
+
+
+@functools.cache
+def available() -> bool:
+    """Whether the native library is there, and loads."""
+    try:
+        _library()
+    except (UserError, OSError, AttributeError):  # Not built; no gRPC on the system; an older one.
+        return False
+    return True
+
+
+class NativeCallStream:
+    """Sends calls and waits for their replies; thread-safe."""
+
+    def __init__(self, address: str, options: ClientOptions):
+        """Opens the stream; a server that is not there is noticed by the first call.
+
+        Raises:
+          ConnectionLost: the certificate cannot be read.
+        """
+        self._address = address
+        self._ids = itertools.count(1)  # next() on it is atomic.
+        self._library = _library()
+        encrypted = bool(options.tls_ca) and not address.startswith("unix:")
+        certificate = b""
+        if encrypted:
+            try:
+                certificate = pathlib.Path(str(options.tls_ca)).read_bytes()
+            except OSError as error:
+                raise ConnectionLost(f"cannot read the TLS certificate: {error}") from None
+        self._stream = self._library.seed_frame_stream_open(
+            address.encode(),
+            (options.token or "").encode(),
+            encrypted,
+            certificate,
+            options.keepalive_s,
+            options.max_message_bytes,
+        )
+        weakref.finalize(self, _delete, self._library, self._stream, os.getpid())
+
+    def next_id(self) -> int:
+        """Returns a call id that is new on this stream."""
+        return next(self._ids)
+
+    def call(self, call_id: int, message: bytes, timeout_s: float | None) -> wire.Frame:
+        """Sends a call frame and waits for its reply.
+
+        Raises:
+          CallError: if the reply is an error frame.
+          ConnectionLost: if the stream is broken or the server is closing.
+          Timeout: if there is no reply within `timeout_s`.
+        """
+        library, stream = self._library, self._stream
+        remaining = _FOREVER if timeout_s is None else timeout_s
+        answer, size = ctypes.c_void_p(), ctypes.c_size_t()
+        outputs = ctypes.byref(answer), ctypes.byref(size)
+        result = _PENDING
+        try:
+            wait = min(remaining, _SLICE_S)
+            result = library.seed_frame_stream_call(
+                stream, call_id, message, len(message), wait, *outputs
+            )
+            while result == _PENDING and (remaining := remaining - wait) > 0:
+                wait = min(remaining, _SLICE_S)
+                result = library.seed_frame_stream_wait(stream, call_id, wait, *outputs)
+        finally:  # Also when Ctrl-C interrupts the wait.
+            if result == _PENDING:
+                library.seed_frame_stream_forget(stream, call_id)
+        if result == _PENDING:
+            raise Timeout(f"{self._address}: no answer within {timeout_s:g} s")
+        data = ctypes.string_at(answer, size.value)
+        library.seed_frame_stream_free(answer)
+        if result == _REPLY:
+            return decode_answer(self._address, data)
+        raise ConnectionLost(f"{self._address}: {data.decode('utf-8', 'replace')}")
+
+    def close(self, reason: str) -> None:
+        """Ends the stream; callers still waiting get `ConnectionLost` with `reason`."""
+        self._library.seed_frame_stream_close(self._stream, reason.encode())
+
+
+def _delete(library: Any, stream: int, creator: int) -> None:
+    if os.getpid() == creator:  # gRPC's threads do not exist in forked processes.
+        library.seed_frame_stream_delete(stream)
+
+
+@functools.cache
+def _library() -> Any:
+    # As the TensorFlow ops load it: its gRPC must prefer its own symbols to TensorFlow's, and
+    # gRPC's threads outlive all handles.
+    mode = os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND | os.RTLD_NODELETE
+    library = ctypes.CDLL(str(native_library.path(_LIBRARY)), mode)
+    stream, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64
+    outputs = [ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)]
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "open": (stream, [text, text, ctypes.c_bool, text, ctypes.c_double, ctypes.c_int64]),
+        "call": (
+            ctypes.c_int,
+            [stream, number, text, ctypes.c_size_t, ctypes.c_double, *outputs],
+        ),
+        "wait": (ctypes.c_int, [stream, number, ctypes.c_double, *outputs]),
+        "forget": (None, [stream, number]),
+        "free": (None, [ctypes.c_void_p]),
+        "close": (None, [stream, text]),
+        "delete": (None, [stream]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, f"seed_frame_stream_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "seed_rl/grpc/native/transport/batcher.h"
+#include "seed_rl/grpc/native/transport/frame_stream.h"
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
 
@@ -178,6 +179,16 @@ std::unique_ptr<Server> StartServer(const std::string& address) {
   return server;
 }
 
+std::string Text(const grpc::ByteBuffer& buffer) {
+  std::vector<grpc::Slice> slices;
+  CHECK(buffer.Dump(&slices).ok());
+  std::string text;
+  for (const grpc::Slice& slice : slices) {
+    text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return text;
+}
+
 struct Outcome {
   std::mutex mu;
   std::condition_variable done;
@@ -239,15 +250,69 @@ void Use(const std::string& address, int seed, std::atomic<int64_t>* answers) {
   }
 }
 
+// Threads that share a frame stream, wait for answers in turns, and forget some calls, until the
+// server goes or their time is up.
+void UseFrames(const std::string& address, int seed, std::atomic<int64_t>* answers) {
+  SeedFrameStream* stream = seed_frame_stream_open(address.c_str(), "", false, "", 20, 64 << 20);
+  std::atomic<uint64_t> next_id{1};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(10 * seed + t);
+      for (int i = 0; i < 200; ++i) {
+        const uint64_t id = next_id++;
+        const int32_t value = static_cast<int32_t>(random() % 1000);
+        FrameWriter writer(Kind::kCall, id, random() % (kNumFunctions + 1), 1);
+        writer.Add(Ints({static_cast<int64_t>(random() % 4) + 1, kRowInts}, value));
+        std::string frame = Text(writer.Finish());
+        char* answer = nullptr;
+        size_t bytes = 0;
+        int result = seed_frame_stream_call(stream, id, frame.data(), frame.size(),
+                                            0.001 * (random() % 5), &answer, &bytes);
+        if (result == kSeedFramePending) {
+          result = seed_frame_stream_wait(stream, id, 0.02, &answer, &bytes);
+        }
+        if (result == kSeedFramePending) {
+          seed_frame_stream_forget(stream, id);
+          continue;
+        }
+        if (result == kSeedFrameReply) {
+          grpc::Slice slice(answer, bytes);
+          Frame reply;
+          CHECK(reply.Parse(grpc::ByteBuffer(&slice, 1)).ok() && reply.call_id() == id);
+          if (reply.kind() == Kind::kReply) {
+            std::vector<int32_t> elements(reply.tensors()[0].elements);
+            Cursor(reply.tensors()[0].payload)
+                .Read(reinterpret_cast<char*>(elements.data()), reply.tensors()[0].bytes);
+            for (const int32_t element : elements) CHECK(element == value + 1);
+            ++*answers;
+          }
+        }
+        seed_frame_stream_free(answer);
+        if (result == kSeedFrameBroken) return;
+      }
+    });
+  }
+  if (seed % 2 == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    seed_frame_stream_close(stream, "enough");
+  }
+  for (std::thread& thread : threads) thread.join();
+  seed_frame_stream_delete(stream);
+}
+
 void StressService(int rounds) {
   const std::string path = "/tmp/seed_rl_stress_" + std::to_string(getpid());
   const std::string address = "unix:" + path;
-  std::atomic<int64_t> answers{0};
+  std::atomic<int64_t> answers{0}, frames{0};
   for (int round = 0; round < rounds; ++round) {
     std::unique_ptr<Server> server = StartServer(address);
     std::vector<std::thread> clients;
     for (int i = 0; i < 6; ++i) {
       clients.emplace_back([&, i] { Use(address, 100 * round + i, &answers); });
+    }
+    for (int i = 0; i < 3; ++i) {
+      clients.emplace_back([&, i] { UseFrames(address, 100 * round + i, &frames); });
     }
     for (int i = 0; i < 10; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50 + 20 * round));
@@ -258,8 +323,9 @@ void StressService(int rounds) {
     server.reset();
     for (std::thread& client : clients) client.join();
   }
-  std::printf("%lld right answers\n", static_cast<long long>(answers.load()));
-  CHECK(answers > 0);
+  std::printf("%lld right answers, %lld through frame streams\n",
+              static_cast<long long>(answers.load()), static_cast<long long>(frames.load()));
+  CHECK(answers > 0 && frames > 0);
 }
 
 // Counts the answers it gets, and checks those that are no errors.

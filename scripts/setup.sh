@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Sets up this checkout: system packages, the virtual environment .venv, the native libraries.
 #
-#   scripts/setup.sh [EXTRA,...]      e.g. scripts/setup.sh atari   or   scripts/setup.sh dev
+#   scripts/setup.sh [EXTRA,...]      e.g. scripts/setup.sh atari   or   scripts/setup.sh mujoco,video
 #
 # Extras accumulate: `scripts/setup.sh video` only adds what videos need. Takes a tenth of a second
 # if there is nothing to do. PYTHON is the interpreter that creates .venv (default: python3).
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
-requested="${1:-}"
+requested="$(IFS=,; echo "$*")"
 python="${PYTHON:-python3}"
 venv="$root/.venv"
 # One stamp file for the native libraries ("native"), one for the package's requirements ("base")
@@ -20,6 +20,11 @@ trap 'if [[ -n "$reporter" ]]; then kill "$reporter" 2> /dev/null || true; fi' E
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+usage() {
+  sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+  echo "Extras: $(known_extras | paste -sd ' ')"
+}
 
 known_extras() {
   sed -n '/^\[project.optional-dependencies\]/,/^\[[^]]*\]$/s/^\([a-z0-9_-]*\) = \[.*/\1/p' \
@@ -197,6 +202,12 @@ tensorflow_requirement() {
 
 main() {
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check)
+  case "$requested" in
+    -h | --help)
+      usage
+      return
+      ;;
+  esac
   check_extras
   if is_ready; then
     return

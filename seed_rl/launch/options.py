@@ -107,7 +107,7 @@ def parse(arguments: Sequence[str]) -> RunOptions:
     positional, flags = _divide(arguments)
     if not 3 <= len(positional) <= 4:
         raise UserError(
-            f"Expected GAME AGENT ACTORS [ENVS_PER_ACTOR], but got {len(positional)} arguments "
+            f"Expected GAME AGENT ACTORS [ENVS_PER_ACTOR], but got {len(positional)} of them "
             "(write flags as --name=value)."
         )
     game, agent = positional[:2]

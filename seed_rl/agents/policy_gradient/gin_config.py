@@ -170,6 +170,12 @@ def _explained(error: str) -> str:
         part = match[1].rpartition(".")[2]
         known = [f"{part}.{name}" for name in _parameters(match[1])]
         text += _nearest(f"{part}.{match[2]}", known)
+    elif match := re.search(r"Failed to parse token '(\w+)'", error):
+        name = match[1]
+        text = (
+            f"{name} is neither a number, True, False or None, nor a string in quotes ('{name}'), "
+            f"nor a part (@{name}())"
+        )
     return text
 
 

@@ -214,7 +214,7 @@ def create_job(
         if not isinstance(actions, spaces.Discrete):
             raise UserError(
                 f"R2D2 needs a Discrete action space, but the environment has {actions}. Train "
-                "with vtrace, or wrap the environment to make its actions discrete."
+                "with vtrace, ppo or sac, or wrap the environment to make its actions discrete."
             )
         return algorithm(
             r2d2,

@@ -72,7 +72,7 @@ def test_a_shipped_config_is_complete_and_all_of_it_has_an_effect(config, caplog
         ("GAE.lambda_ = ", "GAE.lambda_"),
         ("GAE.lambda_", "GAE.lambda_"),
         ("ConvNetworkConfig.lstm_sizes = (1,", "is a bracket not closed?"),
-        ("import no_such_module", "No module named .no_such_module"),
+        ("ppo.epsilon = abc", "abc is neither a number.*: ppo.epsilon = abc"),
     ],
 )
 def test_a_wrong_binding_is_refused_with_the_nearest_right_one(binding, message):

@@ -54,7 +54,7 @@ def create_agent(action_space, observation_space, parametric_action_distribution
 
 @gin.configurable
 def create_optimizer(final_iteration, optimizer_fn):
-    learning_rate_fn = tf.keras.optimizers.schedules.PolynomialDecay(3e-3, final_iteration, 0)
+    learning_rate_fn = tf.keras.optimizers.schedules.PolynomialDecay(1e-3, final_iteration, 0)
     return optimizer_fn(learning_rate_fn), learning_rate_fn
 
 

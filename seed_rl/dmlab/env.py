@@ -185,7 +185,7 @@ def create_environment(task: int, config: Any = None) -> DmLab:
             len(config.levels),
             config.game,
         )
-    settings = {"width": config.width, "height": config.height, "logLevel": "WARNING"}
+    settings = {"width": config.width, "height": config.height, "logLevel": "ERROR"}
     if config.dataset_path:
         settings["datasetPath"] = config.dataset_path
     return DmLab(

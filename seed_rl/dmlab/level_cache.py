@@ -157,7 +157,7 @@ class _RemoteFiles:
     def upload(self, local: str, path: str) -> bool:
         if self._system.exists(path):
             return True
-        self._system.makedirs(self._system._parent(path), exist_ok=True)
+        self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
         part = _part_of(path)
         try:
             self._system.put_file(local, part)

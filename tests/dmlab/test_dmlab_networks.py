@@ -124,6 +124,6 @@ def test_asymmetric_rewards() -> None:
     """The formula of the paper: a penalty counts little beside a reward of the same size."""
     rewards = np.array([-100.0, -1.0, -0.1, 0.0, 0.1, 1.0, 100.0])
     expected = [0.3 * min(np.tanh(r), 0) + 5 * max(np.tanh(r), 0) for r in rewards]
-    actual = losses.asymmetric(tf.constant(rewards, tf.float32))
+    actual = losses.asymmetric(tf.constant(rewards, tf.float32)).numpy()
     np.testing.assert_allclose(actual, expected, rtol=1e-5)
     assert actual[0] == pytest.approx(-0.3) and actual[-1] == pytest.approx(5)

@@ -144,8 +144,12 @@ class DmlabConfig:
         return self.instructions
 
     def is_evaluation(self, env_id: int) -> bool:
-        """Whether an environment is for evaluation."""
-        return env_id >= self.num_training_envs
+        """Whether an environment is for evaluation.
+
+        Never without `num_eval_envs`, even if there are more environments than `num_envs` says:
+        nothing must be trained on what is held out for tests.
+        """
+        return self.num_eval_envs > 0 and env_id >= self.num_training_envs
 
     def level_of(self, env_id: int) -> str:
         """The level of an environment; those of training and evaluation go round separately."""

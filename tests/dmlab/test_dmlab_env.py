@@ -160,6 +160,13 @@ def test_each_environment_plays_the_level_of_its_id() -> None:
     assert config.task_score("lt_chasm", 1) is None
 
 
+def test_levels_of_tests_are_not_played_by_mistake() -> None:
+    """In programs that do not tell how many environments there are."""
+    config = DmlabConfig(game="dmlab30")
+    assert [config.task_of(i) for i in range(30)] == [level.train for level in games.LEVELS]
+    assert not config.is_evaluation(30)
+
+
 def test_instructions_are_words_the_network_can_read(standin: Any) -> None:
     config = DmlabConfig(game="rooms_watermaze,language_execute_random_task", num_envs=2)
     batch = BatchedEnvironment(create_environment, 2, 0, config)

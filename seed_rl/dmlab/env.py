@@ -205,7 +205,7 @@ def create_environment(task: int, config: Any = None) -> DmLab:
     )
 
 
-class DmLab(gymnasium.Env[Any, int]):
+class DmLab(gymnasium.Env[Any, Any]):
     """A level of DeepMind Lab.
 
     Observations are frames <uint8>[height, width, 3], or with instructions a dictionary of these

@@ -166,12 +166,12 @@ def create_network(
     config: ConvNetworkConfig,
 ) -> LabNetwork:
     """The network for observations of `DmLab`, with instructions if they have any."""
-    instructions = isinstance(observation_space, spaces.Dict)
-    frame = observation_space[FRAME] if instructions else observation_space
+    parts = observation_space if isinstance(observation_space, spaces.Dict) else None
+    frame = parts[FRAME] if parts else observation_space
     return LabNetwork(
         distribution,
-        frame.shape,
-        instructions,
+        frame.shape or (),
+        parts is not None,
         config.torso,
         config.lstm_sizes,
         config.stack_size,

@@ -52,7 +52,7 @@ def test_everything_given():
         ("", "GAME AGENT ACTORS"),
         ("atari vtrace", "GAME AGENT ACTORS"),
         ("atari vtrace 1 2 3", "got 5 arguments"),
-        ("pong vtrace 1", "Unknown game 'pong'; choose from: atari, dmlab, gym"),
+        ("pong vtrace 1", "Unknown game 'pong'; choose from: atari, gym"),
         ("gym r2d2 1", "gym has no agent 'r2d2'; choose from: vtrace"),
         ("atari vtrace four", "ACTORS must be a positive integer, not 'four'"),
         ("atari vtrace 0", "ACTORS must be"),

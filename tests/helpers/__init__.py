@@ -11,6 +11,9 @@ from typing import Any
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 """Programs that tests start as separate processes."""
 
+STANDINS = pathlib.Path(__file__).parent / "standins"
+"""Modules in place of packages that cannot be installed from an index."""
+
 
 def run_python(
     *command: str | os.PathLike[str], **options: Any

@@ -30,6 +30,11 @@ class VTraceConfig:
         "Factor applied to rewards before clipping; returns of about 1 to 10 are learned fastest.",
         minimum=0.0,
     )
+    asymmetric_rewards: bool = option(
+        False,
+        "Whether rewards are squashed before scaling, positive ones by 5 tanh(r) and negative ones "
+        "by 0.3 tanh(r): for tasks whose rewards differ in scale, as in IMPALA on DMLab-30.",
+    )
     max_abs_reward: float | None = option(
         None, "Rewards are clipped to this absolute value. 0 or none: no clipping.", minimum=0.0
     )

@@ -78,6 +78,15 @@ class EntropyCost(tf.Module):
         return self() * tf.stop_gradient(entropy - self._config.target_entropy)
 
 
+def asymmetric(rewards: tf.Tensor) -> tf.Tensor:
+    """0.3 min(tanh r, 0) + 5 max(tanh r, 0), "optimistic asymmetric clipping".
+
+    Espeholt et al. 2018, appendix D.
+    """
+    squashed = tf.tanh(rewards)
+    return 0.3 * tf.minimum(squashed, 0.0) + 5.0 * tf.maximum(squashed, 0.0)
+
+
 def compute_loss(
     config: VTraceConfig,
     parametric_action_distribution: ParametricDistribution,
@@ -114,6 +123,8 @@ def compute_loss(
     learned, _ = call_network(agent, prev_actions, env_outputs, agent_state, True, True)
     if rewards is not None:
         env_outputs = env_outputs._replace(reward=rewards)
+    if config.asymmetric_rewards:
+        env_outputs = env_outputs._replace(reward=asymmetric(env_outputs.reward))
     steps = transitions(
         env_outputs, config.discounting, config.reward_scaling, config.max_abs_reward
     )

@@ -21,6 +21,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl import grpc
+from seed_rl.common.acting.tasks import Tasks
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.inference import saved_model
@@ -118,6 +119,7 @@ class Learner:
             log_period_s=config.log_period_secs,
             record=job.options,
             wandb_project=config.wandb_project,
+            tasks=job.env_config if isinstance(job.env_config, Tasks) else None,
         )
         self._stop = StopSignal(on_stop=self._inference.store.close)
 

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.common.acting.tasks import Tasks
 from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.monitoring import run_summary
+from seed_rl.common.monitoring.task_statistics import TaskStatistics
 from seed_rl.common.run_files.returns_log import EpisodeRow, ReturnsLog
 
 MAIN = "charts"
@@ -150,6 +152,7 @@ class EpisodeStatistics:
       logdir: directory of `returns.csv`; None writes none.
       start_frames: environment frames from which the run continues.
       window: number of episodes in the recent means.
+      tasks: reported separately, if given.
     """
 
     def __init__(
@@ -159,6 +162,7 @@ class EpisodeStatistics:
         logdir: str | os.PathLike[str] | None = None,
         start_frames: int = 0,
         window: int = 100,
+        tasks: Tasks | None = None,
     ):
         self._num_training_envs = num_training_envs
         self._num_action_repeats = num_action_repeats
@@ -167,6 +171,9 @@ class EpisodeStatistics:
         self._recent = {flag: collections.deque[float](maxlen=window) for flag in (False, True)}
         self._counts = {False: 0, True: 0}
         self._shaped = False  # Whether any episode's score has differed from its return.
+        self._tasks = (
+            {flag: TaskStatistics(tasks, flag, window) for flag in (False, True)} if tasks else None
+        )
 
     @property
     def count(self) -> int:
@@ -230,6 +237,8 @@ class EpisodeStatistics:
             scalars[f"{prefix}/frames"] = float(np.mean([r.episode_frames for r in rows]))
             scalars[f"{prefix}/recent_return"] = float(np.mean(self._recent[evaluation]))
             scalars[f"{prefix}/count"] = float(self._counts[evaluation])
+            if self._tasks is not None:
+                scalars |= self._tasks[evaluation].harvest(rows)
         return scalars
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from seed_rl.common.acting.tasks import Tasks
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.monitoring import run_summary
 from seed_rl.common.monitoring.metrics import (
@@ -112,6 +113,7 @@ class Reporter:
         log_period_s: float,
         record: Mapping[str, Any] | None = None,
         wandb_project: str | None = None,
+        tasks: Tasks | None = None,
     ):
         """Opens the files.
 
@@ -125,6 +127,7 @@ class Reporter:
           log_period_s: seconds between points in TensorBoard and lines on the console.
           record: all options of the run, from `run_record.describe`, for TensorBoard.
           wandb_project: Weights & Biases project that receives TensorBoard's data; None: none.
+          tasks: of the environments, reported separately, if there are several.
 
         Raises:
           UserError: `wandb_project` is given, but Weights & Biases is not installed or fails.
@@ -142,7 +145,7 @@ class Reporter:
         self._warnings: dict[str, str] = {}
         self._silent = SilentEnvironments(store.silence)
         self._episodes = EpisodeStatistics(
-            num_training_envs, num_action_repeats, logdir, start_frames
+            num_training_envs, num_action_repeats, logdir, start_frames, tasks=tasks
         )
         self._metrics = MeanMetrics()
         self._skipped = SkippedSteps(store.not_finite.warning)

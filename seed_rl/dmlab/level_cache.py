@@ -1,0 +1,189 @@
+"""A cache of compiled levels, shared by all actors (no TensorFlow here).
+
+The engine compiles a map before an episode begins, which takes seconds where maps are generated. It
+asks the cache first, and hands over what it has compiled. Entries never change once written, so any
+number of processes and machines may read and write at the same time: each writes a file of its own
+and renames it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from absl import logging
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.system.extras import missing_extra
+
+_PAUSE_S = 600.0  # After a failure: a file system that hangs or is full must not cost each episode.
+
+_warned: set[tuple[str, str]] = set()  # All environments of an actor share its cache.
+
+
+class LevelCache:
+    """The `level_cache` of `deepmind_lab.Lab`.
+
+    A cache that fails (full, read-only, unreachable) is not fatal: levels are compiled instead. The
+    first failure is logged; what failed, reading or writing, is not tried again for ten minutes.
+    """
+
+    def __init__(self, cache_dir: str | os.PathLike[str]):
+        """Opens a cache; it need not exist yet.
+
+        Args:
+          cache_dir: a local directory, or a URL of any file system that fsspec knows, such as
+            gs://bucket/levels.
+
+        Raises:
+          UserError: a package for the URL is missing, or the URL is not valid.
+        """
+        self._cache_dir = os.fspath(cache_dir)
+        self._files: _Files = _RemoteFiles(self._cache_dir) if _is_url(cache_dir) else _LocalFiles()
+        self._paused_until: dict[str, float] = {}
+
+    def get_path(self, key: str) -> str:
+        """Where the level with this key is stored: in the cache's directory, whatever the key."""
+        return f"{self._cache_dir.rstrip('/')}/{quote(key, safe='').replace('.', '%2E')}"
+
+    def fetch(self, key: str, pk3_path: str) -> bool:
+        """Copies a level from the cache.
+
+        Args:
+          key: of the level, made by the engine.
+          pk3_path: file to write; complete or untouched afterwards.
+
+        Returns:
+          Whether the level is at `pk3_path`. The engine ends the process if that is not true.
+        """
+        part = f"{pk3_path}.{uuid.uuid4().hex}"
+
+        def read() -> bool:
+            if not self._files.download(self.get_path(key), part) or not os.path.getsize(part):
+                return False
+            os.replace(part, pk3_path)
+            return True
+
+        try:
+            return self._tolerate("read", read)
+        finally:
+            with contextlib.suppress(OSError):
+                os.remove(part)
+
+    def write(self, key: str, pk3_path: str) -> None:
+        """Adds a level, unless it is there already.
+
+        Args:
+          key: of the level, made by the engine.
+          pk3_path: the compiled level.
+        """
+        self._tolerate("write", lambda: self._files.upload(pk3_path, self.get_path(key)))
+
+    def _tolerate(self, what: str, action: Callable[[], bool]) -> bool:
+        """Result of the action; False if it fails or has failed lately."""
+        if time.monotonic() < self._paused_until.get(what, 0.0):
+            return False
+        try:
+            return action()
+        except Exception as error:  # Of any file system; the engine cannot handle exceptions.
+            self._paused_until[what] = time.monotonic() + _PAUSE_S
+            if (self._cache_dir, what) not in _warned:
+                _warned.add((self._cache_dir, what))
+                _warn(self._cache_dir, what, error)
+            return False
+
+
+class _Files(Protocol):
+    """Where entries are stored. Methods may raise any exception."""
+
+    def download(self, path: str, local: str) -> bool:
+        """Copies an entry to a local file; False if there is none."""
+
+    def upload(self, local: str, path: str) -> bool:
+        """Makes an entry appear, complete, unless it exists; returns True."""
+
+
+class _LocalFiles:
+    """Files of a local or mounted file system."""
+
+    def download(self, path: str, local: str) -> bool:
+        try:
+            shutil.copyfile(path, local)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def upload(self, local: str, path: str) -> bool:
+        if os.path.exists(path):
+            return True
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        part = _part_of(path)
+        try:
+            shutil.copyfile(local, part)
+            os.replace(part, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(part)
+            raise
+        return True
+
+
+class _RemoteFiles:
+    """Files of any file system that fsspec knows."""
+
+    def __init__(self, url: str):
+        try:
+            import fsspec
+        except ImportError as error:
+            raise missing_extra("dmlab", "A level cache with a URL", error) from error
+        try:
+            self._system: Any = fsspec.core.url_to_fs(url)[0]
+        except (ImportError, ValueError) as error:  # No package for it, or no such protocol.
+            raise UserError(f"--level_cache_dir={url}: {error}") from error
+
+    def download(self, path: str, local: str) -> bool:
+        try:
+            self._system.get_file(path, local)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def upload(self, local: str, path: str) -> bool:
+        if self._system.exists(path):
+            return True
+        self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+        part = _part_of(path)
+        try:
+            self._system.put_file(local, part)
+            self._system.mv(part, path)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._system.rm_file(part)
+            raise
+        return True
+
+
+def _part_of(path: str) -> str:
+    """A name beside `path` that no other process uses, nor any key: those contain no dots."""
+    return f"{path}.{uuid.uuid4().hex}"
+
+
+def _is_url(cache_dir: str | os.PathLike[str]) -> bool:
+    return "://" in os.fspath(cache_dir)
+
+
+def _warn(cache_dir: str, what: str, error: Exception) -> None:
+    logging.warning(
+        "Cannot %s the level cache %s (%s: %s). Training continues; levels are compiled instead, "
+        "which takes seconds each.",
+        "read from" if what == "read" else "write to",
+        cache_dir,
+        type(error).__name__,
+        error,
+    )

@@ -1,0 +1,129 @@
+"""The network that reads instructions, and the rewards that DMLab-30 is learned from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.vtrace import losses
+from seed_rl.common.config.network_config import ConvNetworkConfig
+from seed_rl.common.distributions.discrete import categorical_distribution
+from seed_rl.common.types import EnvOutput
+from seed_rl.dmlab import env, instructions
+from seed_rl.dmlab.networks import InstructionEncoder, create_network
+
+WORDS = 6
+CONFIG = env.DmlabConfig(width=48, height=36, instructions=True, instruction_words=WORDS)
+NETWORK = ConvNetworkConfig(torso="impala_shallow", stack_size=1, lstm_sizes=(8,))
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def read(encoder: InstructionEncoder, words: list[int]) -> np.ndarray:
+    """What the LSTM says after the last word, one word after the other; 0 without words."""
+    lstm = encoder._lstm
+    assert encoder.embeddings is not None and lstm.bias is not None
+    kernel, recurrent = lstm.input_kernel.numpy(), lstm.recurrent_kernel.numpy()
+    hidden = cell = np.zeros(recurrent.shape[0])
+    for word in words:
+        if word == 0:
+            break
+        x = encoder.embeddings.numpy()[word - 1] @ kernel + hidden @ recurrent + lstm.bias.numpy()
+        i, f, o, candidate = np.split(x, 4)
+        cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(candidate)
+        hidden = sigmoid(o) * np.tanh(cell)
+    return hidden
+
+
+def test_instructions_are_read_word_by_word() -> None:
+    """Instructions of any length in one batch; words after the last, as none, do not count."""
+    tf.random.set_seed(1)
+    encoder = InstructionEncoder(embedding_size=5, lstm_size=7)
+    words = np.array([[3, 1000, 3, 0], [1, 2, 3, 4], [9, 0, 0, 0], [0, 0, 0, 0]], np.int32)
+    features = encoder(tf.constant(words))
+    expected = [read(encoder, row) for row in words.tolist()]
+    np.testing.assert_allclose(features, expected, atol=1e-5)
+    assert not np.asarray(features[3]).any() and np.asarray(features[:3]).all()
+    unrolled = encoder(tf.constant(words.reshape(2, 2, 4)))
+    np.testing.assert_allclose(unrolled, np.reshape(expected, [2, 2, 7]), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    tf.random.set_seed(2)
+    lab = env.create_environment(0, CONFIG)
+    return create_network(lab.observation_space, categorical_distribution(9, tf.int64), NETWORK)
+
+
+def steps(time: int, batch: int, text: str) -> tuple[tf.Tensor, EnvOutput]:
+    rng = np.random.default_rng(0)
+    words = np.broadcast_to(instructions.encode(text, WORDS), [time, batch, WORDS])
+    observation = {
+        env.FRAME: tf.constant(rng.integers(256, size=[time, batch, 36, 48, 3], dtype=np.uint8)),
+        env.INSTRUCTION: tf.constant(words),
+    }
+    done = np.zeros([time, batch], bool)
+    done[1, 0] = True
+    zeros = tf.zeros([time, batch])
+    return tf.zeros([time, batch], tf.int64), EnvOutput(
+        zeros, tf.constant(done), observation, tf.zeros([time, batch], tf.bool), zeros
+    )
+
+
+def test_an_unroll_is_its_steps(network: Any) -> None:
+    """Guards the instruction channel of both calls: V-trace would correct for any difference."""
+    prev_actions, env_outputs = steps(3, 2, "go to the red hat")
+    state = network.initial_state(2)
+    unrolled, end = network(prev_actions, env_outputs, state, unroll=True, is_training=True)
+    for t in range(3):
+        now = tf.nest.map_structure(lambda x: x[t], env_outputs)  # noqa: B023
+        output, state = network(prev_actions[t], now, state)
+        np.testing.assert_allclose(output.baseline, unrolled.baseline[t], atol=1e-5)
+        np.testing.assert_allclose(output.policy_logits, unrolled.policy_logits[t], atol=1e-5)
+    tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), state, end)
+
+
+def test_instructions_matter_and_are_trained(network: Any) -> None:
+    """All variables get gradients: the embeddings of words that were read, too."""
+    values = []
+    for text in ("red hat", "blue hat", ""):
+        prev_actions, env_outputs = steps(2, 2, text)
+        state = network.initial_state(2)
+        with tf.GradientTape() as tape:
+            output, _ = network(prev_actions, env_outputs, state, unroll=True)
+            loss = tf.reduce_sum(output.baseline) + tf.reduce_sum(output.policy_logits**2)
+        values.append(output.baseline.numpy())
+        gradients = tape.gradient(loss, network.trainable_variables)
+        assert all(gradient is not None for gradient in gradients)
+        read = text != ""
+        embedding = next(
+            tf.convert_to_tensor(g)
+            for g, v in zip(gradients, network.trainable_variables, strict=True)
+            if "embeddings" in v.name
+        )
+        assert np.count_nonzero(np.any(embedding.numpy() != 0, axis=1)) == (2 if read else 0)
+    assert not np.allclose(values[0], values[1]) and not np.allclose(values[0], values[2])
+
+
+def test_without_instructions_frames_are_the_observation() -> None:
+    lab = env.create_environment(0, env.DmlabConfig(width=48, height=36))
+    network = create_network(lab.observation_space, categorical_distribution(9, tf.int64), NETWORK)
+    prev_actions, env_outputs = steps(2, 2, "")
+    env_outputs = env_outputs._replace(observation=env_outputs.observation[env.FRAME])
+    output, _ = network(prev_actions, env_outputs, network.initial_state(2), unroll=True)
+    assert output.policy_logits.shape == (2, 2, 9)
+    assert not [v.name for v in network.variables if "embeddings" in v.name]
+
+
+def test_asymmetric_rewards() -> None:
+    """The formula of the paper: a penalty counts little beside a reward of the same size."""
+    rewards = np.array([-100.0, -1.0, -0.1, 0.0, 0.1, 1.0, 100.0])
+    expected = [0.3 * min(np.tanh(r), 0) + 5 * max(np.tanh(r), 0) for r in rewards]
+    actual = losses.asymmetric(tf.constant(rewards, tf.float32)).numpy()
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    assert actual[0] == pytest.approx(-0.3) and actual[-1] == pytest.approx(5)

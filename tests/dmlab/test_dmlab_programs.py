@@ -1,0 +1,78 @@
+"""The program, from flags to TensorBoard, on the stand-in for the engine."""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import signal
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from seed_rl.common.run_files import returns_log
+from tests.helpers import STANDINS
+from tests.helpers.system_helpers import Program
+
+MAIN = "seed_rl.dmlab.vtrace_main"
+FLAGS = pathlib.Path(__file__).parents[2] / "seed_rl" / "dmlab" / "impala_dmlab30.flags"
+LEVELS = (
+    "rooms_collect_good_objects_train",
+    "language_execute_random_task",
+    "natlab_fixed_large_map",
+)
+
+
+def tags(logdir: pathlib.Path) -> set[str]:
+    return {
+        value.tag
+        for path in logdir.glob("events.out.tfevents.*")
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+    }
+
+
+@pytest.mark.slow
+def test_several_levels_are_trained_in_one_run(tmp_path: Any, socket_address: str) -> None:
+    """Guards the paper's flag file, instructions over the wire, evaluation on levels of tests, the
+    shared cache, and reports by level.
+    """
+    logdir = tmp_path / "run"
+    shared = (
+        f"--flagfile={FLAGS}",
+        f"--game={','.join(LEVELS)}",
+        f"--server_address={socket_address}",
+        f"--level_cache_dir={tmp_path}/levels",
+        *("--num_envs=6", "--num_eval_envs=3", "--env_batch_size=3", "--seed=1"),
+        *("--width=48", "--height=36", "--torso=impala_shallow", "--lstm_sizes=8"),
+        *("--unroll_length=5", "--batch_size=3", "--total_environment_frames=2400"),
+    )
+    environment = {"PYTHONPATH": str(STANDINS)}
+    learner = Program(MAIN, "--run_mode=learner", f"--logdir={logdir}", *shared)
+    actors = [
+        Program(MAIN, "--run_mode=actor", f"--task={i}", *shared, environment=environment)
+        for i in range(2)
+    ]
+    try:
+        assert learner.wait() == 0, learner.text()
+        for actor in actors:
+            actor.send(signal.SIGTERM)
+            assert actor.wait() == 0, actor.text()
+    finally:
+        for program in (learner, *actors):
+            program.kill()
+    episodes = returns_log.read(logdir / returns_log.FILE_NAME)
+    assert {episode.env_id for episode in episodes} == set(range(6))
+    assert {episode.episode_frames for episode in episodes} == {60}
+    assert all(math.isfinite(episode.episode_return) for episode in episodes)
+    tests = ("rooms_collect_good_objects_test", *LEVELS[1:])
+    expected = {f"task_{what}/{level}" for level in LEVELS for what in ("return", "score")}
+    expected |= {f"evaluation_task_{what}/{t}" for t in tests for what in ("return", "score")}
+    assert expected | {"charts/task_score", "charts/evaluation_task_score"} <= tags(logdir)
+    assert len(list((tmp_path / "levels").iterdir())) >= 6
+    options = json.loads((logdir / "config.json").read_text())
+    assert options["asymmetric_rewards"] and not options["max_abs_reward"]
+    assert options["optimizer"] == "rmsprop" and options["discounting"] == 0.99
+    assert options["optimizer_epsilon"] == pytest.approx(0.1 / 3200**2)
+    assert options["clip_norm"] == pytest.approx(40 / 3200)

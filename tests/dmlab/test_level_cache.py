@@ -1,0 +1,249 @@
+"""The cache of levels: many writers, and file systems that fail."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import pathlib
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from seed_rl.common.errors import UserError
+from seed_rl.dmlab import level_cache
+from seed_rl.dmlab.env import LevelCache
+
+SIZE = 200_000
+PROCESSES, ROUNDS, KEYS = 4, 25, 3
+
+
+@pytest.fixture(autouse=True)
+def _nothing_warned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(level_cache, "_warned", set())
+
+
+@pytest.fixture
+def level(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A compiled level."""
+    path = tmp_path / "level.pk3"
+    path.write_bytes(b"level")
+    return path
+
+
+def fetched(cache: LevelCache, key: str, folder: pathlib.Path) -> bytes | None:
+    path = folder / "fetched.pk3"
+    path.unlink(missing_ok=True)
+    found = cache.fetch(key, str(path))
+    assert found == path.exists()
+    assert not [name for name in os.listdir(folder) if name.startswith("fetched.pk3.")]
+    return path.read_bytes() if found else None
+
+
+@pytest.mark.parametrize("key", ["1a2b", "a/b c", "..", ".", "map.pk3", "ünï%2F"])
+def test_what_was_written_is_fetched(tmp_path: pathlib.Path, level: pathlib.Path, key: str) -> None:
+    """Guards also keys that look like paths: all entries are files in the directory."""
+    cache = LevelCache(str(tmp_path / "new" / "cache"))
+    assert fetched(cache, key, tmp_path) is None
+    cache.write(key, str(level))
+    assert fetched(cache, key, tmp_path) == b"level"
+    assert fetched(LevelCache(tmp_path / "new" / "cache"), key, tmp_path) == b"level"
+    assert [str(path) for path in (tmp_path / "new/cache").iterdir()] == [cache.get_path(key)]
+
+
+def test_keys_have_different_files() -> None:
+    paths = {
+        LevelCache("/cache").get_path(key) for key in ("a", "A", "a.b", "a/b", "a%2Eb", "a%2Fb")
+    }
+    assert len(paths) == 6
+
+
+def test_entries_are_not_written_again(tmp_path: pathlib.Path, level: pathlib.Path) -> None:
+    cache = LevelCache(tmp_path / "cache")
+    cache.write("key", str(level))
+    before = os.stat(cache.get_path("key"))
+    cache.write("key", str(level))
+    assert os.stat(cache.get_path("key")).st_ino == before.st_ino
+
+
+def _write_and_check(folder: str, number: int, start: Any, failures: Any) -> None:
+    """A process that writes all keys round by round, and reads what others have written."""
+    cache, own = LevelCache(f"{folder}/cache"), pathlib.Path(folder, f"own-{number}")
+    own.mkdir()
+    start.wait()
+    for round_ in range(ROUNDS):
+        for key in range(KEYS):
+            name = f"{round_}_{key}"
+            content = name.encode() * (SIZE // len(name))
+            (own / "level.pk3").write_bytes(content)
+            cache.write(name, str(own / "level.pk3"))
+            read = fetched(cache, name, own)
+            if read != content:
+                failures.put((name, None if read is None else len(read)))
+
+
+def test_processes_write_the_same_entries_at_the_same_time(tmp_path: pathlib.Path) -> None:
+    """Guards from entries that are read half written, and from leftovers."""
+    context = multiprocessing.get_context("spawn")
+    start, failures = context.Barrier(PROCESSES), context.Queue()
+    processes = [
+        context.Process(target=_write_and_check, args=(str(tmp_path), i, start, failures))
+        for i in range(PROCESSES)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * PROCESSES
+    assert failures.empty()
+    assert len(list((tmp_path / "cache").iterdir())) == ROUNDS * KEYS
+
+
+def _copy_that_fills_the_disk(source: str, target: str) -> None:
+    pathlib.Path(target).write_bytes(pathlib.Path(source).read_bytes()[:2])
+    raise OSError(errno.ENOSPC, "No space left on device", target)
+
+
+def test_a_full_cache_is_noted_once_and_still_read(
+    tmp_path: pathlib.Path,
+    level: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    LevelCache(tmp_path / "cache").write("old", str(level))
+    monkeypatch.setattr(level_cache.shutil, "copyfile", _copy_that_fills_the_disk)
+    for _ in range(2):  # Environments of one actor.
+        cache = LevelCache(tmp_path / "cache")
+        for i in range(3):
+            cache.write(f"new{i}", str(level))
+    assert len(caplog.records) == 1 and "No space left" in caplog.text
+    monkeypatch.undo()
+    assert fetched(cache, "old", tmp_path) == b"level"
+    assert fetched(cache, "new0", tmp_path) is None
+    assert len(list((tmp_path / "cache").iterdir())) == 1  # No partial files.
+
+
+def test_a_failed_operation_is_not_repeated_for_a_while(
+    tmp_path: pathlib.Path, level: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system may take seconds to fail, in every episode."""
+    now = [1000.0]
+    monkeypatch.setattr(level_cache.time, "monotonic", lambda: now[0])
+    blocked = tmp_path / "cache"
+    blocked.write_text("a file, so that no directory can be made")
+    cache = LevelCache(blocked)
+    cache.write("key", str(level))
+    blocked.unlink()
+    cache.write("key", str(level))
+    assert not blocked.exists()
+    now[0] += 601
+    cache.write("key", str(level))
+    assert fetched(cache, "key", tmp_path) == b"level"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes to any directory")
+def test_a_read_only_cache_is_read(
+    tmp_path: pathlib.Path, level: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = LevelCache(tmp_path / "cache")
+    cache.write("old", str(level))
+    (tmp_path / "cache").chmod(0o500)
+    try:
+        cache.write("new", str(level))
+        cache.write("newer", str(level))
+    finally:
+        (tmp_path / "cache").chmod(0o700)
+    assert len(caplog.records) == 1 and "Permission denied" in caplog.text
+    assert fetched(cache, "old", tmp_path) == b"level"
+
+
+@pytest.mark.skipif(not os.path.isdir("/sys/kernel"), reason="needs sysfs")
+def test_a_file_system_that_takes_no_files(
+    tmp_path: pathlib.Path, level: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same for root: nobody makes files in sysfs."""
+    cache = LevelCache("/sys/kernel/levels")
+    assert fetched(cache, "key", tmp_path) is None
+    cache.write("key", str(level))
+    cache.write("key", str(level))
+    assert len(caplog.records) == 1 and "Cannot write to the level cache /sys" in caplog.text
+
+
+def test_empty_entries_do_not_count(tmp_path: pathlib.Path) -> None:
+    """Such as machines leave that crash; the engine would end the process."""
+    cache = LevelCache(tmp_path)
+    pathlib.Path(cache.get_path("key")).touch()
+    assert fetched(cache, "key", tmp_path) is None
+
+
+def test_any_file_system_of_fsspec(tmp_path: pathlib.Path, level: pathlib.Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    url = f"memory://levels-{tmp_path.name}/deep"
+    cache = LevelCache(url)
+    assert fetched(cache, "key", tmp_path) is None
+    cache.write("key", str(level))
+    cache.write("key", str(level))
+    assert fetched(LevelCache(f"{url}/"), "key", tmp_path) == b"level"
+    system, path = fsspec.core.url_to_fs(url)
+    assert len(system.ls(path, detail=False)) == 1
+
+
+def test_threads_on_a_remote_file_system(tmp_path: pathlib.Path) -> None:
+    """A read at any time finds nothing or everything."""
+    pytest.importorskip("fsspec")
+    cache = LevelCache(f"file://{tmp_path}/cache")
+    content = os.urandom(SIZE)
+    (tmp_path / "level.pk3").write_bytes(content)
+    seen: list[bytes | None] = []
+
+    def work(number: int) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for key in range(20):
+            seen.append(fetched(cache, str(key), folder))
+            cache.write(str(key), str(tmp_path / "level.pk3"))
+            seen.append(fetched(cache, str(key), folder))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 160 and set(seen) <= {None, content}
+    assert all(read == content for read in seen[-4:])
+    assert len(list((tmp_path / "cache").iterdir())) == 20
+
+
+def test_an_unreachable_file_system_is_tolerated(
+    tmp_path: pathlib.Path,
+    level: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    memory = pytest.importorskip("fsspec.implementations.memory")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise TimeoutError("no answer")
+
+    for name in ("get_file", "put_file", "exists"):
+        monkeypatch.setattr(memory.MemoryFileSystem, name, fail)
+    cache = LevelCache("memory://away")
+    for _ in range(3):
+        assert fetched(cache, "key", tmp_path) is None
+        cache.write("key", str(level))
+    assert len(caplog.records) == 2  # One for reading, one for writing.
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(UserError, match="A level cache with a URL.*pip install fsspec"):
+        LevelCache("gs://bucket/levels")
+    LevelCache("/local/levels")
+
+
+def test_unknown_protocols_are_refused() -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(UserError, match="--level_cache_dir=nonsense://levels: "):
+        LevelCache("nonsense://levels")

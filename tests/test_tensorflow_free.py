@@ -12,6 +12,7 @@ FREE = (
     "seed_rl/grpc/numpy_client.py",
     # Environments, and the programs that run actors.
     "seed_rl/atari/*env*.py",
+    "seed_rl/football/*env*.py",
     "seed_rl/gym/*env*.py",
     "seed_rl/mujoco/*env*.py",
     "seed_rl/*/*_main.py",

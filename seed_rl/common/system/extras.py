@@ -11,6 +11,7 @@ from seed_rl.common.errors import UserError
 # resolves "seed-rl[...]" only where seed-rl is published or installed.
 PACKAGES = {
     "atari": ("ale-py", "opencv-python-headless"),
+    "football": ("envpool",),
     "plot": ("matplotlib",),
     "video": ("imageio", "imageio-ffmpeg"),
     "wandb": ("wandb",),

@@ -41,6 +41,8 @@ class EnvpoolGame(gymnasium.Env[np.ndarray, int]):
     A pool of one: its thread does the work of the step, and the GIL is free meanwhile.
     """
 
+    metadata = {"render_fps": 10}
+
     def __init__(self, scenario: str):
         """Prepares the game; the first reset starts the engine.
 

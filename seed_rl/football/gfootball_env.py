@@ -43,6 +43,8 @@ def scenarios(purpose: str = "Football") -> tuple[str, ...]:
 class GfootballGame(gymnasium.Env[np.ndarray, int]):
     """One game, with the observations of single steps."""
 
+    metadata = {"render_fps": 10}
+
     def __init__(self, scenario: str, rewards: str, size: tuple[int, int]):
         """Starts the engine.
 

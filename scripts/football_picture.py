@@ -1,0 +1,28 @@
+"""Draws what a football agent sees after some steps of running to the right: a PNG file.
+
+.venv/bin/python scripts/football_picture.py FILE.png [SCENARIO [STEPS]]
+"""
+
+from __future__ import annotations
+
+import sys
+
+import imageio.v2 as imageio
+
+from seed_rl.football.env import FootballConfig, create_environment
+
+_RUN_RIGHT = 5
+
+
+def main() -> None:
+    path, game, steps = [*sys.argv[1:], "11_vs_11_easy_stochastic", "40"][:3]
+    env = create_environment(0, FootballConfig(game=game, render_mode="rgb_array"))
+    env.reset(seed=0)
+    for _ in range(int(steps)):
+        env.step(_RUN_RIGHT)
+    imageio.imwrite(path, env.render())
+    env.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -36,10 +36,7 @@ def scenarios() -> tuple[str, ...]:
 
 
 class EnvpoolGame(gymnasium.Env[np.ndarray, int]):
-    """One game, with the observations of single steps.
-
-    A pool of one: its thread does the work of the step, and the GIL is free meanwhile.
-    """
+    """One game, a pool of one, with the observations of single steps."""
 
     metadata = {"render_fps": 10}
 

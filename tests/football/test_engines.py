@@ -69,12 +69,13 @@ def test_seeds_make_games_repeatable(engine: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_time_limit_ends_the_game(engine: str) -> None:
     """As a termination: nothing of the game is left to bootstrap from."""
-    config = FootballConfig("1_vs_1_easy", engine=engine)  # Goals do not end it.
+    config = FootballConfig("1_vs_1_easy", engine=engine)  # Of 500 steps; goals do not end it.
     env = BatchedEnvironment(create_environment, 1, 0, config)
     env.reset(seed=0)
-    steps = [env.step(np.zeros(1, np.int64)).done[0] for _ in range(500)]
-    assert steps == [False] * 499 + [True]
-    assert not env.step(np.zeros(1, np.int64)).abandoned[0]
+    # The engine's clock starts with the second step.
+    assert not any(env.step(np.zeros(1, np.int64)).done[0] for _ in range(500))
+    last = env.step(np.zeros(1, np.int64))
+    assert last.done[0] and not last.abandoned[0] and last.episode_step[0] == 0
     env.close()
 
 

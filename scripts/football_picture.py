@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import imageio.v2 as imageio
 
@@ -15,12 +16,14 @@ _RUN_RIGHT = 5
 
 
 def main() -> None:
-    path, game, steps = [*sys.argv[1:], "11_vs_11_easy_stochastic", "40"][:3]
+    path, *rest = sys.argv[1:]
+    game, steps = [*rest, *("11_vs_11_easy_stochastic", "40")[len(rest) :]]
     env = create_environment(0, FootballConfig(game=game, render_mode="rgb_array"))
     env.reset(seed=0)
     for _ in range(int(steps)):
         env.step(_RUN_RIGHT)
-    imageio.imwrite(path, env.render())
+    frame: Any = env.render()
+    imageio.imwrite(path, frame)
     env.close()
 
 

@@ -35,7 +35,7 @@ def scenarios() -> tuple[str, ...]:
     return tuple(name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in names)
 
 
-class EnvpoolGame(gymnasium.Env[np.ndarray, int]):
+class EnvpoolGame(gymnasium.Env[np.ndarray, Any]):
     """One game, a pool of one, with the observations of single steps."""
 
     metadata = {"render_fps": 10}

@@ -40,7 +40,7 @@ def scenarios(purpose: str = "Football") -> tuple[str, ...]:
     return tuple(scenario_builder.all_scenarios())
 
 
-class GfootballGame(gymnasium.Env[np.ndarray, int]):
+class GfootballGame(gymnasium.Env[np.ndarray, Any]):
     """One game, with the observations of single steps."""
 
     metadata = {"render_fps": 10}

@@ -55,12 +55,7 @@ class PackedBitsObservation(gymnasium.ObservationWrapper[np.ndarray, Any, np.nda
         # A word times this is a stack of the same planes.
         self._repeat = np.uint16(sum(1 << channels * k for k in range(stack_size)))
         self._stack: np.ndarray | None = None
-        self._render_mode = render_mode
-
-    @property
-    def render_mode(self) -> str | None:
-        """The mode of `render`."""
-        return self._render_mode
+        self._draws = render_mode is not None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -82,7 +77,7 @@ class PackedBitsObservation(gymnasium.ObservationWrapper[np.ndarray, Any, np.nda
 
     def render(self) -> Any:
         """With "rgb_array", a picture of the newest minimap, <uint8>[height, width, 3]."""
-        if self._render_mode is None:
+        if not self._draws:
             return None
         assert self._stack is not None, "render() before reset()"
         return picture(self._stack >> self._newest)
@@ -91,7 +86,7 @@ class PackedBitsObservation(gymnasium.ObservationWrapper[np.ndarray, Any, np.nda
 def pack(planes: np.ndarray) -> np.ndarray:
     """Packs planes <uint8>[..., channels] of 0 and 255 to words <uint16>[..., words]."""
     if planes.shape[-1] == _MINIMAP_PLANES:
-        # A sixth of packbits' time, which loops over pixels. Of each byte one bit is kept, and the
+        # A tenth of packbits' time, which loops over pixels. Of each byte one bit is kept, and the
         # product adds the four bytes in the highest one.
         pixels = np.ascontiguousarray(planes).view("<u4")
         return (((pixels & 0x08040201) * np.uint32(0x01010101)) >> 24).astype(np.uint16)

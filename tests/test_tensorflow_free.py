@@ -13,6 +13,7 @@ FREE = (
     # Environments, and the programs that run actors.
     "seed_rl/atari/*env*.py",
     "seed_rl/dmlab/*env*.py",
+    "seed_rl/football/*env*.py",
     "seed_rl/gym/*env*.py",
     "seed_rl/mujoco/*env*.py",
     "seed_rl/*/*_main.py",

@@ -12,7 +12,7 @@ from seed_rl.common.errors import UserError
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 _SUFFIX = "_main.py"
 # Games whose environments need the extra of the same name (pyproject.toml).
-_EXTRAS = ("atari", "dmlab", "gym", "mujoco")
+_EXTRAS = ("atari", "dmlab", "football", "gym", "mujoco")
 
 
 def available() -> dict[str, list[str]]:

@@ -69,17 +69,18 @@ class ImpalaDeepTorso(tf.Module):
     """The large network of Espeholt et al. 2018, fig. 3: 15 convolutions in 3 sections, 256 units.
 
     A section is a convolution, max pooling that halves the image, and two residual blocks of
-    relu, convolution, relu, convolution.
+    relu, convolution, relu, convolution. Subclasses may set other `filters`, one per section.
     """
 
     first_kernel_size, first_stride, num_features = 3, 1, 256
+    filters: Sequence[int] = (16, 32, 32)
 
     def __init__(self, first: Callable[..., Conv2D], compute_dtype: tf.DType):
         """Creates layers; `first` creates the convolution of the observations."""
         super().__init__(name="impala_deep_torso")
         options: dict[str, Any] = dict(padding="SAME", compute_dtype=compute_dtype)
         self._sections = []
-        for i, filters in enumerate((16, 32, 32)):
+        for i, filters in enumerate(self.filters):
             make = first if i == 0 else Conv2D
             entry = make(filters, 3, 1, **options, name=f"section_{i}")
             blocks = [

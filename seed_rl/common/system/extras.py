@@ -12,6 +12,7 @@ from seed_rl.common.errors import UserError
 PACKAGES = {
     "atari": ("ale-py", "opencv-python-headless"),
     "dmlab": ("fsspec",),
+    "football": ("envpool",),
     "plot": ("matplotlib",),
     "video": ("imageio", "imageio-ffmpeg"),
     "wandb": ("wandb",),

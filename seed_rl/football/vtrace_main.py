@@ -1,0 +1,94 @@
+"""V-trace on Google Research Football: the learner (--run_mode=learner) or an actor.
+
+The defaults are those of the paper. For one workstation:
+--flagfile=seed_rl/football/workstation.flags
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from seed_rl.agents.vtrace import program
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.network_config import COMPUTE_DTYPES, TORSOS
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.options import from_flags, option
+from seed_rl.common.config.presets import Preset
+from seed_rl.football import env
+
+PRESET = Preset(
+    "football vtrace",
+    dict(
+        # Kurach et al. 2020, appendix, hyperparameters of IMPALA.
+        unroll_length=32,
+        batch_size=128,
+        discounting=0.993,
+        entropy_cost=0.00087453,
+        baseline_cost=0.5,
+        optimizer="adam",
+        learning_rate=0.00019896,
+        learning_rate_decay=False,
+        total_environment_frames=500_000_000,
+    ),
+)
+"""The paper's; see docs/environments/football.md."""
+
+FAMILY = EnvironmentFamily(env.FootballConfig, env.create_environment, environment="game")
+
+
+@dataclasses.dataclass(frozen=True)
+class FootballNetworkConfig:
+    """Network: convolutions of the unpacked minimaps."""
+
+    torso: str = option(
+        "gfootball",
+        "Convolutional torso: the paper's residual network of four sections, or a smaller one of "
+        "other papers.",
+        choices=("gfootball", *TORSOS),
+    )
+    compute_dtype: str = option(
+        "float32",
+        "Type of the network's computations; bfloat16 is faster if the hardware supports it. "
+        "Weights remain float32.",
+        choices=COMPUTE_DTYPES,
+    )
+
+
+def create_agent(
+    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
+) -> Any:
+    """The network that the flags describe."""
+    del action_space, env_observation_space
+    from seed_rl.football import networks  # Actors must not import TensorFlow.
+
+    config = from_flags(FootballNetworkConfig)
+    return networks.GFootball(parametric_action_distribution, config.torso, config.compute_dtype)
+
+
+def create_optimizer(final_iteration: int) -> Any:
+    """The optimizer that the flags describe, and the function from gradient step to its rate."""
+    from seed_rl.common.learner import optimizer  # Actors must not import TensorFlow.
+
+    return optimizer.create_optimizer(from_flags(OptimizerConfig), final_iteration)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the learner or an actor, depending on --run_mode.
+
+    Args:
+      argv: name of the program, then flags; None: the command line.
+    """
+    program.main(
+        FAMILY,
+        create_agent,
+        create_optimizer,
+        agent_configs=(FootballNetworkConfig,),
+        presets=(PRESET,),
+        argv=argv,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -24,7 +24,9 @@ PRESET = Preset(
 )
 """For small environments such as CartPole-v1, see docs/agents/policy_gradient.md."""
 
-FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="env_name")
+FAMILY = EnvironmentFamily(
+    env.GymConfig, env.create_environment, env.create_batch, environment="env_name"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

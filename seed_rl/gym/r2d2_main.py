@@ -27,7 +27,9 @@ PRESET = Preset(
 )
 """Small networks and a small replay, for environments such as CartPole; see docs/agents/r2d2.md."""
 
-FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="env_name")
+FAMILY = EnvironmentFamily(
+    env.GymConfig, env.create_environment, env.create_batch, environment="env_name"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

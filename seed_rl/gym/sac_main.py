@@ -20,7 +20,9 @@ PRESET = Preset(
 )
 """For Pendulum-v1, see docs/agents/sac.md."""
 
-FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="env_name")
+FAMILY = EnvironmentFamily(
+    env.GymConfig, env.create_environment, env.create_batch, environment="env_name"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

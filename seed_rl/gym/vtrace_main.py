@@ -28,7 +28,9 @@ PRESET = Preset(
 )
 """Tuned on CartPole-v1, see docs/agents/vtrace.md."""
 
-FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="env_name")
+FAMILY = EnvironmentFamily(
+    env.GymConfig, env.create_environment, env.create_batch, environment="env_name"
+)
 
 
 def create_agent(

@@ -168,7 +168,40 @@ def action_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
     return _leaf_splitter(space, size)
 
 
+def action_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], Any]:
+    """As `action_splitter`, but the actions stay in one batch: nests of <space.dtype>[k, ...]."""
+    if isinstance(space, spaces.Tuple):
+        parts = [action_checker(sub, size) for sub in space.spaces]
+
+        def check_tuple(actions: Any) -> Any:
+            _require(isinstance(actions, (tuple, list)) and len(actions) == len(parts), space)
+            return tuple(part(a) for part, a in zip(parts, actions, strict=True))
+
+        return check_tuple
+    if isinstance(space, spaces.Dict):
+        by_key = {key: action_checker(sub, size) for key, sub in space.spaces.items()}
+
+        def check_dict(actions: Any) -> Any:
+            _require(isinstance(actions, dict) and set(actions) == set(by_key), space)
+            return {key: part(actions[key]) for key, part in by_key.items()}
+
+        return check_dict
+    return _leaf_checker(space, size)
+
+
 def _leaf_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
+    check = _leaf_checker(space, size)
+    numbers = isinstance(space, spaces.Discrete)
+
+    def split(actions: Any) -> list[Any]:
+        actions = check(actions)
+        # Python numbers, because some environments reject NumPy's.
+        return actions.tolist() if numbers else list(actions)
+
+    return split
+
+
+def _leaf_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], np.ndarray]:
     spec = specs(space, "action")
     shape = (size, *spec.shape)
     dtype = np.dtype(space.dtype)
@@ -181,17 +214,14 @@ def _leaf_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
     elif isinstance(space, spaces.MultiBinary):
         end = 2
 
-    def split(actions: Any) -> list[Any]:
+    def check(actions: Any) -> np.ndarray:
         actions = np.asarray(actions)
         _require(actions.shape == shape and np.can_cast(actions.dtype, dtype, "same_kind"), space)
-        if end is None:
-            return list(actions.astype(dtype, copy=False))
-        _require(not ((actions < low) | (actions >= end)).any(), space, actions)
-        actions = actions.astype(dtype, copy=False)
-        # Python numbers, because some environments reject NumPy's.
-        return actions.tolist() if actions.ndim == 1 else list(actions)
+        if end is not None:
+            _require(not ((actions < low) | (actions >= end)).any(), space, actions)
+        return actions.astype(dtype, copy=False)
 
-    return split
+    return check
 
 
 def _require(fits: Any, space: spaces.Space[Any], actions: Any = None) -> None:

@@ -1,6 +1,6 @@
 """Observations and actions of whole batches, converted between environment and agent.
 
-What `AgentObservations` and `AgentActions` do for one environment, without a loop over environments.
+What `AgentObservations` and `AgentActions` do for one environment, without a loop.
 """
 
 from __future__ import annotations

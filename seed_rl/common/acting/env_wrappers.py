@@ -11,13 +11,12 @@ from gymnasium import spaces
 
 from seed_rl.common import nest
 from seed_rl.common.acting.env_adapters import as_gymnasium
-from seed_rl.common.acting.spaces import specs
+from seed_rl.common.acting.spaces import SMALLEST_IMAGE, specs
 from seed_rl.common.errors import UserError
 
 _ONE, _MINUS_ONE = np.float32(1.0), np.float32(-1.0)
-# An array <uint8>[a, b, c] with a up to the first and b and c from the second is an image with its
-# channels first: four stacked frames in colour, say.
-_MOST_CHANNELS, _SMALLEST_IMAGE = 16, 36
+# Of an image with its channels first: four stacked frames in colour, say.
+_MOST_CHANNELS = 16
 
 __all__ = [
     "AgentActions",
@@ -217,7 +216,7 @@ def agent_observation_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
 
 
 def _observation_converter(space: spaces.Space[Any]) -> Callable[[Any], Any]:
-    """A function that converts an observation of `space` to one of `agent_observation_space(space)`."""
+    """A function that converts an observation of `space` to one that agents see."""
     if isinstance(space, spaces.Dict):
         by_key = {key: _observation_converter(sub) for key, sub in space.spaces.items()}
         return lambda value: {key: convert(value[key]) for key, convert in by_key.items()}
@@ -292,7 +291,7 @@ def is_channels_first(space: spaces.Space[Any]) -> bool:
     if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(space.shape) != 3:
         return False
     channels, height, width = space.shape
-    return channels <= _MOST_CHANNELS < _SMALLEST_IMAGE <= min(height, width)
+    return channels <= _MOST_CHANNELS and min(height, width) >= SMALLEST_IMAGE
 
 
 def is_bounded(space: spaces.Space[Any]) -> bool:

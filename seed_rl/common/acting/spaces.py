@@ -18,6 +18,11 @@ from seed_rl.common import nest
 from seed_rl.common.errors import UserError
 
 
+SMALLEST_IMAGE = 36
+"""Side in pixels below which the torsos' convolutions have no output. Smaller boxes are treated as
+grids or matrices, for dense layers."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
     """Shape and type of one array, without batch dimension."""
@@ -58,6 +63,15 @@ def specs(space: spaces.Space[Any], name: str = "observation") -> Any:
             "environment so that it uses Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple."
         )
     return ArraySpec(tuple(space.shape or ()), wire_dtype(space.dtype), name)
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Whether a torso suits the space: [height, width, channels], or bytes [height, width]."""
+    return (
+        isinstance(space, spaces.Box)
+        and (len(space.shape) == 3 or (len(space.shape) == 2 and space.dtype == "uint8"))
+        and min(space.shape[:2]) >= SMALLEST_IMAGE
+    )
 
 
 def describe(space: spaces.Space[Any]) -> str:

@@ -202,10 +202,8 @@ def _of_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> l
     network = "convolutions" if all(images) else "dense layers"
     if any(images) and not all(images):
         network = "convolutions for the images, dense layers for the rest, concatenated"
-    kinds = leaf_spaces(actions)
-    agents = ["vtrace", "ppo"]
+    agents = ["vtrace", "ppo", "sac"]
     agents += ["r2d2"] if isinstance(actions, spaces.Discrete) else []
-    agents += ["sac"] if all(isinstance(kind, spaces.Box) for kind in kinds) else []
     return [
         f"Observations: {described[0]}; network: {network}.",
         f"Actions: {described[1]}; agents: {', '.join(agents)}.",

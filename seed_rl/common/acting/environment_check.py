@@ -288,8 +288,8 @@ class Contract:
                 f"No episode ended within {steps} steps of random actions.",
                 "Returns are reported at the end of episodes only: there will be no curve, and "
                 "actors never see the beginning again.",
-                "Report truncated after a limit: --env_wrappers with a gymnasium.wrappers.TimeLimit, "
-                "or max_episode_steps in --env_kwargs for registered environments.",
+                "Report truncated after a limit of steps. (gymnasium.wrappers.TimeLimit does; for "
+                "registered environments, max_episode_steps in --env_kwargs.)",
             )
             return
         if set(episodes.lengths) == {1}:

@@ -17,7 +17,6 @@ from gymnasium import spaces
 from seed_rl.common import nest
 from seed_rl.common.errors import UserError
 
-
 SMALLEST_IMAGE = 36
 """Side in pixels below which the torsos' convolutions have no output. Smaller boxes are treated as
 grids or matrices, for dense layers."""

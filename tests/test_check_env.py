@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import subprocess
 import sys
@@ -16,6 +17,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from seed_rl import check_env
 from seed_rl.check_env import CheckConfig
+from seed_rl.common.acting import environment_measure
+from seed_rl.common.acting.environment_check import Findings
+from seed_rl.common.acting.environment_measure import Cost
 from seed_rl.common.errors import UserError
 from seed_rl.gym.env import GymConfig
 
@@ -63,11 +67,6 @@ def at(step: int, change: Any) -> Any:
     return changed(lambda env, result: change(result) if env.steps >= step else result)
 
 
-def slow_reset(self: Any, **kwargs: Any) -> Any:
-    time.sleep(0.02)
-    return Good.reset(self, **kwargs)
-
-
 LEAKED: list[Any] = []
 FILES: list[Any] = []
 
@@ -85,6 +84,10 @@ def opening(self: Any, **kwargs: Any) -> Any:
 
 def raising(self: Any, **kwargs: Any) -> Any:
     raise RuntimeError("no level")
+
+
+def refusing(env: Any, result: Any) -> Any:
+    raise UserError("The level is locked.")
 
 
 class SelfResetting(Good):
@@ -123,7 +126,10 @@ FAULTS: dict[str, Any] = {
     "time_limit": changed(lambda env, result: (result[0] * 0, 1.0, env.steps == 9, False, {})),
     "autoreset": SelfResetting,
     "space": fault(observation_space=spaces.Text(5)),
-    "actions": fault(action_space=spaces.Box(-np.inf, np.inf, (2,), np.float32)),
+    "actions": fault(
+        action_space=spaces.Box(-np.inf, np.inf, (2,), np.float32),
+        step=lambda self, action: Good.step(self, 1),
+    ),
     "float_image": fault(
         observation_space=spaces.Box(0.0, 1.0, (40, 40, 3), np.float32),
         observation=lambda self: np.zeros((40, 40, 3), np.float32),
@@ -132,14 +138,14 @@ FAULTS: dict[str, Any] = {
         observation_space=spaces.Box(0.0, 1.0, (3, 40, 40), np.float32),
         observation=lambda self: np.zeros((3, 40, 40), np.float32),
     ),
-    "refused": changed(lambda env, result: check_env.gym_env.make(GymConfig("No-v0"), {})),
+    "refused": changed(refusing),
 }
 MUST = {
     **{"raises": "ZeroDivisionError", "hangs": "did not return within", "nan": "contains NaN"},
     **{"shape": "shape [1]; its space says [2]", "dtype": "complex64", "structure": "dict"},
     **{"reward": "None", "step_result": "a tuple of 3", "reset_result": "an array float32[2]"},
     **{"one_step": "first step", "space": "fixed shape", "actions": "no bounds"},
-    **{"refused": "no such environment", "raises_in_reset": "reset() raised", "exits": "sys.exit"},
+    **{"refused": "level is locked", "raises_in_reset": "reset() raised", "exits": "sys.exit"},
     **{"nan_reward": "the reward nan"},
 }
 SHOULD = {
@@ -171,18 +177,37 @@ def test_each_fault_is_found(name: str) -> None:
 
 FAULTS["leak"] = changed(leaking)
 FAULTS["files"] = fault(reset=opening)
-FAULTS["slow_reset"] = fault(reset=slow_reset)
 
 
-@pytest.mark.parametrize("name", ["leak", "files", "slow_reset"])
+@pytest.mark.parametrize("name", ["leak", "files"])
 def test_what_is_measured(name: str) -> None:
     try:
         finding = found(name, CheckConfig(50, 0.6, 30.0))[name]
-        assert finding.must == (name != "slow_reset")
+        assert finding.must
     finally:
         LEAKED.clear()
         while FILES:
             FILES.pop().close()
+
+
+COST = Cost(1000.0, 0.01, 0.1, 1.0, 0.0, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("cost", "expected"),
+    [
+        (COST, {}),
+        (dataclasses.replace(COST, reset_share=0.6), {"slow_reset": "60% of the time, 10.0 ms"}),
+        (dataclasses.replace(COST, cores=2.5), {"threads": "2.5 cores"}),
+        (dataclasses.replace(COST, leaks=True, growth=2e3), {"leak": "2,000 bytes per step"}),
+        (dataclasses.replace(COST, open_files=9), {"files": "9 more files"}),
+    ],
+)
+def test_what_costs_too_much(cost: Cost, expected: dict[str, str]) -> None:
+    findings = Findings()
+    environment_measure.judge(cost, findings)
+    assert {finding.name for finding in findings} == set(expected)
+    assert all(expected[finding.name] in finding.what for finding in findings)
 
 
 def test_a_good_environment() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,9 +61,12 @@ def main(
         **defaults,
     )
     if agent and _AGENT not in flags.FLAGS:
+        given = any(f.lstrip("-").startswith(f"{_AGENT}=") for f in argv or sys.argv)
         text = "The agent to train; in programs with several, it chooses among them."
-        # Under a heading of absl's: no option of the run, so it stays out of the run's record.
-        flags.DEFINE_enum(_AGENT, agent, [agent], text, module_name="absl.agent")
+        # Under a heading of absl's, a flag stays out of the run's record. A run that was told the
+        # agent must be told again, to be played.
+        heading = "Program" if given else "absl.agent"
+        flags.DEFINE_enum(_AGENT, agent, [agent], text, module_name=heading)
 
     def run() -> None:
         env_config: Any = options.from_flags(family.config)

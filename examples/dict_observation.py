@@ -3,7 +3,7 @@
 ./run_local.sh examples/dict_observation.py vtrace 2 4
 
 The image goes through convolutions, the compass through dense layers; their features are joined.
---agent chooses among vtrace, r2d2, ppo and sac, --torso and --mlp_sizes shape the layers.
+R2D2 and PPO take it, too (SAC takes no images); --torso and --mlp_sizes shape the layers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LighthouseConfig:
     episode_length: int = option(20, "Steps of an episode.", minimum=1)
 
 
-class Lighthouse(gymnasium.Env[dict[str, Any], int]):
+class Lighthouse(gymnasium.Env[dict[str, Any], Any]):
     """A light appears on the left or right; the compass says whether to go there or away."""
 
     def __init__(self, episode_length: int):
@@ -49,7 +49,7 @@ class Lighthouse(gymnasium.Env[dict[str, Any], int]):
         self._steps = 0
         return self._observation(), {}
 
-    def step(self, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         reward = float((action == self._side) == self._towards)
         self._steps += 1
         return self._observation(), reward, False, self._steps >= self._length, {}

@@ -202,8 +202,9 @@ def _of_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> l
     network = "convolutions" if all(images) else "dense layers"
     if any(images) and not all(images):
         network = "convolutions for the images, dense layers for the rest, concatenated"
-    agents = ["vtrace", "ppo", "sac"]
+    agents = ["vtrace", "ppo"]
     agents += ["r2d2"] if isinstance(actions, spaces.Discrete) else []
+    agents += [] if any(images) else ["sac"]
     return [
         f"Observations: {described[0]}; network: {network}.",
         f"Actions: {described[1]}; agents: {', '.join(agents)}.",

@@ -216,7 +216,7 @@ def test_a_good_environment() -> None:
     assert not [finding for finding in findings if finding.name != "heavy"]
     text = check_env.report(facts, findings)
     assert "network: dense layers" in text
-    assert "agents: vtrace, ppo, sac, r2d2" in text
+    assert "agents: vtrace, ppo, r2d2, sac" in text
     assert "steps/s on one core" in text
     assert "42 bytes per step" in text  # 26 of the call, 8 of observations, 8 of actions.
 

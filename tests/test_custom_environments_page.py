@@ -61,7 +61,7 @@ def test_the_page_works(tmp_path, repository):
         folder = type(tmp_path)(result.stdout.splitlines()[-1])
     made, checked, trained, played = outputs
     assert folder.name == "my_project"
-    assert "MUST BE MENDED" not in checked and "vtrace, ppo, sac, r2d2" in checked
+    assert "MUST BE MENDED" not in checked and "vtrace, ppo, r2d2, sac" in checked
     assert "training has ended" in trained
     progress = json.loads(
         (folder / "runs" / "gym-vtrace-my_env_Maze" / "progress.json").read_text()

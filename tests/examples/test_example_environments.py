@@ -89,7 +89,7 @@ def test_worlds_must_be_whole() -> None:
     [
         ("examples.dict_observation", ("--agent=vtrace",)),
         ("examples.dict_observation", ("--agent=ppo",)),
-        ("examples.dict_observation", ("--agent=sac", "--replay_buffer_min_size=100")),
+        ("examples.multi_agent", ("--agent=sac", "--replay_buffer_min_size=100")),
         ("examples.multi_agent", ("--agent=r2d2", "--replay_buffer_min_size=20")),
         ("seed_rl.gym.vtrace_main", ("--env=examples.old_gym:Balance",)),
         ("seed_rl.gym.r2d2_main", (f"--env={MINIGRID}", "--replay_buffer_min_size=20")),

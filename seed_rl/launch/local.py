@@ -122,8 +122,10 @@ def _complaint(options: RunOptions, errors: str) -> str:
     if not games.is_file(options.game):
         program = f"(.venv/bin/python -m {options.module} --help lists"  # Our --help does not.
         return message.replace("(--help lists", program)
-    if re.search(r"run_mode|only_check_args", message):  # An unknown flag, to absl or argparse.
-        return f"{_not_a_program(options)} (It said: {message})"
+    # As absl and argparse call a flag that they do not know.
+    unknown = re.search(r".*(?:nknown command line flag|nrecognized arguments).*", errors)
+    if unknown and re.search("run_mode|only_check_args", unknown.group()):
+        return f"{_not_a_program(options)} (It said: {unknown.group().strip()})"
     if "--agent=" in message:
         message += f": leave AGENT out, or start its own agent on {options.game}"
     program = shlex.join([sys.executable, *options.program])

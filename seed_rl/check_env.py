@@ -18,9 +18,10 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.common import nest
-from seed_rl.common.acting import env_wrappers, environment_check, environment_measure
+from seed_rl.common.acting import env_wrappers, environment_measure, space_check
 from seed_rl.common.acting import spaces as space_lib
-from seed_rl.common.acting.environment_check import Contract, Findings, Unusable, leaf_spaces
+from seed_rl.common.acting.environment_check import Contract
+from seed_rl.common.acting.environment_findings import Findings, Unusable
 from seed_rl.common.acting.environment_measure import Clock, Cost
 from seed_rl.common.acting.vector_environment import AutoresetMode, VectorEnvironment
 from seed_rl.common.config.options import define_flags, from_flags, option, run_main
@@ -60,15 +61,13 @@ def check(environment: gym_env.GymConfig, config: CheckConfig) -> tuple[list[str
     findings = Findings()
     limit = config.check_timeout_s
     try:
-        vector = environment_check.made(
-            lambda: gym_env.create_batch(np.arange(_VECTOR_SIZE), environment), findings, limit
-        )
+        with findings.of("Creating the environment", limit):
+            vector = gym_env.create_batch(np.arange(_VECTOR_SIZE), environment)
         if vector is not None:
             _check_vector(vector, config, facts, findings)
         else:
-            env = environment_check.made(
-                lambda: gym_env.make(environment, arguments), findings, limit
-            )
+            with findings.of("Creating the environment", limit):
+                env = gym_env.make(environment, arguments)
             _check_single(env, environment, config, facts, findings)
     except Unusable:
         pass
@@ -125,7 +124,7 @@ def _check_vector(
     env: VectorEnvironment, config: CheckConfig, facts: list[str], findings: Findings
 ) -> None:
     """A vector environment, through its adapter, which checks what each step returns."""
-    environment_check.check_spaces(env.observation_space, env.env.single_action_space, findings)
+    space_check.check_spaces(env.observation_space, env.env.single_action_space, findings)
     facts += _of_spaces(env.observation_space, env.action_space)
     facts.append(f"A vector environment that resets {_MODES[env.autoreset_mode]}.")
     size = len(env.env_ids)
@@ -198,7 +197,7 @@ def _of_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> l
         described = space_lib.describe(observations), space_lib.describe(actions)
     except Exception:  # A finding says why.
         return []
-    images = [space_lib.is_image(leaf) for leaf in leaf_spaces(observations)]
+    images = [space_lib.is_image(leaf) for leaf in space_check.leaf_spaces(observations)]
     network = "convolutions" if all(images) else "dense layers"
     if any(images) and not all(images):
         network = "convolutions for the images, dense layers for the rest, concatenated"

@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from seed_rl import check_env
 from seed_rl.check_env import CheckConfig
 from seed_rl.common.acting import environment_measure
-from seed_rl.common.acting.environment_check import Findings
+from seed_rl.common.acting.environment_findings import Findings
 from seed_rl.common.acting.environment_measure import Cost
 from seed_rl.common.errors import UserError
 from seed_rl.gym.env import GymConfig

@@ -92,6 +92,12 @@ def test_the_program_is_asked_first(tmp_path):
     assert fresh.logdir == tmp_path / "run"
 
 
+def test_env_is_another_name_for_env_name():
+    """Guards the alias where the program's flag replaces the one that came with a module."""
+    named = local.ask_program(options.parse(["gym", "vtrace", "1", "--env=MountainCar-v0"]))
+    assert named.logdir == pathlib.Path.cwd() / "runs" / "gym-vtrace-MountainCar-v0"
+
+
 @pytest.mark.parametrize(
     "code",
     [

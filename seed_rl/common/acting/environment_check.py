@@ -2,95 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
-import signal
-import threading
-import traceback
-from collections.abc import Callable, Iterator
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium import spaces
 
 from seed_rl.common import nest
 from seed_rl.common.acting import env_adapters, rewards
 from seed_rl.common.acting import spaces as space_lib
+from seed_rl.common.acting.environment_findings import Findings, Unusable
+from seed_rl.common.acting.space_check import check_spaces
 from seed_rl.common.errors import UserError
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """Something to mend.
-
-    Attributes:
-      name: what kind it is, in one word.
-      must: whether training cannot work without the mend.
-      what: what is wrong.
-      cost: what it leads to.
-      mend: what to do.
-    """
-
-    name: str
-    must: bool
-    what: str
-    cost: str
-    mend: str
-
-
-class Unusable(Exception):
-    """The environment fails in a way that ends the check; the finding is already recorded."""
-
-
-class Findings:
-    """The findings so far, one of each kind."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, Finding] = {}
-
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(sorted(self._found.values(), key=lambda finding: not finding.must))
-
-    def must(self, name: str, what: str, cost: str, mend: str) -> None:
-        """Adds a finding without whose mend training cannot work."""
-        self._found.setdefault(name, Finding(name, True, what, cost, mend))
-
-    def should(self, name: str, what: str, cost: str, mend: str) -> None:
-        """Adds a finding that makes training slower or worse."""
-        self._found.setdefault(name, Finding(name, False, what, cost, mend))
-
-    @contextlib.contextmanager
-    def of(self, call: str, timeout_s: float) -> Iterator[None]:
-        """Records exceptions and hangs of a call as findings.
-
-        Raises:
-          Unusable: instead.
-        """
-        try:
-            with _time_limit(timeout_s):
-                yield
-            return
-        except UserError as error:
-            self.must("refused", str(error), "The actor ends with this message.", "See there.")
-        except _TooLong:
-            self.must(
-                "hangs",
-                f"{call} did not return within {timeout_s:g} s.",
-                "The actor waits for it for ever, and the learner for the actor.",
-                "Give what it waits for (a simulator, a lock, a download) a time limit, and raise.",
-            )
-        except (Exception, SystemExit) as error:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            did = "called sys.exit()" if isinstance(error, SystemExit) else f"raised {error!r}"
-            self.must(
-                "raises",
-                f"{call} {did} ({frame.filename}, line {frame.lineno}).",
-                "The actor ends and is restarted; unrolls in progress are lost.",
-                "Mend the error there.",
-            )
-        raise Unusable
 
 
 @dataclasses.dataclass
@@ -326,106 +249,6 @@ class Contract:
 
 
 _EXPLAINS = {"nan", "shape", "dtype", "structure"}
-
-
-def check_spaces(
-    observations: spaces.Space[Any], actions: spaces.Space[Any], findings: Findings
-) -> None:
-    """Whether agents can handle the spaces, and what they cost.
-
-    Raises:
-      Unusable: they cannot.
-    """
-    for space, name in ((observations, "observation"), (actions, "action")):
-        try:
-            space_lib.specs(space, name)
-        except UserError as error:
-            findings.must("space", str(error), "Learner and actors refuse to start.", "Wrap it.")
-            raise Unusable from None
-    for leaf in leaf_spaces(actions):
-        if isinstance(leaf, spaces.Box) and not (leaf.is_bounded() and leaf.dtype.kind == "f"):
-            findings.must(
-                "actions",
-                f"The actions {leaf} have no bounds, or are whole numbers.",
-                "Agents refuse them.",
-                "Declare the smallest and largest useful values, as a Box of floats; use "
-                "MultiDiscrete for whole numbers.",
-            )
-    for leaf in leaf_spaces(observations):
-        _check_image(leaf, findings)
-
-
-def _check_image(leaf: spaces.Space[Any], findings: Findings) -> None:
-    if not isinstance(leaf, spaces.Box) or len(leaf.shape) != 3:
-        return
-    if leaf.dtype != np.uint8 and max(leaf.shape[-3:]) >= space_lib.SMALLEST_IMAGE:
-        size = 4 * int(np.prod(leaf.shape))
-        findings.should(
-            "float_image",
-            f"Images are {leaf.dtype.name}{list(leaf.shape)}.",
-            f"{size:,} bytes per step on the wire and in memory, four times those of bytes.",
-            "Return uint8 from 0 to 255 (the space too); networks scale it to [0, 1] themselves.",
-        )
-    channels, *sides = leaf.shape
-    if (
-        leaf.dtype != np.uint8
-        and channels <= 16
-        and min(sides) >= space_lib.SMALLEST_IMAGE
-        and not space_lib.is_image(leaf)
-    ):
-        findings.should(
-            "channels",
-            f"Observations {list(leaf.shape)} seem to be images with their channels first.",
-            "They go to dense layers, flat; convolutions take [height, width, channels].",
-            "Return np.moveaxis(image, 0, -1). (For uint8 that happens by itself.)",
-        )
-
-
-def leaf_spaces(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
-    """The spaces of all arrays of a space."""
-    if isinstance(space, spaces.Dict):
-        return [leaf for sub in space.spaces.values() for leaf in leaf_spaces(sub)]
-    if isinstance(space, spaces.Tuple):
-        return [leaf for sub in space.spaces for leaf in leaf_spaces(sub)]
-    return [space]
-
-
-class _TooLong(BaseException):
-    """Not an Exception, which the environment might catch."""
-
-
-@contextlib.contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Raises _TooLong in the block after this time; without effect outside the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(*_: Any) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def made(create: Callable[[], Any], findings: Findings, timeout_s: float) -> Any:
-    """`create()`, with its failures as findings.
-
-    Raises:
-      Unusable: it failed.
-    """
-    with findings.of("Creating the environment", timeout_s):
-        return create()
-
-
-def is_old(env: Any) -> bool:
-    """Whether the environment has gym's old interface."""
-    return not isinstance(env, gymnasium.Env)
 
 
 def _copied(value: Any) -> Any:

@@ -39,6 +39,7 @@ def test_the_environment_is_short(repository):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_page_works(tmp_path, repository):
     """Every file is written and every command run, in order; the checker finds nothing to mend."""
     folder = tmp_path
@@ -54,7 +55,7 @@ def test_the_page_works(tmp_path, repository):
             env={**os.environ, "PYTHONPATH": str(repository)},
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=800,
         )
         assert result.returncode == 0, result.stdout + result.stderr
         outputs.append(result.stdout)

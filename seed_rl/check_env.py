@@ -142,14 +142,14 @@ def _check_vector(
         )
 
     def play(seed: int | None) -> list[Any]:
-        seen = [np.concatenate([np.ravel(leaf) for leaf in nest.flatten(env.reset(seed))])]
-        for action in actions:
-            step = env.step(action)
-            seen.append(np.concatenate([np.ravel(leaf) for leaf in nest.flatten(step)]))
+        with findings.of("reset()", config.check_timeout_s):
+            seen = [_flat(env.reset(seed))]
+        for number, action in enumerate(actions, start=1):
+            with findings.of(f"step() number {number}", config.check_timeout_s):
+                seen.append(_flat(env.step(action)))
         return seen
 
-    with findings.of("Playing", config.check_timeout_s):
-        first, second = play(1), play(1)
+    first, second = play(1), play(1)
     if not all(map(np.array_equal, first, second)) and np.isfinite(np.concatenate(first)).all():
         findings.should(
             "determinism",
@@ -183,6 +183,11 @@ _MODES = {
     AutoresetMode.SAME_STEP: "in the last step of an episode",
     AutoresetMode.DISABLED: "when told to",
 }
+
+
+def _flat(value: Any) -> np.ndarray:
+    """All numbers of a nest, copied."""
+    return np.concatenate([np.ravel(leaf) for leaf in nest.flatten(value)])
 
 
 def _batch(space: spaces.Space[Any], size: int) -> Any:

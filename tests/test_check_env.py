@@ -249,6 +249,9 @@ def test_vector_environments(name: str, arguments: str, expected: set[str]) -> N
     facts, findings = check_env.check(GymConfig(f"{HERE}:{name}", env_kwargs=arguments), config)
     assert {finding.name for finding in findings} - {"heavy"} == expected
     assert any("vector environment" in fact for fact in facts)
+    for finding in findings:
+        if finding.name == "raises":
+            assert "ZeroDivisionError" in finding.what and "test_check_env.py" in finding.what
 
 
 def test_no_such_environment_is_an_error_of_the_call() -> None:

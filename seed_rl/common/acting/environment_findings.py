@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from seed_rl.common.acting.batched_env import EnvironmentFailure
 from seed_rl.common.errors import UserError
 
 
@@ -74,8 +75,11 @@ class Findings:
                 "Give what it waits for (a simulator, a lock, a download) a time limit, and raise.",
             )
         except (Exception, SystemExit) as error:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            did = "called sys.exit()" if isinstance(error, SystemExit) else f"raised {error!r}"
+            raised: BaseException = error
+            if isinstance(error, EnvironmentFailure) and error.__cause__:  # A vector environment's.
+                raised = error.__cause__
+            frame = traceback.extract_tb(raised.__traceback__)[-1]
+            did = "called sys.exit()" if isinstance(raised, SystemExit) else f"raised {raised!r}"
             self.must(
                 "raises",
                 f"{call} {did} ({frame.filename}, line {frame.lineno}).",

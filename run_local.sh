@@ -2,6 +2,7 @@
 # Trains an agent on this machine: learner, actors and TensorBoard under one supervisor.
 #
 #   ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+#   ./run_local.sh PROGRAM.py [AGENT] ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
 #
 # See `./run_local.sh --help`. The first run sets everything up.
 set -euo pipefail

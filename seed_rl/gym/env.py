@@ -6,20 +6,28 @@ import contextlib
 import dataclasses
 import difflib
 import importlib
+import importlib.metadata
 import inspect
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
+import numpy as np
 from absl import logging
 from gymnasium.envs import registration
 
+from seed_rl.common.acting import vector_environment
 from seed_rl.common.acting.env_adapters import as_gymnasium
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.acting.vector_environment import SingleEnvironment, VectorEnvironment
 from seed_rl.common.config.options import as_config, option, provide_flags
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import missing_dependency
+
+ENTRY_POINTS = "seed_rl.environments"
+"""Group of entry points by which installed packages offer environments: NAME = module:callable."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +36,10 @@ class GymConfig:
 
     env_name: str = option(
         "CartPole-v1",
-        "Registered id; module:id to import a module first; or module:callable, for environments "
-        "that are not registered or have gym's old interface.",
+        "Your environment: module:callable, a class or function that makes one (with a parameter "
+        "num_envs: a vector environment); a registered id; module:id to import a module first; or "
+        "the name of an entry point of an installed package.",
+        aliases=("env",),
     )
     env_kwargs: str = option("{}", "Arguments of the environment, as a JSON object.")
     env_wrappers: tuple[str, ...] = option(
@@ -64,8 +74,38 @@ def create_environment(task: int, config: Any = None) -> gymnasium.Env[Any, Any]
     """
     del task
     config = as_config(GymConfig, config)
+    vector = create_batch(np.zeros(1, np.int32), config)
+    if vector is not None:
+        return SingleEnvironment(vector)
     env = make(config, keyword_arguments(config))
     return wrap_for_agent(env, observations=not config.raw_observations)
+
+
+def create_batch(env_ids: Any, config: Any = None) -> VectorEnvironment | None:
+    """All environments of an actor, if `env_name` makes vector environments.
+
+    It does if it is a callable with a parameter `num_envs`, such as `gymnasium:make_vec`, and
+    `env_kwargs` does not set it. Spaces are as in `create_environment`.
+
+    Args:
+      env_ids: <int32>[k].
+      config: options, or anything that `as_config` takes.
+
+    Returns:
+      The environments, or None if `env_name` makes single ones.
+
+    Raises:
+      UserError: if it is not a vector environment, rejects its arguments, or a wrapper is not
+        found.
+    """
+    config = as_config(GymConfig, config)
+    arguments = keyword_arguments(config)
+    factory = _factory(config.env_name)
+    if factory is None or "num_envs" in arguments or not vector_environment.is_factory(factory):
+        return None
+    env = _call(config, factory, {**arguments, "num_envs": len(env_ids)})
+    env = _wrapped(env, config.env_wrappers)
+    return VectorEnvironment(env, env_ids, raw_observations=config.raw_observations)
 
 
 def make(config: GymConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -78,13 +118,9 @@ def make(config: GymConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, 
     Raises:
       UserError: if the environment or a wrapper is not found or rejects its arguments.
     """
-    env = _make(config.env_name, dict(arguments), config.render_mode)
-    for name in config.env_wrappers:
-        wrapper = _attribute(name) if ":" in name else None
-        if not callable(wrapper):
-            raise UserError(f"--env_wrappers: {name} not found; write module:callable.")
-        env = wrapper(env)
-    return env
+    factory = _factory(config.env_name)
+    env = as_gymnasium(_call(config, factory, dict(arguments)))
+    return _wrapped(env, config.env_wrappers)
 
 
 def keyword_arguments(config: GymConfig) -> dict[str, Any]:
@@ -110,8 +146,8 @@ def constructor(config: GymConfig) -> Callable[..., Any]:
       UserError: if the environment is not found.
     """
     name = config.env_name
-    factory = _attribute(name) if ":" in name else None
-    if callable(factory):
+    factory = _factory(name)
+    if factory is not None:
         return factory
     with _told_in_words(name):
         entry_point = gymnasium.spec(name.rpartition(":")[2]).entry_point
@@ -121,20 +157,40 @@ def constructor(config: GymConfig) -> Callable[..., Any]:
         return entry_point
 
 
-def _make(name: str, arguments: dict[str, Any], render_mode: str | None) -> gymnasium.Env[Any, Any]:
-    factory = _attribute(name) if ":" in name else None
-    if render_mode and (not callable(factory) or _takes(factory, "render_mode")):
+def _factory(name: str) -> Callable[..., Any] | None:
+    """The callable that `name` stands for; None if it is an id of Gymnasium."""
+    if ":" in name:
+        found = _attribute(name)
+        return found if callable(found) else None
+    for point in importlib.metadata.entry_points(group=ENTRY_POINTS, name=name):
+        return _attribute(point.value)
+    return None
+
+
+def _call(config: GymConfig, factory: Callable[..., Any] | None, arguments: dict[str, Any]) -> Any:
+    """What `factory` makes, or Gymnasium if that is None."""
+    name, render_mode = config.env_name, config.render_mode
+    if render_mode and (factory is None or _takes(factory, "render_mode")):
         arguments = {**arguments, "render_mode": render_mode}
     try:
         with _told_in_words(name):
-            if callable(factory):
-                return as_gymnasium(factory(**arguments))
+            if factory is not None:
+                return factory(**arguments)
             # The checker would warn at every step about harmless things.
             return gymnasium.make(name, disable_env_checker=True, **arguments)
     except TypeError as error:
         logging.exception("Making %s failed.", name)
         shown = json.dumps(arguments, default=repr)
         raise UserError(f"{name} rejects --env_kwargs={shown}: {error}") from error
+
+
+def _wrapped(env: Any, wrappers: tuple[str, ...]) -> Any:
+    for name in wrappers:
+        wrapper = _attribute(name) if ":" in name else None
+        if not callable(wrapper):
+            raise UserError(f"--env_wrappers: {name} not found; write module:callable.")
+        env = wrapper(env)
+    return env
 
 
 @contextlib.contextmanager
@@ -151,11 +207,16 @@ def _told_in_words(name: str) -> Iterator[None]:
 
 
 def _unknown(name: str, error: Exception) -> str:
-    """Names the registered id that is most similar to an unknown one."""
-    known = {name.lower(): name for name in gymnasium.registry}
-    unknown = name.rpartition(":")[2].lower()
-    for close in difflib.get_close_matches(unknown, known, n=1, cutoff=0.7):
-        return f"there is no such environment. Did you mean {known[close]}?"
+    """Names what is most similar to an unknown name."""
+    module_name, _, attribute = name.rpartition(":")
+    if attribute.isidentifier() and module_name in sys.modules:
+        known = [n for n, value in vars(sys.modules[module_name]).items() if callable(value)]
+        close = difflib.get_close_matches(attribute, known, n=1, cutoff=0.6)
+        hint = f" Did you mean {module_name}:{close[0]}?" if close else ""
+        return f"the module {module_name} has no class or function {attribute}.{hint}"
+    ids = {name.lower(): name for name in gymnasium.registry}
+    for found in difflib.get_close_matches(attribute.lower(), ids, n=1, cutoff=0.7):
+        return f"there is no such environment. Did you mean {ids[found]}?"
     return str(error)
 
 

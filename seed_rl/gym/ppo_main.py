@@ -7,24 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seed_rl.agents.policy_gradient import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config.presets import Preset
-from seed_rl.gym import env
+from seed_rl.gym import agents, env
 
-PRESET = Preset(
-    "gym ppo",
-    dict(
-        gin_config=("seed_rl/gym/gin/ppo.gin",),
-        unroll_length=32,
-        batch_mode="split",
-        epochs_per_step=4,
-        batches_per_step=4,
-    ),
+PRESET = agents.PPO
+
+FAMILY = EnvironmentFamily(
+    env.GymConfig, env.create_environment, env.create_batch, environment="env_name"
 )
-"""For small environments such as CartPole-v1, see docs/agents/policy_gradient.md."""
-
-FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="env_name")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -33,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
-    program.main(FAMILY, presets=(PRESET,), argv=argv)
+    agents.run("ppo", FAMILY, argv)
 
 
 if __name__ == "__main__":

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seed_rl.agents.sac import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config.presets import Preset
-from seed_rl.gym import env
+from seed_rl.gym import agents, env
 
-PRESET = Preset(
-    "gym sac",
-    dict(
-        env_name="Pendulum-v1",
-        replay_buffer_size=100_000,
-        replay_buffer_min_size=1_000,
-        learning_rate=1e-3,
-    ),
+PRESET = agents.SAC
+
+FAMILY = EnvironmentFamily(
+    env.GymConfig, env.create_environment, env.create_batch, environment="env_name"
 )
-"""For Pendulum-v1, see docs/agents/sac.md."""
-
-FAMILY = EnvironmentFamily(env.GymConfig, env.create_environment, environment="env_name")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -29,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
-    program.main(FAMILY, presets=(PRESET,), argv=argv)
+    agents.run("sac", FAMILY, argv, env_name="Pendulum-v1")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""The games and agents that can be trained: every `seed_rl/<game>/<agent>_main.py`.
+"""What can be trained: every `seed_rl/<game>/<agent>_main.py`, and programs of one's own.
 
 Standard library only, because `./run_local.sh` checks its arguments before installing anything.
 """
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 
 from seed_rl.common.errors import UserError
@@ -31,10 +32,36 @@ def main_module(game: str, agent: str) -> str:
     """
     games = available()
     if game not in games:
-        raise UserError(f"Unknown game '{game}'; choose from: {', '.join(games)}.")
+        raise UserError(
+            f"Unknown game '{game}'; choose from: {', '.join(games)}. (A program of yours: the "
+            "path of its file, ending in .py.)"
+        )
     if agent not in games[game]:
         raise UserError(f"{game} has no agent '{agent}'; choose from: {', '.join(games[game])}.")
     return f"seed_rl.{game}.{agent}_main"
+
+
+def is_file(game: str) -> bool:
+    """Whether a program of the user's takes the place of a game."""
+    return game.endswith(".py")
+
+
+def file_program(path: str) -> str:
+    """The module of a program below the working directory, else the path of its file.
+
+    A module, because programs in a package import its other modules by their full names.
+
+    Raises:
+      UserError: there is no such file.
+    """
+    file = pathlib.Path(path).expanduser().absolute()
+    if not file.is_file():
+        raise UserError(f"There is no file {path} (looked for {file}).")
+    with contextlib.suppress(ValueError):  # It is elsewhere.
+        parts = file.relative_to(pathlib.Path.cwd()).with_suffix("").parts
+        if all(part.isidentifier() for part in parts):
+            return ".".join(parts)
+    return str(file)
 
 
 def extra(game: str) -> str:

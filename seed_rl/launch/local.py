@@ -1,6 +1,7 @@
 """Trains an agent on this machine; `./run_local.sh` runs this program.
 
 python -m seed_rl.launch.local GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+python -m seed_rl.launch.local PROGRAM.py [AGENT] ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
 """
 
 from __future__ import annotations
@@ -10,24 +11,29 @@ import dataclasses
 import json
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from seed_rl.common.errors import UserError
+from seed_rl.launch import games, panel
 from seed_rl.launch import options as options_lib
-from seed_rl.launch import panel
 from seed_rl.launch.options import RunOptions
 from seed_rl.launch.ports import free_port
 from seed_rl.launch.supervisor import Supervisor, SupervisorConfig
+
+_ANSWER_S = 120
+"""Longest time that a program may take to check its flags, its imports included."""
 
 
 def create_supervisor(options: RunOptions) -> Supervisor:
     """Creates the supervisor of a run; `options.logdir` must be set."""
     assert options.logdir is not None
     num_envs = options.actors * options.envs_per_actor
-    title = f"{options.agent} on {options.game}: {options.actors} actors, {num_envs} environments"
+    task = f"{options.agent} on {options.game}" if options.agent else options.game
+    title = f"{task}: {options.actors} actors, {num_envs} environments"
     facts = {"logdir": str(options.logdir)}
     tensorboard = None
     if options.tensorboard:
@@ -39,7 +45,7 @@ def create_supervisor(options: RunOptions) -> Supervisor:
     def command(run_mode: str, scratch: pathlib.Path) -> list[str]:
         address = options.server_address or f"unix:{scratch}/server.sock"
         return [
-            *(sys.executable, "-m", options.module, f"--server_address={address}"),
+            *(sys.executable, *options.program, f"--server_address={address}"),
             *options.flags,
             # Later flags win: a flag file must not change these.
             f"--run_mode={run_mode}",
@@ -69,34 +75,71 @@ def ask_program(options: RunOptions) -> RunOptions:
       UserError: a flag or its value is invalid, or the run saved in the directory must not be
         resumed with these flags.
     """
-    command = [sys.executable, "-m", options.module, "--run_mode=learner", "--only_check_args"]
+    command = [sys.executable, *options.program, "--run_mode=learner", "--only_check_args"]
     command += options.flags
     if options.logdir:
         command.append(f"--logdir={options.logdir}")
     if options.server_address:
         command.append(f"--server_address={options.server_address}")
-    asked = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
-    )
+    try:
+        asked = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_ANSWER_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"{_not_a_program(options)} (It did not answer --only_check_args within {_ANSWER_S} s.)"
+        ) from None
     if asked.returncode:
-        lines = asked.stderr.splitlines() or [f"{options.module} failed to start"]
-        message = lines[-1].removeprefix("error: ")
-        program = f"(.venv/bin/python -m {options.module} --help lists"  # Our --help does not.
-        raise UserError(message.replace("(--help lists", program))
+        raise UserError(_complaint(options, asked.stderr))
     answer = _answer(asked.stdout)
+    if answer is None:
+        printed = asked.stdout.strip()
+        raise UserError(
+            f"{_not_a_program(options)} (It ignores --only_check_args; it printed: {printed!r})"
+        )
     if answer["refusal"] and not options.fresh:
         raise UserError(answer["refusal"])
     return dataclasses.replace(options, logdir=pathlib.Path(answer["logdir"]).absolute())
 
 
-def _answer(output: str) -> dict[str, Any]:
-    """Finds the --only_check_args answer among whatever else the program's imports print."""
+def _not_a_program(options: RunOptions) -> str:
+    return (
+        f"{options.game if games.is_file(options.game) else options.module} is not a program of "
+        "SEED RL, which is a learner or an actor depending on --run_mode. End it with a call of an "
+        "agent's program.main(FAMILY, ...): docs/custom_environments.md."
+    )
+
+
+def _complaint(options: RunOptions, errors: str) -> str:
+    """What a program that does not start says, for the user."""
+    lines = errors.splitlines() or [f"{options.module} failed to start"]
+    message = lines[-1].removeprefix("error: ")
+    if not games.is_file(options.game):
+        program = f"(.venv/bin/python -m {options.module} --help lists"  # Our --help does not.
+        return message.replace("(--help lists", program)
+    # As absl and argparse call a flag that they do not know.
+    unknown = re.search(r".*(?:nknown command line flag|nrecognized arguments).*", errors)
+    if unknown and re.search("run_mode|only_check_args", unknown.group()):
+        return f"{_not_a_program(options)} (It said: {unknown.group().strip()})"
+    if "--agent=" in message:
+        message += f": leave AGENT out, or start its own agent on {options.game}"
+    program = shlex.join([sys.executable, *options.program])
+    return f"{options.game}: {message}".replace("(--help lists", f"({program} --help lists")
+
+
+def _answer(output: str) -> dict[str, Any] | None:
+    """Finds the --only_check_args answer among what the program's imports print, if any."""
     for start in reversed([match.start() for match in re.finditer(r'{"logdir": ', output)]):
         with contextlib.suppress(ValueError):
             answer, _ = json.JSONDecoder().raw_decode(output, start)
             if isinstance(answer, dict) and "refusal" in answer:
                 return answer
-    raise UserError(f"The program ignores --only_check_args; it printed: {output.strip()!r}")
+    return None
 
 
 def main(arguments: Sequence[str]) -> int:

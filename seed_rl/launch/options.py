@@ -19,9 +19,11 @@ from seed_rl.launch import games
 
 USAGE = """\
 usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+       ./run_local.sh PROGRAM.py [AGENT] ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
 
   GAME            one of: {games}
   AGENT           {agents}
+  PROGRAM.py      a program of your own (docs/custom_environments.md); AGENT: if it has several
   ACTORS          number of actor processes
   ENVS_PER_ACTOR  environments that each actor steps in a batch (default: 1)
 
@@ -58,7 +60,9 @@ class RunOptions:
     """What one call of `./run_local.sh` asks for.
 
     Attributes:
-      module: the main program of the game and agent.
+      game: its name, or the path of the user's program.
+      agent: its name; "" if the user's program has only one.
+      module: the main program, as a module or a path.
       actors: number of actor processes.
       envs_per_actor: environments per actor.
       logdir: the run's directory; None: the program's default.
@@ -80,6 +84,11 @@ class RunOptions:
     tensorboard: bool = True
     tensorboard_port: int | None = None
     flags: tuple[str, ...] = ()
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """The arguments with which Python runs the main program."""
+        return (self.module,) if self.module.endswith(".py") else ("-m", self.module)
 
 
 def usage() -> str:
@@ -105,14 +114,21 @@ def parse(arguments: Sequence[str]) -> RunOptions:
       UserError: it is invalid; the message says what to change.
     """
     positional, flags = _divide(arguments)
+    own_program = bool(positional) and games.is_file(positional[0])
+    if own_program and (len(positional) == 1 or positional[1].isdigit()):
+        positional.insert(1, "")
     if not 3 <= len(positional) <= 4:
+        given = len(arguments) - len(flags)
         raise UserError(
-            f"Expected GAME AGENT ACTORS [ENVS_PER_ACTOR], but got {len(positional)} of them "
-            "(write flags as --name=value)."
+            f"Expected {'PROGRAM.py [AGENT]' if own_program else 'GAME AGENT'} ACTORS "
+            f"[ENVS_PER_ACTOR], but got {given} argument{'s' * (given != 1)} (write flags "
+            "as --name=value)."
         )
     game, agent = positional[:2]
-    module = games.main_module(game, agent)
+    module = games.file_program(game) if own_program else games.main_module(game, agent)
     own, passed_on = _split_flags(flags)
+    if own_program and agent:
+        passed_on = (f"--agent={agent}", *passed_on)
     port = own.get("tensorboard_port")
     return RunOptions(
         game=game,

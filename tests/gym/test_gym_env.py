@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import sys
 from typing import Any
 
 import gymnasium
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.acting.vector_environment import VectorEnvironment
 from seed_rl.common.errors import UserError
-from seed_rl.gym.env import GymConfig, create_environment
+from seed_rl.gym.env import GymConfig, create_batch, create_environment
 from seed_rl.testing import envs
 
 
@@ -136,3 +140,98 @@ def test_observations_without_a_fixed_shape() -> None:
     gymnasium.register("TextForTest-v0", entry_point=Text)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="fixed shape"):
         make("TextForTest-v0")
+
+
+MODULE = """
+import gymnasium
+from gymnasium.vector import SyncVectorEnv
+
+
+def make(size=4):
+    return gymnasium.make("CartPole-v1")
+
+
+def make_vector(num_envs):
+    return SyncVectorEnv([make] * num_envs)
+
+
+def not_a_vector(num_envs):
+    return make()
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A user's module, and a package that offers one of its functions as an entry point."""
+    (tmp_path / "users_env.py").write_text(MODULE)
+    installed = tmp_path / "users_package-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Name: users-package\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[seed_rl.environments]\ncart = users_env:make\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "users_env", raising=False)
+    return "users_env"
+
+
+def test_entry_points_of_installed_packages(module: str) -> None:
+    assert make("cart").spec.id == "CartPole-v1"  # type: ignore[union-attr]
+
+
+def test_a_mistyped_function_is_told(module: str) -> None:
+    with pytest.raises(UserError, match=r"no class or function mak\. Did you mean users_env:make"):
+        make("users_env:mak")
+
+
+def test_callables_with_num_envs_make_vector_environments(module: str) -> None:
+    """The actor's environments at once; for the learner, one of them."""
+    config = GymConfig(env_name="users_env:make_vector")
+    vector = create_batch(np.arange(4, 7), config)
+    assert vector is not None and vector.reset(seed=1).shape == (3, 4)
+    assert vector.env_ids.tolist() == [4, 5, 6]
+    single = create_environment(0, config)
+    assert single.observation_space == vector.observation_space
+    assert single.action_space == vector.action_space
+    roll(single)
+
+
+def test_gymnasiums_own_vector_environments() -> None:
+    """Guards the documented way to the native ones among Gymnasium's registered environments."""
+    arguments = {"id": "CartPole-v1", "vectorization_mode": "vector_entry_point"}
+    config = GymConfig(env_name="gymnasium:make_vec", env_kwargs=json.dumps(arguments))
+    vector = create_batch(np.arange(3), config)
+    assert vector is not None and type(vector.env).__name__ == "CartPoleVectorEnv"
+    assert vector.reset().shape == (3, 4)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "users_env:make", "cart"])
+def test_single_environments_are_stepped_one_by_one(module: str, name: str) -> None:
+    assert create_batch(np.arange(3), GymConfig(env_name=name)) is None
+
+
+def test_num_envs_of_another_meaning(module: str) -> None:
+    config = GymConfig(env_name="users_env:not_a_vector")
+    with pytest.raises(UserError, match="parameter num_envs is taken to return one"):
+        create_environment(0, config)
+    given = dataclasses.replace(config, env_kwargs='{"num_envs": 3}')
+    assert create_environment(0, given).spec.id == "CartPole-v1"  # type: ignore[union-attr]
+
+
+def test_images_with_channels_first() -> None:
+    """As PyTorch has them: networks get [height, width, channels], single and batched alike."""
+
+    class Camera(envs.LifeStepEnv):
+        observation_space: Any
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.observation_space = spaces.Box(0, 255, (3, 40, 50), np.uint8)
+
+        def _observation(self, action: int) -> np.ndarray:
+            return np.arange(3 * 40 * 50).reshape(3, 40, 50).astype(np.uint8)
+
+    env = wrap_for_agent(Camera())
+    observation, _ = env.reset()
+    assert observation.shape == env.observation_space.shape == (40, 50, 3)
+    np.testing.assert_array_equal(observation[..., 2], Camera()._observation(0)[2])
+    batch = VectorEnvironment(gymnasium.vector.SyncVectorEnv([Camera]), [0]).reset()
+    np.testing.assert_array_equal(batch[0], observation)

@@ -92,6 +92,12 @@ def test_the_program_is_asked_first(tmp_path):
     assert fresh.logdir == tmp_path / "run"
 
 
+def test_env_is_another_name_for_env_name():
+    """Guards the alias where the program's flag replaces the one that came with a module."""
+    named = local.ask_program(options.parse(["gym", "vtrace", "1", "--env=MountainCar-v0"]))
+    assert named.logdir == pathlib.Path.cwd() / "runs" / "gym-vtrace-MountainCar-v0"
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -214,3 +220,124 @@ def test_only_the_standard_library(repository):
         check=True,
     )
     assert result.stdout.strip() == "['seed_rl']"
+
+
+def program(folder: pathlib.Path, name: str = "my_program.py", text: str = "") -> pathlib.Path:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "agent", "actors", "envs"),
+    [
+        ("my_program.py r2d2 2 4", "r2d2", 2, 4),
+        ("my_program.py 2 4", "", 2, 4),
+        ("my_program.py 3", "", 3, 1),
+        ("./my_program.py ppo 3 --size=2", "ppo", 3, 1),
+    ],
+)
+def test_a_program_of_ones_own(tmp_path, monkeypatch, arguments, agent, actors, envs):
+    """Guards the place of a program on the command line, with and without the agent's name."""
+    program(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    parsed = options.parse(arguments.split())
+    assert parsed.program == ("-m", "my_program")
+    assert (parsed.agent, parsed.actors, parsed.envs_per_actor) == (agent, actors, envs)
+    assert (f"--agent={agent}" in parsed.flags) == bool(agent)
+    assert games.extra(parsed.game) == ""
+
+
+def test_programs_elsewhere_and_in_packages(tmp_path, monkeypatch):
+    """A module where Python can import it, so that a package finds its other modules."""
+    inside = program(tmp_path, "here/my_package/maze_main.py")
+    outside = program(tmp_path, "there/maze_main.py")
+    dashed = program(tmp_path, "here/my-program.py")
+    monkeypatch.chdir(tmp_path / "here")
+    for name, expected in (
+        ("my_package/maze_main.py", ("-m", "my_package.maze_main")),
+        (str(inside), ("-m", "my_package.maze_main")),
+        (str(outside), (str(outside),)),
+        ("my-program.py", (str(dashed),)),
+    ):
+        assert options.parse([name, "1"]).program == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("no_such.py vtrace 1", r"There is no file no_such\.py"),
+        ("my_program.py", r"Expected PROGRAM\.py \[AGENT\] ACTORS .*, but got 1 arguments"),
+        ("my_program vtrace 1", r"Unknown game 'my_program'; .* path of its file, ending in \.py"),
+    ],
+)
+def test_mistakes_with_a_program_of_ones_own(tmp_path, monkeypatch, arguments, message):
+    program(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        options.parse(arguments.split())
+
+
+NOT_A_PROGRAM = r"my_program\.py is not a program of SEED RL"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("print('training')", rf"{NOT_A_PROGRAM}.*it printed: 'training'"),
+        ("import argparse; argparse.ArgumentParser().parse_args()", rf"{NOT_A_PROGRAM}.*run_mode"),
+        ("from absl import app; app.run(print)", rf"{NOT_A_PROGRAM}.*run_mode"),
+        ("import time; time.sleep(60)", rf"{NOT_A_PROGRAM}.*did not answer"),
+        ("import no_such_module", r"my_program\.py: .*No module named 'no_such_module'"),
+    ],
+)
+def test_files_that_are_no_programs(tmp_path, monkeypatch, text, message):
+    program(tmp_path, text=text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    if "sleep" in text:
+        monkeypatch.setattr(local, "_ANSWER_S", 2)
+    with pytest.raises(UserError, match=message):
+        local.ask_program(options.parse(["my_program.py", "1"]))
+
+
+EVERY_AGENT = """
+import dataclasses
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.options import option
+from seed_rl.gym import agents
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    size: int = option(3, "Size.")
+
+def create(task, config):
+    raise AssertionError("only the flags are checked")
+
+agents.main(EnvironmentFamily(Config, create))
+"""
+ONE_AGENT = EVERY_AGENT.replace("gym import agents", "agents.r2d2 import program").replace(
+    "agents.main(", "program.main("
+)
+
+
+@pytest.mark.parametrize("text", [EVERY_AGENT, ONE_AGENT])
+def test_the_agent_of_a_program(tmp_path, monkeypatch, text):
+    """Guards --agent: it chooses, where a program has several, and must fit where it has one."""
+    program(tmp_path, text=text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    asked = local.ask_program(options.parse(["my_program.py", "r2d2", "1", "--size=4"]))
+    assert asked.logdir == tmp_path / "runs" / "my_program-r2d2"
+    asked = local.ask_program(options.parse(["my_program.py", "1"]))
+    assert asked.logdir == tmp_path / "runs" / "my_program"
+    if text == EVERY_AGENT:
+        for agent in ("sac", "ppo", "vtrace"):
+            local.ask_program(options.parse(["my_program.py", agent, "1"]))
+        with pytest.raises(UserError, match="--agent must be one of vtrace, r2d2, ppo, sac"):
+            local.ask_program(options.parse(["my_program.py", "dqn", "1"]))
+    else:
+        with pytest.raises(UserError, match=r"my_program\.py: .*<r2d2>.*leave AGENT out"):
+            local.ask_program(options.parse(["my_program.py", "vtrace", "1"]))
+    with pytest.raises(UserError, match=r"my_program\.py: .*-m my_program --help lists"):
+        local.ask_program(options.parse(["my_program.py", "1", "--sise=4"]))

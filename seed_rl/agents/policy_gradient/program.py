@@ -80,4 +80,13 @@ def main(
         dataclasses.replace(job, files=files).execute()
 
     configs = (OnPolicyConfig, MinibatchSettings, *agent_configs)
-    program.main(family, configs, learn, presets=presets, optimizer=None, argv=argv, **defaults)
+    program.main(
+        family,
+        configs,
+        learn,
+        presets=presets,
+        optimizer=None,
+        argv=argv,
+        agent="ppo",
+        **defaults,
+    )

@@ -92,4 +92,5 @@ def main(
         ).execute()
 
     configs = (R2D2Config, ReplayConfig, *agent_configs)
-    program.main(family, configs, learn, presets=(PRESET, *presets), argv=argv, **defaults)
+    presets = (PRESET, *presets)
+    program.main(family, configs, learn, presets=presets, argv=argv, agent="r2d2", **defaults)

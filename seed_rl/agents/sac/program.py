@@ -54,6 +54,7 @@ def main(
     algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (SACNetworkConfig,),
     presets: Sequence[Preset] = (),
+    argv: Sequence[str] | None = None,
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -68,6 +69,7 @@ def main(
         learner, so it should import TensorFlow itself.
       agent_configs: the network's dataclasses of options.
       presets: defaults applied after `PRESET`, in order.
+      argv: name of the program, then flags; None: the command line.
       **defaults: further defaults of this program, applied last.
     """
 
@@ -89,4 +91,5 @@ def main(
         *agent_configs,
         ContinuousDistributionConfig,
     )
-    program.main(family, configs, learn, presets=(PRESET, *presets), **defaults)
+    presets = (PRESET, *presets)
+    program.main(family, configs, learn, presets=presets, argv=argv, agent="sac", **defaults)

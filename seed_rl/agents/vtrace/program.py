@@ -51,4 +51,4 @@ def main(
         ).execute()
 
     configs = (VTraceConfig, *agent_configs, ContinuousDistributionConfig)
-    program.main(family, configs, learn, presets=presets, argv=argv, **defaults)
+    program.main(family, configs, learn, presets=presets, argv=argv, agent="vtrace", **defaults)

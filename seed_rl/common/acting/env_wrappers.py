@@ -11,19 +11,26 @@ from gymnasium import spaces
 
 from seed_rl.common import nest
 from seed_rl.common.acting.env_adapters import as_gymnasium
-from seed_rl.common.acting.spaces import specs
+from seed_rl.common.acting.spaces import SMALLEST_IMAGE, specs
 from seed_rl.common.errors import UserError
 
 _ONE, _MINUS_ONE = np.float32(1.0), np.float32(-1.0)
+# Of an image with its channels first: four stacked frames in colour, say.
+_MOST_CHANNELS = 16
 
 __all__ = [
     "AgentActions",
     "AgentObservations",
     "DiscretizeEnvWrapper",
     "UniformBoundActionSpaceWrapper",
+    "agent_action_space",
+    "agent_observation_space",
     "flatten_and_concatenate_obs",
-    "wrap_for_agent",
+    "from_unit",
+    "is_bounded",
+    "is_channels_first",
     "spec_to_box",
+    "wrap_for_agent",
 ]
 
 
@@ -65,14 +72,14 @@ class UniformBoundActionSpaceWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         """
         super().__init__(as_gymnasium(env))
         space = self.env.action_space
-        if not _is_bounded(space):
+        if not is_bounded(space):
             raise UserError(f"Only a bounded Box of floats can be rescaled, not {space}.")
         assert isinstance(space, spaces.Box)
         self._box = space
         self.action_space = spaces.Box(-1.0, 1.0, space.shape, np.float32)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        return self.env.step(_from_unit(self._box, action))
+        return self.env.step(from_unit(self._box, action))
 
 
 class DiscretizeEnvWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -99,7 +106,7 @@ class DiscretizeEnvWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         """
         super().__init__(as_gymnasium(env))
         space = self.env.action_space
-        if not _is_bounded(space) or len(space.shape or ()) != 1:
+        if not is_bounded(space) or len(space.shape or ()) != 1:
             raise UserError(
                 f"Only a bounded Box of floats of rank 1 can be discretized, not {space}."
             )
@@ -119,7 +126,7 @@ class DiscretizeEnvWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
             unit = np.concatenate([-positive[::-1], [0.0], positive])
         else:
             raise UserError(f"discretization must be 'lin' or 'log', not '{discretization}'.")
-        self._values = np.stack([_from_unit(space, np.full(space.shape, u)) for u in unit])
+        self._values = np.stack([from_unit(space, np.full(space.shape, u)) for u in unit])
         self.action_space = spaces.MultiDiscrete([n_actions_per_dim] * space.shape[0])
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -143,10 +150,10 @@ def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, An
       UserError: the observation space does not consist of arrays of fixed shape.
     """
     env = as_gymnasium(env)
-    if _action_space(env.action_space) is not env.action_space:
+    if agent_action_space(env.action_space) is not env.action_space:
         env = AgentActions(env)
     specs(env.observation_space)
-    if observations and _observation_space(env.observation_space) is not env.observation_space:
+    if observations and agent_observation_space(env.observation_space) is not env.observation_space:
         env = AgentObservations(env)
     return env
 
@@ -155,14 +162,14 @@ class AgentObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Converts observations to what networks take: <float32> or <uint8> arrays.
 
     `Discrete` and `MultiDiscrete` become one-hot vectors <float32>[sum of choices], `MultiBinary`
-    becomes <float32>, `Box` keeps <uint8> and becomes <float32> otherwise. `Dict` and `Tuple` keep
-    their structure.
+    becomes <float32>, `Box` keeps <uint8> and becomes <float32> otherwise. Images that have their
+    channels first get them last. `Dict` and `Tuple` keep their structure.
     """
 
     def __init__(self, env: Any):
         """Wraps `env`."""
         super().__init__(as_gymnasium(env))
-        self.observation_space = _observation_space(self.env.observation_space)
+        self.observation_space = agent_observation_space(self.env.observation_space)
         self._convert = _observation_converter(self.env.observation_space)
 
     def observation(self, observation: Any) -> Any:
@@ -179,24 +186,29 @@ class AgentActions(gymnasium.ActionWrapper[Any, Any, Any]):
     def __init__(self, env: Any):
         """Wraps `env`."""
         super().__init__(as_gymnasium(env))
-        self.action_space = _action_space(self.env.action_space)
+        self.action_space = agent_action_space(self.env.action_space)
         self._convert = _action_converter(self.env.action_space)
 
     def action(self, action: Any) -> Any:
         return self._convert(action)
 
 
-def _observation_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
+def agent_observation_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """The space that agents see; `space` itself if its observations need no conversion."""
     if isinstance(space, spaces.Dict):
-        return spaces.Dict({key: _observation_space(sub) for key, sub in space.spaces.items()})
+        return spaces.Dict({key: agent_observation_space(sub) for key, sub in space.spaces.items()})
     if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([_observation_space(sub) for sub in space.spaces])
+        return spaces.Tuple([agent_observation_space(sub) for sub in space.spaces])
     if isinstance(space, spaces.Discrete):
         return spaces.Box(0.0, 1.0, (int(space.n),), np.float32)
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.Box(0.0, 1.0, (int(space.nvec.sum()),), np.float32)
     if isinstance(space, spaces.MultiBinary):
         return spaces.Box(0.0, 1.0, space.shape, np.float32)
+    if is_channels_first(space):
+        assert isinstance(space, spaces.Box)
+        low, high = np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1)
+        return spaces.Box(low, high, dtype=np.uint8)
     if isinstance(space, spaces.Box) and space.dtype not in (np.uint8, np.float32):
         low, high = space.low.astype(np.float32), space.high.astype(np.float32)
         return spaces.Box(low, high, dtype=np.float32)
@@ -204,7 +216,7 @@ def _observation_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
 
 
 def _observation_converter(space: spaces.Space[Any]) -> Callable[[Any], Any]:
-    """A function that converts an observation of `space` to one of `_observation_space(space)`."""
+    """A function that converts an observation of `space` to one that agents see."""
     if isinstance(space, spaces.Dict):
         by_key = {key: _observation_converter(sub) for key, sub in space.spaces.items()}
         return lambda value: {key: convert(value[key]) for key, convert in by_key.items()}
@@ -215,6 +227,8 @@ def _observation_converter(space: spaces.Space[Any]) -> Callable[[Any], Any]:
         start = space.start
         sizes = np.asarray([space.n]) if isinstance(space, spaces.Discrete) else space.nvec
         return lambda value: _one_hot(np.asarray(value) - start, sizes)
+    if is_channels_first(space):
+        return lambda value: np.moveaxis(value, 0, -1)
     if space.dtype != np.uint8:
         return lambda value: np.asarray(value, np.float32)
     return lambda value: value
@@ -227,12 +241,13 @@ def _one_hot(choices: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return vector
 
 
-def _action_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
+def agent_action_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """The space of the agents' actions; `space` itself if they need no conversion."""
     if isinstance(space, spaces.Dict):
-        return spaces.Dict({key: _action_space(sub) for key, sub in space.spaces.items()})
+        return spaces.Dict({key: agent_action_space(sub) for key, sub in space.spaces.items()})
     if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([_action_space(sub) for sub in space.spaces])
-    if _is_bounded(space):
+        return spaces.Tuple([agent_action_space(sub) for sub in space.spaces])
+    if is_bounded(space):
         return spaces.Box(-1.0, 1.0, (int(np.prod(space.shape or ())),), np.float32)
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.MultiDiscrete(space.nvec.reshape(-1), start=space.start.reshape(-1))
@@ -242,14 +257,14 @@ def _action_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
 
 
 def _action_converter(space: spaces.Space[Any]) -> Callable[[Any], Any]:
-    """A function that converts an action of `_action_space(space)` to one of `space`."""
+    """A function that converts an action of `agent_action_space(space)` to one of `space`."""
     if isinstance(space, spaces.Dict):
         by_key = {key: _action_converter(sub) for key, sub in space.spaces.items()}
         return lambda action: {key: convert(action[key]) for key, convert in by_key.items()}
     if isinstance(space, spaces.Tuple):
         parts = [_action_converter(sub) for sub in space.spaces]
         return lambda action: tuple(part(a) for part, a in zip(parts, action, strict=True))
-    if _is_bounded(space):
+    if is_bounded(space):
         assert isinstance(space, spaces.Box)
         return _rescaling(space)
     if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
@@ -265,14 +280,26 @@ def _rescaling(box: spaces.Box) -> Callable[[Any], np.ndarray]:
         return lambda action: np.minimum(
             np.maximum(np.asarray(action, np.float32).reshape(box.shape), _MINUS_ONE), _ONE
         )
-    return lambda action: _from_unit(box, np.reshape(action, box.shape))
+    return lambda action: from_unit(box, np.reshape(action, box.shape))
 
 
-def _is_bounded(space: spaces.Space[Any]) -> bool:
+def is_channels_first(space: spaces.Space[Any]) -> bool:
+    """Whether observations are images <uint8>[channels, height, width], as PyTorch has them.
+
+    Networks take [height, width, channels].
+    """
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8 or len(space.shape) != 3:
+        return False
+    channels, height, width = space.shape
+    return channels <= _MOST_CHANNELS and min(height, width) >= SMALLEST_IMAGE
+
+
+def is_bounded(space: spaces.Space[Any]) -> bool:
+    """Whether the space is a `Box` of floats with bounds, which agents see as [-1, 1]."""
     return isinstance(space, spaces.Box) and space.is_bounded() and space.dtype.kind == "f"
 
 
-def _from_unit(space: spaces.Box, action: Any) -> np.ndarray:
+def from_unit(space: spaces.Box, action: Any) -> np.ndarray:
     """Maps an action within [-1, 1] to `space`."""
     fraction = (np.clip(np.asarray(action, np.float64), -1.0, 1.0) + 1.0) / 2.0
     scaled = space.low + fraction * (space.high.astype(np.float64) - space.low)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.run_config import ACTOR, RunConfig
 from seed_rl.common.run_files import saved_run
 
+_AGENT = "agent"
+
 
 def main(
     family: EnvironmentFamily,
@@ -26,6 +29,7 @@ def main(
     presets: Sequence[Preset] = (),
     optimizer: type | None = OptimizerConfig,
     argv: Sequence[str] | None = None,
+    agent: str = "",
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -42,6 +46,7 @@ def main(
         agent on these environments.
       optimizer: dataclass of the optimizer's options; None: not set by flags.
       argv: name of the program, then flags; None: the command line.
+      agent: its name, which --agent may repeat: a call for another agent then fails.
       **defaults: further defaults of this program.
     """
     options.define_flags(
@@ -55,6 +60,13 @@ def main(
         presets=presets,
         **defaults,
     )
+    if agent and _AGENT not in flags.FLAGS:
+        given = any(f.lstrip("-").startswith(f"{_AGENT}=") for f in argv or sys.argv)
+        text = "The agent to train; in programs with several, it chooses among them."
+        # Under a heading of absl's, a flag stays out of the run's record. A run that was told the
+        # agent must be told again, to be played.
+        heading = "Program" if given else "absl.agent"
+        flags.DEFINE_enum(_AGENT, agent, [agent], text, module_name=heading)
 
     def run() -> None:
         env_config: Any = options.from_flags(family.config)
@@ -72,13 +84,18 @@ def main(
 
 
 def _prepare(family: EnvironmentFamily) -> None:
-    """Names the run's directory after the environment, unless --logdir is given.
+    """Names the run's directory after agent and environment, unless --logdir is given.
+
+    After the agent, if --agent says which of the program's.
 
     With --only_check_args, prints what `./run_local.sh` needs before it starts the program.
     """
     known: Any = flags.FLAGS["logdir"]
-    if family.environment and not known.present and known.default == RunConfig().logdir:
-        known.value = logdirs.default(str(flags.FLAGS[family.environment].value))
+    if not known.present and known.default == RunConfig().logdir:
+        names = [_AGENT] if _AGENT in flags.FLAGS and flags.FLAGS[_AGENT].present else []
+        names += [family.environment] if family.environment else []
+        if names:
+            known.value = logdirs.default("-".join(str(flags.FLAGS[name].value) for name in names))
     if flags.FLAGS.only_check_args:
         options.from_flags(RunConfig)
         logdir = flags.FLAGS.logdir

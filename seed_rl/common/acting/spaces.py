@@ -17,6 +17,10 @@ from gymnasium import spaces
 from seed_rl.common import nest
 from seed_rl.common.errors import UserError
 
+SMALLEST_IMAGE = 36
+"""Side in pixels below which the torsos' convolutions have no output. Smaller boxes are treated as
+grids or matrices, for dense layers."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
@@ -58,6 +62,15 @@ def specs(space: spaces.Space[Any], name: str = "observation") -> Any:
             "environment so that it uses Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple."
         )
     return ArraySpec(tuple(space.shape or ()), wire_dtype(space.dtype), name)
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Whether a torso suits the space: [height, width, channels], or bytes [height, width]."""
+    return (
+        isinstance(space, spaces.Box)
+        and (len(space.shape) == 3 or (len(space.shape) == 2 and space.dtype == "uint8"))
+        and min(space.shape[:2]) >= SMALLEST_IMAGE
+    )
 
 
 def describe(space: spaces.Space[Any]) -> str:
@@ -168,7 +181,40 @@ def action_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
     return _leaf_splitter(space, size)
 
 
+def action_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], Any]:
+    """As `action_splitter`, but the actions stay in one batch: nests of <space.dtype>[k, ...]."""
+    if isinstance(space, spaces.Tuple):
+        parts = [action_checker(sub, size) for sub in space.spaces]
+
+        def check_tuple(actions: Any) -> Any:
+            _require(isinstance(actions, (tuple, list)) and len(actions) == len(parts), space)
+            return tuple(part(a) for part, a in zip(parts, actions, strict=True))
+
+        return check_tuple
+    if isinstance(space, spaces.Dict):
+        by_key = {key: action_checker(sub, size) for key, sub in space.spaces.items()}
+
+        def check_dict(actions: Any) -> Any:
+            _require(isinstance(actions, dict) and set(actions) == set(by_key), space)
+            return {key: part(actions[key]) for key, part in by_key.items()}
+
+        return check_dict
+    return _leaf_checker(space, size)
+
+
 def _leaf_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
+    check = _leaf_checker(space, size)
+    numbers = isinstance(space, spaces.Discrete)
+
+    def split(actions: Any) -> list[Any]:
+        actions = check(actions)
+        # Python numbers, because some environments reject NumPy's.
+        return actions.tolist() if numbers else list(actions)
+
+    return split
+
+
+def _leaf_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], np.ndarray]:
     spec = specs(space, "action")
     shape = (size, *spec.shape)
     dtype = np.dtype(space.dtype)
@@ -181,17 +227,14 @@ def _leaf_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
     elif isinstance(space, spaces.MultiBinary):
         end = 2
 
-    def split(actions: Any) -> list[Any]:
+    def check(actions: Any) -> np.ndarray:
         actions = np.asarray(actions)
         _require(actions.shape == shape and np.can_cast(actions.dtype, dtype, "same_kind"), space)
-        if end is None:
-            return list(actions.astype(dtype, copy=False))
-        _require(not ((actions < low) | (actions >= end)).any(), space, actions)
-        actions = actions.astype(dtype, copy=False)
-        # Python numbers, because some environments reject NumPy's.
-        return actions.tolist() if actions.ndim == 1 else list(actions)
+        if end is not None:
+            _require(not ((actions < low) | (actions >= end)).any(), space, actions)
+        return actions.astype(dtype, copy=False)
 
-    return split
+    return check
 
 
 def _require(fits: Any, space: spaces.Space[Any], actions: Any = None) -> None:

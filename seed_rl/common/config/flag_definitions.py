@@ -145,7 +145,10 @@ def shown(value: Any) -> str:
 
 
 def _define_aliases(field: dataclasses.Field[Any], heading: str) -> None:
-    for alias in field.metadata["aliases"]:
+    known = [alias for alias, name in ALIASES.items() if name == field.name]
+    for alias in dict.fromkeys((*field.metadata["aliases"], *known)):
+        if alias in known and alias in flags.FLAGS:
+            delattr(flags.FLAGS, alias)  # It sets the flag that the new one has replaced.
         if alias not in flags.FLAGS:
             flags.DEFINE_alias(alias, field.name, module_name=heading)
             ALIASES[alias] = field.name

@@ -9,15 +9,13 @@ from typing import Any
 import tensorflow as tf
 from gymnasium import spaces
 
+from seed_rl.common.acting.spaces import is_image
 from seed_rl.common.config.options import refuse_unused
 from seed_rl.common.nest import Nest
 from seed_rl.common.networks.encoders import ImageEncoder
 from seed_rl.common.networks.layers import Dense, variance_scaling
 
-_SMALLEST_IMAGE = 36
-"""Side in pixels below which the torsos' convolutions have no output. Smaller boxes are treated as
-grids or matrices, for dense layers."""
-
+__all__ = ["SpaceEncoder", "has_images", "is_image", "leaf_spaces", "refuse_unused_flags"]
 
 ACTIVATIONS = {"relu": (tf.nn.relu, variance_scaling(2.0)), "tanh": (tf.tanh, variance_scaling())}
 """By name, the function and an initializer that preserves signal magnitude with it."""
@@ -121,15 +119,6 @@ def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
 def has_images(observation_space: spaces.Space[Any]) -> bool:
     """Whether observations of the space are or contain images that a torso processes."""
     return any(is_image(leaf) for leaf in tf.nest.flatten(leaf_spaces(observation_space)))
-
-
-def is_image(space: spaces.Space[Any]) -> bool:
-    """Whether a torso suits the space: [height, width, channels], or bytes [height, width]."""
-    return (
-        isinstance(space, spaces.Box)
-        and (len(space.shape) == 3 or (len(space.shape) == 2 and space.dtype == "uint8"))
-        and min(space.shape[:2]) >= _SMALLEST_IMAGE
-    )
 
 
 def leaf_spaces(space: spaces.Space[Any]) -> Any:

@@ -1,0 +1,256 @@
+"""Checks an environment: what is wrong, what it costs, and the mend.
+
+    python -m seed_rl.check_env --env=my_package.maze:make --env_kwargs='{"size": 9}'
+
+Takes the options of the environment that the programs of `seed_rl.gym` take. The exit code is 0 if
+agents can train on it, 1 if something must be mended, 2 if there is no such environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from seed_rl.common import nest
+from seed_rl.common.acting import env_wrappers, environment_measure, space_check
+from seed_rl.common.acting import spaces as space_lib
+from seed_rl.common.acting.environment_check import Contract
+from seed_rl.common.acting.environment_findings import Findings, Unusable
+from seed_rl.common.acting.environment_measure import Clock, Cost
+from seed_rl.common.acting.vector_environment import AutoresetMode, VectorEnvironment
+from seed_rl.common.config.options import define_flags, from_flags, option, run_main
+from seed_rl.gym import env as gym_env
+
+_HEAVY = {"tensorflow": "half a gigabyte", "torch": "a quarter of a gigabyte", "jax": "as much"}
+_VECTOR_SIZE = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckConfig:
+    """The check."""
+
+    check_steps: int = option(1000, "Steps with random actions, whose results are checked.")
+    check_seconds: float = option(6.0, "Seconds for speed and memory; 0 skips them.", minimum=0)
+    check_timeout_s: float = option(
+        60.0, "Seconds after which a call counts as hanging.", minimum=0.1
+    )
+
+
+def check(environment: gym_env.GymConfig, config: CheckConfig) -> tuple[list[str], Findings]:
+    """Checks the environment.
+
+    Args:
+      environment: its options.
+      config: how thoroughly.
+
+    Returns:
+      Facts about it, in words, and what is to mend.
+
+    Raises:
+      UserError: there is no such environment.
+    """
+    gym_env.constructor(environment)  # Not found: an error of the call, not of the environment.
+    arguments = gym_env.keyword_arguments(environment)
+    facts: list[str] = []
+    findings = Findings()
+    limit = config.check_timeout_s
+    try:
+        with findings.of("Creating the environment", limit):
+            vector = gym_env.create_batch(np.arange(_VECTOR_SIZE), environment)
+        if vector is not None:
+            _check_vector(vector, config, facts, findings)
+        else:
+            with findings.of("Creating the environment", limit):
+                env = gym_env.make(environment, arguments)
+            _check_single(env, environment, config, facts, findings)
+    except Unusable:
+        pass
+    for package, memory in _HEAVY.items():
+        if package in sys.modules:
+            findings.should(
+                "heavy",
+                f"The environment imports {package}.",
+                f"Seconds at the start and {memory} for each actor.",
+                "Import it only where it is used, or do without.",
+            )
+    return facts, findings
+
+
+def _check_single(
+    env: Any,
+    environment: gym_env.GymConfig,
+    config: CheckConfig,
+    facts: list[str],
+    findings: Findings,
+) -> None:
+    contract = Contract(env, findings, config.check_timeout_s)
+    observations = contract.env.observation_space
+    if not environment.raw_observations:
+        observations = env_wrappers.agent_observation_space(observations)
+    facts += _of_spaces(observations, env_wrappers.agent_action_space(contract.env.action_space))
+    contract.check(config.check_steps)
+    lengths = contract.episodes.lengths
+    if lengths:
+        facts.append(
+            f"Episodes: {len(lengths)} ended, after {min(lengths)} to {max(lengths)} random steps; "
+            f"{sum(contract.episodes.terminated)} terminated, "
+            f"{len(lengths) - sum(contract.episodes.terminated)} truncated."
+        )
+    if config.check_seconds:
+
+        def step(clock: Clock) -> None:
+            _, _, terminated, truncated, _ = played.step(played.action_space.sample())
+            clock.steps += 1
+            if terminated or truncated:
+                clock.reset(played.reset)
+
+        played = env_wrappers.wrap_for_agent(contract.env, not environment.raw_observations)
+        with findings.of("Playing on", config.check_seconds + config.check_timeout_s):
+            played.reset()
+            cost = environment_measure.measure(step, config.check_seconds)
+        environment_measure.judge(cost, findings)
+        facts += _of_cost(cost, observations, played.action_space)
+    with findings.of("close()", config.check_timeout_s):
+        contract.env.close()
+
+
+def _check_vector(
+    env: VectorEnvironment, config: CheckConfig, facts: list[str], findings: Findings
+) -> None:
+    """A vector environment, through its adapter, which checks what each step returns."""
+    space_check.check_spaces(env.observation_space, env.env.single_action_space, findings)
+    facts += _of_spaces(env.observation_space, env.action_space)
+    facts.append(f"A vector environment that resets {_MODES[env.autoreset_mode]}.")
+    size = len(env.env_ids)
+    env.action_space.seed(1)
+    actions = [_batch(env.action_space, size) for _ in range(max(config.check_steps // size, 2))]
+    if not env.resets_rows:
+        findings.should(
+            "reset_mask",
+            "It cannot reset some of its environments.",
+            "Episodes that terminate take one step more, with reward 0."
+            if env.autoreset_mode == AutoresetMode.NEXT_STEP
+            else "After a truncated episode, agents do not see the first step of the next.",
+            'Make reset() accept options={"reset_mask": <bool>[num_envs]}, and set '
+            'metadata["reset_mask"] = True.',
+        )
+
+    def play(seed: int | None) -> list[Any]:
+        with findings.of("reset()", config.check_timeout_s):
+            seen = [_flat(env.reset(seed))]
+        for number, action in enumerate(actions, start=1):
+            with findings.of(f"step() number {number}", config.check_timeout_s):
+                seen.append(_flat(env.step(action)))
+        return seen
+
+    first, second = play(1), play(1)
+    if not all(map(np.array_equal, first, second)) and np.isfinite(np.concatenate(first)).all():
+        findings.should(
+            "determinism",
+            "Two runs with the same seed and the same actions differ.",
+            "Runs cannot be repeated: --seed has no effect on this environment.",
+            "Seed all random generators in reset(seed=...).",
+        )
+    if not np.isfinite(np.concatenate(first)).all():
+        findings.must(
+            "nan",
+            "Observations or rewards contain NaN or infinity.",
+            "Gradients are not finite either; the learner stops if they keep coming.",
+            "Find the division by 0 or the simulation that diverges.",
+        )
+    if config.check_seconds:
+
+        def step(clock: Clock) -> None:
+            env.step(actions[clock.steps // size % len(actions)])
+            clock.steps += size
+
+        with findings.of("Playing on", config.check_seconds + config.check_timeout_s):
+            env.reset()
+            cost = environment_measure.measure(step, config.check_seconds)
+        environment_measure.judge(cost, findings)
+        facts += _of_cost(cost, env.observation_space, env.action_space)
+    env.close()
+
+
+_MODES = {
+    AutoresetMode.NEXT_STEP: "in the step after an episode's last",
+    AutoresetMode.SAME_STEP: "in the last step of an episode",
+    AutoresetMode.DISABLED: "when told to",
+}
+
+
+def _flat(value: Any) -> np.ndarray:
+    """All numbers of a nest, copied."""
+    return np.concatenate([np.ravel(leaf) for leaf in nest.flatten(value)])
+
+
+def _batch(space: spaces.Space[Any], size: int) -> Any:
+    """Random actions, a nest of [size, ...]."""
+    samples = [space.sample() for _ in range(size)]
+    return nest.map_structure(lambda *leaves: np.stack(leaves), *samples)
+
+
+def _of_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> list[str]:
+    """What agents make of the spaces."""
+    try:
+        described = space_lib.describe(observations), space_lib.describe(actions)
+    except Exception:  # A finding says why.
+        return []
+    images = [space_lib.is_image(leaf) for leaf in space_check.leaf_spaces(observations)]
+    network = "convolutions" if all(images) else "dense layers"
+    if any(images) and not all(images):
+        network = "convolutions for the images, dense layers for the rest, concatenated"
+    agents = ["vtrace", "ppo"]
+    agents += ["r2d2"] if isinstance(actions, spaces.Discrete) else []
+    agents += [] if any(images) else ["sac"]
+    return [
+        f"Observations: {described[0]}; network: {network}.",
+        f"Actions: {described[1]}; agents: {', '.join(agents)}.",
+    ]
+
+
+def _of_cost(cost: Cost, observations: Any, actions: Any) -> list[str]:
+    size = environment_measure.bytes_per_step(observations, actions)
+    reset = "" if cost.reset_s is None else f"; a reset takes {cost.reset_s * 1e3:,.2f} ms"
+    return [
+        f"Speed: {cost.steps_per_s:,.0f} steps/s on one core, resets included{reset}.",
+        f"Wire: {size:,} bytes per step, {size * cost.steps_per_s / 1e6:,.2f} MB/s per core at "
+        "that speed.",
+    ]
+
+
+def report(facts: Sequence[str], findings: Findings) -> str:
+    """The result of a check, for people."""
+    lines = list(facts)
+    found = list(findings)
+    for finding in found:
+        head = "MUST BE MENDED" if finding.must else "Could be better"
+        lines += ["", f"{head} ({finding.name}): {finding.what}"]
+        lines += [f"  It costs: {finding.cost}", f"  Mend: {finding.mend}"]
+    must = sum(finding.must for finding in found)
+    verdict = f"{must} to mend, {len(found) - must} to consider."
+    lines += ["", verdict if found else "All is well."]
+    wrapped = [textwrap.fill(line, 100, subsequent_indent="    ") for line in lines]
+    return "\n".join(wrapped)
+
+
+def main() -> None:
+    """Checks the environment of the command line."""
+    define_flags(gym_env.GymConfig, CheckConfig)
+
+    def run() -> int:
+        facts, findings = check(from_flags(gym_env.GymConfig), from_flags(CheckConfig))
+        print(report(facts, findings))
+        return int(any(finding.must for finding in findings))
+
+    run_main(run)
+
+
+if __name__ == "__main__":
+    main()

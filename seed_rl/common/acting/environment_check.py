@@ -1,0 +1,278 @@
+"""Checks a single environment against what actors and learners rely on (no TensorFlow here)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+
+from seed_rl.common import nest
+from seed_rl.common.acting import env_adapters, rewards
+from seed_rl.common.acting import spaces as space_lib
+from seed_rl.common.acting.environment_findings import Findings, Unusable
+from seed_rl.common.acting.space_check import check_spaces
+from seed_rl.common.errors import UserError
+
+
+@dataclasses.dataclass
+class Episodes:
+    """What was seen of episodes that ended."""
+
+    lengths: list[int] = dataclasses.field(default_factory=list)
+    terminated: list[int] = dataclasses.field(default_factory=list)
+    looped: list[bool] = dataclasses.field(default_factory=list)
+
+
+class Contract:
+    """Plays an environment with random actions, and looks at all it returns."""
+
+    def __init__(self, env: Any, findings: Findings, timeout_s: float, seed: int = 1):
+        """Adapts `env`, a Gymnasium (or old gym) environment, not wrapped for agents."""
+        self.findings = findings
+        self.episodes = Episodes()
+        self._timeout_s = timeout_s
+        self._seed = seed
+        with findings.of("Reading its spaces", timeout_s):
+            self.env = env_adapters.as_gymnasium(env)
+            self.env.action_space.seed(seed)
+        self._calls = itertools.count(1)
+
+    def check(self, steps: int) -> None:
+        """Everything but speed and memory, in about three times `steps` steps.
+
+        Raises:
+          Unusable: the environment failed.
+        """
+        check_spaces(self.env.observation_space, self.env.action_space, self.findings)
+        self._check_seed(min(steps, 200))
+        self._play(steps)
+        self._judge_episodes(steps)
+
+    def reset(self, seed: int | None = None) -> Any:
+        """A checked reset; returns the observation."""
+        with self.findings.of("reset()", self._timeout_s):
+            result = self.env.reset(seed=seed)
+        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+            self.findings.must(
+                "reset_result",
+                f"reset() returned {_kind(result)} instead of a pair (observation, info).",
+                "The actor ends at its first reset.",
+                "Return observation, {} (a dictionary as info).",
+            )
+            raise Unusable
+        self._check_observation(result[0], "reset()")
+        return result[0]
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool]:
+        """A checked step: observation, reward, terminated, truncated."""
+        call = f"step() number {next(self._calls)}"
+        with self.findings.of(call, self._timeout_s):
+            result = self.env.step(action)
+        if not (isinstance(result, tuple) and len(result) == 5):
+            self.findings.must(
+                "step_result",
+                f"{call} returned {_kind(result)} instead of five values.",
+                "The actor ends at its first step.",
+                "Return observation, reward, terminated, truncated, info.",
+            )
+            raise Unusable
+        observation, reward, terminated, truncated, info = result
+        self._check_observation(observation, call)
+        return observation, self._reward(reward, info, call), bool(terminated), bool(truncated)
+
+    def _reward(self, reward: Any, info: Any, call: str) -> float:
+        try:
+            value = rewards.number(reward, 0)
+            score = rewards.number(info["score_reward"], 0) if "score_reward" in info else 0.0
+        except UserError as error:
+            self.findings.must(
+                "reward",
+                f"{call}: {error}",
+                "The actor ends with this message.",
+                "Return a float as reward.",
+            )
+            raise Unusable from None
+        if not (np.isfinite(value) and np.isfinite(score)):
+            self._not_finite(f"{call} returned the reward {value if np.isfinite(score) else score}")
+        return value
+
+    def _not_finite(self, what: str) -> None:
+        self.findings.must(
+            "nan",
+            f"{what}.",
+            "Gradients are not finite either; the learner skips such batches and stops if they "
+            "keep coming.",
+            "Find the division by 0, the unset value or the simulation that diverges; end the "
+            "episode in time.",
+        )
+
+    def _check_observation(self, value: Any, call: str) -> None:
+        space = self.env.observation_space
+        try:
+            specs = space_lib.specs(space)
+            leaves = nest.flatten(nest.map_structure(lambda spec, leaf: leaf, specs, value))
+        except (ValueError, KeyError, TypeError, UserError):
+            self.findings.must(
+                "structure",
+                f"{call} returned {_kind(value)}, which has another structure than {space}.",
+                "The actor ends with a message.",
+                "Return what the space declares: a dictionary for Dict, a tuple for Tuple.",
+            )
+            raise Unusable from None
+        for spec, leaf in zip(nest.flatten(specs), leaves, strict=True):
+            self._check_leaf(spec, np.asarray(leaf), call)
+        if not space.contains(value) and not any(f.name in _EXPLAINS for f in self.findings):
+            self.findings.should(
+                "bounds",
+                f"{call} returned values outside of the bounds of its space, or of another type: "
+                f"{_shown(value)} is not in {space}.",
+                "Agents do not need the bounds, but scaling by them would go wrong.",
+                "Declare the true bounds and the dtype (np.inf where there are none).",
+            )
+
+    def _check_leaf(self, spec: space_lib.ArraySpec, leaf: np.ndarray, call: str) -> None:
+        if leaf.shape != spec.shape:
+            self.findings.must(
+                "shape",
+                f"{call}: {spec.name} has shape {list(leaf.shape)}; its space says "
+                f"{list(spec.shape)}.",
+                "The actor ends with a message.",
+                "Return arrays of one shape: pad what varies, and declare that shape.",
+            )
+            raise Unusable
+        if leaf.dtype != spec.dtype and not np.can_cast(leaf.dtype, spec.dtype, "same_kind"):
+            self.findings.must(
+                "dtype",
+                f"{call}: {spec.name} is {leaf.dtype.name}; its space says {spec.dtype.name}.",
+                "The actor ends with a message, rather than round the values.",
+                f"Return it as np.{spec.dtype.name}, or declare np.{leaf.dtype.name}.",
+            )
+            raise Unusable
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+            self._not_finite(f"{call}: {spec.name} contains NaN or infinity")
+
+    def _check_seed(self, steps: int) -> None:
+        """Whether the same seed and actions give the same episodes."""
+        space = self.env.action_space
+        space.seed(self._seed)
+        actions = [space.sample() for _ in range(steps)]
+        runs = [self._run(actions), self._run(actions)]
+        for number, (first, second) in enumerate(zip(*runs, strict=False)):
+            if not _same(first, second):
+                place = f"step {number}" if number else "the first observation"
+                self.findings.should(
+                    "determinism",
+                    f"Two episodes with the same seed and the same actions differ from {place} on.",
+                    "Runs cannot be repeated: --seed has no effect on this environment.",
+                    "Draw all randomness from self.np_random, which super().reset(seed=seed) sets, "
+                    "and not from random, np.random or the time.",
+                )
+                return
+
+    def _run(self, actions: list[Any]) -> list[Any]:
+        seen: list[Any] = [_copied(self.reset(self._seed))]
+        for action in actions:
+            observation, reward, terminated, truncated = self.step(action)
+            seen.append((_copied(observation), reward, terminated, truncated))
+            if terminated or truncated:
+                break
+        return seen
+
+    def _play(self, steps: int) -> None:
+        first = _copied(self.reset())
+        length = 0
+        varied = False
+        for _ in range(steps):
+            observation, _, terminated, truncated = self.step(self.env.action_space.sample())
+            length += 1
+            varied = varied or not _same(observation, first)
+            if terminated and truncated:
+                self.findings.should(
+                    "both",
+                    "A step reported both terminated and truncated.",
+                    "It counts as terminated: the learner expects no reward after it.",
+                    "At a time limit, report truncated alone.",
+                )
+            if terminated or truncated:
+                last = _copied(observation)
+                first = _copied(self.reset())
+                self.episodes.lengths.append(length)
+                self.episodes.terminated.append(int(terminated))
+                self.episodes.looped.append(varied and length > 1 and _same(last, first))
+                length, varied = 0, False
+
+    def _judge_episodes(self, steps: int) -> None:
+        episodes, findings = self.episodes, self.findings
+        if not episodes.lengths:
+            findings.should(
+                "endless",
+                f"No episode ended within {steps} steps of random actions.",
+                "Returns are reported at the end of episodes only: there will be no curve, and "
+                "actors never see the beginning again.",
+                "Report truncated after a limit of steps. (gymnasium.wrappers.TimeLimit does; for "
+                "registered environments, max_episode_steps in --env_kwargs.)",
+            )
+            return
+        if set(episodes.lengths) == {1}:
+            findings.must(
+                "one_step",
+                f"All {len(episodes.lengths)} episodes ended at their first step.",
+                "There is nothing to learn but the first action; usually reset() leaves the state "
+                "of the last episode as it is.",
+                "Let reset() begin a new episode. (One-step tasks, bandits, may ignore this.)",
+            )
+        elif all(episodes.looped) and len(episodes.looped) > 1:
+            findings.should(
+                "autoreset",
+                "The last observation of an episode is the first of the next: the environment "
+                "seems to reset itself.",
+                "At a time limit, agents learn from the last observation, which is lost. Resets "
+                "happen twice.",
+                "Return the last observation, and leave reset() to the caller (no autoreset "
+                "wrapper).",
+            )
+        elif (
+            len(episodes.lengths) >= 3
+            and all(episodes.terminated)
+            and len(set(episodes.lengths)) == 1
+        ):
+            findings.should(
+                "time_limit",
+                f"All {len(episodes.lengths)} episodes terminated after exactly "
+                f"{episodes.lengths[0]} steps.",
+                "If that is a limit of time, agents wrongly learn that nothing is to be gained "
+                "after it.",
+                "Report truncated, not terminated, where the episode could have gone on.",
+            )
+
+
+_EXPLAINS = {"nan", "shape", "dtype", "structure"}
+
+
+def _copied(value: Any) -> Any:
+    return nest.map_structure(np.array, value)
+
+
+def _same(first: Any, second: Any) -> bool:
+    a, b = nest.flatten(first), nest.flatten(second)
+    return len(a) == len(b) and all(map(_equal, a, b))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    a, b = np.asarray(a), np.asarray(b)
+    return np.array_equal(a, b, equal_nan="f" in (a.dtype.kind, b.dtype.kind))
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    if isinstance(value, np.ndarray):
+        return f"an array {value.dtype.name}{list(value.shape)}"
+    return f"a {type(value).__name__}"
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) < 80 else f"{text[:77]}..."

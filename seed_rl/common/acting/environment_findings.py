@@ -1,0 +1,112 @@
+"""What the check of an environment finds, and calls that may fail (no TensorFlow here)."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import threading
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from seed_rl.common.acting.batched_env import EnvironmentFailure
+from seed_rl.common.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """Something to mend.
+
+    Attributes:
+      name: what kind it is, in one word.
+      must: whether training cannot work without the mend.
+      what: what is wrong.
+      cost: what it leads to.
+      mend: what to do.
+    """
+
+    name: str
+    must: bool
+    what: str
+    cost: str
+    mend: str
+
+
+class Unusable(Exception):
+    """The environment fails in a way that ends the check; the finding is already recorded."""
+
+
+class Findings:
+    """The findings so far, one of each kind."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Finding] = {}
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(sorted(self._found.values(), key=lambda finding: not finding.must))
+
+    def must(self, name: str, what: str, cost: str, mend: str) -> None:
+        """Adds a finding without whose mend training cannot work."""
+        self._found.setdefault(name, Finding(name, True, what, cost, mend))
+
+    def should(self, name: str, what: str, cost: str, mend: str) -> None:
+        """Adds a finding that makes training slower or worse."""
+        self._found.setdefault(name, Finding(name, False, what, cost, mend))
+
+    @contextlib.contextmanager
+    def of(self, call: str, timeout_s: float) -> Iterator[None]:
+        """Records exceptions and hangs of a call as findings.
+
+        Raises:
+          Unusable: instead.
+        """
+        try:
+            with _time_limit(timeout_s):
+                yield
+            return
+        except UserError as error:
+            self.must("refused", str(error), "The actor ends with this message.", "See there.")
+        except _TooLong:
+            self.must(
+                "hangs",
+                f"{call} did not return within {timeout_s:g} s.",
+                "The actor waits for it for ever, and the learner for the actor.",
+                "Give what it waits for (a simulator, a lock, a download) a time limit, and raise.",
+            )
+        except (Exception, SystemExit) as error:
+            raised: BaseException = error
+            if isinstance(error, EnvironmentFailure) and error.__cause__:  # A vector environment's.
+                raised = error.__cause__
+            frame = traceback.extract_tb(raised.__traceback__)[-1]
+            did = "called sys.exit()" if isinstance(raised, SystemExit) else f"raised {raised!r}"
+            self.must(
+                "raises",
+                f"{call} {did} ({frame.filename}, line {frame.lineno}).",
+                "The actor ends and is restarted; unrolls in progress are lost.",
+                "Mend the error there.",
+            )
+        raise Unusable
+
+
+class _TooLong(BaseException):
+    """Not an Exception, which the environment might catch."""
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raises _TooLong in the block after this time; without effect outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: Any) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,381 @@
+"""Environments with Gymnasium's vector interface as a `BatchedEnv`, without a loop over them.
+
+Gymnasium's vector environments differ in what they do at the end of an episode (`AutoresetMode`);
+all are brought to the protocol of `batched_env`:
+
+* NEXT_STEP: the last observation, then a step that resets. The protocol does the same at a
+  truncation. A terminated episode is reset at once by a partial reset.
+* SAME_STEP: the first observation of the next episode; the last one is in the infos. After a
+  truncation, the step that the protocol leaves out has already happened in the new episode, which
+  therefore begins anew by a partial reset.
+* DISABLED: nothing. Finished episodes are begun anew by partial resets.
+
+A partial reset is `reset(options={"reset_mask": <bool>[k]})`, which Gymnasium's and ALE's
+environments know; others declare it as `metadata["reset_mask"] = True`. Without it, episodes are as
+long as the environment makes them, with two differences: with NEXT_STEP, the last observation of a
+terminated episode is a step of its own, with reward 0 after it; with SAME_STEP, agents do not see
+the first step of an episode after a truncated one. DISABLED does not work without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gymnasium_spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+from seed_rl.common import nest
+from seed_rl.common.acting import batch_conversion, env_wrappers, spaces
+from seed_rl.common.acting.batched_env import BatchStep, EnvironmentFailure, env_seeds
+from seed_rl.common.errors import UserError
+
+
+class VectorEnvironment:
+    """A vector environment of k environments, converted for agents (see `wrap_for_agent`).
+
+    Scores in `info["score_reward"]` and `info["learning_episode_over"]` mean the same as for single
+    environments.
+    """
+
+    def __init__(self, env: Any, env_ids: Any, *, raw_observations: bool = False):
+        """Adapts `env`.
+
+        Args:
+          env: has the interface of `gymnasium.vector.VectorEnv`.
+          env_ids: ids of its environments, [k].
+          raw_observations: whether to leave observations as they are.
+
+        Raises:
+          UserError: it is not a vector environment of k environments, or not one that works here.
+        """
+        self._env_ids = np.asarray(env_ids, np.int32)
+        size = len(self._env_ids)
+        self._mode, self._resets_rows = _inspect(env, size)
+        self._env = env
+        self._single_space = env.single_observation_space
+        self.observation_space = self._single_space
+        self._convert: Callable[[Any], Any] = lambda value: value
+        if not raw_observations:
+            self.observation_space = env_wrappers.agent_observation_space(self._single_space)
+            self._convert = batch_conversion.observation_converter(self._single_space)
+        self.action_space = env_wrappers.agent_action_space(env.single_action_space)
+        self._check_actions = spaces.action_checker(self.action_space, size)
+        self._convert_actions = batch_conversion.action_converter(env.single_action_space)
+        self._specs = spaces.specs(self.observation_space)
+        self._owner = f"Environments {self._env_ids[0]} to {self._env_ids[-1]}: their observation"
+        self._episode_step = np.zeros(size, np.int32)
+        self._truncated = np.zeros(size, np.bool_)
+        # Terminated, and reset by the next step: only with NEXT_STEP and without partial resets.
+        self._ending = np.zeros(size, np.bool_)
+
+    @property
+    def env_ids(self) -> np.ndarray:
+        """<int32>[k] ids of the environments."""
+        return self._env_ids
+
+    @property
+    def env(self) -> Any:
+        """The vector environment."""
+        return self._env
+
+    @property
+    def truncated(self) -> np.ndarray:
+        """<bool>[k] whether the last step truncated the episode; the next step resets it."""
+        return self._truncated
+
+    @property
+    def autoreset_mode(self) -> AutoresetMode:
+        """What the vector environment does at the end of an episode."""
+        return self._mode
+
+    @property
+    def resets_rows(self) -> bool:
+        """Whether the vector environment can reset some of its environments."""
+        return self._resets_rows
+
+    def reset(self, seed: int | None = None) -> Any:
+        """Begins a new episode in every environment.
+
+        Args:
+          seed: seeds each environment differently; None keeps the state of their random generators.
+
+        Returns:
+          Observations, a nest of [k, ...].
+
+        Raises:
+          EnvironmentFailure: the environment raised.
+          UserError: an observation is not in the declared space.
+        """
+        self._episode_step.fill(0)
+        self._truncated.fill(False)
+        self._ending.fill(False)
+        observation, _ = self._call("reset", seed=self._seeds(seed))
+        return self._observation(observation)
+
+    def step(self, action_batch: Any) -> BatchStep:
+        """Applies one action per environment; `batched_env` describes the protocol.
+
+        Args:
+          action_batch: nest of actions [k, ...].
+
+        Raises:
+          EnvironmentFailure: the environment raised.
+          UserError: an action or observation is not in the declared space.
+        """
+        actions = self._convert_actions(self._check_actions(action_batch))
+        abandoned, late = self._truncated, self._ending
+        if self._mode == AutoresetMode.DISABLED and abandoned.any():
+            self._reset_rows(abandoned)  # It refuses to step an episode that is over.
+        observation, rewards, terminated, truncated, info = self._call("step", actions)
+        begun = abandoned | late
+        terminated = np.asarray(terminated, np.bool_) & ~begun
+        truncated = np.asarray(truncated, np.bool_) & ~terminated & ~begun
+        reward = self._numbers(rewards, "rewards")
+        self._episode_step += 1
+        done = terminated | begun
+        self._truncated, self._ending = truncated, np.zeros_like(late)
+        raw_reward, life_over = self._extras(info, reward, ~(terminated | truncated | begun))
+        if self._mode == AutoresetMode.SAME_STEP and truncated.any():
+            observation = _with_last(observation, self._single_space, info, truncated)
+        if self._mode == AutoresetMode.NEXT_STEP:
+            again = terminated
+            if not self._resets_rows:
+                again, self._ending = np.zeros_like(late), terminated
+                done = begun
+        else:
+            again = abandoned if self._mode == AutoresetMode.SAME_STEP else abandoned | terminated
+        if again.any() and self._resets_rows:
+            observation = _with_rows(observation, self._reset_rows(again), again)
+        self._episode_step[done] = 0
+        reward[begun] = 0.0
+        raw_reward[begun] = 0.0
+        return BatchStep(
+            self._observation(observation),
+            reward,
+            done | life_over,
+            abandoned,
+            self._episode_step,
+            raw_reward,
+        )
+
+    def render(self) -> Any:
+        """What the first environment renders."""
+        frames = self._env.render()
+        return frames[0] if frames is not None and len(frames) else frames
+
+    def close(self) -> None:
+        """Closes the environments."""
+        with contextlib.suppress(Exception):
+            self._env.close()
+
+    def _seeds(self, seed: int | None) -> Any:
+        if seed is None:
+            return None
+        seeds = [s for s in env_seeds(seed, self._env_ids) if s is not None]
+        base = getattr(self._env, "unwrapped", self._env)
+        if isinstance(base, (SyncVectorEnv, AsyncVectorEnv)):
+            return seeds
+        if type(base).__module__.startswith("ale_py."):
+            return np.asarray(seeds)
+        return seeds[0]  # The interface promises no more.
+
+    def _reset_rows(self, rows: np.ndarray) -> Any:
+        """Begins new episodes in `rows` <bool>[k]; returns observations valid in these."""
+        return self._call("reset", options={"reset_mask": rows.copy()})[0]
+
+    def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
+        try:
+            return getattr(self._env, name)(*arguments, **named)
+        except UserError:
+            raise
+        except (Exception, SystemExit) as error:
+            did = "called sys.exit()" if isinstance(error, SystemExit) else "raised"
+            ids = f"{self._env_ids[0]} to {self._env_ids[-1]}"
+            raise EnvironmentFailure(f"Environments {ids} {did} in {name}().") from error
+
+    def _observation(self, raw: Any) -> Any:
+        """Converts, and checks that the result fits the space that agents see."""
+        size = len(self._env_ids)
+
+        def fit(spec: spaces.ArraySpec, leaf: Any) -> np.ndarray:
+            leaf = np.asarray(leaf)
+            if leaf.shape != (size, *spec.shape) or (
+                leaf.dtype != spec.dtype and not np.can_cast(leaf.dtype, spec.dtype, "same_kind")
+            ):
+                raise UserError(
+                    f"{self._owner} does not fit its space ({spec.name}): {leaf.dtype.name}"
+                    f"{list(leaf.shape)}, expected {spec} for each of {size} environments. Make "
+                    "the environment return observations of the space it declares."
+                )
+            return leaf.astype(spec.dtype, copy=False)
+
+        try:
+            return nest.map_structure(fit, self._specs, self._convert(raw))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{self._owner} has a different structure than its space ({error})."
+            ) from None
+
+    def _numbers(self, values: Any, name: str) -> np.ndarray:
+        array = np.asarray(values)
+        if array.shape != self._env_ids.shape or array.dtype.kind not in "biuf":
+            raise UserError(
+                f"{self._owner.partition(':')[0]}: their {name} are {array.dtype.name}"
+                f"{list(array.shape)}. Make step() return one number per environment."
+            )
+        return array.astype(np.float32)  # A copy.
+
+    def _extras(
+        self, info: Mapping[str, Any], reward: np.ndarray, within: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Unshaped rewards <float32>[k]; <bool>[k] whether the learner's episode is over."""
+        raw_reward = reward.copy()
+        for source in (info, info.get("final_info")):  # The latter: with SAME_STEP, at ends.
+            if isinstance(source, Mapping) and "score_reward" in source:
+                given = np.asarray(source.get("_score_reward", True)) & np.ones_like(within)
+                scores = np.asarray(source["score_reward"])
+                raw_reward[given] = self._numbers(scores, "score_reward")[given]
+        over = np.zeros_like(within)
+        if "learning_episode_over" in info:
+            given = np.asarray(info.get("_learning_episode_over", True))
+            over = np.asarray(info["learning_episode_over"], np.bool_) & given & within
+        return raw_reward, over
+
+
+class SingleEnvironment(gymnasium.Env[Any, Any]):
+    """A vector environment of one as a single environment, for spaces and for playing."""
+
+    def __init__(self, env: VectorEnvironment):
+        """Adapts `env`, of one environment."""
+        assert len(env.env_ids) == 1
+        self._batch = env
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+        self.metadata = dict(getattr(env.env, "metadata", None) or {})
+        self.render_mode = getattr(env.env, "render_mode", None)
+        self._first: Any = None  # Of the next episode, if it has already begun.
+        self._action: Any = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        first, self._first = self._first, None
+        if seed is None and first is None and self._batch.truncated[0]:
+            first = self._only(self._batch.step(self._action).observation)
+        if seed is not None or first is None:
+            first = self._only(self._batch.reset(seed))
+        return first, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Of a terminated episode, the observation is the first of the next."""
+        self._action = nest.map_structure(lambda leaf: np.asarray(leaf)[np.newaxis], action)
+        result = self._batch.step(self._action)
+        observation = self._only(result.observation)
+        terminated = bool(result.done[0]) and int(result.episode_step[0]) == 0
+        if terminated:
+            self._first = observation
+        info: dict[str, Any] = {"score_reward": float(result.raw_reward[0])}
+        if result.done[0] and not terminated:
+            info["learning_episode_over"] = True
+        truncated = bool(self._batch.truncated[0])
+        return observation, float(result.reward[0]), terminated, truncated, info
+
+    def render(self) -> Any:
+        return self._batch.render()
+
+    def close(self) -> None:
+        self._batch.close()
+
+    @staticmethod
+    def _only(observation: Any) -> Any:
+        return nest.map_structure(lambda leaf: np.array(leaf[0]), observation)
+
+
+def is_factory(function: Any) -> bool:
+    """Whether calls with `num_envs=k` are meant to return a vector environment."""
+    try:
+        return "num_envs" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # Some builtins have no signature.
+        return False
+
+
+def _inspect(env: Any, size: int) -> tuple[AutoresetMode, bool]:
+    """The mode of `env`, and whether it can reset some of its environments."""
+    name = type(env).__name__
+    missing = [
+        attribute
+        for attribute in (
+            *("reset", "step", "num_envs", "single_observation_space", "single_action_space"),
+        )
+        if not hasattr(env, attribute)
+    ]
+    if missing:
+        raise UserError(
+            f"{name} is not a vector environment: it has no {', '.join(missing)}. It must have the "
+            "interface of gymnasium.vector.VectorEnv. (A callable with a parameter num_envs is "
+            "taken to return one.)"
+        )
+    if env.num_envs != size:
+        raise UserError(f"{name} has {env.num_envs} environments, but was to have {size}.")
+    metadata = getattr(env, "metadata", None) or {}
+    try:
+        mode = AutoresetMode(metadata.get("autoreset_mode"))
+    except ValueError:
+        modes = ", ".join(f"AutoresetMode.{known.name}" for known in AutoresetMode)
+        raise UserError(
+            f"{name} does not say what it does at the end of an episode. Set its metadata"
+            f'["autoreset_mode"] to one of {modes} (from gymnasium.vector).'
+        ) from None
+    base = getattr(env, "unwrapped", env)
+    known = isinstance(base, (SyncVectorEnv, AsyncVectorEnv))
+    known = known or type(base).__module__.startswith("ale_py.")
+    resets_rows = bool(metadata.get("reset_mask", known))
+    if mode == AutoresetMode.DISABLED and not resets_rows:
+        raise UserError(
+            f"{name} leaves resets to its caller (AutoresetMode.DISABLED). Make its reset() accept "
+            'options={"reset_mask": <bool>[num_envs]}, and set metadata["reset_mask"] = True.'
+        )
+    return mode, resets_rows
+
+
+def _with_rows(batch: Any, other: Any, rows: np.ndarray) -> Any:
+    """`batch` with the `rows` <bool>[k] of `other`; both are nests of [k, ...]."""
+
+    def merge(leaf: Any, new: Any) -> np.ndarray:
+        condition = rows.reshape(-1, *[1] * (np.ndim(leaf) - 1))
+        return np.where(condition, new, leaf)
+
+    return nest.map_structure(merge, batch, other)
+
+
+def _with_last(
+    batch: Any, space: gymnasium_spaces.Space[Any], info: Mapping[str, Any], rows: np.ndarray
+) -> Any:
+    """`batch` with the last observations of the episodes that ended in `rows` <bool>[k]."""
+    if "final_obs" not in info:
+        raise UserError(
+            "The vector environment resets in the same step (AutoresetMode.SAME_STEP), but its "
+            'info has no "final_obs", from which agents learn at a time limit. Return it, or use '
+            "AutoresetMode.NEXT_STEP."
+        )
+    result = nest.map_structure(np.array, batch)  # A copy.
+    for row in np.flatnonzero(rows):
+        last = _row(info["final_obs"], space, int(row))
+        for leaf, value in zip(nest.flatten(result), nest.flatten(last), strict=True):
+            leaf[row] = value
+    return result
+
+
+def _row(values: Any, space: gymnasium_spaces.Space[Any], row: int) -> Any:
+    """One environment's observation: infos have nests of arrays, or arrays of nests."""
+    if isinstance(space, gymnasium_spaces.Dict) and isinstance(values, Mapping):
+        return {key: _row(values[key], sub, row) for key, sub in space.spaces.items()}
+    if isinstance(space, gymnasium_spaces.Tuple) and isinstance(values, tuple):
+        return tuple(_row(v, sub, row) for v, sub in zip(values, space.spaces, strict=True))
+    return values[row]

@@ -1,0 +1,164 @@
+"""Every agent on environments of any kind: their spaces decide the networks.
+
+    FAMILY = EnvironmentFamily(MyConfig, create_environment)
+
+    if __name__ == "__main__":
+        agents.main(FAMILY)
+
+is a program that `--agent=vtrace|r2d2|ppo|sac` tells what to train. No TensorFlow here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from seed_rl.agents.policy_gradient import program as policy_gradient
+from seed_rl.agents.r2d2 import program as r2d2
+from seed_rl.agents.sac import program as sac
+from seed_rl.agents.vtrace import program as vtrace
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
+from seed_rl.common.config.options import UserError, from_flags
+from seed_rl.common.config.presets import Preset
+
+VTRACE = Preset(
+    "gym vtrace",
+    dict(
+        stack_size=1,
+        batch_size=8,
+        learning_rate=1e-3,
+        # A good policy yields tiny gradients, which Adam turns into full steps. The KL cost bounds
+        # them; without it, CartPole collapses repeatedly.
+        kl_cost=10.0,
+        # Rewards are not normalized: keeps value gradients from dominating those of the policy.
+        baseline_cost=0.1,
+        mlp_activation="tanh",
+    ),
+)
+"""Tuned on CartPole-v1, see docs/agents/vtrace.md."""
+
+R2D2 = Preset(
+    "gym r2d2",
+    dict(
+        batch_size=32,
+        replay_buffer_size=20_000,
+        replay_buffer_min_size=200,
+        replay_ratio=4.0,
+        update_target_every_n_step=200,
+        learning_rate=5e-4,
+        optimizer_epsilon=1e-3,
+        lstm_size=64,
+        head_size=64,
+        mlp_sizes=(64,),
+        stack_size=1,
+    ),
+)
+"""Small networks and a small replay, for environments such as CartPole; see docs/agents/r2d2.md."""
+
+PPO = Preset(
+    "gym ppo",
+    dict(
+        gin_config=("seed_rl/gym/gin/ppo.gin",),
+        unroll_length=32,
+        batch_mode="split",
+        epochs_per_step=4,
+        batches_per_step=4,
+    ),
+)
+"""For small environments such as CartPole-v1, see docs/agents/policy_gradient.md."""
+
+SAC = Preset(
+    "gym sac",
+    dict(
+        replay_buffer_size=100_000,
+        replay_buffer_min_size=1_000,
+        learning_rate=1e-3,
+    ),
+)
+"""For Pendulum-v1, see docs/agents/sac.md."""
+
+
+def create_vtrace_agent(
+    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
+) -> Any:
+    """The network that the flags describe: convolutions for images, dense layers otherwise."""
+    del action_space
+    from seed_rl.common.networks import (
+        network_factory,  # Actors must not import TensorFlow.
+        space_encoder,
+    )
+
+    space_encoder.refuse_unused_flags(env_observation_space)
+    return network_factory.create_network(
+        env_observation_space,
+        parametric_action_distribution,
+        conv=from_flags(ConvNetworkConfig),
+        mlp=from_flags(MLPNetworkConfig),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Agent:
+    """An agent as programs start it.
+
+    Attributes:
+      main: its `program.main`.
+      preset: defaults for small environments.
+      arguments: further arguments of `main`.
+    """
+
+    main: Callable[..., None]
+    preset: Preset
+    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+AGENTS = {
+    "vtrace": Agent(
+        vtrace.main,
+        VTRACE,
+        {
+            "create_agent": create_vtrace_agent,
+            "agent_configs": (MLPNetworkConfig, ConvNetworkConfig),
+        },
+    ),
+    "r2d2": Agent(r2d2.main, R2D2),
+    "ppo": Agent(policy_gradient.main, PPO),
+    "sac": Agent(sac.main, SAC),
+}
+
+
+def run(
+    agent: str, family: EnvironmentFamily, argv: Sequence[str] | None = None, **arguments: Any
+) -> None:
+    """Runs the learner or an actor of one agent, depending on --run_mode; does not return.
+
+    Args:
+      agent: a key of `AGENTS`.
+      family: the environments.
+      argv: name of the program, then flags; None: the command line.
+      **arguments: of the agent's `program.main`, such as `create_agent` or defaults of options.
+    """
+    known = AGENTS[agent]
+    known.main(family, presets=(known.preset,), argv=argv, **{**known.arguments, **arguments})
+
+
+def main(family: EnvironmentFamily, argv: Sequence[str] | None = None, **defaults: Any) -> None:
+    """Runs the learner or an actor of the agent that --agent names; does not return.
+
+    Args:
+      family: the environments.
+      argv: name of the program, then flags; None: the command line.
+      **defaults: defaults of options that all agents used have.
+    """
+    given = [flag for flag in argv or sys.argv if flag.lstrip("-").startswith("agent=")]
+    agent = given[-1].partition("=")[2] if given else next(iter(AGENTS))
+    try:
+        if agent not in AGENTS:
+            raise UserError(f"--agent must be one of {', '.join(AGENTS)}, not '{agent}'.")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    run(agent, family, argv, **defaults)

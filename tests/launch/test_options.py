@@ -267,7 +267,7 @@ def test_programs_elsewhere_and_in_packages(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         ("no_such.py vtrace 1", r"There is no file no_such\.py"),
-        ("my_program.py", r"Expected PROGRAM\.py \[AGENT\] ACTORS .*, but got 1 arguments"),
+        ("my_program.py", r"Expected PROGRAM\.py \[AGENT\] ACTORS .*, but got 1 argument "),
         ("my_program vtrace 1", r"Unknown game 'my_program'; .* path of its file, ending in \.py"),
     ],
 )

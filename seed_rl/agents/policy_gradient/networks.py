@@ -13,7 +13,9 @@ from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.networks import network_factory, space_encoder
 
 
-def create_network(observation_space: Any, distribution: ParametricDistribution) -> tf.Module:
+def create_network(
+    observation_space: Any, distribution: ParametricDistribution, stack_size: int | None = None
+) -> tf.Module:
     """`ContinuousControlAgent` for vectors and nests of them.
 
     Where there are images, the network of the other actor-critic agents, configured by
@@ -22,12 +24,17 @@ def create_network(observation_space: Any, distribution: ParametricDistribution)
     Args:
       observation_space: of one environment.
       distribution: over actions.
+      stack_size: frames that the network stacks unless the config says; None: the default of
+        `ConvNetworkConfig`.
     """
     if not space_encoder.has_images(observation_space):
         return ContinuousControlAgent(distribution)
+    sizes = {}
+    if stack_size and "stack_size" not in gin_config.bindings("ConvNetworkConfig"):
+        sizes = {"stack_size": stack_size}
     return network_factory.create_network(
         observation_space,
         distribution,
-        conv=check(gin_config.conv_network_config()),
+        conv=check(gin_config.conv_network_config(**sizes)),
         mlp=check(gin_config.mlp_network_config()),
     )

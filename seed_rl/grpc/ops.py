@@ -25,14 +25,14 @@ from tensorflow.python.eager import context as tf_context
 
 import seed_rl
 from seed_rl.common.errors import UserError
-from seed_rl.common.native import native_library
+from seed_rl.common.native import op_library
 from seed_rl.grpc import structures, wire
 from seed_rl.grpc.bound_function import BoundFunction
 from seed_rl.grpc.options import ClientOptions, ServerOptions
 
 
 def _ops() -> Any:
-    return native_library.load_ops("libseed_grpc_ops")
+    return op_library.load_ops("libseed_grpc_ops")
 
 
 class Server:

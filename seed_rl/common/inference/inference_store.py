@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.common.inference.finite_unrolls import NonFiniteUnrolls
-from seed_rl.common.native import native_library
+from seed_rl.common.native import op_library
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
 
@@ -76,7 +76,7 @@ class Counters(NamedTuple):
 
 @functools.cache
 def _ops() -> Any:
-    return native_library.load_ops("libseed_unroll_ops")
+    return op_library.load_ops("libseed_unroll_ops")
 
 
 def _dtypes(specs: Sequence[tf.TensorSpec]) -> list[tf.DType]:

@@ -1,16 +1,11 @@
-"""Finds and loads the shared libraries that were built when the package was installed.
-
-Only `load_ops` imports TensorFlow.
-"""
+"""Finds the shared libraries that were built when the package was installed (no TensorFlow)."""
 
 from __future__ import annotations
 
-import functools
 import json
 import pathlib
 import shlex
 import sys
-from typing import Any
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import python_for_shell
@@ -27,25 +22,8 @@ def path(name: str) -> pathlib.Path:
     """
     file = _FOLDER / (name if name.endswith(".so") else f"{name}.so")
     if not file.exists():
-        raise UserError(f"The native library {file.name} of SEED RL is missing. {_mend()}")
+        raise UserError(f"The native library {file.name} of SEED RL is missing. {how_to_build()}")
     return file
-
-
-@functools.cache
-def load_ops(name: str) -> Any:
-    """Loads a library of TensorFlow ops (once) and returns the module of its op functions.
-
-    Raises:
-      UserError: the library is missing, was built against another TensorFlow, or does not load.
-    """
-    file = path(name)
-    import tensorflow as tf
-
-    check_version(tf.__version__)
-    try:
-        return tf.load_op_library(str(file))
-    except (tf.errors.OpError, OSError) as error:
-        raise UserError(f"The native library {file} does not load: {error}\n{_mend()}") from error
 
 
 def check_version(running: str) -> None:
@@ -61,7 +39,7 @@ def check_version(running: str) -> None:
     if built.split(".")[:2] != running.split(".")[:2]:
         raise UserError(
             f"The native libraries of SEED RL were built against TensorFlow {built}, but {running} "
-            f"is installed. {_mend()} (or install tensorflow=={built})."
+            f"is installed. {how_to_build()} (or install tensorflow=={built})."
         )
 
 
@@ -69,11 +47,11 @@ def built_against() -> str:
     """The version of TensorFlow that the libraries were built against."""
     file = _FOLDER / "build_info.json"
     if not file.exists():
-        raise UserError(f"The native libraries of SEED RL are missing. {_mend()}")
+        raise UserError(f"The native libraries of SEED RL are missing. {how_to_build()}")
     return str(json.loads(file.read_text())["tensorflow"])
 
 
-def _mend() -> str:
+def how_to_build() -> str:
     """How to rebuild the libraries, given how this package was installed."""
     if not (_ROOT / "setup.py").exists():
         return "Install the wheel of SEED RL again."

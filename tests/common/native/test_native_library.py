@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.native import native_library
+from seed_rl.common.native import native_library, op_library
 
 MEND = "-m pip install --no-build-isolation -e ."
 
@@ -57,7 +57,7 @@ def test_a_library_that_does_not_load(monkeypatch, tmp_path):
     (tmp_path / "libbroken.so").write_text("this is no library")
     monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
     with pytest.raises(UserError, match="does not load") as error:
-        native_library.load_ops("libbroken")
+        op_library.load_ops("libbroken")
     assert MEND in str(error.value)
 
 

@@ -84,6 +84,22 @@ def provide_flags(*config_classes: type, presets: Sequence[Preset] = (), **defau
             _define_aliases(field, heading)
 
 
+def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
+    """Whether the flag with the name of an option only has the default of another class's option.
+
+    So it is where a process imports several families of environments, each with its own `game`.
+    """
+    flag = flags.FLAGS[field.name] if field.name in flags.FLAGS else None
+    default = _defaults.get(flag) if flag is not None else None
+    return (
+        flag is not None
+        and default is not None
+        and flag.using_default_value
+        and default.origin == DATACLASS
+        and not same_value(default.library, field.default)
+    )
+
+
 def _options(
     config_classes: Sequence[type], layers: Sequence[Preset]
 ) -> dict[str, tuple[dataclasses.Field[Any], Any, str]]:

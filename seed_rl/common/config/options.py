@@ -25,7 +25,12 @@ from typing import Any, TypeVar
 
 from absl import flags
 
-from seed_rl.common.config.flag_definitions import ALIASES, define_flags, provide_flags
+from seed_rl.common.config.flag_definitions import (
+    ALIASES,
+    define_flags,
+    is_of_another_class,
+    provide_flags,
+)
 from seed_rl.common.config.main_program import help_text, run_main
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.errors import UserError
@@ -97,9 +102,13 @@ def option(
 def from_flags(cls: type[T]) -> T:
     """The configuration that the flags set.
 
-    Options without a flag have the dataclass's default.
+    Options without a flag of their own have the dataclass's default.
     """
-    return _picked(cls, flag_dictionary())
+    values = flag_dictionary()
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if is_of_another_class(field):
+            values.pop(field.name, None)
+    return _picked(cls, values)
 
 
 def as_config(cls: type[T], config: Any) -> T:

@@ -1,6 +1,10 @@
 """Flags generated from typed options, in real programs."""
 
+import dataclasses
+
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
 from seed_rl.common.config import options
 from seed_rl.common.config.options import option
@@ -96,3 +100,27 @@ def test_two_classes_with_one_option_are_a_bug_of_ours():
 
     with pytest.raises(ValueError, match="twice"):
         options.define_flags(A, B)
+
+
+def test_flags_of_another_family_do_not_change_an_options_default():
+    """Guards processes that import several families, each with an option of the same name."""
+
+    @dataclasses.dataclass(frozen=True)
+    class One:
+        """One: options."""
+
+        level_of_this_test: str = options.option("one", "Text.")
+
+    @dataclasses.dataclass(frozen=True)
+    class Other:
+        """Other: options."""
+
+        level_of_this_test: str = options.option("other", "Text.")
+
+    options.provide_flags(One)
+    options.provide_flags(Other)
+    flags.FLAGS.mark_as_parsed()
+    assert options.from_flags(One) == One("one")
+    assert options.from_flags(Other) == Other("other")
+    with flagsaver.flagsaver(level_of_this_test="given"):
+        assert options.from_flags(Other) == Other("given")

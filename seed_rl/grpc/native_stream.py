@@ -65,7 +65,8 @@ class NativeCallStream:
             options.keepalive_s,
             options.max_message_bytes,
         )
-        weakref.finalize(self, _delete, self._library, self._stream, os.getpid())
+        finalizer = weakref.finalize(self, _delete, self._library, self._stream, os.getpid())
+        finalizer.atexit = False  # Daemon threads may still be in calls when Python exits.
 
     def next_id(self) -> int:
         """Returns a call id that is new on this stream."""

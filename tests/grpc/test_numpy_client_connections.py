@@ -195,6 +195,28 @@ def test_ctrl_c_interrupts_a_native_call(address):
         assert (program.returncode, output) == (0, "interrupted\n")
 
 
+def test_python_exits_during_a_native_call(address):
+    """Guards that the stream is not deleted under a thread that waits for it."""
+    waiting = threading.Event()
+
+    def script(server, frame):
+        waiting.set()
+        return []
+
+    with Scripted(address, script):
+        command = [sys.executable, str(PROGRAMS / "leaving_client.py"), address]
+        program = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            assert waiting.wait(60)
+            _, errors = program.communicate("leave\n", timeout=60)
+        finally:
+            program.kill()
+            program.wait()
+        assert (program.returncode, errors) == (0, "")
+
+
 def test_without_the_native_library(monkeypatch, tmp_path):
     """Then clients use grpcio: on machines of actors, gRPC's system library may be missing."""
     for cached in (native_stream.available, native_stream._library):

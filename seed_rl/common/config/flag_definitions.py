@@ -29,11 +29,13 @@ class Default:
       library: the dataclass's default.
       effective: the flag's default, after all presets.
       origin: the layer that sets `effective`.
+      shared: whether the flag is also that of other classes, which take its default.
     """
 
     library: Any
     effective: Any
     origin: str
+    shared: bool = False
 
 
 _defaults: weakref.WeakKeyDictionary[flags.Flag[Any], Default] = weakref.WeakKeyDictionary()
@@ -96,6 +98,7 @@ def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
         and default is not None
         and flag.using_default_value
         and default.origin == DATACLASS
+        and not default.shared
         and not same_value(default.library, field.default)
     )
 
@@ -122,11 +125,11 @@ def _options(
 
 
 def _default(field: dataclasses.Field[Any], name: str, layers: Sequence[Preset]) -> Default:
-    default = Default(field.default, field.default, DATACLASS)
+    default = Default(field.default, field.default, DATACLASS, field.metadata["shared"])
     for layer in layers:
         if name in layer.values:
             origin = PROGRAM if layer.name == PROGRAM else layer.origin
-            default = Default(field.default, layer.values[name], origin)
+            default = dataclasses.replace(default, effective=layer.values[name], origin=origin)
     return default
 
 

@@ -124,3 +124,24 @@ def test_flags_of_another_family_do_not_change_an_options_default():
     assert options.from_flags(Other) == Other("other")
     with flagsaver.flagsaver(level_of_this_test="given"):
         assert options.from_flags(Other) == Other("given")
+
+
+def test_a_shared_option_has_one_default_for_all_its_classes():
+    """Guards `num_action_repeats`: an environment sets its default, the learner counts by it."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Run:
+        """Run: options."""
+
+        repeats_of_this_test: int = options.option(1, "Text.")
+
+    @dataclasses.dataclass(frozen=True)
+    class Environment:
+        """Environment: options."""
+
+        repeats_of_this_test: int = options.option(4, "Text.", shared=True)
+
+    options.define_flags(Run, Environment)
+    flags.FLAGS.mark_as_parsed()
+    assert options.from_flags(Run) == Run(4)
+    assert options.from_flags(Environment) == Environment(4)

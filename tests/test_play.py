@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -119,7 +120,8 @@ def test_atari_without_training(tmp_path, socket_address):
         "--game=Pong",
         "--nosave_model",
     )
-    wait_until(lambda: (logdir / "config.json").exists() or learner.poll() is not None)
+    socket = Path(socket_address.removeprefix("unix:"))
+    wait_until(lambda: socket.exists() or learner.poll() is not None)  # From then on, a stop saves.
     learner.send_signal(signal.SIGTERM)
     finish(learner)
 

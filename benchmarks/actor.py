@@ -152,8 +152,6 @@ def _serve(address: str) -> None:
     from seed_rl.common.types import EnvOutput
     from seed_rl.grpc import ops
 
-    calls: list[float] = []
-
     def rows(dtype: Any, *shape: int) -> tf.TensorSpec:
         return tf.TensorSpec([None, *shape], dtype)
 
@@ -173,17 +171,22 @@ def _serve(address: str) -> None:
     )
     def inference(env_ids: Any, run_ids: Any, env_outputs: Any, raw_rewards: Any) -> Any:
         del run_ids, env_outputs, raw_rewards
-        tf.numpy_function(lambda: calls.append(time.monotonic()), [], [])
         return tf.zeros_like(env_ids, tf.int64)
+
+    def calls() -> int:
+        return int(server.stats()["functions"]["inference"]["calls"])
+
+    seen = 0
 
     def run(second_call: bool = False) -> float:
         """Returns the number of calls since the last command, or the time of the second call."""
+        nonlocal seen
         if second_call:
-            while len(calls) < 2:
+            while calls() < seen + 2:
                 time.sleep(0.001)
-            return calls[1]
-        count = len(calls)
-        calls.clear()
+            return time.monotonic()
+        count = calls() - seen
+        seen += count
         return count
 
     server = ops.Server([address])

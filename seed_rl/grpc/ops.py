@@ -138,6 +138,8 @@ class Server:
     def start(self) -> None:
         """Starts serving; after `shutdown`, serves again at the same addresses.
 
+        Warns if the token is sent without encryption to an address that others can reach.
+
         Raises:
           tf.errors.UnavailableError: if no function was bound, or an address is in use.
           tf.errors.InvalidArgumentError: if the server is already started, or an address is
@@ -152,6 +154,8 @@ class Server:
         }
         ports = _ops().seed_grpc_server_start(self._handle, json.dumps(description))
         self.ports = [int(port) for port in ports]
+        for address in tf.convert_to_tensor(self._addresses).numpy():
+            self._options.warn_of_bare_token(address.decode())
 
     def shutdown(self) -> None:
         """Fails all calls with "server closed", disconnects the clients and returns."""
@@ -203,6 +207,8 @@ class Client:
           UserError: if the TLS file cannot be read.
         """
         options = options or ClientOptions()
+        if isinstance(server_address, str):
+            options.warn_of_bare_token(server_address)
         with tf.init_scope(), tf.device("cpu:0"):
             self._handle, description = _ops().seed_grpc_client(
                 server_address=tf.convert_to_tensor(server_address, tf.string),

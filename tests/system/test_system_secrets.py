@@ -16,7 +16,7 @@ TOKEN = "a-token-that-nobody-may-see"
 
 
 def test_no_trace_of_the_token(tmp_path):
-    """Guards logs, records, checkpoints, TensorBoard files, the panel, arguments and environments."""
+    """Guards logs, records, checkpoints, TensorBoard files, the panel, arguments, environments."""
     secret = tmp_path / "token"
     secret.write_text(f"{TOKEN}\n")
     secret.chmod(0o600)

@@ -32,6 +32,11 @@ ROOT = pathlib.Path(__file__).resolve().parent
 CACHE = ROOT / "build" / "native"
 APT_COMMAND = "sudo apt-get install g++ pkg-config libgrpc++-dev libzstd-dev"
 COMPILE_FLAGS = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-pthread"]
+# The libraries read what strangers send: an overflow that we missed shall end the process rather
+# than run their code. Some compilers define _FORTIFY_SOURCE themselves, hence -U; where 3 is not
+# supported, it means 2.
+HARDENING_FLAGS = ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
+HARDENING_LINK_FLAGS = ["-Wl,-z,relro", "-Wl,-z,now"]
 # The flags of TensorFlow's own wheels that affect the ABI.
 TENSORFLOW_FLAGS = ["-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64", "-DNOMINMAX"]
 
@@ -140,8 +145,8 @@ class Builder:
         self.library = library
         self._folder = CACHE / library.name
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._compile_flags = [*COMPILE_FLAGS, f"-I{ROOT}"]
-        self._link_flags = ["-shared", "-pthread", "-ldl"]
+        self._compile_flags = [*COMPILE_FLAGS, *HARDENING_FLAGS, f"-I{ROOT}"]
+        self._link_flags = ["-shared", "-pthread", "-ldl", *HARDENING_LINK_FLAGS]
         self._versions = [run([compiler(), "--version"])]
         if library.packages:
             self._compile_flags += pkg_config("--cflags", library.packages)

@@ -23,7 +23,7 @@ from rich.table import Table
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.monitoring.video import VideoWriter
-from seed_rl.common.run_files import checkpoint_list, run_record
+from seed_rl.common.run_files import checkpoint_list, foreign_code, run_record
 from seed_rl.common.system import chatter, display, terminal
 
 # Options of the run that do not apply to playing.
@@ -81,13 +81,16 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     """Plays according to the command line, and prints a table of the episodes.
 
     Raises:
-      UserError: there is no agent, or its environment cannot be created or shown.
+      UserError: there is no agent, its code is not trusted, or its environment cannot be created
+        or shown.
     """
     from seed_rl.common.learner.playing import Episode, PlayRequest  # Imports TensorFlow.
 
     if arguments.render:
         display.check()
     saved = find(arguments.logdir)
+    if not arguments.trust:
+        ask_for_trust(arguments.logdir, foreign_code.find(saved.record))
     if saved.model is not None and arguments.sampled:
         raise UserError(f"The model in {saved.model} only acts greedily; leave out --sampled.")
     if arguments.video:
@@ -108,6 +111,23 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
             raise UserError(f"{saved.record[run_record.PROGRAM]} ended without creating an agent.")
         lines = results.read_text(encoding="utf-8").splitlines()
         _show([Episode(**json.loads(line)) for line in lines], arguments)
+
+
+def ask_for_trust(logdir: Path, code: Sequence[str]) -> None:
+    """Asks at the terminal whether code named by a logdir may run.
+
+    Raises:
+      UserError: it may not, or there is nobody to ask.
+    """
+    if not code:
+        return
+    listed = "".join(f"\n  {line}" for line in code)
+    named = f"The config.json of {logdir} names code that is not of SEED RL or a package:{listed}\n"
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UserError(f"{named}If you trust it, let it run with --trust.")
+    print(f"{named}Run it? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UserError("Not run.")
 
 
 def _start_program(
@@ -177,6 +197,11 @@ def _parser() -> argparse.ArgumentParser:
     watch.add_argument("--video", type=Path, help="write a video of the episodes: .mp4 or .gif")
     watch.add_argument("--render", action="store_true", help="show the environment in a window")
     parser.add_argument("--seed", type=int, help="makes the environment repeatable")
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run the run's own programs and modules without asking, also from unknown places",
+    )
     return parser
 
 

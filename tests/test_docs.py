@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from seed_rl.common.system import tokens
+
 PAGES = ("custom_environments.md", "agents/vtrace.md")
 # A file name in a line of its own, and its text.
 FILE = re.compile(r"^`(my_package/\w+\.py)`:\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -40,6 +42,20 @@ def start(project, repository, module, *arguments):
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.mark.parametrize("page", ["deployment.md", "security.md"])
+def test_secrets_made_as_documented_are_for_their_owner_only(tmp_path, repository, caplog, page):
+    """Guards tokens and keys from other users, whatever the umask of the shell."""
+    text = (repository / "docs" / page).read_text()
+    (block,) = [b for b in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE) if "rand -hex" in b]
+    command = f"umask 022\n{block}"
+    subprocess.run(["bash", "-ec", command], cwd=tmp_path, check=True, capture_output=True)
+    made = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    names = ("token", "key.pem", "cert.pem") if page == "deployment.md" else ("token",)
+    assert made == dict.fromkeys(names, 0o600)
+    assert len(tokens.read(str(tmp_path / "token"), "--auth_token_file")) == 64
+    assert not caplog.records
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Playing with trained agents, as users do it."""
 
+import io
 import json
 import os
 import re
@@ -175,6 +176,51 @@ def test_a_run_without_its_program_cannot_be_played(tmp_path, capsys, monkeypatc
         (tmp_path / "config.json").write_text(json.dumps(record))
         assert play.main() == 2
         assert re.search(message, capsys.readouterr().err)
+
+
+def foreign_run(folder):
+    """A saved model of a program that was never installed, and leaves a mark when it runs."""
+    program = folder / "own" / "main.py"
+    program.parent.mkdir()
+    program.write_text(f"open({str(folder / 'mark')!r}, 'w')\n")
+    (folder / "saved_model").mkdir()
+    (folder / "saved_model" / "saved_model.pb").touch()
+    record = {"program": str(program), "arguments": []}
+    (folder / "config.json").write_text(json.dumps(record))
+    return program
+
+
+def test_code_from_anywhere_is_not_run_unasked(tmp_path, capsys, monkeypatch):
+    """Guards people who were sent a logdir: without a terminal, it takes a flag."""
+    program = foreign_run(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # No terminal.
+    monkeypatch.setattr(sys, "argv", ["play", str(tmp_path)])
+    assert play.main() == 2
+    message = capsys.readouterr().err
+    assert str(program) in message and "--trust" in message
+    assert not (tmp_path / "mark").exists()
+    monkeypatch.setattr(sys, "argv", ["play", str(tmp_path), "--trust"])
+    assert play.main() == 2
+    assert "ended without creating an agent" in capsys.readouterr().err
+    assert (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "runs"), [("y", True), ("Yes", True), ("", False), ("n", False)]
+)
+def test_at_a_terminal_play_asks(tmp_path, capsys, monkeypatch, answer, runs):
+    """Nothing but a yes runs the program."""
+    program = foreign_run(tmp_path)
+    terminal = io.StringIO(f"{answer}\n")
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys.stderr, "isatty", terminal.isatty)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    monkeypatch.setattr(sys, "argv", ["play", str(tmp_path)])
+    assert play.main() == 2
+    message = capsys.readouterr().err
+    assert f"  {program}\nRun it? [y/N] " in message
+    assert ("Not run." in message) != runs
+    assert (tmp_path / "mark").exists() == runs
 
 
 def test_table_of_returns():

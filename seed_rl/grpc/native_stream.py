@@ -50,7 +50,7 @@ class NativeCallStream:
         self._address = address
         self._ids = itertools.count(1)  # next() on it is atomic.
         self._library = _library()
-        encrypted = bool(options.tls_ca) and not address.startswith("unix:")
+        encrypted = options.encrypts(address)
         certificate = b""
         if encrypted:
             try:

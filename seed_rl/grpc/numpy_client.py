@@ -10,6 +10,7 @@ stream and are answered in any order.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -55,6 +56,8 @@ class Client:
         token = self._options.token
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._closed = False
+        self._process = os.getpid()
+        self._options.warn_of_bare_token(address)
         channel = _open_channel(address, self._options)
         try:
             self._description = self._connect(channel)
@@ -97,7 +100,12 @@ class Client:
             channel.close()
 
     def close(self) -> None:
-        """Ends the connection; calls in flight raise `ConnectionLost`."""
+        """Ends the connection; calls in flight raise `ConnectionLost`.
+
+        Does nothing in a forked process: the connection is the parent's.
+        """
+        if os.getpid() != self._process:
+            return
         self._closed = True
         self._stream.close("client closed")
 
@@ -320,10 +328,10 @@ def _open_channel(address: str, options: ClientOptions) -> grpc.Channel:
         "grpc.use_local_subchannel_pool": 1,  # Each client needs a connection of its own.
         "grpc.enable_http_proxy": 0,  # Proxies are not for servers of the same cluster.
     }
-    if not options.tls_ca or address.startswith("unix:"):
+    if not options.encrypts(address):
         return grpc.insecure_channel(address, list(settings.items()))
     try:
-        with open(options.tls_ca, "rb") as file:
+        with open(str(options.tls_ca), "rb") as file:
             credentials = grpc.ssl_channel_credentials(file.read())
     except OSError as error:
         raise ConnectionLost(f"cannot read the TLS certificate: {error}") from None

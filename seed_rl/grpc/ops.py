@@ -14,7 +14,9 @@ The server batches calls and runs the functions without Python. Programs without
 from __future__ import annotations
 
 import atexit
+import ctypes
 import json
+import os
 import pathlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +66,7 @@ class Server:
         self._status: dict[str, Any] = {}
         self._shut_down = False
         self.ports: list[int] = []
+        self._process = os.getpid()
         self._handle = self._make()
         _servers.add(self)
 
@@ -138,6 +141,8 @@ class Server:
     def start(self) -> None:
         """Starts serving; after `shutdown`, serves again at the same addresses.
 
+        Warns if the token is sent without encryption to an address that others can reach.
+
         Raises:
           tf.errors.UnavailableError: if no function was bound, or an address is in use.
           tf.errors.InvalidArgumentError: if the server is already started, or an address is
@@ -152,9 +157,16 @@ class Server:
         }
         ports = _ops().seed_grpc_server_start(self._handle, json.dumps(description))
         self.ports = [int(port) for port in ports]
+        for address in tf.convert_to_tensor(self._addresses).numpy():
+            self._options.warn_of_bare_token(address.decode())
 
     def shutdown(self) -> None:
-        """Fails all calls with "server closed", disconnects the clients and returns."""
+        """Fails all calls with "server closed", disconnects the clients and returns.
+
+        Does nothing in a forked process: the server is the parent's.
+        """
+        if os.getpid() != self._process:
+            return
         _ops().seed_grpc_server_shutdown(self._handle)
         self._shut_down = True
 
@@ -203,6 +215,10 @@ class Client:
           UserError: if the TLS file cannot be read.
         """
         options = options or ClientOptions()
+        if isinstance(server_address, str):
+            options.warn_of_bare_token(server_address)
+        self._process = os.getpid()
+        _clients.add(self)
         with tf.init_scope(), tf.device("cpu:0"):
             self._handle, description = _ops().seed_grpc_client(
                 server_address=tf.convert_to_tensor(server_address, tf.string),
@@ -229,7 +245,12 @@ class Client:
                 setattr(self, remote.name, remote)
 
     def close(self) -> None:
-        """Disconnects; calls in flight fail with `tf.errors.CancelledError`."""
+        """Disconnects; calls in flight fail with `tf.errors.CancelledError`.
+
+        Does nothing in a forked process: the connection is the parent's.
+        """
+        if os.getpid() != self._process:
+            return
         _ops().seed_grpc_client_close(self._handle)
 
     def __getattr__(self, name: str) -> Any:
@@ -309,9 +330,23 @@ def _read(path: str | None) -> bytes:
 # An unreferenced server shuts down by itself. A server that still exists when Python exits must be
 # shut down here: its threads would run functions while TensorFlow is torn down.
 _servers: weakref.WeakSet[Server] = weakref.WeakSet()
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 @atexit.register
 def _shut_down_all() -> None:
     for server in list(_servers):
         server.shutdown()
+
+
+def _keep_handles() -> None:
+    """Keeps a forked process from deleting handles when it exits, which would end their servers.
+
+    The sockets are the parent's, and gRPC, whose threads are not there, would abort the process.
+    """
+    for owner in (*_servers, *_clients):
+        handle = vars(owner).get("_handle")  # Missing while it is created.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+
+
+os.register_at_fork(after_in_child=_keep_handles)

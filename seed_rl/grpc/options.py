@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import tokens
+from seed_rl.grpc import addresses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +22,8 @@ class ServerOptions:
       max_calls_per_peer: unanswered calls per client; at the limit the server stops reading from
         the client.
       max_bytes_per_peer: the same limit in bytes.
-      token: shared secret that clients must present; None: no authentication.
+      token: shared secret that clients must present, of visible ASCII characters and inner spaces;
+        None: no authentication. Not part of `repr`.
       tls_certificate: path of the server's certificate chain (PEM); None: no encryption. Unix
         sockets are never encrypted; their file permissions protect them.
       tls_key: path of the certificate's private key (PEM).
@@ -35,7 +38,7 @@ class ServerOptions:
     max_connections: int = 4096
     max_calls_per_peer: int = 1024
     max_bytes_per_peer: int = 256 * 1024 * 1024
-    token: str | None = None
+    token: str | None = dataclasses.field(default=None, repr=False)
     tls_certificate: str | None = None
     tls_key: str | None = None
     keepalive_s: float = 20.0
@@ -46,6 +49,17 @@ class ServerOptions:
         _check_positive(self, "max_calls_per_peer", "max_bytes_per_peer", "keepalive_s")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise UserError("Set both tls_certificate and tls_key, or neither.")
+        if self.token is not None:
+            tokens.check(self.token)
+
+    def encrypts(self, address: str) -> bool:
+        """Whether connections to `address` are encrypted."""
+        return self.tls_certificate is not None and not addresses.is_unix(address)
+
+    def warn_of_bare_token(self, address: str) -> None:
+        """Logs, once per address, if the token can be read on its way to `address`."""
+        if self.token and addresses.is_public(address) and not self.encrypts(address):
+            addresses.warn_of_bare_token(address)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +69,7 @@ class ClientOptions:
     Attributes:
       connect_timeout_s: how long to wait for the server.
       call_timeout_s: how long to wait for a reply; None: no limit.
-      token: the server's shared secret.
+      token: the server's shared secret; None: the server has none. Not part of `repr`.
       tls_ca: path of the certificate (PEM) that signed the server's; None: no encryption. Unix
         sockets are never encrypted.
       keepalive_s: interval of probes on a silent connection; it is closed if a probe is not
@@ -65,7 +79,7 @@ class ClientOptions:
 
     connect_timeout_s: float = 60.0
     call_timeout_s: float | None = None
-    token: str | None = None
+    token: str | None = dataclasses.field(default=None, repr=False)
     tls_ca: str | None = None
     keepalive_s: float = 20.0
     max_message_bytes: int = 64 * 1024 * 1024
@@ -74,6 +88,17 @@ class ClientOptions:
         _check_positive(self, "connect_timeout_s", "keepalive_s", "max_message_bytes")
         if self.call_timeout_s is not None:
             _check_positive(self, "call_timeout_s")
+        if self.token is not None:
+            tokens.check(self.token)
+
+    def encrypts(self, address: str) -> bool:
+        """Whether the connection to `address` is encrypted."""
+        return bool(self.tls_ca) and not addresses.is_unix(address)
+
+    def warn_of_bare_token(self, address: str) -> None:
+        """Logs, once per address, if the token can be read on its way to `address`."""
+        if self.token and addresses.is_public(address) and not self.encrypts(address):
+            addresses.warn_of_bare_token(address)
 
 
 def _check_positive(options: object, *names: str) -> None:

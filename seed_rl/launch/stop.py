@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from seed_rl.common.config import logdirs
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import terminal
 from seed_rl.launch import run_lock
@@ -79,6 +80,8 @@ def main(arguments: Sequence[str]) -> int:
         print(_HELP, end="")
         return 0
     try:
+        if not arguments:
+            logdirs.check("runs")  # Its files say which processes to signal.
         logdir = find(arguments, pathlib.Path("runs").absolute())
         print(f"stopping the run in {logdir} ...", flush=True)
         stop(logdir)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from seed_rl.common.config import logdirs
 from seed_rl.common.errors import UserError
 from seed_rl.study import directory, display, percentiles, plots, results, runner, spec
 from seed_rl.study.directory import Study
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     path = Path(options.directory or f"runs/study-{Path(options.spec).stem}")
     try:
+        logdirs.check(path)
         study = directory.open_study(path, spec.load(options.spec))
         if options.results_only:
             if not study.path.is_dir():

@@ -56,6 +56,13 @@ def test_shutdown_fails_running_and_waiting_calls(socket_address):
         server.shutdown()  # Again is fine.
 
 
+def test_forked_children_leave_the_server_alone(socket_address):
+    """Guards a parent's server and clients from children that exit, which clean up behind them."""
+    command = [sys.executable, str(PROGRAMS / "forking_server.py"), socket_address]
+    program = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (program.returncode, program.stdout) == (0, "2 4\n" * 4 + "6\n"), program.stderr
+
+
 def test_a_function_that_was_quick_and_then_blocks_stops_nobody(socket_address):
     """Guards running quick functions on network threads: waiting ops must leave them free."""
     gate = Gate()

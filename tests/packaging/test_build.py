@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -53,6 +54,33 @@ def test_a_compiler_error_is_shown_and_not_remembered(tree):
         assert "missing_name" in result.stdout
     source.write_text("int b() { return 2; }\n")
     assert "b.cc" in compiled(build(tree))
+
+
+def readelf(option: str, library: pathlib.Path) -> str:
+    if not shutil.which("readelf"):
+        pytest.skip("readelf is missing")
+    command = ["readelf", "--wide", option, str(library)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", ["transport", "grpc_ops", "unroll_ops", "replay"])
+def test_libraries_are_hardened(repository, name):
+    """Guards a learner that strangers can reach: what an overflow writes is not executed."""
+    library = repository / "seed_rl" / "_native" / f"libseed_{name}.so"
+    assert "BIND_NOW" in readelf("--dynamic", library)
+    assert "GNU_RELRO" in readelf("--segments", library)
+    assert "__stack_chk_fail" in readelf("--dyn-syms", library)
+
+
+def test_new_libraries_are_hardened(tree):
+    """As above, if what is installed was built with other flags; with checks of buffers' sizes."""
+    source = "#include <cstdio>\nint c(char* s) { char t[9]; return sprintf(t, s); }\n"
+    (tree / "seed_rl" / "common" / "native" / "replay" / "c.cc").write_text(source)
+    assert "c.cc" in compiled(build(tree))
+    library = tree / "seed_rl" / "_native" / "libseed_replay.so"
+    assert "BIND_NOW" in readelf("--dynamic", library)
+    symbols = readelf("--dyn-syms", library)
+    assert "__stack_chk_fail" in symbols and "__sprintf_chk" in symbols
 
 
 @pytest.mark.parametrize(

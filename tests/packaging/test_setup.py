@@ -88,6 +88,34 @@ def test_libraries_built_against_something_else_are_built_again(prepared, tmp_pa
     assert info.with_name("libseed_replay.so").exists()
 
 
+def test_other_versions_of_tensorflow_and_grpc_are_another_build(tree, tmp_path_factory):
+    """Guards libraries from calling a TensorFlow or gRPC that they were not compiled against."""
+    script = (tree / "scripts" / "setup.sh").read_text()
+    assert script.endswith("\nmain\n")
+    only = tree / "scripts" / "fingerprint.sh"
+    only.write_text(script.removesuffix("main\n") + "native_fingerprint\n")
+    packages = tree / ".venv" / "lib" / "python3.11" / "site-packages"
+    packages.mkdir(parents=True)
+    pkgconfig = tmp_path_factory.mktemp("pkgconfig")
+
+    def fingerprint(tensorflow: str, grpc: str) -> str:
+        (pkgconfig / "grpc++.pc").write_text(f"Name: gRPC++\nDescription: RPC\nVersion: {grpc}\n")
+        installed = packages / f"tensorflow-{tensorflow}.dist-info"
+        installed.mkdir()
+        environment = {**os.environ, "PKG_CONFIG_PATH": str(pkgconfig)}
+        found = subprocess.run(
+            ["bash", only], env=environment, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+        installed.rmdir()
+        assert len(found.split()[0]) == 64, found
+        return found
+
+    first = fingerprint("2.21.0", "1.51.1")
+    assert fingerprint("2.21.0", "1.51.1") == first
+    assert fingerprint("2.21.1", "1.51.1") != first
+    assert fingerprint("2.21.0", "1.51.2") != first
+
+
 def test_an_unknown_extra_is_refused(tree):
     """pip would only warn of it."""
     result = subprocess.run(

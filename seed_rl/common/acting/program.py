@@ -99,5 +99,6 @@ def _prepare(family: EnvironmentFamily) -> None:
     if flags.FLAGS.only_check_args:
         options.from_flags(RunConfig)
         logdir = flags.FLAGS.logdir
+        logdirs.check(logdir)
         identity = options.environment_identity(options.from_flags(family.config))
         print(json.dumps({"logdir": logdir, "refusal": saved_run.refusal(logdir, identity)}))

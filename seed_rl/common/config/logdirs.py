@@ -1,13 +1,18 @@
 """The default --logdir.
 
 It is below the working directory, as in /tmp another user could have planted files, and named after
-the program and its environment, so that different runs do not share one.
+the program and its environment, so that different runs do not share one. If the working directory
+is such a place itself, `check` finds what others have planted there.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+from pathlib import Path
 
+from seed_rl.common.errors import UserError
 from seed_rl.common.system import running_program
 
 _LONGEST = 100  # Characters of the environment's name; file systems allow 255 bytes.
@@ -26,3 +31,30 @@ def default(environment: str | None = None) -> str:
         name = running_program.stem(program)
     parts = [name or "run", (environment or "")[:_LONGEST]]
     return "runs/" + "-".join(re.sub(r"[^\w.-]+", "_", p).strip("_.-") for p in parts if p)
+
+
+def check(logdir: str | os.PathLike[str]) -> None:
+    """Refuses a directory that another user has prepared below the working directory.
+
+    In a folder that everyone can write to, anyone can create `runs` before us. Absolute paths are
+    the user's own choice.
+
+    Raises:
+      UserError: a part of `logdir` is in such a folder and belongs to another user.
+    """
+    if os.path.isabs(logdir) or "://" in str(logdir):
+        return
+    parent = Path.cwd()
+    for part in Path(logdir).parts:
+        path = parent / part
+        try:
+            # Not where a link leads: whoever made the link chose that.
+            owner, open_to_all = path.lstat().st_uid, parent.stat().st_mode & stat.S_IWOTH
+        except FileNotFoundError:
+            return
+        if open_to_all and owner not in (0, os.geteuid()):
+            raise UserError(
+                f"{path} belongs to another user, who may have prepared it, since everyone can "
+                f"write to {parent}. Start in a folder of your own, or choose a --logdir there."
+            )
+        parent = path

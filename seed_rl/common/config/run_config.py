@@ -7,6 +7,7 @@ import dataclasses
 from seed_rl.common.config import logdirs
 from seed_rl.common.config.options import option
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import tokens
 
 LEARNER = "learner"
 ACTOR = "actor"
@@ -95,19 +96,14 @@ class RunConfig:
     def auth_token(self) -> str | None:
         """The secret in `auth_token_file`, without surrounding whitespace.
 
+        Logs a warning, once, if other users can read the file.
+
         Raises:
-          UserError: the file cannot be read or is empty.
+          UserError: the file cannot be read, is empty, or holds more than a token.
         """
         if self.auth_token_file is None:
             return None
-        try:
-            with open(self.auth_token_file, encoding="utf-8") as file:
-                token = file.read().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"Cannot read --auth_token_file: {error}") from error
-        if not token:
-            raise UserError(f"--auth_token_file={self.auth_token_file} is empty.")
-        return token
+        return tokens.read(self.auth_token_file, "--auth_token_file")
 
 
 def check_address(address: str) -> None:

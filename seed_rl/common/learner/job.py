@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from seed_rl.common.config import logdirs
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.run_config import RunConfig
@@ -103,6 +104,7 @@ class TrainingJob:
 
         from seed_rl.common.learner.learner import Learner
 
+        logdirs.check(self.run.logdir)
         saved_run.check(self.run.logdir, self.environment)
         job = dataclasses.replace(self, options=run_record.describe(self.options))
         run_record.log_options(job.options)

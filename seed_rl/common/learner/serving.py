@@ -15,6 +15,7 @@ from seed_rl.common.acting import spaces
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.types import ACTION_SPACE
+from seed_rl.grpc import addresses
 
 _OP_MARKS = re.compile(r"\{\{.*?\}\} | \[Op:\w+\]$")  # TensorFlow puts them around messages.
 
@@ -40,7 +41,7 @@ def serving(job: TrainingJob, functions: Sequence[Any]) -> Iterator[grpc.Server]
     )
     server = grpc.Server([run.server_address], options)
     server.bind(functions, isolate_errors=True, op_threads=config.inference_threads)
-    if not options.token and _is_public(run.server_address):
+    if not options.token and addresses.is_public(run.server_address):
         logging.warning(
             "Any client that can reach %s can take part in this run. To prevent that, give learner "
             "and actors the same --auth_token_file.",
@@ -60,9 +61,3 @@ def serving(job: TrainingJob, functions: Sequence[Any]) -> Iterator[grpc.Server]
         yield server
     finally:
         server.shutdown()
-
-
-def _is_public(address: str) -> bool:
-    """Whether other machines may be able to reach the address."""
-    host = address.rpartition(":")[0].strip("[]")
-    return not address.startswith("unix:") and host not in ("localhost", "127.0.0.1", "::1")

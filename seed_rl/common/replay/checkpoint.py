@@ -11,6 +11,11 @@ A saved replay is a directory with
 Records never change, so a segment that the previous checkpoint already has becomes a hard link to
 that file. A part of the unrolls can be loaded by reading only their segments.
 
+A file that rots on the disk rots in all checkpoints that share it. So each save reads an eighth of
+the files it shares, those not checked for the longest time, and writes the damaged ones anew from
+memory. Reading costs less than a copy at every n-th save, which would fill the disk with whole
+replays; and by reading all at once, a save of a large replay would take minutes.
+
 A segment file is, little-endian: the 8 bytes "SEEDSEG1", <int64> key of the first record,
 <uint64> number of records, <uint32> end offset of each record, the records.
 """
@@ -20,13 +25,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import itertools
 import json
 import logging
 import os
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +49,8 @@ _HEADER = struct.Struct("<8sqQ")
 _ARRAYS = ("priorities", "inserted_at")
 # Disk space to leave for logs and the rest of the checkpoint.
 _SPARE_BYTES = 64 << 20
+# One in so many shared segments is checked per save: rot is found within as many saves.
+_SAVES_PER_CHECK = 8
 
 
 Facts = dict[str, int]
@@ -54,6 +62,7 @@ class SavedSegments:
 
     def __init__(self) -> None:
         self._facts: dict[tuple[int, int], Facts] = {}
+        # In the order in which the files were written or last checked.
         self._intact: dict[tuple[int, int], tuple[int, int]] = {}
 
     def facts(self, segment: Segment, content: list[memoryview]) -> Facts:
@@ -68,14 +77,28 @@ class SavedSegments:
         self._facts = {key: f for key, f in self._facts.items() if sum(key) > oldest_key}
 
     def note(self, path: Path) -> None:
-        """Remembers that this process has written or checked the file."""
+        """Remembers that this process has just written or checked the file."""
         stat = path.stat()
-        self._intact[stat.st_dev, stat.st_ino] = stat.st_size, stat.st_mtime_ns
+        self._intact.pop(_identity(stat), None)
+        self._intact[_identity(stat)] = stat.st_size, stat.st_mtime_ns
 
     def knows(self, path: Path) -> bool:
         """Whether the file has been noted and, by size and time, is unchanged since then."""
         stat = path.stat()
-        return self._intact.get((stat.st_dev, stat.st_ino)) == (stat.st_size, stat.st_mtime_ns)
+        return self._intact.get(_identity(stat)) == (stat.st_size, stat.st_mtime_ns)
+
+    def due(self, paths: Iterable[Path]) -> set[Path]:
+        """The noted files to be checked now: an eighth, noted the longest time ago.
+
+        Forgets all files but `paths`.
+        """
+        found = {}
+        for path in paths:
+            with contextlib.suppress(OSError):  # Removed meanwhile.
+                found[_identity(path.stat())] = path
+        self._intact = {key: value for key, value in self._intact.items() if key in found}
+        count = -(-len(self._intact) // _SAVES_PER_CHECK)
+        return {found[key] for key in itertools.islice(self._intact, count)}
 
 
 class ReplayCheckpointError(ValueError):
@@ -96,8 +119,8 @@ def save_replay(
       replay: saved as of the call.
       directory: must exist.
       previous: an earlier saved replay to share segments with.
-      saved: passed again to the next save of this replay, which then reads and writes only what is
-        new.
+      saved: passed again to the next save of this replay, which then writes only what is new, and
+        reads only an eighth of the rest.
 
     Raises:
       OSError: it cannot be written; raised before writing if the disk is too full.
@@ -117,9 +140,12 @@ def save_replay(
         parts[f"{name}.npy"] = [stream.getbuffer()]
         inventory[f"{name}.npy"] = _facts(parts[f"{name}.npy"])
     shared = _same_files(previous, inventory)
+    due = saved.due(shared.values())
     _check_room(directory, sum(f["bytes"] for n, f in inventory.items() if n not in shared))
     for name, content in parts.items():
-        if name not in shared or not _link(shared[name], directory / name, inventory[name], saved):
+        source = shared.get(name)
+        check = source in due
+        if source is None or not _link(source, directory / name, inventory[name], saved, check):
             _write(directory / name, content)
             saved.note(directory / name)
     manifest = {
@@ -282,17 +308,31 @@ def _read(path: Path, inventory: dict[str, Facts]) -> bytes:
     return content
 
 
-def _link(source: Path, target: Path, facts: Facts, saved: SavedSegments) -> bool:
-    """Hard-links a file if it is still as it was written."""
+def _link(source: Path, target: Path, facts: Facts, saved: SavedSegments, check: bool) -> bool:
+    """Hard-links a file if it is still as it was written; with `check`, reads it to find out."""
     try:
-        if not saved.knows(source):
-            if _facts([memoryview(source.read_bytes())]) != facts:
+        if check or not saved.knows(source):
+            if _facts([memoryview(_from_disk(source))]) != facts:
+                logging.warning("%s is damaged; writing its unrolls again from memory.", source)
                 return False
             saved.note(source)
         os.link(source, target)
-    except OSError:  # Removed meanwhile, or a file system without hard links.
+    except OSError:  # Unreadable, removed meanwhile, or a file system without hard links.
         return False
     return True
+
+
+def _from_disk(path: Path) -> bytes:
+    """The content of a file, from the disk and not from the system's memory as far as possible."""
+    with open(path, "rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        content = file.readall()
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return content
+
+
+def _identity(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_dev, stat.st_ino
 
 
 def _same_files(previous: Path | None, inventory: dict[str, Facts]) -> dict[str, Path]:

@@ -1,11 +1,13 @@
 """Measures an actor: memory, time to the first step, time per step.
 
     python -m benchmarks.actor [--json=FILE] [--seconds=S] [--rounds=N] [--envs=N]
+        [--inference_ms=T]
 
 *actor* is the real program, `python -m seed_rl.atari.vtrace_main --run_mode=actor` with N Pong
-environments, which gets its actions from the native op in another process. It is compared to
-*libraries alone*, a process that imports numpy, grpcio and ALE and just steps the same
-environments, and to a process that just imports TensorFlow.
+environments, which gets its actions from the native op in another process, which answers at once;
+*2 groups* is the same with `--env_groups=2`. *environment layer* steps what an actor steps, in a
+bare loop. They are compared to *libraries alone*, a process that imports numpy, grpcio and ALE and
+just steps the same environments, and to a process that just imports TensorFlow.
 
 Memory is measured after some seconds of steady state, in MiB: RSS (including shared pages, such as
 those of shared libraries) and PSS (shared pages divided among the processes that share them). The
@@ -43,6 +45,23 @@ while time.monotonic() < began + float(sys.argv[2]):
 print(steps / (time.monotonic() - began), flush=True)
 sys.stdin.read()
 """
+_LAYER = """
+import sys, time
+import grpc, numpy, ale_py
+from seed_rl.atari import env
+n = int(sys.argv[1])
+games = env.create_vector_environment(numpy.arange(n), env.AtariConfig(game="Pong"))
+games.reset(seed=None)
+actions = numpy.zeros(n, numpy.int64)
+games.step(actions)
+print(time.monotonic(), flush=True)
+steps, began = 0, time.monotonic()
+while time.monotonic() < began + float(sys.argv[2]):
+    games.step(actions)
+    steps += n
+print(steps / (time.monotonic() - began), flush=True)
+sys.stdin.read()
+"""
 _TENSORFLOW = """
 import sys, time
 import tensorflow
@@ -57,14 +76,23 @@ def main() -> None:
     """Runs the benchmark."""
     parser = report.parser(__doc__ or "", seconds=5)
     parser.add_argument("--envs", type=int, default=4, help="environments (%(default)s)")
+    parser.add_argument(
+        "--inference_ms", type=float, default=0, help="how long inference takes (%(default)s)"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
         address = f"unix:{folder}/learner"
-        with processes.Worker("benchmarks.actor", "serve", address) as server:
+        with processes.Worker(
+            "benchmarks.actor", "serve", address, str(options.inference_ms)
+        ) as server:
             server.wait_ready()
             contestants: dict[str, Callable[[], Figures]] = {
                 "actor": lambda: _actor(server, address, options.envs, options.seconds),
-                "libraries alone": lambda: _libraries_alone(options.envs, options.seconds),
+                "actor, 2 groups": lambda: _actor(
+                    server, address, options.envs, options.seconds, groups=2
+                ),
+                "environment layer": lambda: _alone(_LAYER, options.envs, options.seconds),
+                "libraries alone": lambda: _alone(_LIBRARIES_ALONE, options.envs, options.seconds),
                 "import tensorflow": _tensorflow,
             }
             rounds = report.interleave(contestants, options.rounds)
@@ -85,30 +113,37 @@ def main() -> None:
                 [f[key] for f in rounds["actor"]], [f[key] for f in rounds[other]]
             )
             print(f"{key}: {ratio:.2f} of {other}")
-    overhead_us = statistics.median(
-        1e6 / a["steps_per_s"] - 1e6 / b["steps_per_s"]
-        for a, b in zip(rounds["actor"], bare, strict=True)
-    )
-    print(f"loop, call and waiting for the reply: {overhead_us:.0f} us per environment step")
+    speeds = {}
+    for name in ("environment layer", "actor", "actor, 2 groups"):
+        rates = [f["steps_per_s"] for f in rounds[name]], [f["steps_per_s"] for f in bare]
+        speeds[name] = report.median_ratio(*rates)
+        overhead_us = statistics.median(1e6 / a - 1e6 / b for a, b in zip(*rates, strict=True))
+        print(
+            f"{name}: {speeds[name]:.2f} of the steps/s of libraries alone; loop, call and waiting "
+            f"for the reply take {overhead_us:.0f} us per environment step"
+        )
     report.write_json(
         options.json,
         {
             **medians["actor"],
             "envs": options.envs,
-            "overhead_us_per_step": overhead_us,
+            "speed": speeds,
             "libraries_alone": medians["libraries alone"],
             "import_tensorflow": medians["import tensorflow"],
         },
     )
 
 
-def _actor(server: processes.Worker, address: str, envs: int, seconds: float) -> Figures:
+def _actor(
+    server: processes.Worker, address: str, envs: int, seconds: float, groups: int = 1
+) -> Figures:
     """Measures the real program against the server."""
     server.send()  # Clears the calls of earlier actors.
     server.receive()
     began = time.monotonic()
     command = [sys.executable, "-m", "seed_rl.atari.vtrace_main", "--run_mode=actor"]
     options = [f"--server_address={address}", f"--env_batch_size={envs}", "--game=Pong"]
+    options.append(f"--env_groups={groups}")
     with processes.Program([*command, *options]) as actor:
         server.send(second_call=True)
         first_step = server.receive() - began
@@ -118,14 +153,14 @@ def _actor(server: processes.Worker, address: str, envs: int, seconds: float) ->
         mark = time.monotonic()
         time.sleep(seconds)
         server.send()
-        rate = server.receive() * envs / (time.monotonic() - mark)
+        rate = server.receive() * envs / groups / (time.monotonic() - mark)
         return {**_memory(actor.pid), "first_step_s": first_step, "steps_per_s": rate}
 
 
-def _libraries_alone(envs: int, seconds: float) -> Figures:
-    """Measures numpy, grpcio and ALE alone."""
+def _alone(code: str, envs: int, seconds: float) -> Figures:
+    """Measures environments that are stepped in a loop, without a learner."""
     began = time.monotonic()
-    command = [sys.executable, "-c", _LIBRARIES_ALONE, str(envs), str(seconds)]
+    command = [sys.executable, "-c", code, str(envs), str(seconds)]
     with processes.Program(command) as program:
         first_step = float(program.wait_ready()) - began
         rate = float(program.wait_ready())
@@ -145,8 +180,8 @@ def _memory(pid: int) -> Figures:
     return {"rss_mb": kib["Rss"] / 1024, "pss_mb": kib["Pss"] / 1024}
 
 
-def _serve(address: str) -> None:
-    """The learner's side: the native op with a trivial inference function."""
+def _serve(address: str, inference_ms: float) -> None:
+    """The learner's side: the native op with a trivial inference function, or one that waits."""
     import tensorflow as tf
 
     from seed_rl.common.types import EnvOutput
@@ -171,6 +206,8 @@ def _serve(address: str) -> None:
     )
     def inference(env_ids: Any, run_ids: Any, env_outputs: Any, raw_rewards: Any) -> Any:
         del run_ids, env_outputs, raw_rewards
+        if inference_ms:
+            tf.numpy_function(lambda: time.sleep(inference_ms / 1000), [], [])
         return tf.zeros_like(env_ids, tf.int64)
 
     def calls() -> int:
@@ -197,6 +234,6 @@ def _serve(address: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
-        _serve(sys.argv[2])
+        _serve(sys.argv[2], float(sys.argv[3]))
     else:
         main()

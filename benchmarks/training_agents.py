@@ -126,7 +126,7 @@ def _ppo(workload: Workload) -> Agent:
         run=RunConfig(num_envs=workload.num_envs),
         config=as_config(LearnerConfig, options),
         env_config=as_config(family.config, workload.env),
-        device_config=DeviceConfig(),
+        device_config=as_config(DeviceConfig, options),
     )
     return Agent(job.algorithm, job.specs, job.devices.training_strategy)
 

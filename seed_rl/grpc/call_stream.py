@@ -75,16 +75,39 @@ class CallStream:
           ConnectionLost: if the stream is broken or the server is closing.
           Timeout: if there is no reply within `timeout_s`.
         """
-        waiter = _Waiter()
+        return self.finish(self.start(call_id, message), timeout_s, timeout_s)
+
+    def start(self, call_id: int, message: bytes) -> _Waiter:
+        """Sends a call frame; `finish` must follow."""
+        waiter = _Waiter(call_id)
         with self._lock:
             if self._broken is not None:
                 raise self._lost()
             self._waiting[call_id] = waiter
         try:
             self._stream.send(message)
-            answered = waiter.done.acquire(timeout=-1 if timeout_s is None else timeout_s)
-        finally:  # Also when Ctrl-C interrupts the wait.
+        except BaseException:  # Ctrl-C.
             self._waiting.pop(call_id, None)
+            raise
+        return waiter
+
+    def finish(
+        self, waiter: _Waiter, timeout_s: float | None, remaining_s: float | None
+    ) -> wire.Frame:
+        """Waits for the reply to a started call.
+
+        Args:
+          waiter: from `start`.
+          timeout_s: of the whole call, for the message.
+          remaining_s: what is left of it; None: no limit.
+
+        Raises:
+          CallError, ConnectionLost, Timeout: see `call`.
+        """
+        try:
+            answered = waiter.done.acquire(timeout=-1 if remaining_s is None else remaining_s)
+        finally:  # Also when Ctrl-C interrupts the wait.
+            self._waiting.pop(waiter.call_id, None)
         if waiter.data is not None:
             return decode_answer(self._address, waiter.data)
         if not answered:
@@ -129,9 +152,10 @@ class CallStream:
 class _Waiter:
     """A waiting thread; `done` is released once `data` is set (or None: the stream broke)."""
 
-    __slots__ = ("data", "done")
+    __slots__ = ("call_id", "data", "done")
 
-    def __init__(self) -> None:
+    def __init__(self, call_id: int) -> None:
+        self.call_id = call_id
         self.data: bytes | None = None
         self.done = threading.Lock()
         self.done.acquire()

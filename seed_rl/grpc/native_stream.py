@@ -80,33 +80,70 @@ class NativeCallStream:
           ConnectionLost: if the stream is broken or the server is closing.
           Timeout: if there is no reply within `timeout_s`.
         """
-        library, stream = self._library, self._stream
-        remaining = _FOREVER if timeout_s is None else timeout_s
-        answer, size = ctypes.c_void_p(), ctypes.c_size_t()
-        outputs = ctypes.byref(answer), ctypes.byref(size)
-        result = _PENDING
+        wait = _SLICE_S if timeout_s is None else min(timeout_s, _SLICE_S)
+        call = self.start(call_id, message, wait)
+        return self.finish(call, timeout_s, None if timeout_s is None else timeout_s - wait)
+
+    def start(self, call_id: int, message: bytes, wait_s: float = 0.0) -> _NativeCall:
+        """Sends a call frame, and waits up to `wait_s` for its reply; `finish` must follow."""
+        call = _NativeCall(call_id)
         try:
-            wait = min(remaining, _SLICE_S)
-            result = library.seed_frame_stream_call(
-                stream, call_id, message, len(message), wait, *outputs
+            call.result = self._library.seed_frame_stream_call(
+                self._stream, call_id, message, len(message), wait_s, *call.outputs
             )
-            while result == _PENDING and (remaining := remaining - wait) > 0:
+        except BaseException:  # Ctrl-C.
+            self._library.seed_frame_stream_forget(self._stream, call_id)
+            raise
+        return call
+
+    def finish(
+        self, call: _NativeCall, timeout_s: float | None, remaining_s: float | None
+    ) -> wire.Frame:
+        """Waits for the reply to a started call.
+
+        Args:
+          call: from `start`.
+          timeout_s: of the whole call, for the message.
+          remaining_s: what is left of it; None: no limit.
+
+        Raises:
+          CallError, ConnectionLost, Timeout: see `call`.
+        """
+        library, stream = self._library, self._stream
+        remaining = _FOREVER if remaining_s is None else remaining_s
+        try:
+            while call.result == _PENDING and remaining > 0:
                 wait = min(remaining, _SLICE_S)
-                result = library.seed_frame_stream_wait(stream, call_id, wait, *outputs)
+                call.result = library.seed_frame_stream_wait(
+                    stream, call.call_id, wait, *call.outputs
+                )
+                remaining -= wait
         finally:  # Also when Ctrl-C interrupts the wait.
-            if result == _PENDING:
-                library.seed_frame_stream_forget(stream, call_id)
-        if result == _PENDING:
+            if call.result == _PENDING:
+                library.seed_frame_stream_forget(stream, call.call_id)
+        if call.result == _PENDING:
             raise Timeout(f"{self._address}: no answer within {timeout_s:g} s")
-        data = ctypes.string_at(answer, size.value)
-        library.seed_frame_stream_free(answer)
-        if result == _REPLY:
+        data = ctypes.string_at(call.answer, call.size.value)
+        library.seed_frame_stream_free(call.answer)
+        if call.result == _REPLY:
             return decode_answer(self._address, data)
         raise ConnectionLost(f"{self._address}: {data.decode('utf-8', 'replace')}")
 
     def close(self, reason: str) -> None:
         """Ends the stream; callers still waiting get `ConnectionLost` with `reason`."""
         self._library.seed_frame_stream_close(self._stream, reason.encode())
+
+
+class _NativeCall:
+    """A call that was sent: what it has come to, and where the library puts its answer."""
+
+    __slots__ = ("answer", "call_id", "outputs", "result", "size")
+
+    def __init__(self, call_id: int):
+        self.call_id = call_id
+        self.result = _PENDING
+        self.answer, self.size = ctypes.c_void_p(), ctypes.c_size_t()
+        self.outputs = ctypes.byref(self.answer), ctypes.byref(self.size)
 
 
 def _delete(library: Any, stream: int, creator: int) -> None:

@@ -172,6 +172,23 @@ class Client:
         return document
 
 
+class PendingCall:
+    """A call that was sent; see `Function.start`."""
+
+    def __init__(self, function: Function, call: Any):
+        self._function = function
+        self._call = call
+        self._started = time.monotonic()
+
+    def result(self) -> Any:
+        """Waits for the outputs and returns them; call it once.
+
+        Raises:
+          CallError, ConnectionLost, Timeout: see `Function.__call__`.
+        """
+        return self._function._finish(self._call, self._started)
+
+
 class Function:
     """A server function: checks and sends arguments, waits for the outputs.
 
@@ -219,6 +236,28 @@ class Function:
           ConnectionLost: if the server went away.
           Timeout: if there is no reply within `ClientOptions.call_timeout_s`.
         """
+        call_id, message = self._encode(args)
+        return self._decode(self._stream.call(call_id, message, self._timeout_s))
+
+    def start(self, *args: Any) -> PendingCall:
+        """Sends a call without waiting for its outputs, which the returned object gives.
+
+        Meanwhile the caller may do other work. The arguments may be overwritten.
+
+        Raises:
+          CallError, ConnectionLost: see `__call__`; also raised by `result`.
+        """
+        call_id, message = self._encode(args)
+        return PendingCall(self, self._stream.start(call_id, message))
+
+    def _finish(self, call: Any, started: float) -> Any:
+        remaining = None
+        if self._timeout_s is not None:
+            remaining = max(0.0, started + self._timeout_s - time.monotonic())
+        return self._decode(self._stream.finish(call, self._timeout_s, remaining))
+
+    def _encode(self, args: tuple[Any, ...]) -> tuple[int, bytes]:
+        """(id, frame) of a new call."""
         tensors = self._check(args)
         call_id = self._stream.next_id()
         try:
@@ -231,7 +270,9 @@ class Function:
                 f"the call has {len(message)} bytes, more than ClientOptions.max_message_bytes "
                 f"({self._max_bytes})",
             )
-        frame = self._stream.call(call_id, message, self._timeout_s)
+        return call_id, message
+
+    def _decode(self, frame: wire.Frame) -> Any:
         # Copies are aligned and writable, and cheap: replies are actions, not observations.
         outputs = [t if t.dtype.kind == "O" else t.copy() for t in frame.tensors]
         try:

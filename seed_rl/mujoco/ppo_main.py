@@ -21,6 +21,7 @@ PRESET = Preset(
         batch_mode="split",
         epochs_per_step=10,
         batches_per_step=16,
+        training_threads=1,
     ),
 )
 """Training steps of 8,192 transitions with 128 environments, see docs/agents/policy_gradient.md."""

@@ -98,6 +98,20 @@ def test_replies_may_come_in_any_order(address, stream_kind):
 ONE, PAIR = np.int32([1]), np.float32([1, 2])
 
 
+def test_calls_without_waiting(address, stream_kind):
+    """Calls are started together, and their results taken in another order."""
+    server = serve(address, lambda x: [x * 2])
+    with Client(address) as client:
+        calls = [client.functions["foo"].start(np.int32([i])) for i in range(5)]
+        assert [call.result().tolist() for call in reversed(calls)] == [[8], [6], [4], [2], [0]]
+        with pytest.raises(CallError, match="INVALID_ARGUMENT"):
+            client.functions["foo"].start(np.float32([1]))
+        client.close()
+        with pytest.raises(ConnectionLost):
+            client.functions["foo"].start(np.int32([1])).result()
+    server.shutdown()
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

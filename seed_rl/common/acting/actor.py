@@ -1,16 +1,17 @@
 """The actor: steps environments and requests actions from the learner.
 
-An actor holds no network and no weights. It steps k environments in one batch, with one inference
-call per step, until it receives a stop signal. When the connection to the learner breaks, it
-reconnects and begins a new *life*: its environments are reset and its calls carry a new run id, so
-that the learner never joins steps from before and after (the last call may or may not have
-arrived).
+An actor holds no network and no weights. It steps k environments in one batch (or in several, in
+turn), with one inference call per step, until it receives a stop signal. When the connection to the
+learner breaks, it reconnects and begins a new *life*: its environments are reset and its calls
+carry a new run id, so that the learner never joins steps from before and after (the last call may
+or may not have arrived).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 import os
 import random
 import sys
@@ -23,17 +24,16 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from seed_rl.common import nest
-from seed_rl.common.acting import rewards, spaces
 from seed_rl.common.acting.actor_clock import ActorClock
-from seed_rl.common.acting.batched_env import BatchedEnv, BatchedEnvironment, EnvironmentFailure
+from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
+from seed_rl.common.acting.env_group import CreateVectorEnv, describe_ids, env_groups
+from seed_rl.common.acting.inference_check import check_inference
 from seed_rl.common.config.options import environment_options, from_flags, option
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import scheduling
 from seed_rl.common.system.backoff import backoff_s
 from seed_rl.common.system.stop_signal import StopSignal
-from seed_rl.common.types import ACTION_SPACE, EnvOutput
 from seed_rl.grpc.errors import CallError, ClientError, StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
@@ -71,6 +71,12 @@ class ActorConfig(RunConfig):
     )
     num_actors_with_summaries: int = option(
         1, "Number of actors, counted from task 0, that log their timing.", minimum=0
+    )
+    env_groups: int = option(
+        1,
+        "Groups into which an actor splits its environments: one steps while the others wait for "
+        "their actions. 2 hides the time of a call, if there are as many cores as actors.",
+        minimum=1,
     )
     actor_log_period_s: float = option(
         60.0, "Seconds between an actor's timing logs; 0 turns them off.", minimum=0
@@ -144,7 +150,6 @@ def run_actor(
     """
     # Before creating environments, whose threads must inherit it.
     scheduling.use_batch_scheduling()
-    env: BatchedEnv | None = None
     actor = Actor(config, log_period)
     ended = threading.Event()
 
@@ -156,11 +161,8 @@ def run_actor(
 
     with StopSignal(end_soon) as stop:
         try:
-            env = create_batch(create_env_fn, create_vector_env_fn, config, env_config)
-            actor.run(env, stop)
+            actor.run(create_env_fn, create_vector_env_fn, env_config, stop)
         finally:
-            if env is not None:
-                env.close()
             actor.close()
             ended.set()
 
@@ -168,35 +170,6 @@ def run_actor(
 def _exit(message: str, code: ExitCode) -> typing.NoReturn:
     print(f"error: {message}", file=sys.stderr, flush=True)
     raise SystemExit(int(code))
-
-
-def create_batch(
-    create_env_fn: Callable[[int, Any], Any],
-    create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None,
-    config: ActorConfig,
-    env_config: Any,
-) -> BatchedEnv:
-    """Creates the environments of an actor; for the arguments see `actor_loop`.
-
-    Raises:
-      EnvironmentFailure: an environment raised.
-      UserError: an environment cannot be used.
-    """
-    size = config.env_batch_size
-    first = config.task * size
-    try:
-        if create_vector_env_fn is not None:
-            env_ids = np.arange(first, first + size, dtype=np.int32)
-            env = create_vector_env_fn(env_ids, env_config)
-            if env is not None:
-                return env
-        return BatchedEnvironment(create_env_fn, size, first, env_config)
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise EnvironmentFailure(
-            f"Environments {first} to {first + size - 1} could not be created."
-        ) from error
 
 
 class Actor:
@@ -208,36 +181,51 @@ class Actor:
         self._config = config
         self._options = ClientOptions(token=config.auth_token(), tls_ca=config.tls_ca)
         period_s = config.actor_log_period_s * log_period if are_summaries_enabled(config) else None
-        self._clock = ActorClock(config.task, config.env_batch_size, period_s)
+        size = config.env_batch_size
+        self._clock = ActorClock(config.task, size // config.env_groups, period_s)
+        self._env_ids = np.arange(config.task * size, (config.task + 1) * size, dtype=np.int32)
         self._client: Client | None = None
         self._seed = config.seed
-        # First observations of episodes in which no step has been taken yet.
-        self._fresh_observation: Any = None
         # Time of the learner's last answer; before the first, time of starting to connect.
         self._last_answer = time.monotonic()
         self._timeout_s = config.connect_timeout_s
         self._pauses = 0
 
-    def run(self, env: BatchedEnv, stop: StopSignal) -> None:
+    def run(
+        self,
+        create_env_fn: Callable[[int, Any], Any],
+        create_vector_env_fn: CreateVectorEnv | None,
+        env_config: Any,
+        stop: StopSignal,
+    ) -> None:
         """Runs lives until the stop signal; otherwise ends only by an exception.
+
+        Args:
+          create_env_fn: see `actor_loop`.
+          create_vector_env_fn: see `actor_loop`.
+          env_config: passed to both functions.
+          stop: ends the actor.
 
         Raises:
           ActorEnded, EnvironmentFailure, UserError: the actor cannot go on.
         """
-        self._env = env
-        self._stop = stop
-        self._last_answer = time.monotonic()
-        while not stop.requested:
-            self._reset()
-            try:
-                self._client = self._connect()
-                self._run_life(self._client)
-            except ClientError as error:
-                if not stop.requested:
-                    self._raise_if_fatal(error)
-                    self._pause(str(error))
-            finally:
-                self.close()
+        num_groups = self._config.env_groups
+        with env_groups(
+            create_env_fn, create_vector_env_fn, self._env_ids, num_groups, env_config
+        ) as self._groups:
+            self._stop = stop
+            self._last_answer = time.monotonic()
+            while not stop.requested:
+                self._reset()
+                try:
+                    self._client = self._connect()
+                    self._run_life(self._client)
+                except ClientError as error:
+                    if not stop.requested:
+                        self._raise_if_fatal(error)
+                        self._pause(str(error))
+                finally:
+                    self.close()
 
     def close(self) -> None:
         """Closes the connection; other threads may call it to interrupt a waiting call."""
@@ -247,11 +235,11 @@ class Actor:
 
     def _reset(self) -> None:
         """Resets the environments unless they are at the start of an episode already."""
-        if self._fresh_observation is None:
-            began = time.monotonic()
-            self._fresh_observation = self._env.reset(seed=self._seed)
-            self._seed = None  # Seeding again would repeat the same episodes.
-            self._last_answer += time.monotonic() - began
+        began = time.monotonic()
+        for group in self._groups:
+            group.reset(self._seed)
+        self._seed = None  # Seeding again would repeat the same episodes.
+        self._last_answer += time.monotonic() - began
 
     def _connect(self) -> Client:
         options = dataclasses.replace(
@@ -266,7 +254,7 @@ class Actor:
         except WireError as error:
             raise UserError(f"Cannot use this learner: {error}") from error
         try:
-            _check_inference(client, self._env)
+            check_inference(client, self._groups[0].env)
         except BaseException:
             client.close()
             raise
@@ -274,27 +262,24 @@ class Actor:
 
     def _run_life(self, client: Client) -> None:
         """Runs one life: from first observations until the stop signal or an exception."""
-        env, clock, stop = self._env, self._clock, self._stop
-        inference = client.inference
-        env_ids = np.asarray(env.env_ids, np.int32)
-        size = len(env_ids)
-        run_ids = np.full(size, _new_run_id(), np.int64)
-        zeros, false = np.zeros(size, np.float32), np.zeros(size, np.bool_)
-        steps = np.zeros(size, np.int32)
-        env_output = EnvOutput(zeros, false, self._fresh_observation, false, steps)
-        raw_reward = zeros
-        if not stop.requested:
-            actions = inference(env_ids, run_ids, env_output, raw_reward)
-            self._fresh_observation = None
-            self._record_answer()
-            clock.start()
+        clock, stop = self._clock, self._stop
+        if stop.requested:
+            return
+        run_id = _new_run_id()
+        for group in self._groups:
+            group.begin(client.functions["inference"], run_id)
+        turns = itertools.cycle(self._groups)
+        group = next(turns)
+        actions = group.actions()
+        self._record_answer()
+        clock.start()
         while not stop.requested:
-            observation, reward, done, abandoned, episode_step, raw_reward = env.step(actions)
-            rewards.check(env_ids, reward, raw_reward)
+            group.step(actions)
             clock.stepped()
-            env_output = EnvOutput(reward, done, observation, abandoned, episode_step)
             try:
-                actions = inference(env_ids, run_ids, env_output, raw_reward)
+                group.send()
+                group = next(turns)
+                actions = group.actions()
             finally:  # The timeout starts when the learner is lost, however long the call took.
                 self._last_answer = clock.answered()
 
@@ -303,7 +288,7 @@ class Actor:
         logging.info(
             "Actor %d: environments %s, learner at %s.",
             self._config.task,
-            _ranges(self._env.env_ids),
+            describe_ids(self._env_ids),
             self._config.server_address,
         )
         self._last_answer = time.monotonic()
@@ -343,7 +328,7 @@ class Actor:
         if code == StatusCode.FAILED_PRECONDITION:
             raise ActorEnded(
                 f"{error.message} Another actor runs environments "
-                f"{_ranges(self._env.env_ids)}. Give every actor a different --task.",
+                f"{describe_ids(self._env_ids)}. Give every actor a different --task.",
                 ExitCode.SUPERSEDED,
             ) from error
         if code in (StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED):
@@ -354,50 +339,11 @@ class Actor:
         if code in (StatusCode.INVALID_ARGUMENT, StatusCode.UNIMPLEMENTED):
             raise UserError(
                 f"The learner at {self._config.server_address} refuses the steps of environments "
-                f"{_ranges(self._env.env_ids)}: {error.message}. Start learner and actors with "
+                f"{describe_ids(self._env_ids)}: {error.message}. Start learner and actors with "
                 "the same options (--num_envs, --env_batch_size and the environment's)."
             )
-
-
-def _check_inference(client: Client, env: BatchedEnv) -> None:
-    """Compares the environment's observations and actions with the learner's.
-
-    Raises:
-      UserError: they differ, or the server has no inference function.
-    """
-    function = client.functions.get("inference")
-    if function is None:
-        raise UserError("The server is not a learner: it has no function 'inference'.")
-    try:
-        expected = nest.map_structure(
-            lambda spec: f"{spec.dtype}{list(spec.shape[1:])}",
-            function.arguments[2].observation,
-        )
-    except (IndexError, AttributeError, TypeError):
-        raise UserError(
-            "The server is not a learner: its 'inference' takes different arguments."
-        ) from None
-    given = nest.map_structure(str, spaces.specs(env.observation_space))
-    if given != expected:
-        raise UserError(
-            f"The learner expects observations {expected}, but this actor's environment "
-            f"returns {given}. Start learner and actors with the same environment options."
-        )
-    # Checked here because every action may be valid in both spaces and yet mean something else.
-    actions = client.stats().get("status", {}).get(ACTION_SPACE)
-    taken = spaces.describe(env.action_space)
-    if actions not in (None, taken):
-        raise UserError(
-            f"The learner's actions are {actions}, but this actor's environment takes {taken}. "
-            "Start learner and actors with the same environment options."
-        )
 
 
 def _new_run_id() -> int:
     """A random number from 1 to 2^63 - 1; 0 means that there is no life."""
     return (int.from_bytes(os.urandom(8), "little") >> 1) or 1
-
-
-def _ranges(env_ids: np.ndarray) -> str:
-    first, last = int(env_ids[0]), int(env_ids[-1])
-    return str(first) if first == last else f"{first} to {last}"

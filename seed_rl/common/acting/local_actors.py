@@ -20,7 +20,7 @@ import cloudpickle
 import numpy as np
 from absl import flags
 
-from seed_rl.common.acting.actor import Actor, ActorConfig, create_batch
+from seed_rl.common.acting.actor import Actor, ActorConfig
 from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
 from seed_rl.common.config.options import flag_dictionary
 from seed_rl.common.config.run_config import RunConfig
@@ -180,18 +180,14 @@ class _ThreadActor:
 
     def _run(self) -> None:
         scheduling.use_batch_scheduling()  # This thread, and those that environments start.
-        env: BatchedEnv | None = None
         made = self._environments
         try:
-            env = create_batch(made.create, made.create_batch, self._config, made.config)
-            self._actor.run(env, self._stop)
+            self._actor.run(made.create, made.create_batch, made.config, self._stop)
         except BaseException as error:
             if not self._stop.requested:
                 self.error = error
                 self._on_failure()
         finally:
-            if env is not None:
-                env.close()
             self._actor.close()
 
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
@@ -120,6 +121,7 @@ def on_one_host(multi_host: MultiHostDevices) -> Devices:
 def make_multi_host_devices(config: DeviceConfig | None = None) -> MultiHostDevices:
     """Like `make_devices`, host by host."""
     config = config or DeviceConfig()
+    _limit_threads(config)
     resolver = _tpu_resolver(config)
     if resolver is not None:
         return _on_tpu(config, resolver)
@@ -134,6 +136,18 @@ def make_multi_host_devices(config: DeviceConfig | None = None) -> MultiHostDevi
     return MultiHostDevices(
         strategy, [("/device:CPU:0", inference)], strategy, _identity, _identity
     )
+
+
+def _limit_threads(config: DeviceConfig) -> None:
+    if not config.training_threads:
+        return
+    try:
+        tf.config.threading.set_inter_op_parallelism_threads(config.training_threads)
+    except RuntimeError:  # A notebook that has used TensorFlow; its threads are fixed.
+        logging.warning(
+            "training_threads=%d has no effect: TensorFlow already runs in this process.",
+            config.training_threads,
+        )
 
 
 def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -33,6 +33,13 @@ def test_on_logical_devices(forks, checks):
     assert result.returncode == 0 and "passed" in result.stdout, result.stderr[-3000:]
 
 
+def test_training_threads(forks):
+    """They can be set once, before TensorFlow starts; afterwards there is a warning."""
+    result = forks.run(PROGRAMS / "training_threads.py")
+    assert result.returncode == 0 and result.stdout.split() == ["3", "3"], result.stderr[-3000:]
+    assert "training_threads=5 has no effect" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("inference", "training", "gpus", "expected"),
     [

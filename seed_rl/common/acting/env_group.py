@@ -1,0 +1,140 @@
+"""Environments of an actor that step together, and their call that is under way.
+
+An actor with several groups steps one while the others wait for their actions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from seed_rl.common.acting import rewards
+from seed_rl.common.acting.batched_env import BatchedEnv, BatchedEnvironment, EnvironmentFailure
+from seed_rl.common.errors import UserError
+from seed_rl.common.types import EnvOutput
+from seed_rl.grpc.numpy_client import Function, PendingCall
+
+CreateVectorEnv = Callable[[np.ndarray, Any], "BatchedEnv | None"]
+
+
+class EnvGroup:
+    """Environments with one call per step."""
+
+    def __init__(self, env: BatchedEnv):
+        self.env = env
+        self._env_ids = np.asarray(env.env_ids, np.int32)
+        # First observations of episodes in which no step has been taken yet.
+        self._fresh_observation: Any = None
+        self._call: PendingCall | None = None
+
+    def reset(self, seed: int | None) -> None:
+        """Resets the environments unless they are at the start of an episode already."""
+        if self._fresh_observation is None:
+            self._fresh_observation = self.env.reset(seed=seed)
+
+    def begin(self, inference: Function, run_id: int) -> None:
+        """Begins a life: sends the first observations.
+
+        Args:
+          inference: the learner's function.
+          run_id: number of the life.
+        """
+        size = len(self._env_ids)
+        self._inference = inference
+        self._run_ids = np.full(size, run_id, np.int64)
+        zeros, false = np.zeros(size, np.float32), np.zeros(size, np.bool_)
+        steps = np.zeros(size, np.int32)
+        self._report = EnvOutput(zeros, false, self._fresh_observation, false, steps), zeros
+        self.send()
+
+    def actions(self) -> Any:
+        """Waits for the actions of the last call.
+
+        Raises:
+          ClientError: the call failed.
+        """
+        call, self._call = self._call, None
+        assert call is not None
+        return call.result()
+
+    def step(self, actions: Any) -> None:
+        """Steps the environments; `send` must follow.
+
+        Raises:
+          EnvironmentFailure, UserError: an environment raised, or returned what none may return.
+        """
+        self._fresh_observation = None
+        observation, reward, done, abandoned, episode_step, raw_reward = self.env.step(actions)
+        rewards.check(self._env_ids, reward, raw_reward)
+        self._report = EnvOutput(reward, done, observation, abandoned, episode_step), raw_reward
+
+    def send(self) -> None:
+        """Sends the last step to the learner, which answers with `actions`.
+
+        Raises:
+          ClientError: the connection is lost.
+        """
+        self._call = self._inference.start(self._env_ids, self._run_ids, *self._report)
+
+
+@contextlib.contextmanager
+def env_groups(
+    create_env_fn: Callable[[int, Any], Any],
+    create_vector_env_fn: CreateVectorEnv | None,
+    env_ids: np.ndarray,
+    num_groups: int,
+    env_config: Any,
+) -> Iterator[list[EnvGroup]]:
+    """Creates the environments of an actor, and closes them at the end.
+
+    Args:
+      create_env_fn: see `actor.actor_loop`.
+      create_vector_env_fn: see `actor.actor_loop`.
+      env_ids: <int32>[k], consecutive.
+      num_groups: number of groups of equal size.
+      env_config: passed to both functions.
+
+    Raises:
+      EnvironmentFailure: an environment raised.
+      UserError: an environment cannot be used, or k is not divisible by `num_groups`.
+    """
+    if len(env_ids) % num_groups:
+        raise UserError(
+            f"--env_groups={num_groups} does not divide --env_batch_size={len(env_ids)}."
+        )
+    with contextlib.ExitStack() as stack:
+        groups = []
+        for ids in np.split(env_ids, num_groups):
+            env = _create(create_env_fn, create_vector_env_fn, ids, env_config)
+            stack.callback(env.close)
+            groups.append(EnvGroup(env))
+        yield groups
+
+
+def _create(
+    create_env_fn: Callable[[int, Any], Any],
+    create_vector_env_fn: CreateVectorEnv | None,
+    env_ids: np.ndarray,
+    env_config: Any,
+) -> BatchedEnv:
+    try:
+        if create_vector_env_fn is not None:
+            env = create_vector_env_fn(env_ids, env_config)
+            if env is not None:
+                return env
+        return BatchedEnvironment(create_env_fn, len(env_ids), int(env_ids[0]), env_config)
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise EnvironmentFailure(
+            f"Environments {describe_ids(env_ids)} could not be created."
+        ) from error
+
+
+def describe_ids(env_ids: Sequence[int] | np.ndarray) -> str:
+    """Consecutive ids, for messages: "3" or "3 to 5"."""
+    first, last = int(env_ids[0]), int(env_ids[-1])
+    return str(first) if first == last else f"{first} to {last}"

@@ -6,7 +6,8 @@
 #
 # Takes about five minutes on two cores, once per Python version: the wheel stays in wheelhouse/, and
 # later calls only install it. Needs Debian or Ubuntu, and the system's own Python version, as
-# Boost.Python is packaged for that one alone. The engine `envpool` (pip install envpool) needs none of this.
+# Boost.Python is packaged for that one alone. The engine `envpool` (pip install envpool) needs none
+# of this.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"

@@ -100,5 +100,5 @@ class GfootballGame(gymnasium.Env[np.ndarray, Any]):
 
 
 def _is_no_episode_log(record: logging.LogRecord) -> bool:
-    """Whether this is another line than gfootball's one per episode; some last a tenth of a second."""
+    """False for gfootball's line per episode: that may last less than a tenth of a second."""
     return not (record.filename == "football_env_core.py" and record.levelno == logging.INFO)

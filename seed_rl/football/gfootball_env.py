@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from typing import Any
 
 import gymnasium
@@ -34,7 +35,7 @@ def scenarios(purpose: str = "Football") -> tuple[str, ...]:
     except ImportError as error:
         raise UserError(
             f"{purpose} needs the engine gfootball ({error}). Build and install it with "
-            f"scripts/build_gfootball.sh {python_for_shell()} (about four minutes; see "
+            f"scripts/build_gfootball.sh {python_for_shell()} (about five minutes; see "
             "docs/environments/football.md)."
         ) from error
     return tuple(scenario_builder.all_scenarios())
@@ -56,6 +57,7 @@ class GfootballGame(gymnasium.Env[np.ndarray, Any]):
         import gym
         from gfootball import env as football
 
+        logging.getLogger("absl").addFilter(_is_no_episode_log)
         gym.logger.set_level(gym.logger.ERROR)  # Each wrapper warns of its old interface.
         height, width = size
         self._game = football.create_environment(
@@ -79,13 +81,12 @@ class GfootballGame(gymnasium.Env[np.ndarray, Any]):
         super().reset(seed=seed)
         chosen = (options or {}).get("engine_seed")
         engine_seed = int(self.np_random.integers(_NUM_SEEDS) if chosen is None else chosen)
+        config = self._game.unwrapped._config
         # gfootball derives the second value from the first seed of its life and keeps it.
-        self._game.unwrapped._config.update(
-            {
-                "game_engine_random_seed": engine_seed,
-                "reverse_team_processing": bool(engine_seed % 2),
-            }
-        )
+        config["game_engine_random_seed"] = engine_seed
+        config["reverse_team_processing"] = bool(engine_seed % 2)
+        if seed is not None:
+            config["episode_number"] = 1  # As in a new game: the sides take turns to kick off.
         return self._game.reset(), {"engine_seed": engine_seed}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -96,3 +97,8 @@ class GfootballGame(gymnasium.Env[np.ndarray, Any]):
     def close(self) -> None:
         """Keeps the engine for the next game of this process."""
         self._game.close()
+
+
+def _is_no_episode_log(record: logging.LogRecord) -> bool:
+    """False for gfootball's line per episode: that may last less than a tenth of a second."""
+    return not (record.filename == "football_env_core.py" and record.levelno == logging.INFO)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from absl import logging
 
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.errors import UserError
@@ -67,6 +68,22 @@ def test_seeds_make_games_repeatable(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_seed_repeats_a_series_of_games(engine: str) -> None:
+    """Frame by frame, with the sides taking turns to kick off, however many games were before."""
+    env = create(engine, "5_vs_5")
+
+    def play() -> list[np.ndarray]:
+        frames = []
+        for game in range(3):
+            frames.append(env.reset(seed=7 if game == 0 else None)[0])
+            frames += [env.step(SHOOT if step == 5 else RUN)[0] for step in range(20)]
+        return frames
+
+    np.testing.assert_array_equal(play(), play())
+    env.close()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_time_limit_ends_the_game(engine: str) -> None:
     """As a termination: nothing of the game is left to bootstrap from."""
     config = FootballConfig("1_vs_1_easy", engine=engine)  # Of 500 steps; goals do not end it.
@@ -90,23 +107,26 @@ def test_scenarios_with_a_typo_name_the_nearest(engine: str) -> None:
 @needs_gfootball
 @pytest.mark.parametrize("game", [CLOSE, "academy_3_vs_1_with_keeper", "11_vs_11_easy_stochastic"])
 def test_both_engines_play_the_same_game(game: str) -> None:
-    """Frame by frame and reward by reward, for equal engine seeds, over several episodes."""
+    """Frame by frame and reward by reward, for equal engine seeds, over several episodes.
+
+    The one that is left in the middle lets the other side kick off the next.
+    """
     ours, reference = envpool_env.EnvpoolGame(game), create("gfootball", game).env
     generator = np.random.default_rng(0)
     actual, info = ours.reset(seed=3)
     expected, _ = reference.reset(options={"engine_seed": info["engine_seed"]})
-    ends = 0
-    for _ in range(150):
+    ended = 0
+    for step in range(150):
         np.testing.assert_array_equal(actual, expected)
         action = int(generator.choice([RUN, RUN, SHOOT, generator.integers(19)]))
         actual, reward, done, _, info = ours.step(action)
         expected, expected_reward, expected_done, *_ = reference.step(action)
         assert (reward, done) == (expected_reward, expected_done)
-        if done:
-            ends += 1
+        ended += done
+        if done or step == 75:
             actual, info = ours.reset()
             expected, _ = reference.reset(options={"engine_seed": info["engine_seed"]})
-    assert ends > 0 or game.startswith("11")
+    assert ended > 0 or game.startswith("11")
     ours.close()
     reference.close()
 
@@ -165,14 +185,32 @@ def test_our_stack_is_the_one_of_gfootball() -> None:
     np.testing.assert_array_equal(frames, [pack(frame) for frame in expected])
 
 
+@needs_gfootball
+def test_the_ends_of_games_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """gfootball would log several lines per second."""
+    env = create("gfootball")
+    env.reset(seed=0)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.INFO)
+    try:
+        logging.info("others")
+        while not env.step(RUN)[2]:
+            pass
+    finally:
+        logging.set_verbosity(verbosity)
+    env.close()
+    assert caplog.messages == ["others"]
+
+
 @pytest.mark.slow
-@needs_envpool
-def test_the_programs_train(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_programs_train(engine: str, tmp_path: Path) -> None:
     """Learner and actor on the engine; the defaults are the paper's settings."""
     options = [
         f"--server_address=unix:{tmp_path}/socket",
         "--flagfile=seed_rl/football/workstation.flags",
         f"--game={CLOSE}",
+        f"--engine={engine}",
         "--num_envs=2",
         "--env_batch_size=2",
     ]

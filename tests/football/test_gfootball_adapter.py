@@ -24,10 +24,11 @@ class Engine:
     def __init__(self, **arguments: Any):
         self.arguments, self.seeds, self.closed = arguments, [], False
         self.action_space = types.SimpleNamespace(n=19)
-        self.unwrapped = types.SimpleNamespace(_config={})
+        self.unwrapped = types.SimpleNamespace(_config={"episode_number": 1})
         self._step = LENGTH
 
     def reset(self) -> np.ndarray:
+        self.unwrapped._config["episode_number"] += 1
         self.seeds.append(dict(self.unwrapped._config))
         self._step = 0
         return self._planes()
@@ -116,6 +117,14 @@ def test_a_seed_makes_a_series_of_episodes(engines: list[Engine]) -> None:
     seeds = [episode["game_engine_random_seed"] for episode in first]
     assert len(set(seeds)) == 8 and all(type(s) is int and 0 <= s < 2e9 for s in seeds)
     assert [e["reverse_team_processing"] for e in first] == [s % 2 == 1 for s in seeds]
+
+
+def test_a_seed_starts_the_count_of_games_again(engines: list[Engine]) -> None:
+    """By which the sides take turns to kick off; only a seed does."""
+    game = GfootballGame("my_own", "scoring", (72, 96))
+    for seed in (5, None, 5, None, None):
+        game.reset(seed=seed)
+    assert [episode["episode_number"] for episode in engines[0].seeds] == [2, 3, 2, 3, 4]
 
 
 def test_an_episode_can_be_chosen(engines: list[Engine]) -> None:

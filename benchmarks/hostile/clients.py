@@ -45,6 +45,14 @@ class Watch(contextlib.AbstractContextManager["Watch"]):
         self._done.set()
         self._thread.join()
 
+    def stolen(self, start: float, end: float) -> float:
+        """How many of these seconds were pauses."""
+        return sum(max(0.0, min(end, p[1]) - max(start, p[0])) for p in self.pauses)
+
+    def stood_still(self, start: float, end: float) -> bool:
+        """Whether so much of this time was pauses that a deadline proves nothing."""
+        return self.stolen(start, end) > PATIENCE_S / 5
+
     def _run(self) -> None:
         last = time.monotonic()
         while not self._done.is_set():
@@ -63,7 +71,7 @@ def run(action: str, **arguments: Any) -> Any:
 def join(port: int, token: str | None) -> dict[str, Any]:
     """Connects, calls once and leaves; returns how long that took, or why it failed.
 
-    A failure does not count if this process was not allowed to run for much of the time.
+    A failure does not count if this process did not run for much of the time.
     """
     options = ClientOptions(connect_timeout_s=PATIENCE_S, call_timeout_s=PATIENCE_S, token=token)
     while True:
@@ -75,9 +83,9 @@ def join(port: int, token: str | None) -> dict[str, Any]:
                     client.double(1)
             except _FAILURES as failure:
                 error = str(failure)
-        stolen = sum(end - begin for begin, end in watch.pauses)
-        if error is None or stolen < PATIENCE_S / 5:
-            return {"error": error, "ms": 1000 * (time.monotonic() - start - stolen)}
+        now = time.monotonic()
+        if error is None or not watch.stood_still(start, now):
+            return {"error": error, "ms": 1000 * (now - start - watch.stolen(start, now))}
 
 
 def call_steadily(
@@ -96,8 +104,10 @@ def call_steadily(
             try:
                 _call_until_failure(port, token, function, pause_s, until, calls)
             except _FAILURES as error:
-                failures.append((time.monotonic(), str(error)))
-                time.sleep(0.1)
+                time.sleep(0.1)  # Before a new attempt; and the pause, if any, is known.
+                now = time.monotonic()
+                if not watch.stood_still(now - PATIENCE_S, now):
+                    failures.append((now, str(error)))
     return {"calls": calls, "failures": failures, "pauses": watch.pauses}
 
 

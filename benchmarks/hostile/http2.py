@@ -147,14 +147,15 @@ class Connection:
 
     def receive(self) -> None:
         """Handles what has arrived, without waiting for more."""
-        while True:
-            try:
-                data = self.socket.recv(1 << 16, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                break
-            if not data:
-                raise ConnectionResetError("closed by the server")
-            self._received += data
+        self.socket.settimeout(0)
+        try:
+            while data := self.socket.recv(1 << 16):
+                self._received += data
+            raise ConnectionResetError("closed by the server")
+        except BlockingIOError:
+            pass
+        finally:
+            self.socket.settimeout(_TIMEOUT_S)
         offset = 0
         while len(self._received) - offset >= _HEADER_BYTES:
             start = offset + _HEADER_BYTES

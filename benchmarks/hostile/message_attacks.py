@@ -131,8 +131,8 @@ def empty_strings(stage: Stage) -> None:
     block = http2.request(http2.CALL, stage.token)
     data = memoryview(http2.message(header + tensor))
     while stage.running() and stage.counts["calls"] < 4:
-        stage.upload(_open(stage, block, connections=1, streams=1), data)
         stage.counts["calls"] += 1
+        stage.upload(_open(stage, block, connections=1, streams=1), data)
     stage.hold()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 import time
 
 from benchmarks.hostile import http2
@@ -26,10 +25,10 @@ def descriptors(stage: Stage) -> None:
 
 def churn(stage: Stage) -> None:
     """Connections that are closed at once, every other one after the HTTP/2 preface."""
-    limit = stage.share(20_000)
+    limit = stage.scaled(20_000)
     while stage.running() and stage.counts["connections"] < limit:
         preface = http2.PREFACE + http2.settings({}) if stage.counts["connections"] % 2 else b""
-        connection = stage.attempt(lambda preface=preface: Connection(stage.port, preface))
+        connection = stage.attempt(Connection, stage.port, preface)
         if connection is not None:
             stage.counts["connections"] += 1
             connection.close()
@@ -43,7 +42,7 @@ def slowloris(stage: Stage) -> None:
             return
         for connection in opened:
             if connection is not None:
-                stage.attempt(lambda to=connection, byte=byte: to.send(bytes([byte])))
+                stage.attempt(connection.send, bytes([byte]))
         time.sleep(min(1.0, stage.seconds / 4))
     stage.hold(deaf=True)
 
@@ -60,21 +59,21 @@ def idle_streams(stage: Stage) -> None:
     block = http2.request(http2.CALL, stage.token)
     for connection in opened:
         if connection is not None:
-            stage.attempt(lambda to=connection: to.open(block))
+            stage.attempt(connection.open, block)
     stage.hold(opened)
 
 
 def random_bytes(stage: Stage) -> None:
     """Random bytes, at once or after the HTTP/2 preface."""
     rng = random.Random(1)
-    limit = stage.share(4000)
+    limit = stage.scaled(4000)
     while stage.running() and stage.counts["connections"] < limit:
         preface = rng.choice([b"", http2.PREFACE, http2.PREFACE + http2.settings({})])
         data = preface + rng.randbytes(rng.randrange(1, 1 << 15))
-        stage.attempt(lambda data=data: _send_and_leave(stage.port, data))
+        stage.attempt(_send_and_leave, stage.port, data)
         stage.counts["connections"] += 1
 
 
 def _send_and_leave(port: int, data: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", port), 0.5) as peer:
+    with http2.connect(port) as peer:
         peer.sendall(data)

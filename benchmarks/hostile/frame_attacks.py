@@ -26,7 +26,7 @@ def rapid_reset(stage: Stage) -> None:
         connection.closed_streams.clear()
         return _BURST
 
-    stage.flood("resets", stage.share(100_000), burst)
+    stage.flood("resets", stage.scaled(100_000), burst)
 
 
 def ping_flood(stage: Stage) -> None:
@@ -52,13 +52,13 @@ def large_headers(stage: Stage) -> None:
             connection.send(_in_pieces(stream, block))
         return 1
 
-    stage.flood("requests", stage.share(4000), burst)
+    stage.flood("requests", stage.scaled(4000), burst)
 
 
 def continuation_flood(stage: Stage) -> None:
     """Requests whose headers never end."""
     fields = b"".join(http2.field(f"x-{i}", "x" * 1000) for i in range(16))
-    limit = stage.share(25_000)  # 400 MB.
+    limit = stage.scaled(25_000)  # 400 MB.
     start = http2.request(http2.CALL, stage.token)
 
     def burst(connection: Connection) -> int:
@@ -78,7 +78,7 @@ def _repeat(stage: Stage, what: str, frame: bytes, limit: int) -> None:
         connection.send(frames)
         return _BURST
 
-    stage.flood(what, stage.share(limit), burst, deaf=True)
+    stage.flood(what, stage.scaled(limit), burst, deaf=True)
 
 
 def _in_pieces(stream: int, block: bytes) -> bytes:

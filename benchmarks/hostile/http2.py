@@ -91,6 +91,14 @@ def _integer(value: int) -> bytes:
     return bytes(result)
 
 
+def connect(port: int) -> socket.socket:
+    """A TCP connection to a local port, from another address than that of honest clients.
+
+    So a server can tell them apart, as it can if attackers are other machines.
+    """
+    return socket.create_connection(("127.0.0.1", port), _TIMEOUT_S, ("127.0.0.2", 0))
+
+
 class Connection:
     """A connection that sends what it is told; it raises OSError once the server has closed it.
 
@@ -106,7 +114,7 @@ class Connection:
         self._initial_window = _DEFAULT_WINDOW
         self.windows = {0: _DEFAULT_WINDOW}
         self.closed_streams: set[int] = set()
-        self.socket = socket.create_connection(("127.0.0.1", port), _TIMEOUT_S)
+        self.socket = connect(port)
         try:
             self.send(preface)
         except OSError:

@@ -117,7 +117,7 @@ def slow_function(stage: Stage) -> None:
         steps = int(trial * _SLOW_S / (time.monotonic() - start))
         while stage.running():
             for _ in range(200):
-                client.work(1)
+                client.work(0)
             client.work(min(steps, 2**31 - 1))
             stage.counts["slow runs"] += 1
 
@@ -171,8 +171,10 @@ def _open(
     result = []
     for _ in range(connections):
         connection = stage.connect()
-        for _ in range(streams if connection is not None else 0):
-            stream = stage.attempt(lambda to=connection: to.open(block))
+        if connection is None:
+            continue
+        for _ in range(streams):
+            stream = stage.attempt(connection.open, block)
             if stream is None:
                 break
             result.append((connection, stream))

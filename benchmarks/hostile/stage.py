@@ -14,7 +14,7 @@ from benchmarks.hostile.http2 import Connection
 T = TypeVar("T")
 
 _REFUSED_PAUSE_S = 0.01
-_FULL_COUNTS_S = 5.0  # A shorter attack sends half of everything.
+_DEFAULT_S = 5.0  # What counts are given for.
 
 
 class Stage:
@@ -49,21 +49,25 @@ class Stage:
         return time.monotonic() < self._end
 
     def share(self, count: int) -> int:
-        """`count`, or half of it if the time is short."""
-        return count if self.seconds >= _FULL_COUNTS_S else count // 2
+        """`count` of something that is held, or half of it if the time is short."""
+        return count if self.seconds >= _DEFAULT_S else count // 2
+
+    def scaled(self, count: int) -> int:
+        """`count` of something that is repeated, in proportion to the time."""
+        return int(count * self.seconds / _DEFAULT_S)
 
     def connect(self, preface: bytes = http2.PREFACE + http2.settings({})) -> Connection | None:
         """A connection that stays open until the end; None if the server refuses it."""
-        connection = self.attempt(lambda: Connection(self.port, preface))
+        connection = self.attempt(Connection, self.port, preface)
         if connection is not None:
             self._opened.callback(connection.close)
             self.counts["connections"] += 1
         return connection
 
-    def attempt(self, step: Callable[[], T]) -> T | None:
-        """The result of `step()`, or None if the server refused it, which counts as a refusal."""
+    def attempt(self, step: Callable[..., T], *args: object) -> T | None:
+        """The result of `step(*args)`; None if the server refused it, which counts as a refusal."""
         try:
-            return step()
+            return step(*args)
         except OSError:
             self.counts["refusals"] += 1
             time.sleep(_REFUSED_PAUSE_S)
@@ -92,7 +96,7 @@ class Stage:
             connection = connection or self.connect()
             if connection is None:
                 continue
-            sent = self.attempt(lambda open_one=connection: step(open_one))
+            sent = self.attempt(step, connection)
             self.counts[what] += sent or 0
             if sent is None:
                 connection.close()

@@ -15,6 +15,7 @@ from benchmarks.hostile.measuring import Range
 SECONDS = 2
 
 KNOWN: dict[str, str] = {
+    "churn": "While connections arrive quickly, the network thread accepts them, and does no more.",
     "descriptors": "After running out of descriptors gRPC accepts no connections any more.",
     "rapid_reset": "Streams that are reset at once cost memory, and time of the network thread.",
     "gzip_bomb": "gRPC decompresses messages of any size before it checks their length.",

@@ -64,10 +64,8 @@ class Range(contextlib.ExitStack):
     def __init__(self) -> None:
         """Starts the processes."""
         super().__init__()
-        # Servers log each refusal; the terminal is for the results.
-        quiet = {"GRPC_VERBOSITY": "NONE"}
         self._servers, self._honest, self._newcomer, self._attacker = (
-            self.enter_context(processes.Worker(f"benchmarks.hostile.{module}", env=quiet))
+            self.enter_context(processes.Worker(f"benchmarks.hostile.{module}"))
             for module in ("server", "clients", "clients", "attacker")
         )
         for worker in (self._servers, self._honest, self._newcomer, self._attacker):
@@ -170,10 +168,12 @@ def _judge(
     quiet = _waits([call for call in calls if call[1] < began], honest["pauses"])
     waits = _waits([call for call in calls if call[1] >= began], honest["pauses"])
     newcomer_ms = max(newcomer["ms"] for newcomer in newcomers)
-    first, peak, _ = memory.mib
+    first, peak, last = memory.mib
     problems = []
     if memory.killed:
         problems.append("its memory grew without end")
+    elif not last:
+        problems.append("the server died")
     if waits[2] > MAX_WAIT_MS:
         problems.append(f"an honest client waited {waits[2]:,.0f} ms")
     failures = [text for _, text in honest["failures"]]

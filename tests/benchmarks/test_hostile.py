@@ -63,10 +63,10 @@ def test_an_attack_that_nobody_notices():
     assert (result.newcomer_ms, result.rss_mib) == (5.0, (100.0, 110.0, 105.0))
 
 
-def large(peak):
-    memory = Memory()
-    memory.mib = (100.0, peak, 105.0)
-    return memory
+def memory(peak=110.0, last=105.0):
+    result = Memory()
+    result.mib = (100.0, peak, last)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,9 @@ def large(peak):
         ("churn", {"calls": [(10.0, 12.0)]}, "waited 2,000 ms"),  # Begun before the attack.
         ("churn", {"failures": [(12.0, "lost")]}, "failed 1 times: lost"),
         ("churn", {"newcomers": [{"ms": 1, "error": "full"}]}, "1 newcomers did not get in: full"),
-        ("churn", {"memory": large(357.0)}, "memory grew by 257 MiB"),
-        ("idle_streams", {"memory": large(140.0)}, "a connection takes 41 KiB"),
+        ("churn", {"memory": memory(peak=357.0)}, "memory grew by 257 MiB"),
+        ("churn", {"memory": memory(last=0.0)}, "the server died"),
+        ("idle_streams", {"memory": memory(peak=140.0)}, "a connection takes 41 KiB"),
         (
             "bad_rows",
             {"calls": [(12.0, 12.1), (12.2, 12.3), (12.4, 12.5), (13.1, 13.2)]},

@@ -63,6 +63,17 @@ def test_forked_children_leave_the_server_alone(socket_address):
     assert (program.returncode, program.stdout) == (0, "2 4\n" * 4 + "6\n"), program.stderr
 
 
+def test_start_after_shutdown(socket_address):
+    """Guards programs that shut down to be sure, before a first start or between two."""
+    server = ops.Server([socket_address])
+    server.bind(double)
+    for i in range(3):
+        server.shutdown()
+        server.start()
+        assert values(ops.Client(socket_address).double(i)) == 2 * i
+    server.shutdown()
+
+
 def test_a_function_that_was_quick_and_then_blocks_stops_nobody(socket_address):
     """Guards running quick functions on network threads: waiting ops must leave them free."""
     gate = Gate()

@@ -102,8 +102,8 @@ class Server:
           fn: a tf.function with an input signature or without arguments; or several with equal
             signatures and outputs (e.g. one per device), which take turns under the name of the
             first.
-          isolate_errors: if a batch fails, run each of its calls alone, so that only the callers
-            at fault see an error. Only with a dynamic leading dimension.
+          isolate_errors: if a batch fails, run its calls again in smaller groups, so that only the
+            callers at fault see an error. Only with a dynamic leading dimension.
           max_in_flight: how many runs of each function may overlap.
           op_threads: CPU threads for the ops of each function; 0 uses TensorFlow's shared pool.
             With its own threads, a small function never waits behind the large ops of, say, a

@@ -21,9 +21,7 @@ KNOWN: dict[str, str] = {
     "gzip_bomb": "gRPC decompresses messages of any size before it checks their length.",
     "unread_unary": "Unfinished messages of unary calls may take max_message_bytes each.",
     "partial_calls": "Unfinished messages of calls may take max_message_bytes each.",
-    "slow_readers": "A reply of one row keeps the results of its whole batch in memory.",
     "many_streams": "One peer can open max_connections streams.",
-    "slow_function": "A function that was quick so far is run by the network thread.",
 }
 """Attacks that the server does not withstand yet, and why; remove each with its mend.
 

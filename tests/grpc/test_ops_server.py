@@ -23,6 +23,7 @@ from tests.helpers.op_helpers import (
     values,
     wait_for_waiting,
 )
+from tests.helpers.scripted_server import Scripted
 from tests.helpers.waiting import wait_until
 
 
@@ -150,6 +151,24 @@ def test_a_dropped_server_ends_by_itself(socket_address):
         return False
 
     wait_until(gone)
+
+
+class Resetting(Scripted):
+    """Resets streams at their first message."""
+
+    def _call(self, requests, context):
+        next(requests)
+        context.cancel()
+        yield b""
+
+
+def test_a_stream_that_the_server_resets(socket_address):
+    """Guards against CANCELLED, which nobody asked for: gRPC sends it while a server ends."""
+    with Resetting(socket_address, None):
+        client = ops.Client(socket_address)
+        for _ in range(2):
+            with pytest.raises(tf.errors.UnavailableError, match="server closed"):
+                client.foo(1)
 
 
 def test_a_closed_client(socket_address):

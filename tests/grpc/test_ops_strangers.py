@@ -3,9 +3,11 @@
 import contextlib
 import gc
 import json
+import os
 import pathlib
 import queue
 import subprocess
+import threading
 
 import grpc
 import numpy as np
@@ -17,6 +19,7 @@ from seed_rl.grpc import NumpyClient, addresses, errors, ops, wire
 from seed_rl.grpc.options import ClientOptions, ServerOptions
 from tests.helpers.op_helpers import (
     INT,
+    INTS,
     Background,
     Gate,
     double,
@@ -60,6 +63,56 @@ def test_malformed_frames_are_answered_and_the_stream_goes_on(socket_address):
         send(good)
         assert values(wire.decode(next(answers)).tensors[0]) == [2, 4]
         assert server.stats()["messages_rejected"] == 5
+
+
+def test_strings_are_read_only_where_they_are_wanted(socket_address):
+    """Guards the network thread: walking the lengths of millions of strings takes a while."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def shout(text):
+        return tf.strings.join([text, "!"])
+
+    good = bytes(frame(np.array(["a", "b"]), function=1))
+    assert good.count(b"\x01\0\0\0\x01\0\0\0ab") == 1
+    torn = good.replace(b"\x01\0\0\0\x01\0\0\0ab", b"\x01\0\0\0\x02\0\0\0ab")
+    long = good.replace(b"\x01\0\0\0\x01\0\0\0ab", b"\x01\0\0\0\0\0\0\0ab")
+    with serving(socket_address, double, shout), raw_stream(socket_address) as (send, answers):
+        for bad, function, text in [
+            (torn, 0, "arg[0] to be int32 but string is provided"),
+            (torn, 1, "a string is cut short"),
+            (long, 1, "bytes after the last string"),
+        ]:
+            send(bad[:16] + bytes([function]) + bad[17:])
+            answer = wire.decode(next(answers))
+            assert (answer.kind, answer.call_id) == (wire.KIND_ERROR, 1)
+            assert answer.code == errors.StatusCode.INVALID_ARGUMENT
+            assert text in answer.message
+        send(good)
+        assert wire.decode(next(answers)).tensors[0].tolist() == [b"a!", b"b!"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="looks into /proc")
+def test_python_code_never_runs_on_the_network_thread(socket_address):
+    """Guards all clients: Python's lock may be held for long, though it was free so far."""
+    threads = []
+
+    def note(x):
+        tid = threading.get_native_id()
+        threads.append(pathlib.Path(f"/proc/self/task/{tid}/comm").read_text().strip())
+        return x
+
+    @tf.function(input_signature=[INTS])
+    def seldom(x):
+        return tf.cond(
+            tf.reduce_any(x > 0), lambda: tf.py_function(note, [x], tf.int32), lambda: x + 0
+        )
+
+    with serving(socket_address, seldom):
+        client = ops.Client(socket_address)
+        for _ in range(500):
+            client.seldom(0)
+        client.seldom(1)
+    assert len(threads) == 1 and threads[0] != "seed_net"
 
 
 def test_oversized_messages_end_their_connection_only(socket_address):

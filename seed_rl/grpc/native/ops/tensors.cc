@@ -1,5 +1,6 @@
 #include "seed_rl/grpc/native/ops/tensors.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "tensorflow/core/common_runtime/dma_helper.h"
 #include "tensorflow/core/framework/allocation_description.pb.h"
 #include "tensorflow/core/platform/refcount.h"
 #include "tensorflow/core/platform/tstring.h"
@@ -31,9 +33,11 @@ class ReceivedBuffer : public tensorflow::TensorBuffer {
   explicit ReceivedBuffer(transport::Tensor tensor)
       : TensorBuffer(const_cast<char*>(tensor.data)),
         bytes_(tensor.bytes),
+        owner_bytes_(std::max(tensor.bytes, tensor.owner_bytes)),
         owner_(std::move(tensor.owner)) {}
 
-  size_t size() const override { return bytes_; }
+  // All of the memory that a result may keep, not just the tensor's part.
+  size_t size() const override { return owner_bytes_; }
   TensorBuffer* root_buffer() override { return this; }
   void FillAllocationDescription(tensorflow::AllocationDescription* proto) const override {
     proto->set_requested_bytes(bytes_);
@@ -42,6 +46,7 @@ class ReceivedBuffer : public tensorflow::TensorBuffer {
 
  private:
   const size_t bytes_;
+  const size_t owner_bytes_;
   const std::shared_ptr<const void> owner_;
 };
 
@@ -104,6 +109,10 @@ absl::Status ToTransport(const tensorflow::Tensor& tensor, transport::Tensor* re
     return absl::OkStatus();
   }
   auto owner = std::make_shared<tensorflow::Tensor>(tensor);
+  // The tensor may be a slice of a larger one.
+  if (tensorflow::TensorBuffer* buffer = tensorflow::DMAHelper::buffer(owner.get())) {
+    result->owner_bytes = buffer->root_buffer()->size();
+  }
   result->data = owner->tensor_data().data();
   result->bytes = owner->tensor_data().size();
   result->owner = std::move(owner);

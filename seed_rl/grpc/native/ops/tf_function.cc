@@ -1,8 +1,11 @@
 #include "seed_rl/grpc/native/ops/tf_function.h"
 
 #include <functional>
+#include <new>
+#include <set>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "seed_rl/grpc/native/ops/tensors.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -17,6 +20,7 @@ namespace seed_rl {
 namespace {
 
 using tensorflow::FunctionLibraryRuntime;
+using tensorflow::NameAttrList;
 using tensorflow::Tensor;
 
 // Whether this thread is inside Start. A function's ops run on the calling thread if possible:
@@ -65,6 +69,33 @@ void SetOptimization(const std::string& name, FunctionLibraryRuntime::Instantiat
                 options->config_proto, name, optimization, std::placeholders::_6);
 }
 
+// Whether an op runs Python code, or others as often as its inputs say. (Blocking ops such as
+// queues are asynchronous.)
+bool MayBlock(const std::string& op) {
+  for (const char* part : {"PyFunc", "NumpyFunc", "While", "NextIteration"}) {
+    if (op.find(part) != std::string::npos) return true;
+  }
+  return op == "For";
+}
+
+// Whether a function contains such ops, itself or in functions that its ops name.
+bool MayBlock(const tensorflow::FunctionLibraryDefinition& library, const std::string& name,
+              std::set<std::string>* visited) {
+  if (!visited->insert(name).second) return false;
+  const tensorflow::FunctionDef* definition = library.Find(name);
+  if (definition == nullptr) return MayBlock(name);
+  for (const tensorflow::NodeDef& node : definition->node_def()) {
+    if (MayBlock(library, node.op(), visited)) return true;
+    for (const auto& [key, value] : node.attr()) {
+      if (value.has_func() && MayBlock(library, value.func().name(), visited)) return true;
+      for (const NameAttrList& function : value.list().func()) {
+        if (MayBlock(library, function.name(), visited)) return true;
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 TfFunction::~TfFunction() = default;
@@ -97,6 +128,8 @@ absl::Status TfFunction::Create(tensorflow::OpKernelContext* context,
   SetOptimization(function.name(), &options);
   TF_RETURN_IF_ERROR(self->runtime_->Instantiate(
       function.name(), tensorflow::AttrSlice(&function.attr()), options, &self->handle_));
+  std::set<std::string> visited;
+  self->may_block_ = MayBlock(*self->definition_, function.name(), &visited);
   self->captures_ = std::move(captures);
   if (op_threads > 0) self->op_threads_ = std::make_unique<OpThreads>(op_threads);
   *result = std::move(self);
@@ -125,8 +158,12 @@ struct TfFunction::Run {
   void Finish(const absl::Status& status) {
     absl::Status result = status;
     std::vector<transport::Tensor> results(outputs.size());
-    for (size_t i = 0; result.ok() && i < outputs.size(); ++i) {
-      result = ToTransport(outputs[i], &results[i]);
+    try {
+      for (size_t i = 0; result.ok() && i < outputs.size(); ++i) {
+        result = ToTransport(outputs[i], &results[i]);
+      }
+    } catch (const std::bad_alloc&) {
+      result = absl::ResourceExhaustedError("Out of memory");
     }
     // Calling `done` may destroy the function.
     container.CleanUp();
@@ -161,9 +198,9 @@ void TfFunction::Start(std::vector<transport::Tensor> arguments, Done done) {
   inputs.insert(inputs.end(), captures_.begin(), captures_.end());
   auto run = std::make_shared<Run>(this, std::move(done));
   t_running = true;
+  const auto not_running = absl::MakeCleanup([] { t_running = false; });
   runtime_->Run(run->options, handle_, inputs, &run->outputs,
                 [run](const absl::Status& status) { run->Finish(status); });
-  t_running = false;
 }
 
 void TfFunction::Cancel() { cancellation_.StartCancel(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace seed_rl::transport {
@@ -44,9 +45,13 @@ class Gather {
   // object any more.
   bool Add(const Part& part, const Status& status, const std::vector<Tensor>& results) {
     std::lock_guard<std::mutex> lock(mu_);
-    if (status_.ok()) status_ = status;
-    if (status_.ok() && results_.empty()) Prepare(results);
-    if (status_.ok()) status_ = Copy(part, results);
+    try {
+      if (status_.ok()) status_ = status;
+      if (status_.ok() && results_.empty()) Prepare(results);
+      if (status_.ok()) status_ = Copy(part, results);
+    } catch (const std::bad_alloc&) {
+      status_ = OutOfMemory();
+    }
     rows_left_ -= part.rows;
     return rows_left_ == 0;
   }
@@ -117,6 +122,20 @@ bool Part::Reply(const std::vector<Tensor>& results, int64_t first, bool batched
     const Part whole = {call, 0, call.rows, 0, nullptr};
     return whole.Reply(gather->results(), 0, batched);
   }
+  grpc::ByteBuffer frame;
+  bool failed = false;
+  try {
+    frame = ReplyFrame(results, first, batched);
+  } catch (const std::bad_alloc&) {
+    frame = ErrorFrame(call.id, OutOfMemory());
+    failed = true;
+  }
+  call.caller->Send(std::move(frame), call.bytes);
+  return failed;
+}
+
+grpc::ByteBuffer Part::ReplyFrame(const std::vector<Tensor>& results, int64_t first,
+                                  bool batched) const {
   FrameWriter writer(Kind::kReply, call.id, 0, results.size());
   for (const Tensor& result : results) {
     if (!batched) {
@@ -134,11 +153,10 @@ bool Part::Reply(const std::vector<Tensor>& results, int64_t first, bool batched
     } else {
       const size_t row_bytes = elements * ItemSize(result.dtype);
       writer.Add(result.dtype, dims, rank, result.data + first * row_bytes, rows * row_bytes,
-                 result.owner);
+                 result.owner, std::max(result.bytes, result.owner_bytes));
     }
   }
-  call.caller->Send(writer.Finish(), call.bytes);
-  return false;
+  return writer.Finish();
 }
 
 bool Part::Fail(const Status& status) const {
@@ -169,21 +187,21 @@ void Batch::Copy(const Frame& frame, const Part& part) {
   }
 }
 
-std::vector<Tensor> Batch::RowsOf(const Part& part) const {
+std::vector<Tensor> Batch::Rows(int64_t first_row, int64_t count) const {
   std::vector<Tensor> copies;
   for (const Tensor& tensor : arguments) {
     Tensor& copy = copies.emplace_back();
     copy.dtype = tensor.dtype;
     copy.dims = tensor.dims;
-    copy.dims[0] = part.rows;
+    copy.dims[0] = count;
     const size_t elements = RowElements(tensor);
     if (tensor.dtype == DType::kString) {
-      const auto first = tensor.strings.begin() + part.first * elements;
-      copy.strings.assign(first, first + part.rows * elements);
+      const auto first = tensor.strings.begin() + first_row * elements;
+      copy.strings.assign(first, first + count * elements);
     } else {
       const size_t row_bytes = elements * ItemSize(tensor.dtype);
-      char* const data = Allocate(&copy, part.rows * row_bytes);
-      std::memcpy(data, tensor.data + part.first * row_bytes, copy.bytes);
+      char* const data = Allocate(&copy, count * row_bytes);
+      std::memcpy(data, tensor.data + first_row * row_bytes, copy.bytes);
     }
   }
   return copies;
@@ -214,12 +232,13 @@ std::shared_ptr<Batch> BatchFactory::Empty() const {
       batch->memory[i] = memory.get();
       tensor.data = memory.get();
       tensor.owner = std::move(memory);
+      tensor.owner_bytes = signature_->row_bytes(i) * signature_->capacity();
     }
   }
   return batch;
 }
 
-std::shared_ptr<Batch> BatchFactory::Single(Call call, const Frame& frame) {
+std::shared_ptr<Batch> BatchFactory::Single(const Call& call, const Frame& frame) {
   auto batch = std::make_shared<Batch>();
   for (const TensorView& view : frame.tensors()) {
     Tensor& tensor = batch->arguments.emplace_back();
@@ -234,7 +253,8 @@ std::shared_ptr<Batch> BatchFactory::Single(Call call, const Frame& frame) {
     }
   }
   batch->rows = 1;
-  batch->parts.push_back({std::move(call), 0, 1, 0, nullptr});
+  batch->bytes = call.bytes;
+  batch->parts.push_back({call, 0, 1, 0, nullptr});
   return batch;
 }
 

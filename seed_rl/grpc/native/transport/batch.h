@@ -3,6 +3,7 @@
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_BATCH_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_BATCH_H_
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -47,10 +48,14 @@ struct Part {
 
   // Sends the part's results, which start at row `first` of `results`, or keeps them until the
   // call's other parts are done. `batched`: whether results have the batch dimension. Returns true
-  // if it sent an error instead, because another part failed.
+  // if it sent an error instead, because another part failed or an allocation did.
   bool Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const;
   // Sends an error, once for all parts; returns whether it did.
   bool Fail(const Status& status) const;
+
+ private:
+  grpc::ByteBuffer ReplyFrame(const std::vector<Tensor>& results, int64_t first,
+                              bool batched) const;
 };
 
 std::shared_ptr<Gather> NewGather(int64_t rows);
@@ -58,14 +63,18 @@ std::shared_ptr<Gather> NewGather(int64_t rows);
 struct Batch {
   std::vector<Part> parts;
   int64_t rows = 0;
-  int copying = 0;  // Number of parts being copied.
+  size_t bytes = 0;                   // Of its calls' messages.
+  int copying = 0;                    // Number of parts being copied.
+  bool broken = false;                // A part could not be copied.
+  std::atomic<bool> answered{false};  // By an inline run.
   std::vector<Tensor> arguments;
   std::vector<char*> memory;  // Writable memory of the arguments; null for strings.
 
-  // Copies the rows of a part into the batch; several parts may be copied concurrently.
+  // Copies the rows of a part into the batch; several parts may be copied concurrently. Throws
+  // std::bad_alloc if there are strings.
   void Copy(const Frame& frame, const Part& part);
-  // Returns aligned copies of the rows of a part. The batch must be sealed.
-  std::vector<Tensor> RowsOf(const Part& part) const;
+  // Returns aligned copies of some rows. The batch must be sealed.
+  std::vector<Tensor> Rows(int64_t first, int64_t count) const;
 };
 
 // Creates the batches of a function.
@@ -77,7 +86,7 @@ class BatchFactory {
   // A batch without rows, with memory for as many as the signature allows.
   std::shared_ptr<Batch> Empty() const;
   // A batch of one call, for functions that are not batched.
-  static std::shared_ptr<Batch> Single(Call call, const Frame& frame);
+  static std::shared_ptr<Batch> Single(const Call& call, const Frame& frame);
   // Sets the arguments' sizes to the batch's number of rows.
   void Seal(Batch* batch) const;
 

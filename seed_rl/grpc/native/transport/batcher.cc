@@ -3,16 +3,16 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
+
+#include "seed_rl/grpc/native/transport/run_function.h"
 
 namespace seed_rl::transport {
 namespace {
 
-// A run that takes less than this is quick: running it on a network thread saves more time than it
-// costs the calls that wait for that thread.
-constexpr auto kQuickRun = std::chrono::microseconds(100);
-// Runs are expected to be quick if `quickness_` is at least this.
-constexpr int kQuick = 32;
+// Of calls that have failed together, this many are run alone: fewer groups than that do not pay.
+constexpr size_t kRunAlone = 4;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -22,6 +22,11 @@ size_t NumExecutors(const Binding& binding) {
   return binding.functions.size() * std::max(1, binding.max_in_flight);
 }
 
+bool MayBlock(const Binding& binding) {
+  return std::any_of(binding.functions.begin(), binding.functions.end(),
+                     [](const auto& function) { return function->may_block(); });
+}
+
 }  // namespace
 
 Batcher::Batcher(Binding binding, int64_t max_batch_size, double batch_timeout_ms)
@@ -29,7 +34,8 @@ Batcher::Batcher(Binding binding, int64_t max_batch_size, double batch_timeout_m
       timeout_(batch_timeout_ms),
       signature_(binding_, max_batch_size),
       // Besides the running batches, one is being filled and one may be held by results.
-      batches_(&signature_, NumExecutors(binding_) + 2) {
+      batches_(&signature_, NumExecutors(binding_) + 2),
+      may_run_inline_(batch_timeout_ms <= 0 && !binding_.isolate_errors && !MayBlock(binding_)) {
   for (size_t i = 0; i < NumExecutors(binding_); ++i) {
     wake_.push_back(std::make_unique<std::condition_variable>());
   }
@@ -48,25 +54,27 @@ void Batcher::Start() {
 
 void Batcher::Add(Call call, const Frame& frame) {
   Status status = signature_.CheckCall(frame, &call.rows, &call.leading);
-  if (!status.ok()) {
-    CountError();
-    call.Fail(status);
-  } else if (signature_.batched()) {
-    AddToBatches(call, frame);
-  } else {
-    AddAlone(std::move(call), frame);
+  if (status.ok()) {
+    try {
+      signature_.batched() ? AddToBatches(call, frame) : AddAlone(call, frame);
+      return;
+    } catch (const std::bad_alloc&) {
+      status = OutOfMemory();
+    }
   }
+  CountError();
+  call.Fail(status);
 }
 
-void Batcher::AddAlone(Call call, const Frame& frame) {
-  BatchPtr batch = BatchFactory::Single(std::move(call), frame);
+void Batcher::AddAlone(const Call& call, const Frame& frame) {
+  BatchPtr batch = BatchFactory::Single(call, frame);
   std::unique_lock<std::mutex> lock(mu_);
   if (!stopped_) {
     ready_.push_back(std::move(batch));
     return;
   }
   lock.unlock();
-  batch->parts[0].Fail(ServerClosed());
+  call.Fail(ServerClosed());
 }
 
 void Batcher::AddToBatches(const Call& call, const Frame& frame) {
@@ -74,31 +82,62 @@ void Batcher::AddToBatches(const Call& call, const Frame& frame) {
   int64_t placed = 0;
   std::unique_lock<std::mutex> lock(mu_);
   while (placed < call.rows) {
-    const int64_t left = call.rows - placed;
-    if (stopped_) {
+    Status status = stopped_ ? ServerClosed() : Status();
+    Part part;
+    BatchPtr batch;
+    try {
+      if (status.ok()) batch = Reserve(call, placed, &gather, &part);
+    } catch (const std::bad_alloc&) {
+      if (placed == 0) throw;
+      status = OutOfMemory();
+    }
+    if (!status.ok()) {
       lock.unlock();
-      // Shutdown fails the rows that are already in a batch.
-      Part{call, 0, left, placed, gather}.Fail(ServerClosed());
+      // The rows that are already in a batch are answered with it, or by Shutdown.
+      Part{call, 0, call.rows - placed, placed, gather}.Fail(status);
       return;
     }
-    if (open_ && signature_.dynamic() && open_->rows + left > signature_.capacity()) {
-      ready_.push_back(std::move(open_));
-    }
-    if (!open_) open_ = batches_.Empty();
-    BatchPtr batch = open_;
-    const int64_t rows = std::min(left, signature_.capacity() - batch->rows);
-    if (rows < call.rows && !gather) gather = NewGather(call.rows);
-    const Part part = {call, batch->rows, rows, placed, gather};
-    batch->parts.push_back(part);
-    batch->rows += rows;
-    placed += rows;
-    ++batch->copying;
-    if (batch->rows == signature_.capacity()) ready_.push_back(std::move(open_));
+    placed += part.rows;
     lock.unlock();
-    batch->Copy(frame, part);
+    bool copied = true;
+    try {
+      batch->Copy(frame, part);
+    } catch (const std::bad_alloc&) {
+      copied = false;
+    }
     lock.lock();
+    if (!copied) batch->broken = true;
     if (--batch->copying == 0) copied_.notify_all();
   }
+}
+
+Batcher::BatchPtr Batcher::Reserve(const Call& call, int64_t placed,
+                                   std::shared_ptr<Gather>* gather, Part* part) {
+  const int64_t left = call.rows - placed;
+  if (open_ && signature_.dynamic() && open_->rows + left > signature_.capacity()) {
+    ready_.push_back(open_);
+    open_.reset();
+  }
+  BatchPtr batch = open_ ? open_ : batches_.Empty();
+  const int64_t rows = std::min(left, signature_.capacity() - batch->rows);
+  if (rows < call.rows && !*gather) *gather = NewGather(call.rows);
+  *part = {call, batch->rows, rows, placed, *gather};
+  batch->parts.push_back(*part);
+  if (batch->rows + rows < signature_.capacity()) {
+    open_ = batch;
+  } else {
+    try {
+      ready_.push_back(batch);
+    } catch (const std::bad_alloc&) {
+      batch->parts.pop_back();
+      throw;
+    }
+    open_.reset();
+  }
+  batch->rows += rows;
+  batch->bytes += call.bytes;
+  ++batch->copying;
+  return batch;
 }
 
 // --- Running.
@@ -137,22 +176,14 @@ Batcher::BatchPtr Batcher::Take() {
 }
 
 Batcher::BatchPtr Batcher::TakeInline(size_t* executor) {
-  const bool possible = quickness_ >= kQuick && timeout_.count() <= 0 && !binding_.isolate_errors;
-  if (!possible || stopped_ || !HasWork() || collector_ != kNone) return nullptr;
-  if ((ready_.empty() ? open_ : ready_.front())->copying > 0) return nullptr;
+  if (!may_run_inline_ || stopped_ || !HasWork() || collector_ != kNone) return nullptr;
+  const Batch& next = ready_.empty() ? *open_ : *ready_.front();
+  if (next.copying > 0 || !quick_runs_.Expects(next.rows, next.bytes)) return nullptr;
   *executor = NextFree();
   if (*executor == kNone) return nullptr;
   busy_[*executor] = true;
   ++inline_runs_;
   return Take();
-}
-
-void Batcher::NoteRunTime(Clock::duration time) {
-  if (time < kQuickRun) {
-    quickness_ = std::min(quickness_ + 1, 2 * kQuick);
-  } else {
-    quickness_ = std::max(quickness_ - kQuick, 0);
-  }
 }
 
 void Batcher::Dispatch() {
@@ -189,22 +220,46 @@ void Batcher::Execute(size_t executor) {
 void Batcher::Run(Batch* batch, size_t executor) {
   batches_.Seal(batch);
   const bool may_repeat =
-      binding_.isolate_errors && signature_.dynamic() && batch->parts.size() > 1;
+      binding_.isolate_errors && signature_.dynamic() && batch->parts.size() > 1 && !batch->broken;
   const Clock::time_point start = Clock::now();
   std::vector<Tensor> results;
-  Status status =
-      RunAndWait(function(executor), may_repeat ? batch->arguments : std::move(batch->arguments),
-                 batch->rows, &results);
-  Count(*batch, start, Clock::now());
-  const bool repeat = !status.ok() && may_repeat && status.code != Code::kCancelled;
-  for (const Part& part : batch->parts) {
-    std::vector<Tensor> own_results;
-    if (repeat) {
-      status = RunAndWait(function(executor), batch->RowsOf(part), part.rows, &own_results);
-    }
-    // Before the last reply, so that a caller's next call finds the executor free.
-    if (&part == &batch->parts.back()) Release(executor, true);
-    Answer(part, status, repeat ? own_results : results, repeat ? 0 : part.first);
+  const Status status = OrOutOfMemory([&] {
+    if (batch->broken) return OutOfMemory();
+    return RunChecked(executor, may_repeat ? batch->arguments : std::move(batch->arguments),
+                      batch->rows, &results);
+  });
+  Count(*batch, start, Clock::now(), status.ok());
+  if (!status.ok() && may_repeat && status.code != Code::kCancelled) {
+    Split(*batch, 0, batch->parts.size(), executor);
+  } else {
+    AnswerAll(*batch, 0, batch->parts.size(), status, results, executor, true);
+  }
+}
+
+bool Batcher::Repeat(const Batch& batch, size_t begin, size_t end, size_t executor) {
+  const int64_t first = batch.parts[begin].first;
+  const int64_t rows = batch.parts[end - 1].first + batch.parts[end - 1].rows - first;
+  std::vector<Tensor> results;
+  const Status status =
+      OrOutOfMemory([&] { return RunChecked(executor, batch.Rows(first, rows), rows, &results); });
+  if (!status.ok() && end - begin > 1 && status.code != Code::kCancelled) {
+    Split(batch, begin, end, executor);
+  } else {
+    AnswerAll(batch, begin, end, status, results, executor, true);
+  }
+  return status.ok();
+}
+
+void Batcher::Split(const Batch& batch, size_t begin, size_t end, size_t executor) {
+  if (end - begin <= kRunAlone) {
+    for (size_t i = begin; i < end; ++i) Repeat(batch, i, i + 1, executor);
+    return;
+  }
+  const size_t middle = (begin + end) / 2;
+  if (Repeat(batch, begin, middle, executor)) {
+    Split(batch, middle, end, executor);  // The fault is here: no need to run it as a whole.
+  } else {
+    Repeat(batch, middle, end, executor);
   }
 }
 
@@ -212,39 +267,40 @@ void Batcher::RunInline(const BatchPtr& batch, size_t executor) {
   batches_.Seal(batch.get());
   const Clock::time_point start = Clock::now();
   const std::thread::id this_thread = std::this_thread::get_id();
+  const auto finish = [=](Status status, const std::vector<Tensor>& results) {
+    if (batch->answered.exchange(true)) return;
+    if (status.ok()) {
+      status = OrOutOfMemory([&] { return signature_.CheckResults(results, batch->rows); });
+    }
+    Count(*batch, start, Clock::now(), status.ok());
+    // On the same thread, Dispatch itself looks for more work.
+    const bool later = std::this_thread::get_id() != this_thread;
+    AnswerAll(*batch, 0, batch->parts.size(), status, results, executor, later);
+    std::lock_guard<std::mutex> lock(mu_);
+    if (--inline_runs_ == 0) no_inline_runs_.notify_all();
+  };
+  if (batch->broken) return finish(OutOfMemory(), {});
   std::vector<Tensor> arguments = std::move(batch->arguments);
-  function(executor)->Start(std::move(arguments),
-                            [=](Status status, const std::vector<Tensor>& results) {
-                              if (status.ok())
-                                status = signature_.CheckResults(results, batch->rows);
-                              Count(*batch, start, Clock::now());
-                              // On the same thread, Dispatch itself looks for more work.
-                              const bool later = std::this_thread::get_id() != this_thread;
-                              for (const Part& part : batch->parts) {
-                                if (&part == &batch->parts.back()) Release(executor, later);
-                                Answer(part, status, results, part.first);
-                              }
-                              std::lock_guard<std::mutex> lock(mu_);
-                              if (--inline_runs_ == 0) no_inline_runs_.notify_all();
-                            });
+  try {
+    function(executor)->Start(std::move(arguments), finish);
+  } catch (const std::bad_alloc&) {
+    finish(OutOfMemory(), {});
+  }
 }
 
-Status Batcher::RunAndWait(Function* function, std::vector<Tensor> arguments, int64_t rows,
+Status Batcher::RunChecked(size_t executor, std::vector<Tensor> arguments, int64_t rows,
                            std::vector<Tensor>* results) const {
-  std::mutex mu;
-  std::condition_variable finished;
-  bool done = false;
-  Status status;
-  function->Start(std::move(arguments), [&](const Status& result, std::vector<Tensor> tensors) {
-    std::lock_guard<std::mutex> lock(mu);
-    status = result;
-    *results = std::move(tensors);
-    done = true;
-    finished.notify_one();
-  });
-  std::unique_lock<std::mutex> lock(mu);
-  finished.wait(lock, [&] { return done; });
+  const Status status = RunAndWait(function(executor), std::move(arguments), results);
   return status.ok() ? signature_.CheckResults(*results, rows) : status;
+}
+
+void Batcher::AnswerAll(const Batch& batch, size_t begin, size_t end, const Status& status,
+                        const std::vector<Tensor>& results, size_t executor, bool wake) {
+  for (size_t i = begin; i < end; ++i) {
+    // So that a caller's next call finds the executor free.
+    if (i + 1 == batch.parts.size()) Release(executor, wake);
+    Answer(batch.parts[i], status, results, batch.parts[i].first - batch.parts[begin].first);
+  }
 }
 
 void Batcher::Answer(const Part& part, const Status& status, const std::vector<Tensor>& results,
@@ -262,7 +318,7 @@ void Batcher::Release(size_t executor, bool wake) {
   if (thread != nullptr) thread->notify_one();
 }
 
-void Batcher::Count(const Batch& batch, Clock::time_point start, Clock::time_point end) {
+void Batcher::Count(const Batch& batch, Clock::time_point start, Clock::time_point end, bool ok) {
   std::lock_guard<std::mutex> lock(mu_);
   for (const Part& part : batch.parts) {
     if (part.first_in_call == 0) ++stats_.calls;
@@ -271,7 +327,7 @@ void Batcher::Count(const Batch& batch, Clock::time_point start, Clock::time_poi
   stats_.rows += batch.rows;
   ++stats_.batches;
   stats_.run_s += Seconds(end - start);
-  NoteRunTime(end - start);
+  quick_runs_.Note(end - start, batch.rows, batch.bytes, ok);
 }
 
 void Batcher::CountError() {

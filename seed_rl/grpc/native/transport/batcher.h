@@ -4,6 +4,8 @@
 // and copies the call's tensors into them. Functions run on the batcher's threads, so that network
 // threads never wait: a free thread takes what has been collected and sends the replies itself.
 // Functions that take less time than waking up another thread run on the network thread.
+//
+// If an allocation fails, the calls concerned fail with RESOURCE_EXHAUSTED.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_BATCHER_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_BATCHER_H_
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "seed_rl/grpc/native/transport/batch.h"
+#include "seed_rl/grpc/native/transport/quick_runs.h"
 #include "seed_rl/grpc/native/transport/signature.h"
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
@@ -55,10 +58,14 @@ class Batcher {
  private:
   using BatchPtr = std::shared_ptr<Batch>;
 
-  void AddAlone(Call call, const Frame& frame);
+  // These throw std::bad_alloc only if the call has not been added.
+  void AddAlone(const Call& call, const Frame& frame);
   void AddToBatches(const Call& call, const Frame& frame);
 
   // The next seven require mu_.
+  // Reserves as many of a call's rows from `placed` on as a batch takes, as `part` of that batch.
+  // Throws std::bad_alloc, and has then reserved nothing.
+  BatchPtr Reserve(const Call& call, int64_t placed, std::shared_ptr<Gather>* gather, Part* part);
   bool HasWork() const;
   // The next free executor in turn, or kNone.
   size_t NextFree();
@@ -68,7 +75,6 @@ class Batcher {
   // A batch that the caller may run immediately on a free executor; or null.
   BatchPtr TakeInline(size_t* executor);
   void WaitForMore(std::unique_lock<std::mutex>* lock, size_t executor);
-  void NoteRunTime(Clock::duration time);
 
   // The loop of an executor's thread.
   void Execute(size_t executor);
@@ -77,21 +83,32 @@ class Batcher {
   }
   // Runs a batch and returns when it has been answered.
   void Run(Batch* batch, size_t executor);
+  // Answers the parts of a batch from `begin` to before `end`: runs their rows again, in groups
+  // until it has found the faulty calls. Returns whether there are none.
+  bool Repeat(const Batch& batch, size_t begin, size_t end, size_t executor);
+  // The same, for parts that have failed together.
+  void Split(const Batch& batch, size_t begin, size_t end, size_t executor);
   // Runs a batch; returns when it has been answered, or will be on another thread.
   void RunInline(const BatchPtr& batch, size_t executor);
-  Status RunAndWait(Function* function, std::vector<Tensor> arguments, int64_t rows,
+  // Runs an executor's function and checks its results.
+  Status RunChecked(size_t executor, std::vector<Tensor> arguments, int64_t rows,
                     std::vector<Tensor>* results) const;
+  // Answers these parts; `results` begins with the first one's rows. Releases the executor before
+  // the batch's last reply; if `wake`, wakes a thread if there is work.
+  void AnswerAll(const Batch& batch, size_t begin, size_t end, const Status& status,
+                 const std::vector<Tensor>& results, size_t executor, bool wake);
   void Answer(const Part& part, const Status& status, const std::vector<Tensor>& results,
               int64_t first);
   // Marks an executor as free; if `wake`, wakes a thread if there is work.
   void Release(size_t executor, bool wake);
-  void Count(const Batch& batch, Clock::time_point start, Clock::time_point end);
+  void Count(const Batch& batch, Clock::time_point start, Clock::time_point end, bool ok);
   void CountError();
 
   const Binding binding_;
   const std::chrono::duration<double, std::milli> timeout_;
   const Signature signature_;
   const BatchFactory batches_;
+  const bool may_run_inline_;
 
   mutable std::mutex mu_;
   bool stopped_ = false;        // Guarded by mu_.
@@ -100,7 +117,7 @@ class Batcher {
   std::vector<bool> busy_;      // By executor. Guarded by mu_.
   size_t collector_ = kNone;    // The executor whose thread takes the next batch. Guarded by mu_.
   size_t next_ = 0;             // The next executor in turn. Guarded by mu_.
-  int quickness_ = 0;           // Rises with quick runs, falls with slow ones. Guarded by mu_.
+  QuickRuns quick_runs_;        // Guarded by mu_.
   int inline_runs_ = 0;         // Inline runs not yet answered. Guarded by mu_.
   BatcherStats stats_;          // Guarded by mu_.
   std::condition_variable copied_;                              // A batch's `copying` became 0.

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -109,7 +110,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Status broken_;                                  // Guarded by mu_.
   uint64_t next_id_ = 1;                           // Guarded by mu_.
   std::unordered_map<uint64_t, Pending> pending_;  // By call id. Guarded by mu_.
-  std::deque<grpc::ByteBuffer> outgoing_;          // Guarded by mu_.
+  // Of pending_, if the configuration has a timeout. Guarded by mu_.
+  std::set<std::pair<SystemClock::time_point, uint64_t>> deadlines_;
+  std::deque<grpc::ByteBuffer> outgoing_;  // Guarded by mu_.
 };
 
 // --- Lifecycle.
@@ -168,8 +171,10 @@ uint64_t Connection::Call(uint32_t function, const std::vector<Tensor>& argument
   }
   Pending& pending = pending_[id];
   pending.done = std::move(done);
-  if (config_.call_timeout_s > 0)
+  if (config_.call_timeout_s > 0) {
     pending.deadline = SystemClock::now() + ToDuration(config_.call_timeout_s);
+    deadlines_.emplace(pending.deadline, id);
+  }
   outgoing_.push_back(std::move(frame));
   if (started_ && !writing_ && !writes_failed_) WriteNext();
   return id;
@@ -185,6 +190,7 @@ Client::Done Connection::Remove(uint64_t call_id) {
   const auto found = pending_.find(call_id);
   if (found == pending_.end()) return nullptr;
   Client::Done done = std::move(found->second.done);
+  deadlines_.erase({found->second.deadline, call_id});
   pending_.erase(found);
   return done;
 }
@@ -200,6 +206,7 @@ void Connection::FailAll(const Status& status) {
     if (!closed_) broken_ = status;
     closed_ = true;
     pending.swap(pending_);
+    deadlines_.clear();
   }
   for (auto& [id, call] : pending) call.done(status, nullptr);
 }
@@ -209,13 +216,11 @@ void Connection::FailExpired() {
   {
     std::lock_guard<std::mutex> lock(mu_);
     const SystemClock::time_point now = SystemClock::now();
-    for (auto it = pending_.begin(); it != pending_.end();) {
-      if (it->second.deadline > now) {
-        ++it;
-        continue;
-      }
-      expired.push_back(std::move(it->second.done));
-      it = pending_.erase(it);
+    while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+      const auto found = pending_.find(deadlines_.begin()->second);
+      expired.push_back(std::move(found->second.done));
+      pending_.erase(found);
+      deadlines_.erase(deadlines_.begin());
     }
   }
   for (const Client::Done& done : expired) {
@@ -287,7 +292,8 @@ void Connection::OnRead(bool ok) {
     return;
   }
   Frame frame;
-  const Status status = frame.Parse(message_);
+  Status status = frame.Parse(message_);
+  if (status.ok()) status = frame.CheckStrings();
   if (Client::Done done = Remove(frame.call_id())) {
     if (!status.ok()) {
       done({Code::kInternal, "Malformed reply: " + status.message}, nullptr);
@@ -313,7 +319,11 @@ void Connection::OnWritten(bool ok) {
 
 void Connection::OnFinished() {
   Status status = FromGrpc(final_status_);
-  if (status.ok()) status = {Code::kUnavailable, "server closed"};
+  // Cancelled, but not by Close: the server reset the stream. gRPC does so if a stream arrives
+  // while the server shuts down.
+  if (status.ok() || status.code == Code::kCancelled) {
+    status = {Code::kUnavailable, "server closed"};
+  }
   FailAll(status);
   queue_.Shutdown();
 }

@@ -56,7 +56,7 @@ Status Signature::CheckCall(const Frame& frame, int64_t* rows, bool* leading) co
     return Invalid("Expects a leading dimension from 1 to " + std::to_string(capacity_) +
                    ", but it is " + std::to_string(*rows));
   }
-  return {};
+  return frame.CheckStrings();
 }
 
 Status Signature::CheckShape(const std::vector<TensorView>& tensors, size_t i, size_t skip) const {

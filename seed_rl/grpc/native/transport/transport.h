@@ -70,6 +70,7 @@ struct Tensor {
   const char* data = nullptr;         // Null if dtype is kString.
   size_t bytes = 0;                   // Size of `data`.
   std::shared_ptr<const void> owner;  // Keeps `data` alive.
+  size_t owner_bytes = 0;             // Memory that `owner` keeps; 0: only `data`.
   std::vector<std::string> strings;   // The elements if dtype is kString.
 };
 
@@ -91,6 +92,9 @@ class Function {
   virtual void Start(std::vector<Tensor> arguments, Done done) = 0;
   // Cancels current and future runs.
   virtual void Cancel() = 0;
+  // Whether a run may keep its thread for much longer than earlier runs on as many rows did: if it
+  // waits for Python, or loops as often as its arguments say.
+  virtual bool may_block() const { return false; }
 };
 
 constexpr int64_t kUnbatched = -1;

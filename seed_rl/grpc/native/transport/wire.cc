@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <new>
+#include <numeric>
 
 namespace seed_rl::transport {
 namespace {
@@ -13,6 +16,9 @@ constexpr size_t kFrameHeaderBytes = 24;
 constexpr size_t kTensorHeaderBytes = 16;
 // Smaller payloads are copied: a shared slice costs an allocation and an entry in sendmsg.
 constexpr size_t kBorrowBytes = 4096;
+// Payloads below this fraction of their owner's memory are copied: otherwise a client that does not
+// read its replies could keep a whole batch's results with each row of its own.
+constexpr size_t kBorrowFraction = 4;  // A quarter.
 // Error messages are truncated to this size, below any sensible message limit.
 constexpr size_t kMaxErrorBytes = 16 << 10;
 // Largest product of nonzero dimensions; keeps sizes in bytes below 2^63.
@@ -58,6 +64,8 @@ Status Malformed(const std::string& what) {
 size_t ItemSize(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].size; }
 
 const char* DTypeName(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].name; }
+
+Status OutOfMemory() { return {Code::kResourceExhausted, "Out of memory"}; }
 
 std::string ShapeString(const int64_t* dims, size_t rank) {
   std::string text = "[";
@@ -111,6 +119,14 @@ std::vector<std::string> TensorView::Strings(size_t first, size_t count) const {
 }
 
 Status Frame::Parse(const grpc::ByteBuffer& message) {
+  try {
+    return ParseAll(message);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+}
+
+Status Frame::ParseAll(const grpc::ByteBuffer& message) {
   slices_.clear();
   tensors_.clear();
   message_.clear();
@@ -179,20 +195,30 @@ Status Frame::ParseTensor(Cursor* cursor, size_t* left) {
   tensor.payload = *cursor;
   if (tensor.dtype == DType::kString) {
     if (tensor.elements > tensor.bytes / sizeof(uint32_t)) return Malformed("strings are missing");
-    size_t remaining = tensor.bytes - tensor.elements * sizeof(uint32_t);
-    Cursor lengths = *cursor;
-    for (size_t i = 0; i < tensor.elements; ++i) {
-      uint32_t length;
-      lengths.Read(reinterpret_cast<char*>(&length), sizeof(length));
-      if (length > remaining) return Malformed("a string is cut short");
-      remaining -= length;
-    }
-    if (remaining > 0) return Malformed("bytes after the last string");
   } else if (tensor.bytes != tensor.elements * ItemSize(tensor.dtype)) {
     return Malformed("a payload does not have the size of its shape");
   }
   cursor->Skip(tensor.bytes);
   *left -= tensor.bytes;
+  return {};
+}
+
+Status Frame::CheckStrings() const {
+  uint32_t lengths[256];
+  for (const TensorView& tensor : tensors_) {
+    if (tensor.dtype != DType::kString) continue;
+    size_t remaining = tensor.bytes - tensor.elements * sizeof(uint32_t);
+    Cursor cursor = tensor.payload;
+    for (size_t left = tensor.elements; left > 0;) {
+      const size_t count = std::min(left, std::size(lengths));
+      cursor.Read(reinterpret_cast<char*>(lengths), count * sizeof(uint32_t));
+      const uint64_t sum = std::accumulate(lengths, lengths + count, uint64_t{0});
+      if (sum > remaining) return Malformed("a string is cut short");
+      remaining -= sum;
+      left -= count;
+    }
+    if (remaining > 0) return Malformed("bytes after the last string");
+  }
   return {};
 }
 
@@ -217,9 +243,9 @@ void FrameWriter::AddHeader(DType dtype, const int64_t* dims, size_t rank, uint6
 }
 
 void FrameWriter::Add(DType dtype, const int64_t* dims, size_t rank, const char* data, size_t bytes,
-                      const std::shared_ptr<const void>& owner) {
+                      const std::shared_ptr<const void>& owner, size_t owner_bytes) {
   AddHeader(dtype, dims, rank, bytes);
-  if (bytes < kBorrowBytes || !owner) {
+  if (bytes < kBorrowBytes || bytes < owner_bytes / kBorrowFraction || !owner) {
     small_.append(data, bytes);
     return;
   }
@@ -245,7 +271,7 @@ void FrameWriter::Add(const Tensor& tensor) {
                tensor.strings.size());
   } else {
     Add(tensor.dtype, tensor.dims.data(), tensor.dims.size(), tensor.data, tensor.bytes,
-        tensor.owner);
+        tensor.owner, tensor.owner_bytes);
   }
 }
 

@@ -22,6 +22,8 @@ constexpr uint64_t kUnreadableCallId = ~uint64_t{0};
 size_t ItemSize(DType dtype);
 // The name in messages and in Describe, such as "int32".
 const char* DTypeName(DType dtype);
+// The error of a call for which an allocation failed.
+Status OutOfMemory();
 // Formats a shape, e.g. "[2,84,84]".
 std::string ShapeString(const int64_t* dims, size_t rank);
 
@@ -58,9 +60,12 @@ struct TensorView {
 // A parsed frame; keeps the message alive and does not copy payloads.
 class Frame {
  public:
-  // Parses a message. On failure, call_id() is still valid if the header was readable, otherwise
-  // kUnreadableCallId.
+  // Parses a message, without the lengths of strings. On failure, call_id() is still valid if the
+  // header was readable, otherwise kUnreadableCallId.
   Status Parse(const grpc::ByteBuffer& message);
+  // Checks the lengths of the strings of all tensors. Takes time in proportion to their number:
+  // servers check first that they want the tensors.
+  Status CheckStrings() const;
 
   Kind kind() const { return kind_; }
   uint64_t call_id() const { return call_id_; }
@@ -71,6 +76,7 @@ class Frame {
   size_t size() const { return size_; }
 
  private:
+  Status ParseAll(const grpc::ByteBuffer& message);
   Status ParseTensor(Cursor* cursor, size_t* left);
 
   std::vector<grpc::Slice> slices_;
@@ -82,13 +88,14 @@ class Frame {
   std::vector<TensorView> tensors_;
 };
 
-// Builds a frame. Large payloads are shared with their owners instead of copied.
+// Builds a frame. Large payloads are shared with their owners instead of copied, unless they are
+// only a small part of the memory that would be kept until the frame has been sent.
 class FrameWriter {
  public:
   FrameWriter(Kind kind, uint64_t call_id, uint32_t function, size_t num_tensors);
 
   void Add(DType dtype, const int64_t* dims, size_t rank, const char* data, size_t bytes,
-           const std::shared_ptr<const void>& owner);
+           const std::shared_ptr<const void>& owner, size_t owner_bytes);
   void AddStrings(const int64_t* dims, size_t rank, const std::string* strings, size_t count);
   void Add(const Tensor& tensor);
 

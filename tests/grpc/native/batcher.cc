@@ -1,0 +1,419 @@
+// Tests of the batcher alone; see test_batcher.py. Each runs in a process of its own.
+
+#include "seed_rl/grpc/native/transport/batcher.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "seed_rl/grpc/native/transport/transport.h"
+#include "seed_rl/grpc/native/transport/wire.h"
+
+namespace seed_rl::transport {
+namespace {
+
+#define CHECK(condition)                                                 \
+  if (!(condition)) {                                                    \
+    std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+    std::abort();                                                        \
+  }
+
+constexpr size_t kMiB = 1 << 20;
+
+Tensor Bytes(std::vector<int64_t> dims, char value) {
+  Tensor tensor;
+  tensor.dtype = DType::kUint8;
+  tensor.dims = std::move(dims);
+  tensor.bytes = 1;
+  for (const int64_t dim : tensor.dims) tensor.bytes *= dim;
+  std::shared_ptr<char> data(new char[tensor.bytes], [](char* data) { delete[] data; });
+  std::memset(data.get(), value, tensor.bytes);
+  tensor.data = data.get();
+  tensor.owner = data;
+  return tensor;
+}
+
+// Runs a C++ function.
+class Local : public Function {
+ public:
+  using Body = std::function<Status(const std::vector<Tensor>& arguments, Tensor* result)>;
+  explicit Local(Body body, bool may_block = false)
+      : body_(std::move(body)), may_block_(may_block) {}
+
+  void Start(std::vector<Tensor> arguments, Done done) override {
+    Tensor result;
+    const Status status = body_(arguments, &result);
+    std::vector<Tensor> results;
+    if (status.ok()) results.push_back(std::move(result));
+    done(status, std::move(results));
+  }
+  void Cancel() override {}
+  bool may_block() const override { return may_block_; }
+
+ private:
+  const Body body_;
+  const bool may_block_;
+};
+
+// Keeps the answers it gets.
+class Answers : public Caller {
+ public:
+  void Send(grpc::ByteBuffer reply, size_t) override {
+    std::lock_guard<std::mutex> lock(mu_);
+    replies_.push_back(std::move(reply));
+    arrived_.notify_all();
+  }
+  void Wait(size_t count) {
+    std::unique_lock<std::mutex> lock(mu_);
+    arrived_.wait(lock, [&] { return replies_.size() >= count; });
+  }
+  // The number of answers by error code.
+  std::map<int, int> Codes() {
+    std::lock_guard<std::mutex> lock(mu_);
+    std::map<int, int> codes;
+    for (const grpc::ByteBuffer& reply : replies_) {
+      Frame frame;
+      CHECK(frame.Parse(reply).ok());
+      ++codes[frame.kind() == Kind::kReply ? 0 : frame.error_code()];
+    }
+    return codes;
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable arrived_;
+  std::vector<grpc::ByteBuffer> replies_;  // Guarded by mu_.
+};
+
+// A running batcher of one function with a row of `row_bytes` bytes, or of one string if that is 0.
+class Fixture {
+ public:
+  Fixture(Local::Body body, int64_t row_bytes, bool isolate_errors = false, bool may_block = false)
+      : batcher_(Bind(std::move(body), row_bytes, isolate_errors, may_block), 1024, 0),
+        answers(std::make_shared<Answers>()) {
+    batcher_.Start();
+  }
+
+  void Add(const Tensor& argument) {
+    FrameWriter writer(Kind::kCall, 1, 0, 1);
+    writer.Add(argument);
+    Add(writer.Finish());
+  }
+  void Add(const grpc::ByteBuffer& message) {
+    Frame frame;
+    CHECK(frame.Parse(message).ok());
+    Call call;
+    call.caller = answers;
+    call.id = 1;
+    call.bytes = message.Length();
+    call.arrived = Clock::now();
+    batcher_.Add(call, frame);
+    ++added_;
+  }
+  // Runs the added calls and waits for all answers so far.
+  void Run() {
+    batcher_.Dispatch();
+    answers->Wait(added_);
+  }
+
+ private:
+  static Binding Bind(Local::Body body, int64_t row_bytes, bool isolate_errors, bool may_block) {
+    Binding binding;
+    binding.name = "f";
+    Spec spec;
+    spec.dtype = row_bytes > 0 ? DType::kUint8 : DType::kString;
+    spec.dims = {-1};
+    if (row_bytes > 0) spec.dims.push_back(row_bytes);
+    binding.arguments = {spec};
+    binding.num_results = 1;
+    binding.batch = kDynamicBatch;
+    binding.isolate_errors = isolate_errors;
+    binding.functions.push_back(std::make_unique<Local>(std::move(body), may_block));
+    return binding;
+  }
+
+  Batcher batcher_;
+  size_t added_ = 0;
+
+ public:
+  const std::shared_ptr<Answers> answers;
+};
+
+Status Same(const std::vector<Tensor>& arguments, Tensor* result) {
+  *result = arguments[0];
+  return {};
+}
+
+// Lowers the limit of the address space during its life: large allocations fail, small ones find
+// memory that the allocator has.
+class ScarceMemory {
+ public:
+  ScarceMemory() {
+    CHECK(getrlimit(RLIMIT_AS, &old_) == 0);
+    size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit scarce = {pages * 4096 + 8 * kMiB, old_.rlim_max};
+    CHECK(setrlimit(RLIMIT_AS, &scarce) == 0);
+  }
+  ~ScarceMemory() { CHECK(setrlimit(RLIMIT_AS, &old_) == 0); }
+
+ private:
+  rlimit old_;
+};
+
+// --- Replies.
+
+// Replies that have not been sent keep the batch's results only if they are a large part of them.
+void Borrowing() {
+  for (const int64_t rows : {1, 255, 256}) {
+    std::weak_ptr<const void> kept;
+    auto fixture = std::make_unique<Fixture>(
+        [&kept](const std::vector<Tensor>& arguments, Tensor* result) {
+          *result = Bytes({arguments[0].dims[0], 4096}, 7);
+          kept = result->owner;
+          return Status();
+        },
+        1);
+    fixture->Add(Bytes({rows, 1}, 0));
+    fixture->Add(Bytes({1024 - rows, 1}, 0));
+    fixture->Run();
+    const std::shared_ptr<Answers> unsent = fixture->answers;
+    fixture.reset();  // Its threads have no results any more.
+    CHECK(kept.use_count() == (rows >= 256 ? 2 : 1));
+  }
+  // A result that is an argument would keep the memory of a full batch.
+  std::weak_ptr<const void> kept;
+  auto fixture = std::make_unique<Fixture>(
+      [&kept](const std::vector<Tensor>& arguments, Tensor* result) {
+        kept = arguments[0].owner;
+        return Same(arguments, result);
+      },
+      kMiB);
+  fixture->Add(Bytes({1, kMiB}, 1));
+  fixture->Run();
+  const std::shared_ptr<Answers> unsent = fixture->answers;
+  fixture.reset();
+  CHECK(kept.expired());
+}
+
+// --- Isolation of errors.
+
+// Runs `bad.size()` calls as one batch; returns the number of runs.
+int Isolate(const std::vector<char>& rows, const std::function<bool(const std::vector<char>&)>& bad,
+            std::map<int, int> codes) {
+  int runs = 0;
+  Fixture fixture(
+      [&](const std::vector<Tensor>& arguments, Tensor* result) {
+        ++runs;
+        const std::vector<char> rows(arguments[0].data, arguments[0].data + arguments[0].bytes);
+        if (bad(rows)) return Status(Code::kFailedPrecondition, "bad");
+        return Same(arguments, result);
+      },
+      1, true);
+  for (const char row : rows) fixture.Add(Bytes({1}, row));
+  fixture.Run();
+  CHECK(fixture.answers->Codes() == codes);
+  return runs;
+}
+
+void Isolation() {
+  constexpr int kBad = static_cast<int>(Code::kFailedPrecondition);
+  const auto contains = [](const std::vector<char>& rows, char row) {
+    return std::find(rows.begin(), rows.end(), row) != rows.end();
+  };
+  const auto one_is_bad = [&](const std::vector<char>& rows) { return contains(rows, 1); };
+  for (const size_t place : {0, 17, 63}) {
+    std::vector<char> rows(64, 0);
+    rows[place] = 1;
+    CHECK(Isolate(rows, one_is_bad, {{0, 63}, {kBad, 1}}) <= 13);
+  }
+  CHECK(Isolate(std::vector<char>(64, 1), one_is_bad, {{kBad, 64}}) <= 96);
+  CHECK(Isolate({0, 1}, one_is_bad, {{0, 1}, {kBad, 1}}) == 3);
+  // Calls that fail only together do not fail.
+  std::vector<char> rows(32, 0);
+  rows[3] = 1;
+  rows[29] = 2;
+  Isolate(rows,
+          [&](const std::vector<char>& rows) { return contains(rows, 1) && contains(rows, 2); },
+          {{0, 32}});
+}
+
+// --- Inline runs.
+
+struct Runs {
+  std::atomic<bool> here{false};  // The last run was on the thread that dispatched it.
+  std::atomic<int> sleep_ms{0};
+  const std::thread::id this_thread = std::this_thread::get_id();
+
+  Local::Body Body() {
+    return [this](const std::vector<Tensor>& arguments, Tensor* result) {
+      here = std::this_thread::get_id() == this_thread;
+      std::this_thread::sleep_for(std::chrono::milliseconds(sleep_ms));
+      return Same(arguments, result);
+    };
+  }
+  // One call of this many rows; returns whether its run was inline.
+  bool Call(Fixture* fixture, int64_t rows) {
+    fixture->Add(Bytes({rows, 1}, 0));
+    fixture->Run();
+    return here;
+  }
+  // Makes quick calls of one row until they run inline.
+  void EarnTrust(Fixture* fixture) {
+    for (int i = 0; i < 1000000; ++i) {
+      if (Call(fixture, 1)) return;
+    }
+    CHECK(false);
+  }
+};
+
+void InlineRunsOfMoreRows() {
+  Runs runs;
+  Fixture fixture(runs.Body(), 1);
+  runs.EarnTrust(&fixture);
+  CHECK(!runs.Call(&fixture, 1024));
+}
+
+void InlineRunsAfterSlowOnes() {
+  Runs runs;
+  Fixture fixture(runs.Body(), 1);
+  runs.EarnTrust(&fixture);
+  runs.sleep_ms = 20;
+  runs.Call(&fixture, 1);
+  runs.sleep_ms = 0;
+  for (int i = 0; i < 200; ++i) CHECK(!runs.Call(&fixture, 1));
+}
+
+void InlineRunsThatMayBlock() {
+  Runs runs;
+  Fixture fixture(runs.Body(), 1, false, true);
+  for (int i = 0; i < 2000; ++i) CHECK(!runs.Call(&fixture, 1));
+}
+
+// --- Failed allocations.
+
+constexpr int kExhausted = static_cast<int>(Code::kResourceExhausted);
+
+// There is no memory for a batch.
+void MemoryForBatches() {
+  Fixture fixture(Same, kMiB);
+  FrameWriter writer(Kind::kCall, 1, 0, 1);
+  writer.Add(Bytes({1, kMiB}, 1));
+  const grpc::ByteBuffer message = writer.Finish();
+  {
+    ScarceMemory scarce;
+    fixture.Add(message);
+  }
+  fixture.Run();
+  fixture.Add(message);
+  fixture.Run();
+  CHECK((fixture.answers->Codes() == std::map<int, int>{{0, 1}, {kExhausted, 1}}));
+}
+
+// There is no memory for the strings of a call; its batch fails.
+void MemoryForStrings() {
+  Fixture fixture(
+      [](const std::vector<Tensor>& arguments, Tensor* result) {
+        *result = Bytes({arguments[0].dims[0]}, 0);
+        return Status();
+      },
+      0);
+  Tensor small, large;
+  small.dtype = large.dtype = DType::kString;
+  small.dims = large.dims = {1};
+  small.strings = {"a"};
+  large.strings = {std::string(64 * kMiB, 'a')};
+  FrameWriter writer(Kind::kCall, 1, 0, 1);
+  writer.Add(large);
+  const grpc::ByteBuffer message = writer.Finish();
+  fixture.Add(small);
+  {
+    ScarceMemory scarce;
+    fixture.Add(message);
+  }
+  fixture.Run();
+  fixture.Add(message);
+  fixture.Run();
+  CHECK((fixture.answers->Codes() == std::map<int, int>{{0, 1}, {kExhausted, 2}}));
+}
+
+// A function, or its start, runs out of memory: on its own thread and inline.
+void MemoryForRuns() {
+  Runs runs;
+  std::atomic<bool> fail{true};
+  Fixture fixture(
+      [&](const std::vector<Tensor>& arguments, Tensor* result) {
+        runs.here = std::this_thread::get_id() == runs.this_thread;
+        if (fail) throw std::bad_alloc();
+        return Same(arguments, result);
+      },
+      1);
+  fixture.Add(Bytes({1, 1}, 0));
+  fixture.Add(Bytes({1, 1}, 0));
+  fixture.Run();
+  CHECK((fixture.answers->Codes() == std::map<int, int>{{kExhausted, 2}}));
+  fail = false;
+  runs.EarnTrust(&fixture);
+  fail = true;
+  CHECK(runs.Call(&fixture, 1));
+  fail = false;
+  runs.Call(&fixture, 1);
+  CHECK(fixture.answers->Codes()[kExhausted] == 3);
+}
+
+// There is no memory for a reply.
+void MemoryForReplies() {
+  std::unique_ptr<ScarceMemory> scarce;
+  Fixture fixture(
+      [&scarce](const std::vector<Tensor>& arguments, Tensor* result) {
+        result->dtype = DType::kString;
+        result->dims = {arguments[0].dims[0]};
+        result->strings.resize(arguments[0].dims[0]);
+        if (arguments[0].data[0] == 1) {
+          result->strings[0] = std::string(64 * kMiB, 'a');
+          scarce = std::make_unique<ScarceMemory>();
+        }
+        return Status();
+      },
+      1);
+  fixture.Add(Bytes({1}, 1));
+  fixture.Add(Bytes({1}, 0));
+  fixture.Run();
+  scarce.reset();
+  CHECK((fixture.answers->Codes() == std::map<int, int>{{0, 1}, {kExhausted, 1}}));
+}
+
+const std::map<std::string, void (*)()> kTests = {
+    {"borrowing", Borrowing},
+    {"isolation", Isolation},
+    {"inline_runs_of_more_rows", InlineRunsOfMoreRows},
+    {"inline_runs_after_slow_ones", InlineRunsAfterSlowOnes},
+    {"inline_runs_that_may_block", InlineRunsThatMayBlock},
+    {"memory_for_batches", MemoryForBatches},
+    {"memory_for_strings", MemoryForStrings},
+    {"memory_for_runs", MemoryForRuns},
+    {"memory_for_replies", MemoryForReplies},
+};
+
+}  // namespace
+}  // namespace seed_rl::transport
+
+int main(int argc, char** argv) {
+  CHECK(argc == 2);
+  seed_rl::transport::kTests.at(argv[1])();
+  return 0;
+}

@@ -1,0 +1,47 @@
+"""What the batcher does beside network and TensorFlow: replies, inline runs, failed allocations.
+
+The tests are those of native/batcher.cc.
+"""
+
+import os
+import shlex
+import subprocess
+
+import pytest
+
+TESTS = {
+    "borrowing": "A client that does not read its replies keeps its own rows, not whole batches.",
+    "isolation": "One faulty call in a large batch costs few runs, and only faulty calls fail.",
+    "inline_runs_of_more_rows": "Quick calls of one row do not vouch for a thousand rows.",
+    "inline_runs_after_slow_ones": "A slow run is not forgotten after a few quick ones.",
+    "inline_runs_that_may_block": "Some functions never run on the network's thread.",
+    "memory_for_batches": "Without memory for its batch, a call fails, and no other.",
+    "memory_for_strings": "Without memory for a call's strings, its batch fails.",
+    "memory_for_runs": "A run without memory fails its calls and frees its executor.",
+    "memory_for_replies": "Without memory for its reply, a call fails, and no other.",
+}
+
+SOURCES = ("batch", "batcher", "buffer_pool", "quick_runs", "run_function", "signature", "wire")
+
+pytestmark = pytest.mark.slow  # It compiles.
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory, repository):
+    folder = repository / "seed_rl" / "grpc" / "native" / "transport"
+    sources = [str(folder / f"{name}.cc") for name in SOURCES]
+    sources.append(str(repository / "tests" / "grpc" / "native" / "batcher.cc"))
+    target = str(tmp_path_factory.mktemp("batcher") / "batcher")
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "grpc++"], check=True, capture_output=True, text=True
+    ).stdout
+    compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-Wall", "-Werror", "-pthread"]
+    build = [*compiler, f"-I{repository}", *sources, "-o", target, *shlex.split(flags)]
+    subprocess.run(build, check=True)
+    return target
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_batcher(program, name):
+    result = subprocess.run([program, name], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, f"{TESTS[name]} {result.stderr}"

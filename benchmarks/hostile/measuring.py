@@ -1,0 +1,224 @@
+"""Runs an attack beside honest clients, and judges what they and the server's memory noticed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import signal
+import statistics
+import threading
+import time
+from typing import Any
+
+from benchmarks import processes
+from benchmarks.hostile.attacks import Attack
+
+MAX_WAIT_MS = 500.0
+"""The longest that an honest client may wait for an answer."""
+
+MAX_GROWTH_MIB = 256.0
+"""How much the server's resident memory may grow during an attack."""
+
+MAX_CONNECTION_KIB = 32.0
+"""How much memory an idle connection may take."""
+
+MIN_RATE_RATIO = 0.5
+"""What must remain of an honest client's rate."""
+
+_KILL_GROWTH_MIB = 1536.0  # Protects the machine.
+_NEWCOMERS_AT = (0.3, 0.6, 0.9)  # Fractions of the attack.
+_AFTER_S = 0.5
+_WARM_UP_S = 0.5
+
+
+@dataclasses.dataclass
+class Result:
+    """What happened during an attack. Times are in ms, memory in MiB.
+
+    Attributes:
+      name: of the attack.
+      quiet_ms: p50, p99 and maximum of the honest client's waits before the attack.
+      waits_ms: the same during and shortly after it.
+      newcomer_ms: how long the slowest new client took to get in and be answered.
+      rss_mib: the server's resident memory before the attack, its peak, and afterwards.
+      counts: what the attacker did.
+      rate_ratio: what remained of the honest client's rate, if measured.
+      problems: in words, the limits that were exceeded.
+    """
+
+    name: str
+    quiet_ms: tuple[float, float, float]
+    waits_ms: tuple[float, float, float]
+    newcomer_ms: float
+    rss_mib: tuple[float, float, float]
+    counts: dict[str, int]
+    rate_ratio: float | None
+    problems: list[str]
+
+
+class Range(contextlib.ExitStack):
+    """The processes that run attacks, one after the other."""
+
+    def __init__(self) -> None:
+        """Starts the processes."""
+        super().__init__()
+        self._servers, self._honest, self._newcomer, self._attacker = (
+            self.enter_context(processes.Worker(f"benchmarks.hostile.{module}"))
+            for module in ("server", "clients", "clients", "attacker")
+        )
+        for worker in (self._servers, self._honest, self._newcomer, self._attacker):
+            worker.wait_ready()
+
+    def run(self, attack: Attack, seconds: float) -> Result:
+        """Runs one attack against a new server."""
+        self._servers.send(token=attack.token, max_files=attack.max_files)
+        server = self._servers.receive()
+        access = {"port": server["port"], "token": attack.token}
+        newcomers = [self._join(access)]
+        quiet_s = max(1.0, seconds / 4)
+        start = time.monotonic() + _WARM_UP_S
+        self._honest.send(
+            action="call",
+            **access,
+            function=attack.honest_function,
+            pause_s=attack.honest_pause_s,
+            until=start + quiet_s + seconds + _AFTER_S,
+        )
+        time.sleep(_WARM_UP_S + quiet_s)
+        with Memory(server["pid"]) as memory:
+            began = time.monotonic()
+            self._attacker.send(name=attack.name, **access, seconds=seconds)
+            if attack.newcomers_during:
+                newcomers += self._join_during(access, began, seconds)
+            attacked = self._attacker.receive()
+            newcomers.append(self._join(access))
+            honest = self._honest.receive()
+        return _judge(attack, start, began, honest, newcomers, attacked, memory)
+
+    def _join_during(self, access: Any, began: float, seconds: float) -> list[dict[str, Any]]:
+        results = []
+        for fraction in _NEWCOMERS_AT:
+            time.sleep(max(0, began + fraction * seconds - time.monotonic()))
+            if time.monotonic() < began + seconds:
+                results.append(self._join(access))
+        return results
+
+    def _join(self, access: Any) -> dict[str, Any]:
+        self._newcomer.send(action="join", **access)
+        result: dict[str, Any] = self._newcomer.receive()
+        return result
+
+
+class Memory(contextlib.AbstractContextManager["Memory"]):
+    """Watches the resident memory of a process, and kills it before it takes the machine's.
+
+    Attributes:
+      mib: at the start, the peak, and at the end.
+      killed: whether the process was killed.
+    """
+
+    def __init__(self, pid: int):
+        """Begins to watch."""
+        self._pid = pid
+        with contextlib.suppress(OSError):  # Resets the kernel's own record of the peak.
+            pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
+        start = self._read("VmRSS")
+        self.mib = (start, start, start)
+        self.killed = False
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.02):
+            start, peak, _ = self.mib
+            now = self._read("VmRSS")
+            self.mib = (start, max(peak, now, self._peak()), now)
+            if now > start + _KILL_GROWTH_MIB and not self.killed:
+                self.killed = True
+                os.kill(self._pid, signal.SIGKILL)
+
+    def _peak(self) -> float:
+        # Before it is reset, the record includes the start of the process.
+        return self._read("VmHWM")
+
+    def _read(self, name: str) -> float:
+        for line in pathlib.Path(f"/proc/{self._pid}/status").read_text().splitlines():
+            if line.startswith(name):
+                return int(line.split()[1]) / 1024
+        return 0.0  # A process that has ended.
+
+
+def _judge(
+    attack: Attack,
+    start: float,
+    began: float,
+    honest: dict[str, Any],
+    newcomers: list[dict[str, Any]],
+    attacked: dict[str, Any],
+    memory: Memory,
+) -> Result:
+    calls = [call for call in honest["calls"] if call[0] >= start]
+    quiet = _waits([call for call in calls if call[1] < began], honest["pauses"])
+    waits = _waits([call for call in calls if call[1] >= began], honest["pauses"])
+    newcomer_ms = max(newcomer["ms"] for newcomer in newcomers)
+    first, peak, last = memory.mib
+    problems = []
+    if memory.killed:
+        problems.append("its memory grew without end")
+    elif not last:
+        problems.append("the server died")
+    if waits[2] > MAX_WAIT_MS:
+        problems.append(f"an honest client waited {waits[2]:,.0f} ms")
+    failures = [text for _, text in honest["failures"]]
+    if failures:
+        problems.append(f"an honest client failed {len(failures)} times: {failures[0]}")
+    refused = [newcomer["error"] for newcomer in newcomers if newcomer["error"]]
+    if refused:
+        problems.append(f"{len(refused)} newcomers did not get in: {refused[0]}")
+    if peak - first > MAX_GROWTH_MIB:
+        problems.append(f"memory grew by {peak - first:,.0f} MiB")
+    connections = attacked["counts"].get("connections", 0)
+    if attack.per_connection and connections:
+        kib = 1024 * (peak - first) / connections
+        if kib > MAX_CONNECTION_KIB:
+            problems.append(f"a connection takes {kib:,.0f} KiB")
+    ratio = None
+    if attack.rate_mark is not None:
+        ratio = _rate_ratio(calls, began, attacked["marks"][attack.rate_mark])
+        if ratio < MIN_RATE_RATIO:
+            problems.append(f"an honest client's rate fell to {ratio:.2f} of what it was")
+    counts = attacked["counts"]
+    return Result(attack.name, quiet, waits, newcomer_ms, memory.mib, counts, ratio, problems)
+
+
+def _waits(calls: list[list[float]], pauses: list[list[float]]) -> tuple[float, float, float]:
+    """Median, 99th percentile and maximum in ms, without times when the client did not run."""
+    if not calls:
+        return (float("nan"),) * 3
+    waits = []
+    for start, end in calls:
+        stolen = sum(max(0.0, min(end, p[1]) - max(start, p[0])) for p in _near(pauses, start, end))
+        waits.append(1000 * (end - start - stolen))
+    waits.sort()
+    return statistics.median(waits), waits[int(0.99 * (len(waits) - 1))], waits[-1]
+
+
+def _near(pauses: list[list[float]], start: float, end: float) -> list[list[float]]:
+    if end - start < 0.005:
+        return []  # Too short to matter, and there are very many of them.
+    return [pause for pause in pauses if pause[1] > start and pause[0] < end]
+
+
+def _rate_ratio(calls: list[list[float]], began: float, mark: float) -> float:
+    """Calls between `mark` and the attack's end, relative to as much time before the mark."""
+    length = mark - began
+    before = sum(began <= end < mark for _, end in calls)
+    after = sum(mark <= end < mark + length for _, end in calls)
+    return after / before if before else float("nan")

@@ -1,0 +1,181 @@
+"""Attacks with messages and calls, well-formed or cut short."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import struct
+import threading
+import time
+import zlib
+
+import numpy as np
+
+from benchmarks.hostile import http2
+from benchmarks.hostile.http2 import Connection
+from benchmarks.hostile.stage import Stage
+from seed_rl.grpc import wire
+from seed_rl.grpc.errors import CallError, ConnectionLost, Timeout
+from seed_rl.grpc.numpy_client import Client
+from seed_rl.grpc.options import ClientOptions
+
+_MIB = 1 << 20
+_MAX_BATCH_SIZE = 1024
+_DOUBLE, _WIDE = 0, 1  # Positions in server.FUNCTIONS.
+_SLOW_S = 1.7
+_FAILURES = (CallError, ConnectionLost, Timeout)
+
+
+def gzip_bomb(stage: Stage) -> None:
+    """Health checks with a compressed request: a megabyte that becomes a gigabyte."""
+    bomb = memoryview(http2.message(_compressed_zeros(stage.share(1024)), compressed=True))
+    block = http2.request(http2.HEALTH, grpc_encoding="gzip")
+    streams = _open(stage, block, connections=2, streams=1)
+    stage.upload(streams, bomb)
+    stage.hold([connection for connection, _ in streams])
+
+
+@functools.cache
+def _compressed_zeros(mib: int) -> bytes:
+    """A gzip file of zeros; its blocks are independent, so that one can be repeated."""
+    zeros = bytes(_MIB)
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
+    block = compressor.compress(zeros) + compressor.flush(zlib.Z_FULL_FLUSH)
+    checksum = 0
+    for _ in range(mib):
+        checksum = zlib.crc32(zeros, checksum)
+    header = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
+    return header + block * mib + b"\x03\x00" + struct.pack("<II", checksum, mib * _MIB % 2**32)
+
+
+def unread_unary(stage: Stage) -> None:
+    """Health checks whose requests of 60 MiB stop a byte before their end; they need no token."""
+    _stop_short(stage, http2.request(http2.HEALTH))
+
+
+def partial_calls(stage: Stage) -> None:
+    """Calls of 60 MiB that stop a byte before their end."""
+    _stop_short(stage, http2.request(http2.CALL, stage.token))
+
+
+def partial_calls_of_strangers(stage: Stage) -> None:
+    """The same without the token that the server requires."""
+    _stop_short(stage, http2.request(http2.CALL))
+
+
+def _stop_short(stage: Stage, block: bytes) -> None:
+    streams = _open(stage, block, connections=4, streams=4)
+    stage.upload(streams, memoryview(http2.message(bytes(60 * _MIB)))[:-1])
+    stage.hold([connection for connection, _ in streams])
+
+
+def slow_readers(stage: Stage) -> None:
+    """Unread replies of one row, each of which may keep the rest of its batch in memory.
+
+    A call of one row and one of the rest of the batch arrive together; the second is cancelled.
+    """
+    preface = http2.PREFACE + http2.settings({http2.INITIAL_WINDOW_SIZE: 0})
+    connection = stage.connect(preface)
+    if connection is None:
+        return
+    block = http2.request(http2.CALL, stage.token)
+    row = _call_message(_WIDE, np.zeros(1, np.int32))
+    rest = _call_message(_WIDE, np.zeros(_MAX_BATCH_SIZE - 1, np.int32))
+    reader = connection.open(block)
+    reset = http2.CANCEL.to_bytes(4, "big")
+    with contextlib.suppress(OSError):
+        while stage.running() and stage.counts["calls"] < 300:
+            other = connection.new_stream()
+            frames = [
+                http2.frame(http2.HEADERS, http2.END_HEADERS, other, block),
+                http2.frame(http2.DATA, 0, other, rest),
+                http2.frame(http2.DATA, 0, reader, row),
+            ]
+            connection.send(b"".join(frames))
+            time.sleep(0.02)  # Now the batch has run.
+            connection.send(http2.frame(http2.RST_STREAM, 0, other, reset))
+            connection.receive()
+            stage.counts["calls"] += 1
+    stage.hold([connection])
+
+
+def many_streams(stage: Stage) -> None:
+    """Four connections with 1,024 streams of calls each."""
+    block = http2.request(http2.CALL, stage.token)
+    streams = _open(stage, block, connections=4, streams=1024)
+    stage.counts["streams"] = len(streams)
+    stage.hold(list({id(connection): connection for connection, _ in streams}.values()))
+
+
+def slow_function(stage: Stage) -> None:
+    """A function that is quick 200 times, then takes 1.7 s."""
+    options = ClientOptions(connect_timeout_s=5, call_timeout_s=30, token=stage.token)
+    with Client(f"127.0.0.1:{stage.port}", options) as client:
+        trial = 20_000
+        start = time.monotonic()
+        client.work(trial)
+        steps = int(trial * _SLOW_S / (time.monotonic() - start))
+        while stage.running():
+            for _ in range(200):
+                client.work(0)
+            client.work(min(steps, 2**31 - 1))
+            stage.counts["slow runs"] += 1
+
+
+def empty_strings(stage: Stage) -> None:
+    """Calls with 15 million empty strings in place of a number."""
+    count = 15_000_000
+    tensor = struct.pack("<BBHIQq", wire.STRING, 1, 0, 0, 4 * count, count) + bytes(4 * count)
+    header = wire.encode_call(1, _DOUBLE, [])
+    header = header[:6] + (1).to_bytes(2, "little") + header[8:]  # One tensor.
+    block = http2.request(http2.CALL, stage.token)
+    data = memoryview(http2.message(header + tensor))
+    while stage.running() and stage.counts["calls"] < 4:
+        stage.counts["calls"] += 1
+        stage.upload(_open(stage, block, connections=1, streams=1), data)
+    stage.hold()
+
+
+def bad_rows(stage: Stage) -> None:
+    """Calls that make the function fail for the whole batch; before that, as many good ones."""
+    half = stage.seconds / 2
+    start = time.monotonic()
+
+    def call() -> None:
+        options = ClientOptions(connect_timeout_s=5, call_timeout_s=5, token=stage.token)
+        with contextlib.suppress(ConnectionLost), Client(address, options) as client:
+            while stage.running():
+                try:
+                    client.picky(-1 if time.monotonic() > start + half else 1)
+                    stage.counts["good"] += 1
+                except _FAILURES:
+                    stage.counts["failed"] += 1
+
+    address = f"127.0.0.1:{stage.port}"
+    stage.marks["bad"] = start + half
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _call_message(function: int, rows: np.ndarray) -> bytes:
+    return http2.message(wire.encode_call(1, function, [rows]))
+
+
+def _open(
+    stage: Stage, block: bytes, *, connections: int, streams: int
+) -> list[tuple[Connection, int]]:
+    """Opens connections with this many streams each; fewer, if the server refuses some."""
+    result = []
+    for _ in range(connections):
+        connection = stage.connect()
+        if connection is None:
+            continue
+        for _ in range(streams):
+            stream = stage.attempt(connection.open, block)
+            if stream is None:
+                break
+            result.append((connection, stream))
+    return result

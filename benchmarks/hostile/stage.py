@@ -1,0 +1,140 @@
+"""What attacks are made of: time, connections and counts."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from benchmarks.hostile import http2
+from benchmarks.hostile.http2 import Connection
+
+T = TypeVar("T")
+
+_REFUSED_PAUSE_S = 0.01
+_DEFAULT_S = 5.0  # What counts are given for.
+
+
+class Stage:
+    """What an attack works with; closes its connections at the end.
+
+    Attributes:
+      port: the server's.
+      token: the server's secret; None: it has none.
+      seconds: how long the attack lasts.
+      counts: what was done, for the report.
+      marks: moments that the report needs, in seconds of `time.monotonic`.
+    """
+
+    def __init__(self, port: int, token: str | None, seconds: float):
+        """Starts the clock."""
+        self.port = port
+        self.token = token
+        self.seconds = seconds
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.marks: dict[str, float] = {}
+        self._end = time.monotonic() + seconds
+        self._opened = contextlib.ExitStack()
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._opened.close()
+
+    def running(self) -> bool:
+        """Whether there is time left."""
+        return time.monotonic() < self._end
+
+    def share(self, count: int) -> int:
+        """`count` of something that is held, or half of it if the time is short."""
+        return count if self.seconds >= _DEFAULT_S else count // 2
+
+    def scaled(self, count: int) -> int:
+        """`count` of something that is repeated, in proportion to the time."""
+        return int(count * self.seconds / _DEFAULT_S)
+
+    def connect(self, preface: bytes = http2.PREFACE + http2.settings({})) -> Connection | None:
+        """A connection that stays open until the end; None if the server refuses it."""
+        connection = self.attempt(Connection, self.port, preface)
+        if connection is not None:
+            self._opened.callback(connection.close)
+            self.counts["connections"] += 1
+        return connection
+
+    def attempt(self, step: Callable[..., T], *args: object) -> T | None:
+        """The result of `step(*args)`; None if the server refused it, which counts as a refusal."""
+        try:
+            return step(*args)
+        except OSError:
+            self.counts["refusals"] += 1
+            time.sleep(_REFUSED_PAUSE_S)
+            return None
+
+    def flood(
+        self, what: str, limit: int, burst: Callable[[Connection], int], *, deaf: bool = False
+    ) -> None:
+        """Repeats `burst(connection)` on one connection, or on a new one if that is refused.
+
+        Args:
+          what: what a burst sends, for the report.
+          limit: how many of it to send.
+          burst: sends some; returns how many.
+          deaf: does not read what the server sends.
+        """
+
+        def step(connection: Connection) -> int:
+            sent = burst(connection)
+            if not deaf:
+                connection.receive()
+            return sent
+
+        connection = None
+        while self.running() and self.counts[what] < limit:
+            connection = connection or self.connect()
+            if connection is None:
+                continue
+            sent = self.attempt(step, connection)
+            self.counts[what] += sent or 0
+            if sent is None:
+                connection.close()
+                connection = None
+
+    def hold(self, connections: Sequence[Connection | None] = (), *, deaf: bool = False) -> None:
+        """Waits for the end of the attack, answering pings unless `deaf`."""
+        opened = [connection for connection in connections if connection is not None]
+        while self.running():
+            if not deaf:
+                for connection in list(opened):
+                    try:
+                        connection.receive()
+                    except OSError:
+                        opened.remove(connection)
+                        self.counts["closed by server"] += 1
+            time.sleep(min(0.2, self.seconds / 20))
+
+    def upload(self, streams: Sequence[tuple[Connection, int]], data: memoryview) -> None:
+        """Sends `data` on each stream, as fast as the server takes it."""
+        rest = {stream: data for stream in streams}
+        while self.running() and rest:
+            sent = 0
+            for connection, stream in list(rest):
+                try:
+                    connection.receive()
+                    if stream in connection.closed_streams:
+                        raise ConnectionResetError("the server has ended the stream")
+                    part = rest[connection, stream][: 16 * http2.MAX_FRAME_BYTES]
+                    size = connection.send_data(stream, part)
+                except OSError:
+                    self.counts["refusals"] += 1
+                    del rest[connection, stream]
+                    continue
+                sent += size
+                rest[connection, stream] = rest[connection, stream][size:]
+                if not rest[connection, stream]:
+                    del rest[connection, stream]
+            self.counts["bytes"] += sent
+            if not sent:
+                time.sleep(0.002)

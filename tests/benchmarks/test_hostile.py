@@ -1,0 +1,99 @@
+"""The parts of `benchmarks.hostile`: its frames follow RFC 9113, and its verdicts are right."""
+
+import gzip
+
+import pytest
+
+from benchmarks.hostile import http2, measuring, message_attacks
+from benchmarks.hostile.attacks import ATTACKS
+
+
+def test_frames():
+    """Guards the layout: 24 bits of length, type, flags, stream, payload."""
+    frame = http2.frame(http2.DATA, http2.END_STREAM, 5, b"abc")
+    assert frame == b"\0\0\3" + b"\0" + b"\1" + b"\0\0\0\5" + b"abc"
+    assert http2.settings({http2.INITIAL_WINDOW_SIZE: 0}) == (
+        b"\0\0\6" + b"\4" + b"\0" + b"\0\0\0\0" + b"\0\4" + b"\0\0\0\0"
+    )
+
+
+def test_header_fields():
+    """Guards the encoding of lengths: up to 126 in one byte, and the example of RFC 7541, C.1.2."""
+    assert http2.field("a", "b" * 126) == b"\0" + b"\1a" + b"\x7e" + b"b" * 126
+    assert http2.field("a", "b" * 127) == b"\0" + b"\1a" + b"\x7f\x00" + b"b" * 127
+    long = http2.field("a", "b" * (1337 - 31 + 127))
+    assert long[3:6] == b"\x7f\x9a\x0a"  # As 1337 with a prefix of five bits is 1f 9a 0a.
+
+
+def test_messages():
+    """Guards gRPC's prefix: whether it is compressed, and the length."""
+    assert http2.message(b"abc") == b"\0" + b"\0\0\0\3" + b"abc"
+    assert http2.message_prefix(258, compressed=True) == b"\1" + b"\0\0\1\2"
+
+
+def test_the_bomb():
+    """Guards the attack: an intact gzip file, a thousandth of what it becomes."""
+    bomb = message_attacks._compressed_zeros(8)
+    assert len(bomb) < (8 << 20) / 500
+    assert gzip.decompress(bomb) == bytes(8 << 20)
+
+
+class Memory:
+    mib = (100.0, 110.0, 105.0)
+    killed = False
+
+
+def judge(name="churn", *, calls=((10.0, 10.001), (12.0, 12.001)), **changed):
+    honest = {"calls": [list(call) for call in calls], "failures": [], "pauses": []}
+    honest |= {key: changed.pop(key) for key in ("failures", "pauses") if key in changed}
+    arguments = {
+        "newcomers": [{"ms": 5.0, "error": None}],
+        "attacked": {"counts": {"connections": 1000}, "marks": {"bad": 13.0}},
+        "memory": Memory(),
+    }
+    return measuring._judge(ATTACKS[name], 9.0, 11.0, honest, **(arguments | changed))
+
+
+def test_an_attack_that_nobody_notices():
+    """Guards the figures: of calls before and after the beginning of the attack, in ms."""
+    result = judge(calls=[(8.0, 8.9), (10.0, 10.002), (12.0, 12.003)])
+    assert not result.problems
+    assert result.quiet_ms == pytest.approx((2.0, 2.0, 2.0))
+    assert result.waits_ms == pytest.approx((3.0, 3.0, 3.0))
+    assert (result.newcomer_ms, result.rss_mib) == (5.0, (100.0, 110.0, 105.0))
+
+
+def memory(peak=110.0, last=105.0):
+    result = Memory()
+    result.mib = (100.0, peak, last)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "problem"),
+    [
+        ("churn", {"calls": [(10.0, 10.001), (12.0, 12.501)]}, "waited 501 ms"),
+        ("churn", {"calls": [(10.0, 12.0)]}, "waited 2,000 ms"),  # Begun before the attack.
+        ("churn", {"failures": [(12.0, "lost")]}, "failed 1 times: lost"),
+        ("churn", {"newcomers": [{"ms": 1, "error": "full"}]}, "1 newcomers did not get in: full"),
+        ("churn", {"memory": memory(peak=357.0)}, "memory grew by 257 MiB"),
+        ("churn", {"memory": memory(last=0.0)}, "the server died"),
+        ("idle_streams", {"memory": memory(peak=140.0)}, "a connection takes 41 KiB"),
+        (
+            "bad_rows",
+            {"calls": [(12.0, 12.1), (12.2, 12.3), (12.4, 12.5), (13.1, 13.2)]},
+            "rate fell to 0.33",
+        ),
+    ],
+)
+def test_what_fails(name, changed, problem):
+    """Guards each limit."""
+    (found,) = judge(name, **changed).problems
+    assert problem in found
+
+
+def test_time_in_which_the_client_did_not_run():
+    """Guards the verdict on busy machines: it is taken off the wait that it overlaps."""
+    result = judge(calls=[(10.0, 10.001), (12.0, 12.9)], pauses=[(11.5, 12.5), (12.8, 13.0)])
+    assert result.waits_ms[2] == pytest.approx(300)
+    assert not result.problems

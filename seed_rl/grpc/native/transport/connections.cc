@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -25,6 +26,8 @@ constexpr double kCancellationsPerSecond = 5;
 constexpr double kStrangerBytes = 128 << 10;
 constexpr double kStrangerBytesPerSecond = 32 << 10;
 constexpr int kMaxStreamsPerConnection = 8;
+// Connections with streams that are looked at in one Check: about half a millisecond.
+constexpr size_t kMaxChecks = 512;
 // Besides EPOLLHUP and EPOLLERR, which are always reported.
 constexpr uint32_t kStrangerEvents = uint32_t{EPOLLIN} | EPOLLET;
 
@@ -67,6 +70,11 @@ std::string DecodePercent(const std::string& text) {
 
 }  // namespace
 
+int64_t SharedBytes() {
+  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return std::max(int64_t{1} << 30, memory / 8);
+}
+
 bool TokenBucket::Take(double amount) {
   const Clock::time_point now = Clock::now();
   tokens_ += std::chrono::duration<double>(now - filled_).count() * rate_;
@@ -81,6 +89,9 @@ Connections::Connection::Connection(Fd fd, std::string peer)
       rpcs(kRpcBurst, kRpcsPerSecond),
       cancellations(kCancellationBurst, kCancellationsPerSecond),
       bytes(kStrangerBytes, kStrangerBytesPerSecond) {}
+
+Connections::Connections(int epoll, int64_t max_connections)
+    : epoll_(epoll), max_connections_(max_connections), shared_bytes_(SharedBytes()) {}
 
 bool Connections::Add(int fd) {
   Fd duplicate(fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -97,7 +108,7 @@ bool Connections::Add(int fd) {
       connections_.try_emplace(id, std::move(duplicate), std::move(peer)).first->second;
   if (connection.peer.empty()) return true;
   by_peer_[connection.peer] = id;
-  AddStranger(id, &connection);
+  connection.place = strangers_.insert(strangers_.end(), id);
   return true;
 }
 
@@ -109,7 +120,7 @@ void Connections::OnEvent(uint64_t id, uint32_t events) {
     Remove(id);
     return;
   }
-  if (connection->IsStranger()) CountBytes(connection);
+  if (!connection->IsUnix() && connection->streams == 0) ChargeStranger(connection);
 }
 
 bool Connections::EndOldestStranger() {
@@ -128,7 +139,7 @@ bool Connections::BeginRpc(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
   if (connection == nullptr || connection->rpcs.Take(1)) return true;
-  Abort(*connection);
+  if (connection->rpcs.tokens() < -kRpcBurst) Abort(*connection);
   return false;
 }
 
@@ -138,24 +149,36 @@ void Connections::CancelRpc(uint64_t id) {
   if (connection != nullptr && !connection->cancellations.Take(1)) Abort(*connection);
 }
 
-bool Connections::OpenStream(uint64_t id) {
+std::shared_ptr<Connections::Counter> Connections::OpenStream(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
-  if (connection == nullptr) return true;
-  if (connection->streams >= kMaxStreamsPerConnection) return false;
-  if (connection->IsStranger()) strangers_.erase(connection->stranger);
-  if (++connection->streams == 1) Watch(id, *connection);
-  return true;
+  if (connection == nullptr) return std::make_shared<Counter>(0);
+  if (connection->streams >= kMaxStreamsPerConnection) return nullptr;
+  if (++connection->streams == 1) {
+    members_.splice(members_.end(), strangers_, connection->place);
+    Watch(id, *connection);
+  }
+  return connection->messages;
 }
 
-void Connections::CloseStream(uint64_t id, uint64_t bytes) {
+void Connections::CloseStream(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
-  if (connection == nullptr) return;
-  connection->bytes_seen += bytes;
-  if (--connection->streams > 0 || connection->peer.empty()) return;
-  AddStranger(id, connection);
+  if (connection == nullptr || --connection->streams > 0) return;
+  strangers_.splice(strangers_.end(), members_, connection->place);
   Watch(id, *connection);
+  ChargeStranger(connection);
+}
+
+void Connections::Check() {
+  std::lock_guard<std::mutex> lock(mu_);
+  for (size_t i = std::min(members_.size(), kMaxChecks); i > 0; --i) {
+    Connection* const connection = Get(members_.front());
+    members_.splice(members_.end(), members_, members_.begin());
+    CountBytes(connection);
+    if (connection->unread > max_unread_bytes_) Abort(*connection);
+  }
+  if (unread_ > shared_bytes_) EndLargest();
 }
 
 int64_t Connections::size() const {
@@ -171,17 +194,16 @@ Connections::Connection* Connections::Get(uint64_t id) {
 void Connections::Remove(uint64_t id) {
   const auto found = connections_.find(id);
   Connection& connection = found->second;
-  if (connection.IsStranger()) strangers_.erase(connection.stranger);
+  SetUnread(&connection, 0);
+  if (!connection.IsUnix()) {
+    (connection.streams > 0 ? members_ : strangers_).erase(connection.place);
+  }
   const auto named = by_peer_.find(connection.peer);
   // The address may have been used again.
   if (named != by_peer_.end() && named->second == id) by_peer_.erase(named);
   // gRPC has another descriptor of the socket, so that closing this one would not end the watch.
   epoll_ctl(epoll_, EPOLL_CTL_DEL, connection.fd.get(), nullptr);
   connections_.erase(found);
-}
-
-void Connections::AddStranger(uint64_t id, Connection* connection) {
-  connection->stranger = strangers_.insert(strangers_.end(), id);
 }
 
 bool Connections::EndOldest() {
@@ -194,22 +216,47 @@ bool Connections::EndOldest() {
 
 void Connections::Watch(uint64_t id, const Connection& connection) {
   epoll_event event = {};
-  event.events = connection.IsStranger() ? kStrangerEvents : 0;
+  event.events = connection.streams > 0 ? 0 : kStrangerEvents;
   event.data.u64 = id;
   epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd.get(), &event);
 }
 
 void Connections::CountBytes(Connection* connection) {
+  // First, for a message may come in between.
+  const int64_t messages = connection->messages->exchange(0);
   tcp_info info = {};
   socklen_t size = sizeof(info);
   if (getsockopt(connection->fd.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
-      size < offsetof(tcp_info, tcpi_bytes_received) + sizeof(info.tcpi_bytes_received) ||
-      info.tcpi_bytes_received <= connection->bytes_seen) {
+      size < offsetof(tcp_info, tcpi_bytes_received) + sizeof(info.tcpi_bytes_received)) {
     return;
   }
-  const uint64_t bytes = info.tcpi_bytes_received - connection->bytes_seen;
-  connection->bytes_seen = info.tcpi_bytes_received;
+  const int64_t received = info.tcpi_bytes_received;
+  const int64_t news = std::max<int64_t>(0, received - connection->received);
+  connection->received = received;
+  SetUnread(connection, std::max<int64_t>(0, connection->unread + news - messages));
+}
+
+void Connections::SetUnread(Connection* connection, int64_t bytes) {
+  unread_ += bytes - connection->unread;
+  connection->unread = bytes;
+}
+
+void Connections::ChargeStranger(Connection* connection) {
+  CountBytes(connection);
+  const int64_t bytes = connection->unread;
+  SetUnread(connection, 0);
   if (!connection->bytes.Take(bytes)) Abort(*connection);
+}
+
+void Connections::EndLargest() {
+  Connection* largest = nullptr;
+  for (const uint64_t id : members_) {
+    Connection* const connection = Get(id);
+    if (largest == nullptr || connection->unread > largest->unread) largest = connection;
+  }
+  if (largest == nullptr) return;
+  SetUnread(largest, 0);
+  Abort(*largest);
 }
 
 void Connections::Abort(const Connection& connection) {

@@ -122,9 +122,17 @@ void Listener::Stop() {
 }
 
 void Listener::Run() {
+  using Clock = std::chrono::steady_clock;
   epoll_event events[64];
+  Clock::time_point checked = Clock::now();
   while (true) {
-    const int count = epoll_wait(epoll_.get(), events, std::size(events), -1);
+    const int count =
+        epoll_wait(epoll_.get(), events, std::size(events),
+                   connections_.size() == 0 ? -1 : Connections::kCheckInterval.count());
+    if (Clock::now() - checked >= Connections::kCheckInterval) {
+      connections_.Check();
+      checked = Clock::now();
+    }
     for (int i = 0; i < count; ++i) {
       const uint64_t id = events[i].data.u64;
       if (id == kStop) return;

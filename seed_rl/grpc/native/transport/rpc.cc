@@ -57,11 +57,6 @@ bool Rpc::finished() const {
   return finished_;
 }
 
-uint64_t Rpc::traffic() const {
-  std::lock_guard<std::mutex> lock(mu_);
-  return traffic_;
-}
-
 void Rpc::Reject(const grpc::Status& status) {
   std::lock_guard<std::mutex> lock(mu_);
   if (finished_) return;
@@ -104,8 +99,8 @@ void Rpc::OnRead(bool ok) {
       std::lock_guard<std::mutex> lock(mu_);
       ++calls_;
       CountBytes(message_.Length());
-      traffic_ += 2 * message_.Length() + kMessageOverhead;
     }
+    *traffic_ += 2 * message_.Length() + kMessageOverhead;
     host_->Receive(shared_from_this(), message_);
     message_.Clear();
   }

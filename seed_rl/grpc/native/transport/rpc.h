@@ -86,8 +86,8 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
 
   // Its connection; kUnknown before it has begun.
   uint64_t connection() const { return connection_; }
-  // About what the messages of a stream took on the network so far.
-  uint64_t traffic() const;
+  // Where an admitted stream counts about what its messages took on the network.
+  void set_traffic(std::shared_ptr<Connections::Counter> traffic) { traffic_ = std::move(traffic); }
 
   grpc::GenericServerContext* context() { return &context_; }
   grpc::GenericServerAsyncReaderWriter* stream() { return &stream_; }
@@ -120,6 +120,7 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   grpc::ByteBuffer message_;  // Being read.
   // Fixed by OnIncoming.
   uint64_t connection_ = Connections::kUnknown;
+  std::shared_ptr<Connections::Counter> traffic_;
 
   Operation incoming_{&Rpc::OnIncoming};
   Operation done_{&Rpc::OnDone};
@@ -137,7 +138,6 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   int64_t calls_ = 0;         // Calls received but not answered. Guarded by mu_.
   size_t bytes_ = 0;          // Bytes of those calls and of their replies. Guarded by mu_.
   size_t reply_bytes_ = 0;    // Bytes of unsent replies. Guarded by mu_.
-  uint64_t traffic_ = 0;      // Guarded by mu_.
   // Replies and the sizes of their requests; the front one is being written. Guarded by mu_.
   std::deque<std::pair<grpc::ByteBuffer, size_t>> replies_;
 };

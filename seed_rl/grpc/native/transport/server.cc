@@ -33,9 +33,8 @@ constexpr char kServerClosed[] = "server closed";
 // How long Shutdown waits for pending writes.
 constexpr auto kShutdownGrace = std::chrono::seconds(1);
 
-// Bytes of unanswered calls and unsent replies of all peers together. At the limit, each may still
-// have one message.
-constexpr int64_t kMaxUnansweredBytes = int64_t{1} << 30;
+// What gRPC may receive before it is asked for: a window of HTTP/2, which grows with the network.
+constexpr int64_t kUnreadAllowance = 16 << 20;
 
 // Limits how long calls wait for others that arrive with them.
 constexpr int kMaxEventsBeforeDispatch = 64;
@@ -74,7 +73,7 @@ class ServerImpl : public Server, public RpcHost {
   size_t max_bytes_per_peer() const override { return config_.max_bytes_per_peer; }
   Connections* connections() override { return listener_->connections(); }
   void AddUnansweredBytes(int64_t bytes) override { unanswered_bytes_ += bytes; }
-  bool TooManyBytes() const override { return unanswered_bytes_ >= kMaxUnansweredBytes; }
+  bool TooManyBytes() const override { return unanswered_bytes_ >= max_unanswered_bytes_; }
 
  private:
   // Starts gRPC with the listener's connections.
@@ -98,7 +97,9 @@ class ServerImpl : public Server, public RpcHost {
   std::vector<std::thread> threads_;  // One per queue.
 
   std::atomic<int64_t> messages_rejected_{0};
-  std::atomic<int64_t> unanswered_bytes_{0};  // Of all peers.
+  // Unanswered calls and unsent replies of all peers. At the limit, each may still have one.
+  const int64_t max_unanswered_bytes_ = SharedBytes();
+  std::atomic<int64_t> unanswered_bytes_{0};
   std::atomic<pid_t> started_by_{0};
   std::mutex lifecycle_mu_;  // Serializes Bind, Start and Shutdown.
   bool started_ = false;     // Guarded by lifecycle_mu_.
@@ -156,6 +157,8 @@ Status ServerImpl::StartGrpc(std::vector<int>* ports) {
   service_ = std::make_unique<grpc::AsyncGenericService>();
   builder.RegisterAsyncGenericService(service_.get());
   for (int i = 0; i < NumThreads(); ++i) queues_.push_back(builder.AddCompletionQueue());
+  listener_->connections()->set_max_unread_bytes(
+      kUnreadAllowance + 2 * int64_t{MaxReceiveBytes(config_, max_call_bytes)});
   listener_->AddTo(&builder, TcpCredentials(config_));
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
@@ -303,17 +306,18 @@ grpc::Status ServerImpl::OpenStream(const std::shared_ptr<Rpc>& rpc) {
                                                       std::to_string(config_.max_connections) +
                                                       " connections; raise max_connections"};
   }
-  if (!connections()->OpenStream(rpc->connection())) {
+  auto traffic = connections()->OpenStream(rpc->connection());
+  if (traffic == nullptr) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED, "Too many streams on one connection"};
   }
+  rpc->set_traffic(std::move(traffic));
   streams_.insert(rpc);
   return grpc::Status::OK;
 }
 
 void ServerImpl::CloseStream(const std::shared_ptr<Rpc>& rpc) {
-  const uint64_t traffic = rpc->traffic();
   std::lock_guard<std::mutex> lock(mu_);
-  if (streams_.erase(rpc) > 0) connections()->CloseStream(rpc->connection(), traffic);
+  if (streams_.erase(rpc) > 0) connections()->CloseStream(rpc->connection());
 }
 
 void ServerImpl::Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) {

@@ -15,14 +15,7 @@ from benchmarks.hostile.measuring import Range
 SECONDS = 2
 
 KNOWN: dict[str, str] = {
-    "churn": "While connections arrive quickly, the network thread accepts them, and does no more.",
-    "descriptors": "After running out of descriptors gRPC accepts no connections any more.",
-    "rapid_reset": "Streams that are reset at once cost memory, and time of the network thread.",
-    "gzip_bomb": "gRPC decompresses messages of any size before it checks their length.",
-    "unread_unary": "Unfinished messages of unary calls may take max_message_bytes each.",
-    "partial_calls": "Unfinished messages of calls may take max_message_bytes each.",
     "slow_readers": "A reply of one row keeps the results of its whole batch in memory.",
-    "many_streams": "One peer can open max_connections streams.",
     "slow_function": "A function that was quick so far is run by the network thread.",
 }
 """Attacks that the server does not withstand yet, and why; once it does, they must leave."""

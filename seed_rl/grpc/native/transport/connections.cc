@@ -186,6 +186,11 @@ int64_t Connections::size() const {
   return connections_.size();
 }
 
+void Connections::Clear() {
+  std::lock_guard<std::mutex> lock(mu_);
+  while (!connections_.empty()) Remove(connections_.begin()->first);
+}
+
 Connections::Connection* Connections::Get(uint64_t id) {
   const auto found = connections_.find(id);
   return found == connections_.end() ? nullptr : &found->second;

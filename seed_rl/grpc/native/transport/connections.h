@@ -85,6 +85,8 @@ class Connections {
   void Check();
 
   int64_t size() const;
+  // Forgets all, once gRPC has closed them.
+  void Clear();
 
  private:
   struct Connection {

@@ -90,7 +90,7 @@ class ServerImpl : public Server, public RpcHost {
   std::vector<std::unique_ptr<Batcher>> batchers_;  // By function index.
   std::vector<size_t> call_bytes_;                  // Of the largest call, by function index.
   Clock::time_point started_at_;
-  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<Listener> listener_;  // Changed under mu_.
   std::unique_ptr<grpc::AsyncGenericService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
@@ -147,7 +147,11 @@ ServerImpl::~ServerImpl() {
 }
 
 Status ServerImpl::StartGrpc(std::vector<int>* ports) {
-  listener_ = std::make_unique<Listener>(config_.max_connections);
+  auto listener = std::make_unique<Listener>(config_.max_connections);
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    listener_ = std::move(listener);
+  }
   Status status = listener_->Listen(config_.addresses, ports);
   if (!status.ok()) return status;
   size_t max_call_bytes = 0;
@@ -187,7 +191,7 @@ Status ServerImpl::Start(const std::string& description, std::vector<int>* ports
       }
     }
     queues_.clear();
-    listener_.reset();
+    listener_->Stop();
     return status;
   }
   started_ = true;
@@ -251,7 +255,7 @@ void ServerImpl::Shutdown() {
   threads_.clear();
   server_.reset();
   queues_.clear();
-  listener_.reset();
+  connections()->Clear();
 }
 
 // --- Incoming RPCs.
@@ -366,7 +370,9 @@ std::string ServerImpl::Stats() {
                             : std::chrono::duration<double>(Clock::now() - started_at_).count();
   std::lock_guard<std::mutex> lock(mu_);
   return "{\"uptime_s\":" + JsonNumber(uptime) +
-         ",\"connections\":" + std::to_string(streams_.size()) + ",\"functions\":{" + functions +
+         ",\"connections\":" + std::to_string(streams_.size()) + ",\"open_connections\":" +
+         std::to_string(listener_ == nullptr ? 0 : listener_->connections()->size()) +
+         ",\"functions\":{" + functions +
          "},\"messages_rejected\":" + std::to_string(messages_rejected_) +
          ",\"status\":" + status_ + "}";
 }

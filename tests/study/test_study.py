@@ -231,11 +231,10 @@ def test_the_example_of_the_repository(repository, tmp_path):
     with open(tmp_path / "study/results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 5
-    # Chance is 1; in so few frames, not every configuration gets far above it.
-    assert max(float(row["performance"]) for row in rows) > 1.25
     for row in rows:
         assert row["status"] == "done" and float(row["frames_per_s"]) > 0
-        assert 1 < float(row["performance"]) < 3  # The optimum.
+        # Chance is 1, the optimum 3; averages over runs that have just learned are near 1.2.
+        assert 1.1 < float(row["performance"]) < 3
         clipped = row["policy_loss"] == "@ppo()"
         assert [row[name] != "" for name in ("epsilon", "beta", "w_max")] == [
             clipped,

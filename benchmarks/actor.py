@@ -27,7 +27,18 @@ from typing import Any
 
 from benchmarks import processes, report
 
-_LIBRARIES_ALONE = """
+_STEPPING = """
+actions = numpy.zeros(n, numpy.int64)
+games.step(actions)
+print(time.monotonic(), flush=True)
+steps, began = 0, time.monotonic()
+while time.monotonic() < began + float(sys.argv[2]):
+    games.step(actions)
+    steps += n
+print(steps / (time.monotonic() - began), flush=True)
+sys.stdin.read()
+"""
+_LIBRARIES_ALONE = f"""
 import sys, time
 import grpc, numpy, ale_py
 n = int(sys.argv[1])
@@ -35,33 +46,15 @@ games = ale_py.AtariVectorEnv(
     "pong", n, num_threads=1, stack_num=1, reward_clipping=False, full_action_space=True
 )
 games.reset()
-actions = numpy.zeros(n, numpy.int64)
-games.step(actions)
-print(time.monotonic(), flush=True)
-steps, began = 0, time.monotonic()
-while time.monotonic() < began + float(sys.argv[2]):
-    games.step(actions)
-    steps += n
-print(steps / (time.monotonic() - began), flush=True)
-sys.stdin.read()
-"""
-_LAYER = """
+{_STEPPING}"""
+_LAYER = f"""
 import sys, time
 import grpc, numpy, ale_py
 from seed_rl.atari import env
 n = int(sys.argv[1])
 games = env.create_vector_environment(numpy.arange(n), env.AtariConfig(game="Pong"))
 games.reset(seed=None)
-actions = numpy.zeros(n, numpy.int64)
-games.step(actions)
-print(time.monotonic(), flush=True)
-steps, began = 0, time.monotonic()
-while time.monotonic() < began + float(sys.argv[2]):
-    games.step(actions)
-    steps += n
-print(steps / (time.monotonic() - began), flush=True)
-sys.stdin.read()
-"""
+{_STEPPING}"""
 _TENSORFLOW = """
 import sys, time
 import tensorflow

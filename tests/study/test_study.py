@@ -233,7 +233,8 @@ def test_the_example_of_the_repository(repository, tmp_path):
     assert len(rows) == 5
     for row in rows:
         assert row["status"] == "done" and float(row["frames_per_s"]) > 0
-        assert 1.2 < float(row["performance"]) < 3  # Chance and the optimum.
+        # Chance is 1, the optimum 3; averages over runs that have just learned are near 1.2.
+        assert 1.1 < float(row["performance"]) < 3
         clipped = row["policy_loss"] == "@ppo()"
         assert [row[name] != "" for name in ("epsilon", "beta", "w_max")] == [
             clipped,

@@ -167,7 +167,9 @@ void Connections::CloseStream(uint64_t id) {
   if (connection == nullptr || --connection->streams > 0) return;
   strangers_.splice(strangers_.end(), members_, connection->place);
   Watch(id, *connection);
-  ChargeStranger(connection);
+  CountBytes(connection);
+  SetUnread(connection, 0);
+  connection->under_way = max_unread_bytes_;
 }
 
 void Connections::Check() {
@@ -250,7 +252,9 @@ void Connections::ChargeStranger(Connection* connection) {
   CountBytes(connection);
   const int64_t bytes = connection->unread;
   SetUnread(connection, 0);
-  if (!connection->bytes.Take(bytes)) Abort(*connection);
+  const int64_t late = std::min(bytes, connection->under_way);
+  connection->under_way -= late;
+  if (!connection->bytes.Take(bytes - late)) Abort(*connection);
 }
 
 void Connections::EndLargest() {

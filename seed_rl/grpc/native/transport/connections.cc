@@ -25,6 +25,9 @@ constexpr double kCancellationsPerSecond = 5;
 // What a connection without a stream may send: handshakes, health checks, requests for statistics.
 constexpr double kStrangerBytes = 128 << 10;
 constexpr double kStrangerBytesPerSecond = 32 << 10;
+// What gRPC may receive on a stream of calls before the server hears of it, if it is busy: the
+// windows of HTTP/2, which grow quickly on fast networks.
+constexpr int64_t kUnheardBytes = 4 << 20;
 constexpr int kMaxStreamsPerConnection = 8;
 // Connections with streams that are looked at in one Check: about half a millisecond.
 constexpr size_t kMaxChecks = 512;
@@ -88,7 +91,8 @@ Connections::Connection::Connection(Fd fd, std::string peer)
       peer(std::move(peer)),
       rpcs(kRpcBurst, kRpcsPerSecond),
       cancellations(kCancellationBurst, kCancellationsPerSecond),
-      bytes(kStrangerBytes, kStrangerBytesPerSecond) {}
+      bytes(kStrangerBytes, kStrangerBytesPerSecond),
+      under_way(kUnheardBytes) {}
 
 Connections::Connections(int epoll, int64_t max_connections)
     : epoll_(epoll), max_connections_(max_connections), shared_bytes_(SharedBytes()) {}

@@ -97,8 +97,10 @@ class Connections {
     std::list<uint64_t>::iterator place;  // In strangers_ or members_, unless a Unix socket's.
     TokenBucket rpcs;
     TokenBucket cancellations;
-    TokenBucket bytes;      // That a stranger may send.
-    int64_t under_way = 0;  // Sent, perhaps, before the peer knew of the end of its last stream.
+    TokenBucket bytes;  // That a stranger may send.
+    // That it may send besides, because it may not yet know of the end of its last stream, or the
+    // server not yet of the first.
+    int64_t under_way;
     int64_t received = 0;
     int64_t unread = 0;  // Received, but not of complete messages.
     std::shared_ptr<Counter> messages = std::make_shared<Counter>(0);

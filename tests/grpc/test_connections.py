@@ -141,6 +141,7 @@ def test_a_stream_may_end_while_its_messages_are_under_way():
     with serving(f"{HOST}:0", double, options=options) as server:
         with channel_to(f"{HOST}:{server.ports[0]}") as channel:
             call = channel.stream_stream("/seed_rl.Inference/Call")
+            next(call(iter([b"no frame"]), timeout=PATIENCE_S))
             for _ in range(30):
                 with pytest.raises(grpc.RpcError) as caught:
                     next(call(iter([bytes(MIB + 1)] * 4), timeout=PATIENCE_S))

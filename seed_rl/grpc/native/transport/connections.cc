@@ -27,7 +27,7 @@ constexpr double kStrangerBytes = 128 << 10;
 constexpr double kStrangerBytesPerSecond = 32 << 10;
 // What gRPC may receive on a stream of calls before the server hears of it, if it is busy: the
 // windows of HTTP/2, which grow quickly on fast networks.
-constexpr int64_t kUnheardBytes = 4 << 20;
+constexpr int64_t kUnheardBytes = 256 << 10;
 constexpr int kMaxStreamsPerConnection = 8;
 // Connections with streams that are looked at in one Check: about half a millisecond.
 constexpr size_t kMaxChecks = 512;

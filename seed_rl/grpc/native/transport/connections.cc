@@ -31,10 +31,12 @@ constexpr int64_t kUnheardBytes = 256 << 10;
 constexpr int kMaxStreamsPerConnection = 8;
 // Connections with streams that are looked at in one Check: about half a millisecond.
 constexpr size_t kMaxChecks = 512;
-// Besides EPOLLHUP and EPOLLERR, which are always reported.
-constexpr uint32_t kStrangerEvents = uint32_t{EPOLLIN} | EPOLLET;
+// Besides EPOLLHUP and EPOLLERR, which are always reported. gRPC may take a while to see that a
+// peer has gone, if many come and go.
+constexpr uint32_t kStrangerEvents = uint32_t{EPOLLIN} | EPOLLRDHUP | EPOLLET;
+constexpr uint32_t kGone = uint32_t{EPOLLHUP} | EPOLLERR | EPOLLRDHUP;
 
-// "ipv4:1.2.3.4:5" or "ipv6:[::1]:5"; empty for other sockets.
+// "ipv4:1.2.3.4:5" or "ipv6:[::1]:5"; empty if the peer has gone.
 std::string PeerOf(int fd) {
   sockaddr_storage storage = {};
   socklen_t size = sizeof(storage);
@@ -97,13 +99,14 @@ Connections::Connection::Connection(Fd fd, std::string peer)
 Connections::Connections(int epoll, int64_t max_connections)
     : epoll_(epoll), max_connections_(max_connections), shared_bytes_(SharedBytes()) {}
 
-bool Connections::Add(int fd) {
+bool Connections::Add(int fd, bool is_unix) {
+  std::string peer = is_unix ? "" : PeerOf(fd);
+  if (!is_unix && peer.empty()) return false;
   Fd duplicate(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!duplicate.ok()) return false;
   std::lock_guard<std::mutex> lock(mu_);
   if (static_cast<int64_t>(connections_.size()) >= max_connections_ && !EndOldest()) return false;
   const uint64_t id = ++last_id_;
-  std::string peer = PeerOf(fd);
   epoll_event event = {};
   event.events = peer.empty() ? 0 : kStrangerEvents;
   event.data.u64 = id;
@@ -120,7 +123,7 @@ void Connections::OnEvent(uint64_t id, uint32_t events) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
   if (connection == nullptr) return;
-  if (events & (EPOLLHUP | EPOLLERR)) {
+  if (events & kGone) {
     Remove(id);
     return;
   }
@@ -142,7 +145,11 @@ uint64_t Connections::Find(const std::string& peer) {
 bool Connections::BeginRpc(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
-  if (connection == nullptr || connection->rpcs.Take(1)) return true;
+  if (connection == nullptr) return true;
+  if (!connection->IsUnix() && connection->streams == 0) {
+    strangers_.splice(strangers_.end(), strangers_, connection->place);
+  }
+  if (connection->rpcs.Take(1)) return true;
   if (connection->rpcs.tokens() < -kRpcBurst) Abort(*connection);
   return false;
 }

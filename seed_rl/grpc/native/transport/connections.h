@@ -63,12 +63,13 @@ class Connections {
   // Of a connection's bytes, as many may belong to messages that are not complete. Before any Add.
   void set_max_unread_bytes(int64_t bytes) { max_unread_bytes_ = bytes; }
 
-  // Remembers an accepted connection. If there are too many, ends the oldest without a stream;
-  // false if all have one: then the new one must go.
-  bool Add(int fd);
+  // Remembers an accepted connection. If there are too many, ends the oldest without a stream.
+  // False if the new one must go: all others have a stream, or its peer has already gone.
+  bool Add(int fd, bool is_unix);
   // Handles an event of a connection.
   void OnEvent(uint64_t id, uint32_t events);
-  // Ends the oldest connection without a stream, if any.
+  // Ends the oldest connection without a stream, if any: that which for the longest time has been
+  // silent, in terms of RPCs.
   bool EndOldestStranger();
 
   // Finds the connection of an RPC by what gRPC calls its peer.

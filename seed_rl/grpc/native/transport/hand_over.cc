@@ -1,5 +1,6 @@
 #include "seed_rl/grpc/native/transport/hand_over.h"
 
+#include <poll.h>
 #include <pthread.h>
 
 #include <utility>
@@ -9,6 +10,12 @@ namespace {
 
 // As many floods can be read at once without delaying other newcomers.
 constexpr int kThreads = 4;
+
+// Whether the peer is still there. If not, gRPC may log that, and so let peers fill the log.
+bool IsConnected(int fd) {
+  pollfd state = {fd, POLLRDHUP, 0};
+  return poll(&state, 1, 0) == 0;
+}
 
 }  // namespace
 
@@ -39,18 +46,19 @@ void HandOver::Add(Acceptor* acceptor, int listener, Fd connection) {
 
 void HandOver::Run() {
   while (true) {
-    Acceptor::NewConnectionParameters parameters;
-    Acceptor* acceptor;
+    Connection next;
     {
       std::unique_lock<std::mutex> lock(mu_);
       changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
       if (stopping_) return;
-      acceptor = waiting_.front().acceptor;
-      parameters.listener_fd = waiting_.front().listener;
-      parameters.fd = waiting_.front().fd.release();
+      next = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    acceptor->HandleNewConnection(&parameters);
+    if (!IsConnected(next.fd.get())) continue;
+    Acceptor::NewConnectionParameters parameters;
+    parameters.listener_fd = next.listener;
+    parameters.fd = next.fd.release();
+    next.acceptor->HandleNewConnection(&parameters);
   }
 }
 

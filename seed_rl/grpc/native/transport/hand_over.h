@@ -33,8 +33,8 @@ class HandOver {
 
  private:
   struct Connection {
-    Acceptor* acceptor;
-    int listener;
+    Acceptor* acceptor = nullptr;
+    int listener = -1;
     Fd fd;
   };
 

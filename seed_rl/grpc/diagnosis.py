@@ -14,7 +14,7 @@ import threading
 from seed_rl.grpc import addresses
 from seed_rl.grpc.options import ClientOptions
 
-_LONGEST_S = 1.5
+_LONGEST_S = 1.0
 """For looking up the name, and for each of the following steps."""
 
 # OpenSSL's X509_V_ERR_*.

@@ -38,7 +38,10 @@ from seed_rl.grpc.errors import CallError, ClientError, ConnectionLost, StatusCo
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
 
-_ATTEMPT_S = 2.0  # Longest attempt to connect; it delays a stop signal.
+# Longest attempts to connect, the first and later ones: slow networks need more time, but an
+# attempt delays a stop signal.
+_ATTEMPT_S, _LATER_ATTEMPT_S = 2.0, 4.0
+_FIRST_ATTEMPTS = 4
 _STOP_GRACE_S = 5.0  # After a stop signal, for a step in progress and for closing environments.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
@@ -248,10 +251,11 @@ class Actor:
             token = config.auth_token()
         except UserError as error:
             raise ConnectionLost(str(error)) from None
+        attempt_s = _ATTEMPT_S if self._pauses < _FIRST_ATTEMPTS else _LATER_ATTEMPT_S
         options = ClientOptions(
             token=token,
             tls_ca=config.tls_ca,
-            connect_timeout_s=min(_ATTEMPT_S, max(self._remaining_s(), 0.1)),
+            connect_timeout_s=min(attempt_s, max(self._remaining_s(), 0.1)),
         )
         try:
             client = Client(config.server_address, options)

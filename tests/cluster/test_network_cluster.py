@@ -5,7 +5,6 @@ docs/reliability.md tells what a user sees of it.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 PORT = 8686
 ACTORS = ("actor0", "actor1", "actor2")
+JOINED = f"learner at learner:{PORT}."  # An actor's log, once per life.
 
 
 class Cluster:
@@ -78,33 +78,43 @@ def cluster(tmp_path) -> Iterator[Cluster]:
         yield Cluster(hosts, secrets, place)
 
 
-def test_a_cluster_trains_on(cluster: Cluster) -> None:
-    """Cuts one actor's host off, slows one down, kills one, and moves the learner elsewhere."""
-    hosts = cluster.hosts
+def start_all(cluster: Cluster) -> list[Program]:
+    """Starts learner and actors, which all take part."""
     cluster.start_learner("first")
     actors = [cluster.start_actor(task) for task in range(len(ACTORS))]
+    wait_until(lambda: all(JOINED in actor.text() for actor in actors), running=cluster.learner)
     cluster.trains_on()
-    wait_until(lambda: all("learner at learner" in actor.text() for actor in actors))
+    return actors
 
+
+def test_actors_in_trouble(cluster: Cluster) -> None:
+    """Cuts one actor's host off, slows one down and kills one; no other actor notices."""
+    hosts = cluster.hosts
+    actors = start_all(cluster)
     hosts.cut(ACTORS[0])
     hosts.slow_down(ACTORS[1])
     actors[2].kill()
     actors[2] = cluster.start_actor(2)
-    wait_until(lambda: 0 in cluster.silent(), running=cluster.learner)
+    wait_until(lambda: JOINED in actors[2].text(), running=actors[2])
+    wait_until(lambda: cluster.silent() == {0}, running=cluster.learner)  # Only the one cut off.
     cluster.trains_on()
     assert hosts.held_back(ACTORS[1]) > 0
-    wait_until(lambda: cluster.silent() == {0}, running=cluster.learner)  # Only the one cut off.
     hosts.join(ACTORS[0])
     wait_until(lambda: cluster.silent() == set(), running=cluster.learner)
-
+    cluster.trains_on()
     progress = cluster.place.progress(cluster.learner)
     assert progress is not None and progress.warning is None
+    assert [actor.code for actor in actors] == [None] * 3
+
+
+def test_the_learner_moves(cluster: Cluster) -> None:
+    """Its machine vanishes; another one takes its name, and the actors find it there."""
+    actors = start_all(cluster)
     wait_until(lambda: any(cluster.place.logdir.glob("checkpoints/ckpt-*")))
     cluster.lose_learner()
     cluster.start_learner("second")
     cluster.trains_on()
-    wait_until(lambda: cluster.silent() == set(), running=cluster.learner)
     assert "Resuming after" in cluster.learner.text()
+    wait_until(lambda: all(actor.text().count(JOINED) == 2 for actor in actors))
+    wait_until(lambda: cluster.silent() == set(), running=cluster.learner)
     assert [actor.code for actor in actors] == [None] * 3
-    cluster.learner.send(signal.SIGTERM)
-    assert cluster.learner.wait() == 0, cluster.learner.text()

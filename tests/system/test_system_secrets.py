@@ -58,8 +58,12 @@ def check_clients(port, secrets):
 
 
 def test_new_secrets_cost_one_restart_of_the_learner(tmp_path, free_port):
-    """Guards rotation: actors read their files again, and one that has not got its yet says so."""
-    secrets = make_secrets(tmp_path / "secrets", "localhost")
+    """Guards rotation: actors read their files again, and one that has not got its yet says so.
+
+    And scripts/make_secrets.sh, with a real learner, actors, and both clients.
+    """
+    hosts = ("localhost", "127.0.0.1")
+    secrets = make_secrets(tmp_path / "secrets", *hosts)
     token = tmp_path / "copied_token"
     shutil.copy(secrets.folder / "token", token)
     with site(tmp_path, f"localhost:{free_port}", "--num_envs=2") as place:
@@ -67,14 +71,16 @@ def test_new_secrets_cost_one_restart_of_the_learner(tmp_path, free_port):
         first = place.actor(0, *secrets.of_actor)
         second = place.actor(1, f"--auth_token_file={token}", f"--tls_ca={secrets.authority}")
         place.trains_on(learner)
+        check_clients(free_port, secrets)
         (secrets.folder / "token").write_text("the-next-token\n")
-        assert run_script("--renew", secrets.folder, "localhost").returncode == 0
+        assert run_script("--renew", secrets.folder, *hosts).returncode == 0
         place.trains_on(learner)  # The running learner goes on with the old ones.
         learner.send(signal.SIGTERM)
         assert learner.wait() == 0, learner.text()
 
         learner = place.learner(*secrets.of_learner)
         place.trains_on(learner)
+        check_clients(free_port, secrets)
         wait_until(
             lambda: f"its token is not the one in --auth_token_file={token}" in second.text()
         )

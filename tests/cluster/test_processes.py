@@ -12,6 +12,7 @@ import pytest
 from seed_rl.cluster import address_file, indices
 from seed_rl.cluster.__main__ import program_environment
 from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import progress
 from seed_rl.common.system.file_lock import LearnerLock
 from tests.helpers import run_python
 from tests.helpers.system_helpers import Program
@@ -119,6 +120,7 @@ def test_an_address_file_that_cannot_be_written_or_read(tmp_path):
         address_file.wait_for(tmp_path, lambda text: None)
 
 
+@pytest.mark.slow
 def test_learner_and_actors_meet_through_a_file_and_train(cluster, tmp_path):
     """The whole way, with claimed indices; signals and exit codes are the programs'."""
     shared = {
@@ -127,13 +129,15 @@ def test_learner_and_actors_meet_through_a_file_and_train(cluster, tmp_path):
     }
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "token").write_text("of this test")
+    (tmp_path / "secrets" / "token").chmod(0o600)
     flags = ("--total_environment_frames=2000", "--seed=1")
     claimed = {"SEED_RL_INDEX_DIR": str(tmp_path / "indices"), "SEED_RL_ROLE": "actor"}
     actors = [cluster(*flags, **shared, **claimed) for _ in range(2)]
     wait_until(lambda: all("waiting for the learner" in a.text() for a in actors))
     learner = cluster(*flags, **shared, SEED_RL_ROLE="learner")
     assert learner.wait() == 0, learner.text()
-    assert "Ended after 2000 environment frames" in learner.text()
+    report = progress.read(tmp_path / "run")
+    assert report is not None and report.phase == "done"
     for actor in actors:
         actor.send(signal.SIGTERM)
         assert actor.wait() == 0, actor.text()

@@ -227,6 +227,7 @@ class Mirror:
                     self._upload(path / name, f"{checkpoint}/{name}")
                 self._upload(path / _MANIFEST, f"{checkpoint}/{_MANIFEST}")
                 self._complete.add(checkpoint)
+                logging.info("Copied %s to %s.", path.name, self.url)
             for folder in sorted(p for p in path.iterdir() if p.is_dir()):
                 extra = f"{checkpoint}/{folder.name}"
                 if extra in self._complete or any(n.startswith(f"{folder.name}/") for n in sealed):

@@ -21,24 +21,18 @@ from seed_rl.common.errors import NotSavedError
 from seed_rl.common.system.stop_signal import SIGNALS
 from seed_rl.launch.process import die_with_parent
 
-_PERIOD_S = 30.0
 _TICK_S = 0.5
 _REPORT_S = 600.0  # Between warnings of the same trouble.
 _LAST_TRIES = 3
 _PAUSE_S = 5.0
 
 
-def is_url(logdir: str | None) -> bool:
-    """Whether a --logdir is no directory of this machine."""
-    return logdir is not None and "://" in logdir
-
-
 def run(
     command: Callable[[Path], Sequence[str]],
     url: str,
     environment: Mapping[str, str],
-    after_copy: Callable[[Path], None] = lambda logdir: None,
-    period_s: float = _PERIOD_S,
+    after_copy: Callable[[Path], None],
+    period_s: float,
 ) -> int:
     """Restores the run from `url`, runs a learner, and copies its files to `url` until it ends.
 

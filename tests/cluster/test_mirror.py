@@ -6,7 +6,6 @@ emulator of the service where both are installed.
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 import random
 import subprocess
@@ -22,26 +21,17 @@ from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.checkpoints import manifest
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list
+from tests.cluster.google_services import storage
 from tests.cluster.runs import contents, save, save_replay
 from tests.helpers.system_helpers import REPOSITORY
-
-_GOOGLE = all(importlib.util.find_spec(name) for name in ("gcsfs", "gcp_storage_emulator"))
 
 
 @pytest.fixture(scope="module")
 def emulator() -> Iterator[str]:
     """Google Cloud Storage on this machine; yields a bucket."""
-    if not _GOOGLE:
-        pytest.skip("needs gcsfs and gcp-storage-emulator")
-    from gcp_storage_emulator.server import create_server
-
-    server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="runs")
-    server.start()
-    with pytest.MonkeyPatch.context() as patch:
-        port = server._api._httpd.server_address[1]
-        patch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+    with storage() as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", address)
         yield "gs://runs"
-    server.stop()
 
 
 @pytest.fixture(params=["memory", "file", "gs"])

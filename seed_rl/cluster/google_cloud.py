@@ -42,6 +42,8 @@ Becomes one replica of a custom job: like python -m seed_rl.cluster (see its --h
 _DONE = b"done"
 _STOPPED = 128 + signal.SIGTERM
 _REPORT_S = 60.0
+_MOVED_S = 30
+"""An actor that has not reached the learner for so long looks its address up again."""
 _PERIOD_S = 5.0
 
 
@@ -156,6 +158,7 @@ def actor_indices(actors: int, environment: Mapping[str, str]) -> range:
 def _actors(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     options, _ = run.parse(arguments, roles.evaluators_from(environment))
     place = environment.get("SEED_RL_ADDRESS_OBJECT")
+    waits = [f"--{name}_timeout_s={_MOVED_S}" for name in ("connect", "reconnect")] if place else []
 
     def start(index: int) -> subprocess.Popen[bytes] | None:
         """Starts an actor; None if the run is done."""
@@ -166,7 +169,7 @@ def _actors(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
                 return None
             changed["SEED_RL_ADDRESS"] = address
         return subprocess.Popen(
-            [sys.executable, "-m", "seed_rl.cluster", *arguments],
+            [sys.executable, "-m", "seed_rl.cluster", *waits, *arguments],
             env={**environment, **changed},
             stdin=subprocess.DEVNULL,
         )

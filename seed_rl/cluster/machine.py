@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from seed_rl.launch.process import describe_exit
 
 _FINAL = (0, 2, 3)  # Stopped, a user's mistake, replaced: starting it again changes nothing.
+_NO_LEARNER = 4  # It may be on its way to another machine; the engine ends the run.
 _QUICK_S = 60.0
 _MOST_QUICK_FAILURES = 6
 _LONGEST_PAUSE_S = 30.0
@@ -86,6 +87,10 @@ class Machine:
         """Decides whether an actor that has ended starts again; returns its code if not."""
         if code in _FINAL or self._stopping:
             return code
+        if code == _NO_LEARNER:
+            _say(f"actor {index} has not found the learner; starting it again")
+            self._due[index] = self._clock() + _TICK_S
+            return 0
         quick = self._clock() - self._started[index] < _QUICK_S
         self._failures[index] = self._failures.get(index, 0) + 1 if quick else 1
         if self._failures[index] >= _MOST_QUICK_FAILURES:

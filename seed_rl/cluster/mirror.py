@@ -100,7 +100,10 @@ class Mirror:
         self._try("write to", lambda: self._beat(force=True))
 
     def restore(self) -> None:
-        """Downloads the run: its newest intact checkpoint and all other files.
+        """Downloads the run.
+
+        That is its newest intact checkpoint, the newest extra files (a replay) with the checkpoint
+        that they belong to, and all files that belong to no checkpoint.
 
         Raises:
           UserError: it cannot be read, or all of its checkpoints are damaged.
@@ -181,6 +184,7 @@ class Mirror:
                 damaged.append(checkpoint)
             else:
                 logging.info("Resuming from %s/%s.", self.url, checkpoint)
+                self._restore_extras(checkpoint, names)
                 break
         else:
             if damaged:
@@ -201,13 +205,26 @@ class Mirror:
                 self._remote.download(f"{checkpoint}/{name}", local / name)
         manifest.verify(local)
         self._complete.add(checkpoint)
-        for marker in sorted(names):
-            extra = marker.removesuffix(_COMPLETE)
-            if extra != marker and extra.rpartition("/")[0] == checkpoint:
-                for name in sorted(names):
-                    if name.startswith(f"{extra}/"):
-                        self._remote.download(name, self.logdir / name)
-                self._complete.add(extra)
+
+    def _restore_extras(self, newest: str, names: set[str]) -> None:
+        """Downloads the newest extra files: a learner takes those of an older checkpoint, too."""
+        extras = sorted(n.removesuffix(_COMPLETE) for n in names if n.endswith(_COMPLETE))
+        found = {e.rpartition("/")[0] for e in extras}
+        sealed = {c for c in found if f"{c}/{_MANIFEST}" in names and c <= newest}
+        if not sealed:
+            return
+        owner = max(sealed)
+        try:
+            if owner != newest:
+                self._download_checkpoint(owner, names)
+        except manifest.DamagedCheckpointError as error:
+            logging.warning("Leaving out a damaged checkpoint of %s: %s", self.url, error)
+            shutil.rmtree(self.logdir / owner, ignore_errors=True)
+            return
+        for extra in (e for e in extras if e.rpartition("/")[0] == owner):
+            for name in sorted(n for n in names if n.startswith(f"{extra}/")):
+                self._remote.download(name, self.logdir / name)
+            self._complete.add(extra)
 
     # Uploading.
 

@@ -156,7 +156,7 @@ def _exits(code: int) -> subprocess.Popen[bytes]:
 
 
 def test_failed_actors_start_again_and_others_do_not() -> None:
-    codes = {0: [1, 0], 1: [2], 2: [3], 3: [4, 1, 0]}
+    codes = {0: [1, 0], 1: [2], 2: [3], 3: [4] * 7 + [1, 0]}
     now = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -261,7 +261,7 @@ def test_a_job_trains_loses_its_learner_and_finishes(
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     task = ("gym", "vtrace", "2", "2", "--env_name=CartPole-v1", "--logdir=gs://runs/pole")
-    task += ("--total_environment_frames=60000", "--save_checkpoint_secs=1", "--seed=1")
+    task += ("--total_environment_frames=40000", "--save_checkpoint_secs=1", "--seed=1")
     with storage() as address:
         shared = {"STORAGE_EMULATOR_HOST": address, "GCE_METADATA_HOST": services.host}
         host = f"127.0.0.1:{port}"
@@ -297,4 +297,42 @@ def test_a_job_trains_loses_its_learner_and_finishes(
             assert actors.wait() == 143
         finally:
             for program in started:
+                program.kill()
+
+
+@pytest.mark.slow
+def test_actors_in_another_job_find_the_learner_and_end_with_it(
+    services: Services, tmp_path: pathlib.Path
+) -> None:
+    """Spot actors: both jobs know each other only by an object in the bucket."""
+    (tmp_path / "token").write_text("shared by both")
+    (tmp_path / "token").chmod(0o600)
+    with socket.socket() as found:
+        found.bind(("", 0))
+        host = f"{socket.gethostname()}:{found.getsockname()[1]}"
+    task = ("gym", "vtrace", "2", "2", "--env_name=CartPole-v1", "--logdir=gs://runs/spot")
+    task += ("--total_environment_frames=3000", "--reconnect_timeout_s=3")
+    with storage() as address:
+        shared = {
+            "STORAGE_EMULATOR_HOST": address,
+            "GCE_METADATA_HOST": services.host,
+            "SEED_RL_ADDRESS_OBJECT": "gs://runs/spot.learner_address",
+            "SEED_RL_SECRETS": str(tmp_path),
+            "SEED_RL_COPY_SECS": "1",
+        }
+        actor = {"SEED_RL_ROLE": "actor", "SEED_RL_ACTORS_PER_MACHINE": "1"}
+        roles = [
+            {"CLUSTER_SPEC": _cluster(0), **actor},
+            {"CLUSTER_SPEC": _cluster(1), **actor, "SEED_RL_FIRST_MACHINE": "1"},
+            {"CLUSTER_SPEC": _cluster(0, host=host)},
+        ]
+        programs = [
+            Program("seed_rl.cluster.google_cloud", *task, environment={**shared, **role})
+            for role in roles
+        ]
+        try:
+            assert programs[2].wait() == 0, programs[2].text()
+            assert [program.wait() for program in programs[:2]] == [0, 0]
+        finally:
+            for program in programs:
                 program.kill()

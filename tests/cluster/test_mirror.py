@@ -118,9 +118,10 @@ def test_what_was_not_copied_completely_is_not_restored(
 
     restored = open_mirror("b").logdir / "checkpoints"
 
-    if lost == "replay.complete":
-        assert [p.name for p in restored.iterdir()] == [newest.name]
+    if lost == "replay.complete":  # Then the older one's is the newest that is complete.
+        assert {p.name for p in restored.iterdir()} == {older.name, newest.name}
         assert not (restored / newest.name / "replay").exists()
+        assert contents(restored / older.name) == contents(older)
     else:
         assert [p.name for p in restored.iterdir()] == [older.name]
     for entry in checkpoint_list.list_checkpoints(restored):

@@ -112,6 +112,12 @@ def test_the_address_is_waited_for_with_a_message(tmp_path):
     assert f"to {path} (for 0 s;" in said[0] and "(for 60 s;" in said[1]
 
 
+def test_an_address_is_not_waited_for_for_ever(tmp_path):
+    with pytest.raises(UserError, match="No learner has written its address to .* for 600 s") as e:
+        address_file.wait_for(tmp_path / "address", lambda text: None, lambda seconds: None)
+    assert e.value.exit_code == 4  # Of an actor without a learner.
+
+
 def test_an_address_file_that_cannot_be_written_or_read(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="Cannot write the learner's address to SEED_RL_ADDRESS_F"):

@@ -56,9 +56,9 @@ SKYPILOT_NODE_IPS, and others are actors; in CLUSTER_SPEC or TF_CONFIG (Google's
 0 is the learner, pool 1 are the actors, pool 3 the evaluators.
 
   --logdir=DIR          must be the same directory for all learners of a run, past and future. With
-                        a URL, such as gs://bucket/run (pip install 'seed-rl[gcp]'), the learner
-                        works in a local directory, which is restored from there, and copied there
-                        every SEED_RL_COPY_SECS seconds (default: 30) and at the end
+                        a URL, such as gs://bucket/run (packages: fsspec, gcsfs), the
+                        learner works in a local directory, which is restored from there, and copied
+                        there every SEED_RL_COPY_SECS seconds (default: 30) and at the end
 
 Options that the command sets itself: --run_mode, --task, --num_envs, --env_batch_size,
 --server_address. To list the others: python -m seed_rl.GAME.AGENT_main --help

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -24,6 +25,9 @@ class RemoteFiles:
 
     def __init__(self, url: str):
         self.url = url.rstrip("/")
+        # gcsfs would ask for the bucket's type, which takes another permission, for folders that
+        # nothing here needs.
+        os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
         try:
             import fsspec
         except ImportError as error:

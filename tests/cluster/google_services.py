@@ -19,7 +19,7 @@ HAS_STORAGE = all(importlib.util.find_spec(name) for name in ("gcsfs", "gcp_stor
 def storage() -> Iterator[str]:
     """An emulator of Google Cloud Storage with a bucket; yields its address."""
     if not HAS_STORAGE:
-        pytest.skip("needs gcsfs and gcp-storage-emulator (pip install 'seed-rl[dev]')")
+        pytest.skip("needs gcsfs and gcp-storage-emulator")
     from gcp_storage_emulator.server import create_server
 
     server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="runs")

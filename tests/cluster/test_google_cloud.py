@@ -311,7 +311,7 @@ def test_actors_in_another_job_find_the_learner_and_end_with_it(
         found.bind(("", 0))
         host = f"{socket.gethostname()}:{found.getsockname()[1]}"
     task = ("gym", "vtrace", "2", "2", "--env_name=CartPole-v1", "--logdir=gs://runs/spot")
-    task += ("--total_environment_frames=3000", "--reconnect_timeout_s=3")
+    task += ("--total_environment_frames=1000", "--reconnect_timeout_s=3")
     with storage() as address:
         shared = {
             "STORAGE_EMULATOR_HOST": address,

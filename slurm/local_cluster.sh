@@ -36,6 +36,11 @@ start_node() {  # NODE
   disown
 }
 
+# Starts Slurm's controller, and again if it crashes (22.05 does at times), as services are.
+controller() {
+  until slurmctld -D; do sleep 1; done
+}
+
 case "${1:-}" in
   '' | -h | --help) usage; exit 2 ;;
   kill_node | start_node)
@@ -55,6 +60,7 @@ if ! command -v slurmctld slurmd munged sbatch > /dev/null; then
   } > /dev/null || fail "apt-get cannot install slurm-wlm and munge"
 fi
 
+ulimit -c 0
 folder="$(mktemp -d /tmp/seed_rl_slurm.XXXXXX)"
 daemons=()
 # shellcheck disable=SC2329  # Called by the trap.
@@ -63,7 +69,7 @@ finish() {
   set +e
   scancel --full --quiet --user="$(id -un)" 2> /dev/null
   for node in node1 node2 node3; do kill_node "$node"; done
-  kill -KILL "${daemons[@]}" 2> /dev/null
+  kill -KILL "${daemons[@]}" "$(cat "$folder/run/slurmctld.pid")" 2> /dev/null
   sleep 0.2
   rm -rf "$folder"
 }
@@ -123,7 +129,7 @@ setpriv --reuid=munge --regid=munge --clear-groups munged --foreground --force $
   < /dev/null > "$folder/log/munged.out" 2>&1 &
 daemons+=($!)
 disown
-slurmctld -D < /dev/null > "$folder/log/slurmctld.out" 2>&1 &
+controller < /dev/null > "$folder/log/slurmctld.out" 2>&1 &
 daemons+=($!)
 disown
 for node in node1 node2 node3; do

@@ -6,11 +6,12 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
 from seed_rl.common.run_files import progress
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -21,6 +22,10 @@ TASK = (
     *("--env_wrappers=tests.helpers.slow_env:Slow", f"--total_environment_frames={FRAMES}"),
     "--save_checkpoint_secs=3",
 )
+
+
+# What Slurm's programs say when its controller is being started again.
+CONTROLLER_AWAY = re.compile("connect failure|reset by peer|Zero Bytes|Socket timed out")
 
 
 class Cluster:
@@ -42,6 +47,10 @@ class Cluster:
 
     def ask(self, *command):
         done = self.run(*command)
+        deadline = time.monotonic() + PATIENCE_S
+        while CONTROLLER_AWAY.search(done.stderr) and time.monotonic() < deadline:
+            time.sleep(1)
+            done = self.run(*command)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout.strip()
 

@@ -225,6 +225,62 @@ def test_unknown_file_systems_are_named(bad: str, message: str) -> None:
         RemoteFiles(bad)
 
 
+class _Ends(RemoteFiles):
+    """A bucket whose user ends before the change number `left`."""
+
+    left = 10**6
+
+    def _count(self) -> None:
+        if not self.left:
+            raise InterruptedError
+        self.left -= 1
+
+    def write(self, name: str, content: bytes) -> None:
+        self._count()
+        super().write(name, content)
+
+    def upload(self, local: pathlib.Path, name: str) -> None:
+        self._count()
+        super().upload(local, name)
+
+    def remove(self, name: str) -> None:
+        self._count()
+        super().remove(name)
+
+
+def test_after_any_number_of_changes_what_is_marked_complete_is_complete(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Guards the order of uploads and removals, for all who read the bucket."""
+    for end in range(1000):
+        remote = _Ends(f"memory://end-{uuid.uuid4().hex}")
+        mirror = Mirror(remote, tmp_path / str(end))
+        mirror.claim()
+        for _ in range(2):
+            save(mirror.logdir, keep=1, replay=True)
+            mirror.copy()
+        written = {*contents(mirror.logdir / "checkpoints")}
+        save(mirror.logdir, keep=1, replay=True)
+        written |= {*contents(mirror.logdir / "checkpoints")}
+        remote.left = end
+        try:
+            mirror.copy()
+            break
+        except InterruptedError:
+            pass
+        found = {name.removeprefix("checkpoints/") for name in remote.names("checkpoints")}
+        folders = {name.split("/")[0] for name in written}
+        assert any(f"{folder}/MANIFEST.json" in found for folder in folders)
+        for folder in folders:
+            files = {n for n in written if n.startswith(f"{folder}/")}
+            replay = {n for n in files if "/replay/" in n}
+            if f"{folder}/MANIFEST.json" in found:
+                assert files - replay <= found
+            if f"{folder}/replay.complete" in found:
+                assert replay <= found
+    assert end > 10  # The last round was not interrupted.
+
+
 def test_a_learner_killed_at_any_moment_leaves_a_complete_checkpoint(
     tmp_path: pathlib.Path,
 ) -> None:

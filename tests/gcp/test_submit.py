@@ -355,6 +355,24 @@ def test_without_gcloud(tmp_path: pathlib.Path) -> None:
     )
 
 
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="needs gcloud")
+def test_the_real_gcloud_without_an_account(tmp_path: pathlib.Path) -> None:
+    path = f"{pathlib.Path(shutil.which('gcloud') or '').parent}:/usr/bin:/bin"
+    environment = {"CLOUDSDK_CONFIG": str(tmp_path), "HOME": str(tmp_path)}
+    done = _run("train_mujoco.sh", path=path, **environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: You are not logged in: gcloud auth login\n"
+    # Its parser accepts the command, and it would go on to the job.
+    place = ["--project=my-lab", "--region=us-central1"]
+    job_file = f"--config={EXPECTED / 'train_mujoco.yaml'}"
+    create = ["gcloud", "ai", "custom-jobs", "create", *place, "--display-name=x", job_file]
+    refused = subprocess.run(
+        [*create, "--quiet"], env={"PATH": path, **environment}, capture_output=True, text=True
+    )
+    message = gcloud.explain(refused.stderr, _parse("gym", "vtrace", "4", *MACHINES).names)
+    assert message.startswith("You are not logged in, or no longer: gcloud auth login.")
+
+
 def test_what_is_handed_to_gcloud_is_the_dry_run(tmp_path: pathlib.Path) -> None:
     # A program of that name that keeps what it is given; nothing answers for the service.
     keeper = tmp_path / "gcloud"

@@ -5,14 +5,15 @@ The environment says which; the command line is the same for all processes.
 
 from __future__ import annotations
 
+import logging
 import os
 import pathlib
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from seed_rl.cluster import address_file, indices, roles, run
+from seed_rl.cluster import address_file, indices, mirrored, roles, run
 from seed_rl.cluster.roles import Role
 from seed_rl.cluster.run import Run
 from seed_rl.cluster.secrets import Secrets
@@ -54,7 +55,10 @@ SLURM_ARRAY_TASK_ID are an index; SKYPILOT_NODE_RANK 0 is the learner, at port 8
 SKYPILOT_NODE_IPS, and others are actors; in CLUSTER_SPEC or TF_CONFIG (Google's custom jobs), pool
 0 is the learner, pool 1 are the actors, pool 3 the evaluators.
 
-  --logdir=DIR          must be the same directory for all learners of a run, past and future
+  --logdir=DIR          must be the same directory for all learners of a run, past and future. With
+                        a URL, such as gs://bucket/run (packages: fsspec, gcsfs), the
+                        learner works in a local directory, which is restored from there, and copied
+                        there every SEED_RL_COPY_SECS seconds (default: 30) and at the end
 
 Options that the command sets itself: --run_mode, --task, --num_envs, --env_batch_size,
 --server_address. To list the others: python -m seed_rl.GAME.AGENT_main --help
@@ -129,7 +133,18 @@ def _say(text: str) -> None:
     print(f"seed_rl.cluster: {text}", file=sys.stderr, flush=True)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(
+    arguments: Sequence[str], after_copy: Callable[[pathlib.Path], None] = lambda logdir: None
+) -> int:
+    """Becomes the process; returns only after errors and after a learner with a URL as logdir.
+
+    Args:
+      arguments: the command line.
+      after_copy: called with the local logdir each time that it has been copied to a URL.
+
+    Returns:
+      The exit code.
+    """
     if "--help" in arguments or "-h" in arguments:
         terminal.end_without_reader()
         print(USAGE, end="")
@@ -137,6 +152,8 @@ def main(arguments: Sequence[str]) -> int:
     # The default action does not apply to the first process of a container.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     try:
+        if url := _learners_url(arguments, os.environ):
+            return _mirror(arguments, url, after_copy)
         command = become(arguments, os.environ)
     except UserError as error:
         print(f"error: {error} (--help lists the settings)", file=sys.stderr)
@@ -145,6 +162,29 @@ def main(arguments: Sequence[str]) -> int:
         return 130
     _say(shlex.join(command[1:]))
     os.execve(command[0], command, program_environment(command, os.environ))
+
+
+def _learners_url(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
+    """The logdir, if this process is a learner and it is a URL."""
+    _, logdir = run.parse(arguments, roles.evaluators_from(environment))
+    if logdir is None or "://" not in logdir:
+        return None
+    return logdir if roles.role_from(environment).kind == roles.LEARNER else None
+
+
+def _mirror(arguments: Sequence[str], url: str, after_copy: Callable[[pathlib.Path], None]) -> int:
+    logging.basicConfig(level=logging.INFO, format="seed_rl.cluster: %(message)s")
+
+    def command(logdir: pathlib.Path) -> list[str]:
+        found = become([*arguments, f"--logdir={logdir}"], os.environ)  # The last one counts.
+        _say(shlex.join(found[1:]))
+        return found
+
+    period = os.environ.get("SEED_RL_COPY_SECS") or "30"
+    if not period.isdecimal() or not int(period):
+        raise UserError(f"SEED_RL_COPY_SECS must be a positive number, not '{period}'.")
+    environment = program_environment([], os.environ)
+    return mirrored.run(command, url, environment, after_copy, float(period))
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ class Process:
                 stderr=subprocess.STDOUT,
                 env=self._environment,
                 start_new_session=True,
-                preexec_fn=_die_with_parent(os.getpid(), self._death_signal, self._niceness),
+                preexec_fn=die_with_parent(os.getpid(), self._death_signal, self._niceness),
             )
         self._started = time.monotonic()
 
@@ -139,10 +139,16 @@ def describe_exit(code: int) -> str:
         return f"was killed by signal {-code}"
 
 
-def _die_with_parent(
-    parent: int, death_signal: signal.Signals, niceness: int
+def die_with_parent(
+    parent: int, death_signal: signal.Signals, niceness: int = 0
 ) -> Callable[[], None]:
-    """The function that the child runs between fork and exec."""
+    """The function (`preexec_fn`) that the child runs between fork and exec.
+
+    Args:
+      parent: process id of the parent; the child ends at once if it is gone already.
+      death_signal: signal the kernel sends the child when the parent dies.
+      niceness: added to its nice value.
+    """
 
     def prepare() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)

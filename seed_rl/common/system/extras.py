@@ -13,6 +13,7 @@ PACKAGES = {
     "atari": ("ale-py", "opencv-python-headless"),
     "dmlab": ("fsspec",),
     "football": ("envpool",),
+    "gcp": ("fsspec", "gcsfs"),
     "plot": ("matplotlib",),
     "video": ("imageio", "imageio-ffmpeg"),
     "wandb": ("wandb",),

@@ -1,0 +1,1 @@
+"""Training on Google Cloud: custom jobs of Vertex AI. Standard library only."""

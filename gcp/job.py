@@ -1,0 +1,187 @@
+"""A run as custom jobs of Vertex AI: `CustomJobSpec` and `HyperparameterTuningJob` of its API v1.
+
+https://cloud.google.com/vertex-ai/docs/reference/rest/v1/CustomJobSpec
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+from gcp.machines import Shape
+
+_COMMAND = ["python", "-m", "seed_rl.cluster.google_cloud"]
+
+Spec = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is to run, and on which machines.
+
+    Attributes:
+      name: of the run, for the console.
+      arguments: GAME AGENT ACTORS [ENVS_PER_ACTOR] and flags, with the logdir.
+      logdir: gs://BUCKET/...
+      learner: its machine.
+      learner_image: its image.
+      actor_machine: machine type of actors and evaluators.
+      actor_image: their image.
+      actors: number of actors.
+      actors_per_machine: how many of them share a machine.
+      evaluators: number of evaluators.
+      service_account: as which all replicas run.
+      token_secret: projects/PROJECT/secrets/SECRET.
+      days: after which the service ends the job.
+      disk_gb: size of the learner's disk.
+      network: VPC that the replicas are in; None: one of their own.
+      spot: "none", "actors" or "all": which machines may be taken away and cost less.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    logdir: str
+    learner: Shape
+    learner_image: str
+    actor_machine: str
+    actor_image: str
+    actors: int
+    actors_per_machine: int
+    evaluators: int
+    service_account: str
+    token_secret: str
+    days: float
+    disk_gb: int
+    network: str | None = None
+    spot: str = "none"
+
+    @property
+    def machines(self) -> int:
+        """Number of machines for actors."""
+        return math.ceil(self.actors / self.actors_per_machine)
+
+
+def address_object(plan: Plan) -> str:
+    """Where a learner tells actors of another job its address: beside the run's files."""
+    return f"{plan.logdir.rstrip('/')}.learner_address"
+
+
+def jobs(plan: Plan) -> dict[str, Spec]:
+    """The jobs of a run by their names: one, or two if only the actors are on spot machines.
+
+    The service rents all machines of a job in one way (`scheduling.strategy`), so spot actors with
+    a learner that stays need a job of their own. They find its address in the bucket.
+    """
+    evaluators = [_actor_pool(plan, plan.evaluators, {})] if plan.evaluators else []
+    if plan.spot != "actors":
+        pools = [_learner_pool(plan), _actor_pool(plan, plan.machines, {})]
+        # By position: learner, actors, parameter servers (none), evaluators.
+        return {plan.name: _job(plan, pools + [{}] * len(evaluators) + evaluators, plan.spot)}
+    shared = {"SEED_RL_ADDRESS_OBJECT": address_object(plan)}
+    role = {**shared, "SEED_RL_ROLE": "actor"}
+    learner = [_learner_pool(plan, shared), *[{}, {}] * len(evaluators), *evaluators]
+    # The first pool always has one replica.
+    actors = [_actor_pool(plan, 1, {**role, "SEED_RL_FIRST_MACHINE": "0"})]
+    if plan.machines > 1:
+        actors.append(_actor_pool(plan, plan.machines - 1, {**role, "SEED_RL_FIRST_MACHINE": "1"}))
+    return {
+        plan.name: _job(plan, learner, "none"),
+        f"{plan.name}-actors": _job(plan, actors, "all"),
+    }
+
+
+def sweep(plan: Plan, study: Spec, trials: int, parallel: int) -> Spec:
+    """A tuning job whose trials are runs.
+
+    Args:
+      plan: of each trial; the service adds the trial's hyperparameters to its flags.
+      study: the API's `StudySpec`.
+      trials: their number.
+      parallel: how many run at a time.
+    """
+    [trial] = jobs(plan).values()
+    return {
+        "displayName": plan.name,
+        "studySpec": study,
+        "maxTrialCount": trials,
+        "parallelTrialCount": parallel,
+        "trialJobSpec": trial,
+    }
+
+
+def _job(plan: Plan, pools: list[Spec], spot: str) -> Spec:
+    spec: Spec = {
+        "workerPoolSpecs": pools,
+        "scheduling": {
+            "timeout": f"{round(plan.days * 86400)}s",
+            # A machine that comes back finds the others where they were.
+            "restartJobOnWorkerRestart": False,
+            "strategy": "SPOT" if spot == "all" else "STANDARD",
+        },
+        "serviceAccount": plan.service_account,
+    }
+    if plan.network:
+        spec["network"] = plan.network
+    return spec
+
+
+def _learner_pool(plan: Plan, variables: dict[str, str] | None = None) -> Spec:
+    machine: Spec = {"machineType": plan.learner.machine_type}
+    if plan.learner.accelerators:
+        machine["acceleratorType"] = plan.learner.accelerator
+        machine["acceleratorCount"] = plan.learner.accelerators
+    return {
+        "machineSpec": machine,
+        "replicaCount": 1,
+        "diskSpec": {"bootDiskType": "pd-ssd", "bootDiskSizeGb": plan.disk_gb},
+        "containerSpec": _container(plan, plan.learner_image, variables or {}),
+    }
+
+
+def _actor_pool(plan: Plan, replicas: int, variables: dict[str, str]) -> Spec:
+    several = {"SEED_RL_ACTORS_PER_MACHINE": str(plan.actors_per_machine), **variables}
+    return {
+        "machineSpec": {"machineType": plan.actor_machine},
+        "replicaCount": replicas,
+        "containerSpec": _container(plan, plan.actor_image, several),
+    }
+
+
+def _container(plan: Plan, image: str, variables: dict[str, str]) -> Spec:
+    variables = {"SEED_RL_TOKEN_SECRET": plan.token_secret, **variables}
+    if plan.evaluators:
+        variables["SEED_RL_EVALUATORS"] = str(plan.evaluators)
+    return {
+        "imageUri": image,
+        "command": _COMMAND,
+        "args": list(plan.arguments),
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
+    }
+
+
+def to_yaml(value: Any, indent: str = "") -> str:
+    """Objects, lists and scalars as YAML, which any parser reads the same; no package needed."""
+    if isinstance(value, dict) and value:
+        return "".join(_entry(f"{indent}{name}:", value[name], indent) for name in value)
+    if isinstance(value, list) and value:
+        return "".join(_item(item, indent) for item in value)
+    return f"{indent}{_scalar(value)}\n"
+
+
+def _entry(start: str, value: Any, indent: str) -> str:
+    if isinstance(value, (dict, list)) and value:
+        return f"{start}\n{to_yaml(value, indent + '  ')}"
+    return f"{start} {_scalar(value)}\n"
+
+
+def _item(value: Any, indent: str) -> str:
+    text = to_yaml(value, indent + "  ")
+    return f"{indent}- {text[len(indent) + 2 :]}"
+
+
+def _scalar(value: Any) -> str:
+    text = json.dumps(value)
+    # YAML 1.1 takes 5e-05 for a string.
+    return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text

@@ -1,0 +1,205 @@
+"""One replica of a custom job on Google Cloud (Vertex AI): what `gcp/submit.py` has it run.
+
+The service says in CLUSTER_SPEC (and TF_CONFIG) which replica this is; `seed_rl.cluster` does the
+rest. Added here: the token from Secret Manager, several actors on one machine, a learner in another
+job than its actors, trials of hyperparameter tuning.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seed_rl.cluster import __main__ as cluster
+from seed_rl.cluster import roles, run, tuning
+from seed_rl.cluster.google_api import GoogleApi
+from seed_rl.cluster.machine import Machine
+from seed_rl.cluster.secrets import TOKEN
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import progress
+from seed_rl.common.system import terminal
+
+USAGE = """\
+usage: python -m seed_rl.cluster.google_cloud GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+
+Becomes one replica of a custom job: like python -m seed_rl.cluster (see its --help), with
+
+  SEED_RL_TOKEN_SECRET        projects/PROJECT/secrets/SECRET in Secret Manager: the run's token
+  SEED_RL_ACTORS_PER_MACHINE  number of actors that a replica of pool 1 starts (default: 1)
+  SEED_RL_ADDRESS_OBJECT      gs://BUCKET/NAME, for actors in another job than the learner: the
+                              learner writes its address there, and actors look it up
+  SEED_RL_FIRST_MACHINE       added to the replica's index (default: 0)
+"""
+_DONE = b"done"
+_STOPPED = 128 + signal.SIGTERM
+_REPORT_S = 60.0
+_MOVED_S = 30
+"""An actor that has not reached the learner for so long looks its address up again."""
+_PERIOD_S = 5.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    if "--help" in arguments or "-h" in arguments:
+        terminal.end_without_reader()
+        print(USAGE, end="")
+        return 0
+    try:
+        _prepare_token(os.environ)
+        kind = os.environ.get("SEED_RL_ROLE") or roles.role_from(os.environ).kind
+        if kind == roles.LEARNER:
+            return _learner(arguments, os.environ)
+        if kind == roles.ACTOR:
+            return _actors(arguments, os.environ)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return cluster.main(arguments)
+
+
+def _prepare_token(environment: dict[str, str] | os._Environ[str]) -> None:
+    """Writes the token to a file that only this user can read."""
+    name = environment.get("SEED_RL_TOKEN_SECRET")
+    if not name:
+        return
+    token = GoogleApi().secret(name)
+    directory = Path(tempfile.mkdtemp(prefix="seed_rl-secrets-"))  # Mode 700.
+    descriptor = os.open(directory / TOKEN, os.O_WRONLY | os.O_CREAT, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(token)
+    environment["SEED_RL_SECRETS"] = str(directory)
+
+
+def _learner(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    phases: list[str] = []
+    reporter = tuning.Reporter(environment)
+
+    def after_copy(logdir: Path) -> None:
+        if last := progress.read(logdir):
+            phases[:] = [last.phase]
+        if tuning.trial_from(environment):
+            reporter.report(logdir)
+
+    place = environment.get("SEED_RL_ADDRESS_OBJECT")
+    if place:
+        GoogleApi().write(place, own_address(environment).encode())
+    code = cluster.main(with_trial(arguments, environment), after_copy)
+    if place and phases == ["done"]:
+        GoogleApi().write(place, _DONE)
+    # For the service, 0 is the end of the job; it starts other replicas again.
+    return _STOPPED if code == 0 and phases == ["stopped"] else code
+
+
+def with_trial(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """The arguments, with a logdir of its own for each trial."""
+    trial = tuning.trial_from(environment)
+    _, logdir = run.parse(arguments, roles.evaluators_from(environment))
+    if trial is None or logdir is None:
+        return list(arguments)
+    return [*arguments, f"--logdir={logdir.rstrip('/')}/trial-{trial}"]
+
+
+def own_address(environment: Mapping[str, str]) -> str:
+    """This machine's address in the network that its job is in: IP:PORT."""
+    port = (roles.address_from(environment) or f":{roles.DEFAULT_PORT}").rpartition(":")[2]
+    return f"{socket.gethostbyname(socket.gethostname())}:{port}"
+
+
+def machine_index(environment: Mapping[str, str]) -> int:
+    """Which machine of actors this is, from 0.
+
+    Raises:
+      UserError: the environment does not say.
+    """
+    for variable in ("CLUSTER_SPEC", "TF_CONFIG"):
+        if text := environment.get(variable):
+            try:
+                task: dict[str, Any] = json.loads(text)["task"]
+                return int(task["index"]) + int(environment.get("SEED_RL_FIRST_MACHINE") or 0)
+            except (ValueError, TypeError, KeyError) as error:
+                raise UserError(f"{variable} is malformed ({type(error).__name__}).") from error
+    raise UserError(
+        "Neither CLUSTER_SPEC nor TF_CONFIG is set, as Google's custom jobs set them. Elsewhere, "
+        "use python -m seed_rl.cluster."
+    )
+
+
+def actor_indices(actors: int, environment: Mapping[str, str]) -> range:
+    """The actors of this machine.
+
+    Args:
+      actors: their number in the whole run.
+      environment: the replica's environment variables.
+
+    Raises:
+      UserError: there are none for this machine, or the environment makes no sense.
+    """
+    text = environment.get("SEED_RL_ACTORS_PER_MACHINE") or "1"
+    if not text.isdecimal() or not int(text):
+        raise UserError(f"SEED_RL_ACTORS_PER_MACHINE must be a positive number, not '{text}'.")
+    machine = machine_index(environment)
+    first = machine * int(text)
+    if first >= actors:
+        raise UserError(
+            f"Machine {machine} has nothing to do: the run's {actors} actors are on the machines "
+            f"before it, {text} on each. Rent fewer replicas."
+        )
+    return range(first, min(first + int(text), actors))
+
+
+def _actors(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    options, _ = run.parse(arguments, roles.evaluators_from(environment))
+    place = environment.get("SEED_RL_ADDRESS_OBJECT")
+    waits = [f"--{name}_timeout_s={_MOVED_S}" for name in ("connect", "reconnect")] if place else []
+
+    def start(index: int) -> subprocess.Popen[bytes] | None:
+        """Starts an actor; None if the run is done."""
+        changed = {"SEED_RL_ROLE": roles.ACTOR, "SEED_RL_INDEX": str(index)}
+        if place:
+            address = wait_for_address(GoogleApi(), place)
+            if address is None:
+                return None
+            changed["SEED_RL_ADDRESS"] = address
+        return subprocess.Popen(
+            [sys.executable, "-m", "seed_rl.cluster", *waits, *arguments],
+            env={**environment, **changed},
+            stdin=subprocess.DEVNULL,
+        )
+
+    return Machine(start).run(actor_indices(options.actors, environment))
+
+
+def wait_for_address(api: GoogleApi, place: str) -> str | None:
+    """The learner's address as soon as it has written it; None if it has finished training.
+
+    Raises:
+      UserError: the object cannot be read.
+    """
+    waited_s = 0.0
+    while True:
+        content = api.read(place)
+        if content == _DONE:
+            return None
+        if content:
+            return content.decode().strip()
+        if waited_s % _REPORT_S == 0:
+            print(
+                f"seed_rl.cluster: waiting for the learner to write its address to {place} (for "
+                f"{waited_s:.0f} s; is its job running, in the same bucket and network?)",
+                file=sys.stderr,
+                flush=True,
+            )
+        time.sleep(_PERIOD_S)
+        waited_s += _PERIOD_S
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

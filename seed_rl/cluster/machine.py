@@ -1,0 +1,113 @@
+"""Several actors on one machine, for engines that start one process on each."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable, Iterable
+
+from seed_rl.launch.process import describe_exit
+
+_FINAL = (0, 2, 3)  # Stopped, a user's mistake, replaced: starting it again changes nothing.
+_NO_LEARNER = 4  # It may be on its way to another machine; the engine ends the run.
+_QUICK_S = 60.0
+_MOST_QUICK_FAILURES = 6
+_LONGEST_PAUSE_S = 30.0
+_TICK_S = 0.2
+_STOPPED = 128 + signal.SIGTERM
+
+
+class Machine:
+    """Starts actors, starts those again that fail, and passes SIGTERM and SIGINT on.
+
+    Args:
+      start: starts the actor with this index; None: there is nothing more to do.
+      clock: monotonic seconds; tests replace it.
+      sleep: waits for so many seconds; tests replace it.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[int], subprocess.Popen[bytes] | None],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ):
+        self._start = start
+        self._clock = clock
+        self._sleep = sleep
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._due: dict[int, float] = {}
+        self._started: dict[int, float] = {}
+        self._failures: dict[int, int] = {}
+        self._stopping = False
+
+    def run(self, indices: Iterable[int]) -> int:
+        """Runs these actors until all have ended.
+
+        Returns:
+          0, or the exit code of the last actor that failed for good. 143 after a signal: an engine
+          that takes the machine away must not think that its work is done.
+        """
+        self._due = {index: self._clock() for index in indices}
+        code = 0
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        previous = {number: signal.signal(number, self._stop) for number in numbers}
+        try:
+            while (self._due and not self._stopping) or self._running:
+                self._start_due()
+                for index in list(self._running):
+                    ended = self._running[index].poll()
+                    if ended is not None:
+                        del self._running[index]
+                        code = self._judge(index, ended) or code
+                self._sleep(_TICK_S)
+        finally:
+            for process in self._running.values():
+                process.kill()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+        return _STOPPED if self._stopping else code
+
+    def _start_due(self) -> None:
+        for index, due in list(self._due.items()):
+            if self._stopping or due > self._clock():
+                continue
+            del self._due[index]
+            process = self._start(index)
+            if process is not None:
+                self._running[index] = process
+                self._started[index] = self._clock()
+                if self._stopping:  # The signal came before it was known.
+                    process.terminate()
+
+    def _judge(self, index: int, code: int) -> int:
+        """Decides whether an actor that has ended starts again; returns its code if not."""
+        if code in _FINAL or self._stopping:
+            return code
+        if code == _NO_LEARNER:
+            _say(f"actor {index} has not found the learner; starting it again")
+            self._due[index] = self._clock() + _TICK_S
+            return 0
+        quick = self._clock() - self._started[index] < _QUICK_S
+        self._failures[index] = self._failures.get(index, 0) + 1 if quick else 1
+        if self._failures[index] >= _MOST_QUICK_FAILURES:
+            _say(f"actor {index} {describe_exit(code)}, for the {_MOST_QUICK_FAILURES}th time")
+            return code if code > 0 else 128 - code
+        pause_s = min(2.0 ** self._failures[index], _LONGEST_PAUSE_S) if quick else 0.0
+        _say(f"actor {index} {describe_exit(code)}; starting it again in {pause_s:.0f} s")
+        self._due[index] = self._clock() + pause_s
+        return 0
+
+    def _stop(self, number: int, frame: types.FrameType | None) -> None:
+        self._stopping = True
+        if not self._running:
+            sys.exit(_STOPPED)  # `start` may be waiting for a learner.
+        for process in self._running.values():
+            process.send_signal(number)
+
+
+def _say(text: str) -> None:
+    print(f"seed_rl.cluster: {text}", file=sys.stderr, flush=True)

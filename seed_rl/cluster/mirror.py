@@ -1,0 +1,331 @@
+"""Keeps a copy of a learner's logdir in a bucket, from which the next learner resumes.
+
+The learner works in a directory on its own disk: checkpoints need renames, locks and flushes, which
+object stores do not have. In the bucket
+
+- a checkpoint's manifest is uploaded after the files that it names, and removed before them: a
+  checkpoint with a manifest is complete;
+- `<name>.complete` beside the manifest says the same of a directory of extra files (a replay);
+- `mirror.json` says which learner writes. It is rewritten in every round, so that a second learner
+  sees whether the first is alive.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from seed_rl.cluster.remote_files import RemoteFiles
+from seed_rl.common.checkpoints import manifest
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import checkpoint_list
+from seed_rl.common.run_files.checkpoint_list import DIRECTORY
+
+OWNER = "mirror.json"
+_MANIFEST = "MANIFEST.json"
+_COMPLETE = ".complete"
+_BEAT_S = 20.0
+_SILENT_S = 90.0  # An owner that has not written for so long is gone; more than several beats.
+_POLL_S = 5.0
+
+
+class DisplacedError(UserError):
+    """Another learner writes to the same place."""
+
+
+class Mirror:
+    """The copy of one logdir.
+
+    Args:
+      remote: where the copy is.
+      logdir: the directory on this machine's disk.
+      sleep: waits for so many seconds; tests replace it.
+      clock: monotonic seconds; tests replace it.
+    """
+
+    def __init__(
+        self,
+        remote: RemoteFiles,
+        logdir: Path,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._remote = remote
+        self.logdir = logdir
+        self._sleep = sleep
+        self._clock = clock
+        self._owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}"
+        self._beats = 0
+        self._last_beat = -_BEAT_S
+        self._copied: dict[str, tuple[int, int]] = {}  # (size, time of change) by name.
+        self._complete: set[str] = set()  # Checkpoints and their extra directories.
+        self._own_checkpoint = False
+
+    @property
+    def url(self) -> str:
+        return self._remote.url
+
+    def claim(self) -> None:
+        """Becomes the only writer, once an earlier one is gone.
+
+        Raises:
+          DisplacedError: another learner is alive.
+          UserError: the place cannot be read or written.
+        """
+        first = self._try("read", lambda: self._remote.read(OWNER))
+        if first is not None and not _released(first):
+            logging.info(
+                "Another learner has written to %s; waiting %g s for a sign of life.",
+                self.url,
+                _SILENT_S,
+            )
+            deadline = self._clock() + _SILENT_S
+            while self._clock() < deadline:
+                self._sleep(_POLL_S)
+                now = self._try("read", lambda: self._remote.read(OWNER))
+                if now is None or _released(now):
+                    break
+                if now != first:
+                    raise DisplacedError(
+                        f"Another learner is writing to {self.url}: {_host(now)}. Stop "
+                        "it, or choose another --logdir."
+                    )
+        self._try("write to", lambda: self._beat(force=True))
+
+    def restore(self) -> None:
+        """Downloads the run.
+
+        That is its newest intact checkpoint, the newest extra files (a replay) with the checkpoint
+        that they belong to, and all files that belong to no checkpoint.
+
+        Raises:
+          UserError: it cannot be read, or all of its checkpoints are damaged.
+        """
+        self._try("read", self._restore)
+
+    def copy(self) -> None:
+        """Uploads what is new, checkpoints first, then removes what is gone.
+
+        Raises:
+          DisplacedError: another learner has taken over.
+          Exception: any other error of the file system; the next call goes on.
+        """
+        self._beat(force=True)
+        checkpoints = list(reversed(checkpoint_list.list_checkpoints(self.logdir / DIRECTORY)))
+        for entry in checkpoints:
+            if self._upload_checkpoint(entry.path):
+                self._own_checkpoint = True
+        for path in self._other_files():
+            self._upload_changed(path)
+        if self._own_checkpoint:
+            self._remove_old({entry.path.name for entry in checkpoints})
+
+    def release(self) -> None:
+        """Lets the next learner take over without waiting."""
+        self._remote.write(OWNER, json.dumps({"owner": None}).encode())
+
+    def newest(self) -> str | None:
+        """The name of the newest complete checkpoint in the copy, as far as this learner knows."""
+        return max((n for n in self._complete if n.count("/") == 1), default=None)
+
+    # Who writes.
+
+    def _beat(self, force: bool = False) -> None:
+        """Checks that no other learner has taken over, and shows a sign of life."""
+        if not force and self._clock() - self._last_beat < _BEAT_S:
+            return
+        content = self._remote.read(OWNER) if self._beats else None
+        if content is not None and _owner(content).get("owner") != self._owner:
+            raise DisplacedError(
+                f"Another learner writes to {self.url} now: {_host(content)}. This one "
+                "ends without saving."
+            )
+        self._beats += 1
+        beat = {"owner": self._owner, "host": socket.gethostname(), "beat": self._beats}
+        self._remote.write(OWNER, (json.dumps(beat) + "\n").encode())
+        self._last_beat = self._clock()
+
+    def _try(self, what: str, action: Callable[[], bytes | None]) -> bytes | None:
+        try:
+            return action()
+        except UserError:
+            raise
+        except Exception as error:  # Each file system has errors of its own.
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise UserError(
+                f"Cannot {what} --logdir={self.url}: {reason}. Check that the bucket "
+                "exists and that this account may create, read and delete its objects (on Google "
+                "Cloud: roles/storage.objectAdmin on the bucket)."
+            ) from error
+
+    # Downloading.
+
+    def _restore(self) -> None:
+        names = self._remote.names()
+        folders = {n.split("/")[1] for n in names if n.startswith(f"{DIRECTORY}/")}
+        matches = [(int(m[1]), m[0]) for f in folders if (m := checkpoint_list.NAME.fullmatch(f))]
+        damaged = []
+        for _, folder in sorted(matches, reverse=True):
+            checkpoint = f"{DIRECTORY}/{folder}"
+            if f"{checkpoint}/{_MANIFEST}" not in names:
+                continue  # Its learner ended while uploading it.
+            try:
+                self._download_checkpoint(checkpoint, names)
+            except manifest.DamagedCheckpointError as error:
+                logging.warning("Skipping a damaged checkpoint of %s: %s", self.url, error)
+                shutil.rmtree(self.logdir / checkpoint, ignore_errors=True)
+                damaged.append(checkpoint)
+            else:
+                logging.info("Resuming from %s/%s.", self.url, checkpoint)
+                self._restore_extras(checkpoint, names)
+                break
+        else:
+            if damaged:
+                raise UserError(
+                    f"Every checkpoint in {self.url}/{DIRECTORY} is damaged. Choose "
+                    "another --logdir to start over."
+                )
+        for name in sorted(names):
+            if not name.startswith(f"{DIRECTORY}/") and name != OWNER:
+                self._remote.download(name, self.logdir / name)
+                self._copied[name] = _stamp(self.logdir / name)
+
+    def _download_checkpoint(self, checkpoint: str, names: set[str]) -> None:
+        local = self.logdir / checkpoint
+        self._remote.download(f"{checkpoint}/{_MANIFEST}", local / _MANIFEST)
+        for name in sorted(_sealed(local)):
+            if f"{checkpoint}/{name}" in names:  # Those have no '..'.
+                self._remote.download(f"{checkpoint}/{name}", local / name)
+        manifest.verify(local)
+        self._complete.add(checkpoint)
+
+    def _restore_extras(self, newest: str, names: set[str]) -> None:
+        """Downloads the newest extra files: a learner takes those of an older checkpoint, too."""
+        extras = sorted(n.removesuffix(_COMPLETE) for n in names if n.endswith(_COMPLETE))
+        found = {e.rpartition("/")[0] for e in extras}
+        sealed = {c for c in found if f"{c}/{_MANIFEST}" in names and c <= newest}
+        if not sealed:
+            return
+        owner = max(sealed)
+        try:
+            if owner != newest:
+                self._download_checkpoint(owner, names)
+        except manifest.DamagedCheckpointError as error:
+            logging.warning("Leaving out a damaged checkpoint of %s: %s", self.url, error)
+            shutil.rmtree(self.logdir / owner, ignore_errors=True)
+            return
+        for extra in (e for e in extras if e.rpartition("/")[0] == owner):
+            for name in sorted(n for n in names if n.startswith(f"{extra}/")):
+                self._remote.download(name, self.logdir / name)
+            self._complete.add(extra)
+
+    # Uploading.
+
+    def _upload_checkpoint(self, path: Path) -> bool:
+        """Uploads what is missing of a checkpoint; returns whether that was its first part.
+
+        The learner may remove the checkpoint meanwhile; the rest is then left out.
+        """
+        checkpoint = f"{DIRECTORY}/{path.name}"
+        new = checkpoint not in self._complete
+        try:
+            sealed = _sealed(path)
+            if new:
+                # Parts of a checkpoint of that name, left by a learner that died.
+                self._remove(checkpoint, self._remote.names(checkpoint))
+                for name in sorted(sealed):
+                    self._upload(path / name, f"{checkpoint}/{name}")
+                self._upload(path / _MANIFEST, f"{checkpoint}/{_MANIFEST}")
+                self._complete.add(checkpoint)
+                logging.info("Copied %s to %s.", path.name, self.url)
+            for folder in sorted(p for p in path.iterdir() if p.is_dir()):
+                extra = f"{checkpoint}/{folder.name}"
+                if extra in self._complete or any(n.startswith(f"{folder.name}/") for n in sealed):
+                    continue
+                self._remote.remove(extra + _COMPLETE)
+                for file in sorted(p for p in folder.rglob("*") if p.is_file()):
+                    self._upload(file, f"{extra}/{file.relative_to(folder).as_posix()}")
+                self._remote.write(extra + _COMPLETE, b"complete\n")
+                self._complete.add(extra)
+        except FileNotFoundError:
+            if path.exists():
+                raise
+            return False
+        return new
+
+    def _other_files(self) -> Iterator[Path]:
+        for folder, folders, names in os.walk(self.logdir):
+            if Path(folder) == self.logdir and DIRECTORY in folders:
+                folders.remove(DIRECTORY)
+            for name in sorted(names):
+                if not name.startswith("."):  # Temporary files and locks.
+                    yield Path(folder, name)
+
+    def _upload_changed(self, path: Path) -> None:
+        name = path.relative_to(self.logdir).as_posix()
+        try:
+            stamp = _stamp(path)
+            if self._copied.get(name) != stamp:
+                self._upload(path, name)
+                self._copied[name] = stamp
+        except FileNotFoundError:
+            if path.exists():
+                raise
+
+    def _upload(self, path: Path, name: str) -> None:
+        self._beat()
+        self._remote.upload(path, name)
+
+    def _remove_old(self, kept: set[str]) -> None:
+        """Removes checkpoints that the learner has removed, and what earlier learners left.
+
+        Not before this learner has uploaded one of its own, so that there is always an intact one.
+        """
+        names = self._remote.names(DIRECTORY)
+        for folder in sorted({name.split("/")[1] for name in names} - kept):
+            checkpoint = f"{DIRECTORY}/{folder}"
+            self._remove(checkpoint, {n for n in names if n.startswith(f"{checkpoint}/")})
+
+    def _remove(self, checkpoint: str, names: set[str]) -> None:
+        """Removes these files of a checkpoint, those first that call it complete."""
+        for name in sorted(names, key=lambda n: (not n.endswith((_MANIFEST, _COMPLETE)), n)):
+            self._remote.remove(name)
+        self._complete = {
+            c for c in self._complete if c != checkpoint and not c.startswith(f"{checkpoint}/")
+        }
+
+
+def _sealed(checkpoint: Path) -> list[str]:
+    """The files that a checkpoint's manifest names; none if it is unreadable."""
+    try:
+        return list(json.loads((checkpoint / _MANIFEST).read_text("utf-8"))["files"])
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _owner(content: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(content)
+    except ValueError:  # Half of it: not all file systems replace files at once.
+        found = None
+    return found if isinstance(found, dict) else {"owner": "unreadable"}
+
+
+def _released(content: bytes) -> bool:
+    return _owner(content).get("owner") is None
+
+
+def _host(content: bytes) -> str:
+    return str(_owner(content).get("host", "on an unknown machine"))

@@ -1,0 +1,80 @@
+"""What a replica reaches on Google Cloud, on this machine."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.server
+import importlib.util
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+HAS_STORAGE = all(importlib.util.find_spec(name) for name in ("gcsfs", "gcp_storage_emulator"))
+
+
+@contextlib.contextmanager
+def storage() -> Iterator[str]:
+    """An emulator of Google Cloud Storage with a bucket; yields its address."""
+    if not HAS_STORAGE:
+        pytest.skip("needs gcsfs and gcp-storage-emulator")
+    from gcp_storage_emulator.server import create_server
+
+    server = create_server("127.0.0.1", 0, in_memory=True, default_bucket="runs")
+    server.start()
+    with contextlib.closing(_Stopper(server)):
+        yield f"http://127.0.0.1:{server._api._httpd.server_address[1]}"
+
+
+class _Stopper:
+    def __init__(self, server):
+        self._server = server
+
+    def close(self):
+        self._server.stop()
+
+
+class Services:
+    """A metadata server and Secret Manager; the next requests fail with `failures`."""
+
+    def __init__(self) -> None:
+        self.secret = b"from Secret Manager\n"
+        self.failures: list[int] = []
+        self.requests: list[str] = []
+        services = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                services.requests.append(self.path)
+                if services.failures:
+                    self.send_error(services.failures.pop(0))
+                elif self.path.startswith("/computeMetadata/"):
+                    if self.headers["Metadata-Flavor"] != "Google":
+                        self.send_error(403)
+                    else:
+                        self._answer({"access_token": "machine", "expires_in": 3600})
+                elif self.headers["Authorization"] != "Bearer machine":
+                    self.send_error(401)
+                else:
+                    data = base64.b64encode(services.secret).decode()
+                    self._answer({"payload": {"data": data}})
+
+            def _answer(self, content: object) -> None:
+                data = json.dumps(content).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()

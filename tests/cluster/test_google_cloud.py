@@ -1,0 +1,338 @@
+"""A replica of a custom job on Google Cloud: its token, its actors, its learner's last word."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from seed_rl.cluster import google_cloud, tuning
+from seed_rl.cluster.google_api import GoogleApi
+from seed_rl.cluster.machine import Machine
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import progress
+from tests.cluster.google_services import Services, storage
+from tests.helpers.system_helpers import Program
+from tests.helpers.waiting import wait_until
+
+SECRET = "projects/lab/secrets/seed-rl-token"
+
+
+@pytest.fixture
+def services() -> Iterator[Services]:
+    services = Services()
+    yield services
+    services.close()
+
+
+def _api(services: Services) -> GoogleApi:
+    place = f"http://{services.host}"
+    return GoogleApi(place, place, place, sleep=lambda _: None)
+
+
+def _cluster(pool: int, index: int = 0, actors: int = 3, host: str = "learner:2222") -> str:
+    """CLUSTER_SPEC as the service sets it."""
+    cluster = {"workerpool0": [host], "workerpool1": [f"actor-{i}:2222" for i in range(actors)]}
+    task = {"type": f"workerpool{pool}", "index": index}
+    return json.dumps({"cluster": cluster, "environment": "cloud", "task": task})
+
+
+# The token.
+
+
+def test_the_token_comes_from_secret_manager(services: Services) -> None:
+    services.failures = [503]  # Passes: is tried again.
+    assert _api(services).secret(SECRET) == b"from Secret Manager\n"
+    assert services.requests[-1] == f"/v1/{SECRET}/versions/latest:access"
+    _api(services).secret(f"{SECRET}/versions/7")
+    assert services.requests[-1] == f"/v1/{SECRET}/versions/7:access"
+
+
+@pytest.mark.parametrize(
+    ("status", "mend"),
+    [(403, "secretAccessor on projects/lab"), (404, "gcloud secrets create seed-rl-token")],
+)
+def test_a_secret_that_cannot_be_read(services: Services, status: int, mend: str) -> None:
+    class Refuses(GoogleApi):
+        def _token(self) -> str:
+            return "machine"
+
+    services.failures = [status]
+    place = f"http://{services.host}"
+    with pytest.raises(UserError, match=f"Cannot read the secret .*HTTP {status}.*{mend}"):
+        Refuses(place, place).secret(SECRET)
+
+
+def test_names_that_are_no_secrets() -> None:
+    with pytest.raises(UserError, match="'seed-rl-token' is no secret: write projects/"):
+        GoogleApi().secret("seed-rl-token")
+
+
+def test_elsewhere_than_on_google_cloud() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # Nobody listens.
+        host = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(UserError, match="meant to run on a machine of Google Cloud"):
+            GoogleApi(host, sleep=lambda _: None).secret(SECRET)
+
+
+def test_the_token_is_in_a_file_of_this_user_only(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(google_cloud, "GoogleApi", lambda: _api(services))
+    environment = {"SEED_RL_TOKEN_SECRET": SECRET}
+    google_cloud._prepare_token(environment)
+    path = pathlib.Path(environment["SEED_RL_SECRETS"]) / "token"
+    assert path.read_bytes() == b"from Secret Manager\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_objects_are_written_and_read(services: Services) -> None:
+    with storage() as address:
+        api = GoogleApi(f"http://{services.host}", storage=address)
+        assert api.read("gs://runs/pong/address") is None
+        api.write("gs://runs/pong/address", b"10.0.0.7:2222")
+        assert api.read("gs://runs/pong/address") == b"10.0.0.7:2222"
+        assert google_cloud.wait_for_address(api, "gs://runs/pong/address") == "10.0.0.7:2222"
+        api.write("gs://runs/pong/address", b"done")
+        assert google_cloud.wait_for_address(api, "gs://runs/pong/address") is None
+
+
+# Which actors.
+
+
+def test_each_actor_is_on_one_machine() -> None:
+    indices = []
+    for machine in range(3):
+        environment = {"CLUSTER_SPEC": _cluster(1, machine), "SEED_RL_ACTORS_PER_MACHINE": "4"}
+        indices += google_cloud.actor_indices(10, environment)
+    assert indices == list(range(10))
+
+
+def test_a_job_of_actors_alone_has_its_first_machine_in_pool_0() -> None:
+    # Pool 0 is always there and has one replica; the others follow.
+    first = {"CLUSTER_SPEC": _cluster(0), "SEED_RL_FIRST_MACHINE": "0"}
+    second = {"CLUSTER_SPEC": _cluster(1), "SEED_RL_FIRST_MACHINE": "1"}
+    assert [google_cloud.machine_index(e) for e in (first, second)] == [0, 1]
+
+
+def test_tf_config_says_the_same() -> None:
+    config = {"cluster": {"chief": ["l:1"], "worker": ["a:1"]}, "task": {"type": "worker"}}
+    config["task"]["index"] = 2
+    assert google_cloud.machine_index({"TF_CONFIG": json.dumps(config)}) == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({}, "Neither CLUSTER_SPEC nor TF_CONFIG is set"),
+        ({"CLUSTER_SPEC": "{}"}, "CLUSTER_SPEC is malformed"),
+        ({"CLUSTER_SPEC": _cluster(1, 5)}, "Machine 5 has nothing to do.*Rent fewer replicas"),
+        (
+            {"CLUSTER_SPEC": _cluster(1), "SEED_RL_ACTORS_PER_MACHINE": "0"},
+            "SEED_RL_ACTORS_PER_MACHINE must be a positive number",
+        ),
+    ],
+)
+def test_environments_that_make_no_sense(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        google_cloud.actor_indices(5, environment)
+
+
+# Several actors on one machine.
+
+
+def _exits(code: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"])
+
+
+def test_failed_actors_start_again_and_others_do_not() -> None:
+    codes = {0: [1, 0], 1: [2], 2: [3], 3: [4] * 7 + [1, 0]}
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += 100 * seconds
+
+    machine = Machine(lambda index: _exits(codes[index].pop(0)), lambda: now[0], sleep)
+    assert machine.run(range(4)) in (2, 3)
+    assert not any(codes.values())
+
+
+def test_an_actor_that_fails_at_once_every_time_is_given_up(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    starts = []
+    now = [0.0]
+
+    def start(index: int) -> subprocess.Popen[bytes]:
+        starts.append(now[0])
+        process = _exits(1)
+        process.wait()
+        return process
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    assert Machine(start, lambda: now[0], sleep).run([7]) == 1
+    pauses = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
+    assert len(starts) == 6 and pauses == sorted(pauses) and pauses[-1] > 20
+    assert "actor 7 exited with code 1, for the 6th time" in capfd.readouterr().err
+
+
+def test_a_machine_that_is_taken_away_stops_its_actors() -> None:
+    # 143 and not 0: the service must not take the replica for finished.
+    program = (
+        "import subprocess\nfrom seed_rl.cluster.machine import Machine\n"
+        "raise SystemExit(Machine(lambda i: subprocess.Popen(['sleep', '1000'])).run(range(3)))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program])
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    wait_until(lambda: len(children.read_text().split()) == 3)
+    pids = children.read_text().split()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+# Tuning.
+
+
+def test_a_trial_reports_its_return_once_per_progress(tmp_path: pathlib.Path) -> None:
+    reporter = tuning.Reporter(
+        {"CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_FILE": f"{tmp_path}/tuning/metrics"}
+    )
+    reporter.report(tmp_path)  # No progress yet.
+    assert not (tmp_path / "tuning").exists()
+    writer = progress.ProgressWriter(tmp_path, total_frames=1000, period_s=0)
+    for frames, mean in ((10, None), (20, 1.5), (20, 1.5), (30, 2.0)):
+        writer.update("training", frames=frames, episode_return_mean=mean)
+        reporter.report(tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "tuning" / "metrics").open()]
+    assert [(x["trial"], x[tuning.METRIC], x["global_step"]) for x in lines] == [
+        ("3", "1.5", "20"),
+        ("3", "2.0", "30"),
+    ]
+
+
+def test_what_a_trial_reports_is_what_the_services_own_package_writes(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hypertune = pytest.importorskip("hypertune", reason="needs cloudml-hypertune")
+    environment = {"CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_FILE": f"{tmp_path}/theirs"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    hypertune.HyperTune().report_hyperparameter_tuning_metric(tuning.METRIC, 1.5, 20)
+    writer = progress.ProgressWriter(tmp_path, total_frames=1000, period_s=0)
+    writer.update("training", frames=20, episode_return_mean=1.5)
+    tuning.Reporter({**environment, "CLOUD_ML_HP_METRIC_FILE": f"{tmp_path}/ours"}).report(tmp_path)
+    theirs, ours = (json.loads((tmp_path / name).read_text()) for name in ("theirs", "ours"))
+    assert theirs | {"timestamp": 0} == ours | {"timestamp": 0}
+
+
+def test_each_trial_has_its_own_logdir() -> None:
+    arguments = ["gym", "vtrace", "2", "--logdir=gs://runs/sweep/"]
+    assert google_cloud.with_trial(arguments, {}) == arguments
+    trial = google_cloud.with_trial(arguments, {"CLOUD_ML_TRIAL_ID": "3"})
+    assert trial == [*arguments, "--logdir=gs://runs/sweep/trial-3"]
+
+
+# All together.
+
+
+@pytest.mark.slow
+def test_a_job_trains_loses_its_learner_and_finishes(
+    services: Services, tmp_path: pathlib.Path
+) -> None:
+    """Two machines of a job with real programs: the bucket is an emulator, the machines are ours.
+
+    The learner is killed with -9, a new machine resumes from the bucket, and the service's view is
+    right: it is not done when it is stopped, and done when all frames are used.
+    """
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    task = ("gym", "vtrace", "2", "2", "--env_name=CartPole-v1", "--logdir=gs://runs/pole")
+    task += ("--total_environment_frames=40000", "--save_checkpoint_secs=1", "--seed=1")
+    with storage() as address:
+        shared = {"STORAGE_EMULATOR_HOST": address, "GCE_METADATA_HOST": services.host}
+        host = f"127.0.0.1:{port}"
+        started = []
+
+        def replica(pool: int, **environment: str) -> Program:
+            cluster = {"CLUSTER_SPEC": _cluster(pool, host=host), "TMPDIR": str(tmp_path)}
+            cluster["SEED_RL_COPY_SECS"] = "1"
+            program = Program(
+                "seed_rl.cluster.google_cloud",
+                *task,
+                environment={**shared, **cluster, **environment},
+            )
+            started.append(program)
+            return program
+
+        try:
+            actors = replica(1, SEED_RL_ACTORS_PER_MACHINE="2")
+            first = replica(0)
+            wait_until(lambda: "Copied ckpt-" in first.text())
+            first.kill()
+            GoogleApi(f"http://{services.host}", storage=address).write(
+                "gs://runs/pole/mirror.json", b'{"owner": null}'
+            )
+            second = replica(0)
+            wait_until(lambda: "Copied ckpt-" in second.text())
+            assert "Resuming from gs://runs/pole/checkpoints/ckpt-" in second.text()
+            second.send(signal.SIGTERM)
+            assert second.wait() == 143
+            third = replica(0)
+            assert third.wait() == 0
+            actors.send(signal.SIGTERM)
+            assert actors.wait() == 143
+        finally:
+            for program in started:
+                program.kill()
+
+
+@pytest.mark.slow
+def test_actors_in_another_job_find_the_learner_and_end_with_it(
+    services: Services, tmp_path: pathlib.Path
+) -> None:
+    """Spot actors: both jobs know each other only by an object in the bucket."""
+    (tmp_path / "token").write_text("shared by both")
+    (tmp_path / "token").chmod(0o600)
+    with socket.socket() as found:
+        found.bind(("", 0))
+        host = f"{socket.gethostname()}:{found.getsockname()[1]}"
+    task = ("gym", "vtrace", "2", "2", "--env_name=CartPole-v1", "--logdir=gs://runs/spot")
+    task += ("--total_environment_frames=1000", "--reconnect_timeout_s=3")
+    with storage() as address:
+        shared = {
+            "STORAGE_EMULATOR_HOST": address,
+            "GCE_METADATA_HOST": services.host,
+            "SEED_RL_ADDRESS_OBJECT": "gs://runs/spot.learner_address",
+            "SEED_RL_SECRETS": str(tmp_path),
+            "SEED_RL_COPY_SECS": "1",
+        }
+        actor = {"SEED_RL_ROLE": "actor", "SEED_RL_ACTORS_PER_MACHINE": "1"}
+        roles = [
+            {"CLUSTER_SPEC": _cluster(0), **actor},
+            {"CLUSTER_SPEC": _cluster(1), **actor, "SEED_RL_FIRST_MACHINE": "1"},
+            {"CLUSTER_SPEC": _cluster(0, host=host)},
+        ]
+        programs = [
+            Program("seed_rl.cluster.google_cloud", *task, environment={**shared, **role})
+            for role in roles
+        ]
+        try:
+            assert programs[2].wait() == 0, programs[2].text()
+            assert [program.wait() for program in programs[:2]] == [0, 0]
+        finally:
+            for program in programs:
+                program.kill()

@@ -1,0 +1,311 @@
+"""The copy of a logdir in a bucket: what the next learner finds there, whenever the last one died.
+
+Each test runs on memory:// and file://, and on Google Cloud Storage's own client (gcsfs) with an
+emulator of the service where both are installed.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from seed_rl.cluster.mirror import OWNER, DisplacedError, Mirror
+from seed_rl.cluster.remote_files import RemoteFiles
+from seed_rl.common.checkpoints import manifest
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import checkpoint_list
+from tests.cluster.google_services import storage
+from tests.cluster.runs import contents, save, save_replay
+from tests.helpers.system_helpers import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[str]:
+    """Google Cloud Storage on this machine; yields a bucket."""
+    with storage() as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", address)
+        yield "gs://runs"
+
+
+@pytest.fixture(params=["memory", "file", "gs"])
+def url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> str:
+    name = f"pong-{uuid.uuid4().hex}"
+    if request.param == "memory":
+        return f"memory://{name}"
+    if request.param == "file":
+        return f"file://{tmp_path}/bucket/{name}"
+    return f"{request.getfixturevalue('emulator')}/{name}"
+
+
+@pytest.fixture
+def open_mirror(url: str, tmp_path: pathlib.Path) -> Callable[[str], Mirror]:
+    """Opens a mirror of the URL as the learner of a new machine does: claims and restores."""
+
+    def open_mirror(machine: str) -> Mirror:
+        (tmp_path / machine).mkdir()
+        mirror = Mirror(RemoteFiles(url), tmp_path / machine)
+        mirror.claim()
+        mirror.restore()
+        return mirror
+
+    return open_mirror
+
+
+def test_a_run_comes_back_on_another_machine(open_mirror: Callable[[str], Mirror]) -> None:
+    first = open_mirror("a")
+    save(first.logdir, replay=True)
+    newest = save(first.logdir, replay=True)
+    (first.logdir / "summaries").mkdir()
+    (first.logdir / "summaries" / "events.1").write_bytes(b"event")
+    first.copy()
+    first.release()
+
+    second = open_mirror("b")
+
+    expected = contents(first.logdir)
+    restored = contents(second.logdir)
+    # All files but the older checkpoint, which the learner does not need.
+    assert restored == {
+        name: data
+        for name, data in expected.items()
+        if not name.startswith("checkpoints/") or name.startswith(f"checkpoints/{newest.name}/")
+    }
+    assert second.newest() == f"checkpoints/{newest.name}"
+
+
+def test_the_copy_follows_what_is_added_changed_and_removed(
+    open_mirror: Callable[[str], Mirror], url: str
+) -> None:
+    mirror = open_mirror("a")
+    for _ in range(4):
+        save(mirror.logdir, keep=2)
+        mirror.copy()
+    found = {name: RemoteFiles(url).read(name) for name in RemoteFiles(url).names()}
+    del found[OWNER]
+    assert found == contents(mirror.logdir)
+
+
+def test_extra_files_saved_after_the_checkpoint_are_copied_later(
+    open_mirror: Callable[[str], Mirror],
+) -> None:
+    mirror = open_mirror("a")
+    checkpoint = save(mirror.logdir)
+    mirror.copy()
+    save_replay(checkpoint)
+    mirror.copy()
+    mirror.release()
+    restored = open_mirror("b").logdir / "checkpoints" / checkpoint.name
+    assert contents(restored) == contents(checkpoint)
+
+
+@pytest.mark.parametrize("lost", ["MANIFEST.json", "variables.index", "replay.complete"])
+def test_what_was_not_copied_completely_is_not_restored(
+    open_mirror: Callable[[str], Mirror], url: str, lost: str
+) -> None:
+    mirror = open_mirror("a")
+    older = save(mirror.logdir, replay=True)
+    newest = save(mirror.logdir, replay=True)
+    mirror.copy()
+    mirror.release()
+    RemoteFiles(url).remove(f"checkpoints/{newest.name}/{lost}")
+
+    restored = open_mirror("b").logdir / "checkpoints"
+
+    if lost == "replay.complete":  # Then the older one's is the newest that is complete.
+        assert {p.name for p in restored.iterdir()} == {older.name, newest.name}
+        assert not (restored / newest.name / "replay").exists()
+        assert contents(restored / older.name) == contents(older)
+    else:
+        assert [p.name for p in restored.iterdir()] == [older.name]
+    for entry in checkpoint_list.list_checkpoints(restored):
+        manifest.verify(entry.path)
+
+
+def test_damaged_checkpoints_are_skipped_and_all_damaged_is_an_error(
+    open_mirror: Callable[[str], Mirror], url: str
+) -> None:
+    mirror = open_mirror("a")
+    older = save(mirror.logdir)
+    newest = save(mirror.logdir)
+    mirror.copy()
+    mirror.release()
+    remote = RemoteFiles(url)
+    remote.write(f"checkpoints/{newest.name}/variables.index", b"damaged")
+    second = open_mirror("b")
+    assert [p.name for p in (second.logdir / "checkpoints").iterdir()] == [older.name]
+    second.release()
+    remote.write(f"checkpoints/{older.name}/variables.index", b"damaged")
+    with pytest.raises(UserError, match=r"Every checkpoint in .* is damaged"):
+        open_mirror("c")
+
+
+def test_leftovers_under_the_name_of_a_new_checkpoint_do_no_harm(
+    open_mirror: Callable[[str], Mirror], url: str
+) -> None:
+    # A learner died between a replay's files; the next one saves a checkpoint of the same name.
+    remote = RemoteFiles(url)
+    name = "checkpoints/ckpt-000001-step-000000000100"
+    remote.write(f"{name}/replay/replay.json", b"old")
+    remote.write(f"{name}/replay.complete", b"complete\n")
+    mirror = open_mirror("a")
+    save(mirror.logdir)
+    mirror.copy()
+    mirror.release()
+    restored = open_mirror("b").logdir
+    assert contents(restored / name) == contents(mirror.logdir / name)
+
+
+def test_old_copies_stay_until_the_new_learner_has_saved(
+    open_mirror: Callable[[str], Mirror], url: str
+) -> None:
+    first = open_mirror("a")
+    save(first.logdir)
+    save(first.logdir)
+    first.copy()
+    first.release()
+    second = open_mirror("b")
+    second.copy()  # Has one checkpoint, restored; two are in the bucket.
+    manifests = [n for n in RemoteFiles(url).names("checkpoints") if n.endswith("MANIFEST.json")]
+    assert len(manifests) == 2
+
+
+def test_a_second_learner_is_refused_while_the_first_is_alive(
+    open_mirror: Callable[[str], Mirror], url: str, tmp_path: pathlib.Path
+) -> None:
+    first = open_mirror("a")
+    save(first.logdir)
+    second = Mirror(RemoteFiles(url), tmp_path, sleep=lambda _: first.copy())
+    with pytest.raises(DisplacedError, match="Another learner is writing to .*another --logdir"):
+        second.claim()
+
+
+def test_the_next_learner_takes_over_from_a_dead_one_which_then_must_not_write(
+    open_mirror: Callable[[str], Mirror], url: str, tmp_path: pathlib.Path
+) -> None:
+    first = open_mirror("a")
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    second = Mirror(RemoteFiles(url), tmp_path, sleep=sleep, clock=lambda: now[0])
+    second.claim()
+    assert now[0] >= 60  # It looked for signs of life.
+    save(first.logdir)
+    with pytest.raises(DisplacedError, match="Another learner writes to"):
+        first.copy()
+    assert RemoteFiles(url).names("checkpoints") == set()
+
+
+def test_a_place_that_cannot_be_written_is_one_message(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "bucket").write_text("a file, not a folder")
+    mirror = Mirror(RemoteFiles(f"file://{tmp_path}/bucket/run"), tmp_path)
+    with pytest.raises(UserError, match="Cannot (read|write to) --logdir=.*bucket/run"):
+        mirror.claim()
+
+
+def test_a_bucket_that_does_not_exist_is_one_message(emulator: str, tmp_path: pathlib.Path) -> None:
+    mirror = Mirror(RemoteFiles("gs://no-such-bucket/run"), tmp_path)
+    with pytest.raises(UserError, match="--logdir=gs://no-such-bucket/run.*bucket exists"):
+        mirror.claim()
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"), [("gopher://x/y", "gopher"), ("sftp://host/run", "--logdir=sftp")]
+)
+def test_unknown_file_systems_are_named(bad: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        RemoteFiles(bad)
+
+
+class _Ends(RemoteFiles):
+    """A bucket whose user ends before the change number `left`."""
+
+    left = 10**6
+
+    def _count(self) -> None:
+        if not self.left:
+            raise InterruptedError
+        self.left -= 1
+
+    def write(self, name: str, content: bytes) -> None:
+        self._count()
+        super().write(name, content)
+
+    def upload(self, local: pathlib.Path, name: str) -> None:
+        self._count()
+        super().upload(local, name)
+
+    def remove(self, name: str) -> None:
+        self._count()
+        super().remove(name)
+
+
+def test_after_any_number_of_changes_what_is_marked_complete_is_complete(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Guards the order of uploads and removals, for all who read the bucket."""
+    for end in range(1000):
+        remote = _Ends(f"memory://end-{uuid.uuid4().hex}")
+        mirror = Mirror(remote, tmp_path / str(end))
+        mirror.claim()
+        for _ in range(2):
+            save(mirror.logdir, keep=1, replay=True)
+            mirror.copy()
+        written = {*contents(mirror.logdir / "checkpoints")}
+        save(mirror.logdir, keep=1, replay=True)
+        written |= {*contents(mirror.logdir / "checkpoints")}
+        remote.left = end
+        try:
+            mirror.copy()
+            break
+        except InterruptedError:
+            pass
+        found = {name.removeprefix("checkpoints/") for name in remote.names("checkpoints")}
+        folders = {name.split("/")[0] for name in written}
+        assert any(f"{folder}/MANIFEST.json" in found for folder in folders)
+        for folder in folders:
+            files = {n for n in written if n.startswith(f"{folder}/")}
+            replay = {n for n in files if "/replay/" in n}
+            if f"{folder}/MANIFEST.json" in found:
+                assert files - replay <= found
+            if f"{folder}/replay.complete" in found:
+                assert replay <= found
+    assert end > 10  # The last round was not interrupted.
+
+
+def test_a_learner_killed_at_any_moment_leaves_a_complete_checkpoint(
+    tmp_path: pathlib.Path,
+) -> None:
+    # file:// is the hardest case: a killed upload leaves half a file, where a bucket has none.
+    url = f"file://{tmp_path}/bucket/run"
+    moments = random.Random(0)
+    saved = 0
+    for life in range(6):
+        logdir = tmp_path / f"machine{life}"
+        logdir.mkdir()
+        command = [sys.executable, "-m", "tests.helpers.programs.mirror_victim", str(logdir), url]
+        victim = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+        assert victim.stdout is not None
+        for _ in range(2):
+            victim.stdout.readline()  # This many rounds are complete.
+        time.sleep(moments.uniform(0, 0.05))
+        victim.kill()
+        victim.wait()
+        victim.stdout.close()
+
+        RemoteFiles(url).write(OWNER, b'{"owner": null}')  # Instead of waiting for signs of life.
+        restored = tmp_path / f"restored{life}"
+        restored.mkdir()
+        Mirror(RemoteFiles(url), restored).restore()
+        [entry] = checkpoint_list.list_checkpoints(restored / "checkpoints")
+        manifest.verify(entry.path)
+        assert entry.serial >= saved + 2
+        saved = entry.serial

@@ -1,0 +1,146 @@
+"""A learner around whom a mirror works: signals, exit codes, and a bucket that fails."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from seed_rl.cluster import mirrored
+from seed_rl.cluster.mirror import OWNER, DisplacedError
+from seed_rl.cluster.remote_files import RemoteFiles
+from seed_rl.common.errors import NotSavedError
+from tests.helpers.system_helpers import Program
+from tests.helpers.waiting import wait_until
+
+# Counts its lives in the logdir; saves one more file on SIGTERM, as a learner does.
+LEARNER = """
+import pathlib, signal, sys, time
+logdir, code = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+def stop(number, frame):
+    (logdir / "saved").write_text("on SIGTERM")
+    sys.exit(code)
+signal.signal(signal.SIGTERM, stop)
+lives = logdir / "lives"
+lives.write_text((lives.read_text() if lives.exists() else "") + "x")
+while code == 0:
+    time.sleep(0.01)
+sys.exit(code)
+"""
+WRAPPED = f"""
+import os, sys
+from seed_rl.cluster import mirrored
+sys.exit(mirrored.run(
+    lambda logdir: [sys.executable, "-c", {LEARNER!r}, str(logdir), "0"],
+    sys.argv[1], os.environ, lambda logdir: None, 0.1))
+"""
+
+
+@pytest.fixture
+def bucket(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "disk"))
+    (tmp_path / "disk").mkdir()
+    return tmp_path / "bucket"
+
+
+def _run(bucket: pathlib.Path, code: int, seen: list[str] | None = None) -> int:
+    return mirrored.run(
+        lambda logdir: [sys.executable, "-c", LEARNER, str(logdir), str(code)],
+        f"file://{bucket}/run",
+        {},
+        lambda logdir: None if seen is None else seen.append(logdir.name),
+        0.1,
+    )
+
+
+def test_a_failed_learners_files_are_copied_and_its_code_is_returned(
+    bucket: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    seen: list[str] = []
+    assert _run(bucket, 1, seen) == 1
+    assert _run(bucket, 3, seen) == 3
+    assert (bucket / "run" / "lives").read_text() == "xx"  # The second continued the first's.
+    assert set(seen) == {"run"}
+    assert list((tmp_path / "disk").iterdir()) == []
+
+
+def test_what_a_learner_saves_on_sigterm_is_copied(bucket: pathlib.Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", WRAPPED, f"file://{bucket}/run"])
+    wait_until(lambda: (bucket / "run" / "lives").exists())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert (bucket / "run" / "saved").read_text() == "on SIGTERM"
+
+
+def test_a_learner_does_not_outlive_its_mirror(bucket: pathlib.Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", WRAPPED, f"file://{bucket}/run"])
+    wait_until(lambda: (bucket / "run" / "lives").exists())
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    [learner] = children.read_text().split()
+    process.kill()
+    process.wait()
+    wait_until(lambda: not pathlib.Path(f"/proc/{learner}/exe").exists())
+
+
+def _in_background(bucket: pathlib.Path, action: str) -> threading.Thread:
+    """Changes the bucket as soon as the first files are there."""
+
+    def change() -> None:
+        wait_until(lambda: (bucket / "run" / "lives").exists())
+        if action == "fails":
+            (bucket / "run").rename(bucket / "moved")
+            (bucket / "run").touch()
+            time.sleep(0.5)
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            RemoteFiles(f"file://{bucket}/run").write(OWNER, b'{"owner": "b", "host": "b"}')
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    return thread
+
+
+def test_a_bucket_that_fails_does_not_stop_training_and_the_files_stay(
+    bucket: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(mirrored, "_PAUSE_S", 0.01)
+    thread = _in_background(bucket, "fails")
+    with pytest.raises(NotSavedError, match="could not be copied to .*They are in (\\S+) on") as e:
+        _run(bucket, 0)
+    thread.join()
+    logdir = pathlib.Path(str(e.value).split("They are in ")[1].split(" on this")[0])
+    assert (logdir / "saved").read_text() == "on SIGTERM"
+    assert e.value.exit_code == 5
+    assert "Training continues, and copying is tried again" in caplog.text
+    shutil.rmtree(logdir)
+
+
+def test_a_displaced_learner_is_ended(bucket: pathlib.Path) -> None:
+    thread = _in_background(bucket, "displaced")
+    with pytest.raises(DisplacedError, match="Another learner writes to .*: b."):
+        _run(bucket, 0)
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("file:///dev/null/run", "Cannot (read|write to) --logdir=file:///dev/null/run"),
+        ("gopher://x/y", "--logdir=gopher://x/y: Protocol not known"),
+    ],
+)
+def test_a_learner_that_cannot_write_does_not_start(url: str, message: str) -> None:
+    program = Program(
+        *("seed_rl.cluster", "gym", "vtrace", "2", f"--logdir={url}"),
+        environment={"SEED_RL_ROLE": "learner", "SEED_RL_ADDRESS": "localhost:8686"},
+    )
+    assert program.wait() == 2
+    [error] = program.errors()
+    assert message.replace("Cannot (read|write to) ", "") in error
+    assert "vtrace_main" not in program.text()

@@ -12,8 +12,8 @@ connection, with its own environment ids and as a life of its own. Measured in t
    functions and the status first
 
 By default each actor always has a call under way, so that the learner is the bottleneck and calls
-wait long; --step_ms gives the actors a pace. The exit code is 1 if there was an error, or if not all
-actors were back in time.
+wait long; --step_ms gives the actors a pace. The exit code is 1 if there was an error, or if not
+all actors were back in time.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ from typing import Any
 from benchmarks import processes
 from benchmarks.workloads import WORKLOADS, Workload
 from seed_rl.common.run_files import progress
-from seed_rl.grpc.errors import ConnectionLost
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
 
 _START_S = 300.0
 _STOP_S = 60.0
+_PATIENCE_S = 120.0  # Under load, the learner answers late.
 _SETTLED_S = 0.3
 
 LOADS = {
@@ -125,21 +125,27 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
                 stderr=log,
                 env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
             )
-        options = ClientOptions(connect_timeout_s=1.0, tls_ca=tls["ca"] if tls else None)
-        self.client = self._connect(options)
+        self._wait_until_serving()
+        self.client = Client(
+            self.address,
+            ClientOptions(connect_timeout_s=_PATIENCE_S, tls_ca=tls["ca"] if tls else None),
+        )
 
     @property
     def pid(self) -> int:
         """The process id."""
         return self._process.pid
 
-    def _connect(self, options: ClientOptions) -> Client:
+    def _wait_until_serving(self) -> None:
+        host, port = self.address.split(":")
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise SystemExit(f"error: the learner ended:\n{self._log.read_text()[-3000:]}")
-            with contextlib.suppress(ConnectionLost):
-                return Client(self.address, options)
+            with contextlib.suppress(OSError):
+                socket.create_connection((host, int(port))).close()
+                return
+            time.sleep(0.1)
         self._process.kill()
         raise SystemExit(f"error: the learner does not serve:\n{self._log.read_text()[-3000:]}")
 
@@ -166,7 +172,7 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
     def memory_mib(self, seconds: float) -> float:
         """Its resident memory: the median of what is seen in so many seconds."""
         end = time.monotonic() + seconds
-        seen = []
+        seen: list[float] = []
         while not seen or time.monotonic() < end:
             time.sleep(_SETTLED_S)
             seen.append(processes.memory_mib(self.pid))

@@ -19,8 +19,9 @@ def serve(*files: str) -> None:
     from seed_rl.grpc import ops
     from seed_rl.grpc.options import ServerOptions
 
-    tls = dict(zip(("tls_certificate", "tls_key"), files, strict=False))
-    server = ops.Server(["localhost:0"], ServerOptions(**tls))
+    certificate, key = files or (None, None)
+    options = ServerOptions(tls_certificate=certificate, tls_key=key)
+    server = ops.Server(["localhost:0"], options)
     for shape in FRAMES.values():
         server.bind(_function(shape))
     server.start()

@@ -64,7 +64,10 @@ def parse() -> argparse.Namespace:
         "--step_ms", type=float, default=0, help="mean time of an actor between its calls"
     )
     parser.add_argument(
-        "--warmup", type=float, default=5, help="seconds of playing that are not measured"
+        "--warmup",
+        type=float,
+        default=5,
+        help="seconds in which the actors begin, one after the other; not measured",
     )
     parser.add_argument("--tls", action="store_true", help="encrypt the connections")
     parser.add_argument(
@@ -145,7 +148,7 @@ def measure(
     memory["streams of calls open"] = learner.memory_mib(settle_s)
     open_streams = learner.connections() - already_open
     step_s = args.step_ms / 1000
-    phases["warm-up"] = actors.play(args.warmup, step_s)
+    phases["warm-up"] = actors.play(args.warmup, step_s, args.warmup)
     before = learner.counters()
     phases["play"] = actors.play(args.seconds, step_s)
     after = learner.counters()

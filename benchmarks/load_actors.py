@@ -70,15 +70,17 @@ class Actors(processes.Program):
         """All actors open their stream of calls."""
         return self._run("open")
 
-    def play(self, seconds: float, step_s: float = 0) -> Played:
+    def play(self, seconds: float, step_s: float = 0, spread_s: float = 0) -> Played:
         """The actors play.
 
         Args:
           seconds: how long.
           step_s: mean time between a reply and the next call; 0: each actor always has a call
             under way.
+          spread_s: actors that do not play yet begin some time in these first seconds, so that
+            their unrolls are not complete all at once.
         """
-        return self._run(f"play {seconds} {step_s}")
+        return self._run(f"play {seconds} {step_s} {spread_s}")
 
     def storm(self, seconds: float) -> Played:
         """All actors lose their connection at once, and come back.

@@ -175,13 +175,9 @@ class Actor {
     rpc_->stream->StartCall(this);
   }
 
-  void Play() {
-    if (shared_->step_s == 0) {
-      Send();
-      return;
-    }
+  void Play(double spread_s) {
     state_ = State::kStepping;
-    timer_(this, shared_->step_s * Uniform(0, 1));  // Not all at once.
+    timer_(this, spread_s * Uniform(0, 1));
   }
 
   // Leaves; `absent` once that is done.
@@ -327,10 +323,10 @@ class Actor {
     const auto now = Clock::now();
     ++shared_->calls;
     if (sent_ >= shared_->measured_since) shared_->waits_s.push_back(Seconds(now - sent_));
-    if (!answered_) {
-      answered_ = true;
+    if (!answered_ && since_ != Clock::time_point()) {
       shared_->first_waits_s.push_back(Seconds(now - since_));
     }
+    answered_ = true;
     CheckReply();
     if (!shared_->playing) {
       state_ = State::kReady;
@@ -388,7 +384,8 @@ class Actor {
   uint64_t call_id_ = 0;
   size_t next_ = 0;
   std::string own_;  // The part of a call that is the actor's own.
-  Clock::time_point sent_, since_;
+  Clock::time_point sent_;
+  Clock::time_point since_;  // When the storm began in which it lost its connection.
 };
 
 // Lines of stdin, read by a thread, so that the actors answer pings while there is no command.
@@ -432,8 +429,8 @@ class Load {
   void Execute(const std::string& line) {
     std::istringstream words(line);
     std::string command;
-    double seconds = 0, step_s = 0;
-    words >> command >> seconds >> step_s;
+    double seconds = 0, step_s = 0, spread_s = 0;
+    words >> command >> seconds >> step_s >> spread_s;
     Reset();
     const auto began = Clock::now();
     const double cpu_s = CpuSeconds();
@@ -447,9 +444,10 @@ class Load {
       shared_->step_s = step_s;
       shared_->playing = true;
       for (auto& actor : actors_) {
-        if (actor->ready()) actor->Play();
+        if (actor->ready()) actor->Play(spread_s);
       }
       RunUntil(began + Duration(seconds), [](const Actor&) { return false; });
+      missing_ = 0;
     } else if (command == "storm") {
       shared_->playing = true;
       for (auto& actor : actors_) actor->Leave();

@@ -39,6 +39,7 @@ _RECORDED_CALLS = 256
 _SPARE_DESCRIPTORS = 256
 _SETTLE_S = 3.0
 _STORM_LIMIT_S = 120.0
+_AFTER_S = 5.0
 _SEED = 1
 _ENOUGH_ACTORS = 500  # With fewer, what the first connections cost hides what each costs.
 
@@ -154,7 +155,7 @@ def measure(
     after = learner.counters()
     memory["after playing"] = learner.memory_mib(settle_s)
     phases["storm"] = actors.storm(_STORM_LIMIT_S)
-    phases["after the storm"] = actors.play(min(args.seconds, args.warmup), step_s)
+    phases["after the storm"] = actors.play(min(_AFTER_S, args.seconds), step_s)
     memory["after the storm"] = learner.memory_mib(settle_s)
     num_envs = args.actors * args.envs_per_actor
     return {

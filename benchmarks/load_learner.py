@@ -26,7 +26,7 @@ _PATIENCE_S = 120.0  # Under load, the learner answers late.
 _SETTLED_S = 0.3
 
 LOADS = {
-    "pong": WORKLOADS["W1"],
+    "pong": dataclasses.replace(WORKLOADS["W1"], about="V-trace on Pong, Nature CNN"),
     "cartpole": Workload(
         "V-trace on CartPole, an MLP",
         "gym",

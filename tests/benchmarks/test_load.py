@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import types
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -33,7 +34,7 @@ def recorded(tmp_path):
     inference = types.SimpleNamespace(
         arguments=(spec("int32"), spec("int64"), report, spec("float32"))
     )
-    client = types.SimpleNamespace(functions={"other": None, "inference": inference})
+    client: Any = types.SimpleNamespace(functions={"other": None, "inference": inference})
     env = BatchedEnvironment(lambda *_: gymnasium.make("CartPole-v1"), ENVS, 0)
     file = tmp_path / "recording"
     size = load_actors.record(client, env, CALLS, 1, file)

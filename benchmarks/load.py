@@ -27,7 +27,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import certificates, report, training_parts
+from benchmarks import certificates, processes, report, training_parts
 from benchmarks.load_actors import Actors, Played, record
 from benchmarks.load_learner import LOADS, Counters, Learner
 from benchmarks.workloads import Workload
@@ -98,8 +98,9 @@ def needs_descriptors(actors: int) -> None:
     Raises:
       SystemExit: the hard limit is too low.
     """
-    # A storm's actors may still hold their old connection, on either side, when they open others.
-    needed = 2 * actors + _SPARE_DESCRIPTORS
+    # In a storm an actor's old connection may still be open on either side when it opens others,
+    # and a connection may take two files of the learner.
+    needed = 4 * actors + _SPARE_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise SystemExit(
@@ -154,7 +155,9 @@ def measure(
     phases["play"] = actors.play(args.seconds, step_s)
     after = learner.counters()
     memory["after playing"] = learner.memory_mib(settle_s)
+    before_storm_s = processes.cpu_seconds(learner.pid)
     phases["storm"] = actors.storm(_STORM_LIMIT_S)
+    storm_cpu_s = processes.cpu_seconds(learner.pid) - before_storm_s
     phases["after the storm"] = actors.play(min(_AFTER_S, args.seconds), step_s)
     memory["after the storm"] = learner.memory_mib(settle_s)
     num_envs = args.actors * args.envs_per_actor
@@ -164,6 +167,8 @@ def measure(
         "tls": args.tls,
         **rates(load, before, after, phases["play"]),
         "storm_s": phases["storm"].seconds,
+        "storm_learner_cpu_s": storm_cpu_s,
+        "storm_actors_cpu_s": phases["storm"].cpu_s,
         "storm_first_reply_ms": phases["storm"].first_waits_ms,
         "connect_s": phases["connect"].seconds,
         "open_streams": open_streams,
@@ -237,6 +242,10 @@ def print_results(args: argparse.Namespace, results: dict[str, Any]) -> None:
         ("CPU of the actors per call, µs", f"{results['actors_us_per_call']:.0f}"),
         ("storm: seconds until all had a reply", f"{results['storm_s']:.1f}"),
         ("storm: first reply, ms", _triple(results["storm_first_reply_ms"])),
+        (
+            "storm: CPU seconds of the learner, of the actors",
+            f"{results['storm_learner_cpu_s']:.1f}, {results['storm_actors_cpu_s']:.1f}",
+        ),
         ("errors, connections lost", f"{results['errors']}, {results['lost']}"),
     ]
     report.print_table(

@@ -83,7 +83,7 @@ def test_the_circle_follows_the_episode_protocol(recorded):
 def test_too_few_descriptors(monkeypatch):
     """Guards the message: before anything starts, and with the number."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
-    with pytest.raises(SystemExit, match="2000 actors need 4256 open files, .* limit is 4096"):
+    with pytest.raises(SystemExit, match="2000 actors need 8256 open files, .* limit is 4096"):
         load.needs_descriptors(2000)
 
 
@@ -94,7 +94,7 @@ def test_descriptors_are_raised(monkeypatch):
     monkeypatch.setattr(resource, "setrlimit", lambda _, values: limits.append(values))
     load.needs_descriptors(2000)
     load.needs_descriptors(100)
-    assert limits == [(4256, 65536)]
+    assert limits == [(8256, 65536)]
 
 
 def test_a_small_load(repository, tmp_path):

@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks import processes
 from benchmarks.workloads import WORKLOADS, Workload
 from seed_rl.common.run_files import progress
+from seed_rl.grpc.errors import ConnectionLost
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
 
@@ -151,11 +152,20 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
 
     def connections(self) -> int:
         """Open streams of calls."""
-        return int(self.client.stats()["connections"])
+        return int(self._stats()["connections"])
+
+    def _stats(self) -> dict[str, Any]:
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return self.client.stats()
+            except ConnectionLost:  # gRPC gives up after 20 s.
+                if time.monotonic() > deadline:
+                    raise
 
     def counters(self) -> Counters:
         """What it has done so far."""
-        found = self.client.stats()["functions"]["inference"]
+        found = self._stats()["functions"]["inference"]
         state = progress.read(self._logdir)
         return Counters(
             time=time.monotonic(),

@@ -22,6 +22,7 @@ import argparse
 import contextlib
 import dataclasses
 import resource
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -48,6 +49,7 @@ def main() -> None:
     """Runs the benchmark."""
     args = parse()
     needs_descriptors(args.actors)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # Ends the learner.
     with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
         results = run(args, Path(folder))
     print_results(args, results)

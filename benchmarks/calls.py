@@ -112,21 +112,36 @@ def cc_load(function: int, folder: str, cell: Cell, seconds: float) -> Any:
     """Load from the C++ program, calling function number `function`."""
     call = pathlib.Path(folder, f"call_{cell.payload}_{function}")
     call.write_bytes(wire.encode_call(0, function, [call_workers.example(cell.payload)]))
+    return functools.partial(send_calls, call=call, clients=cell.clients, seconds=seconds)
+
+
+def send_calls(
+    address: str, call: pathlib.Path, clients: int, seconds: float, tls_ca: str | None = None
+) -> tuple[float, float]:
+    """Has C++ clients send a call repeatedly.
+
+    Args:
+      address: of the server.
+      call: file of the call frame.
+      clients: number of clients.
+      seconds: how long to measure.
+      tls_ca: file of the certificate to trust; None: no encryption.
+
+    Returns:
+      Number of calls, with those of the warm-up, and calls per second.
+    """
     program = processes.compile_native("load_client")
-
-    def load(address: str) -> tuple[float, float]:
-        # A thread per client: actors run separately, too.
-        numbers = map(str, (cell.clients, cell.clients, _WARM_UP * seconds, seconds))
-        done = subprocess.run([program, address, str(call), *numbers], capture_output=True)
-        if done.returncode:
-            raise SystemExit(f"error: load on {address} failed: {done.stderr.decode()}")
-        result = json.loads(done.stdout)
-        if result["errors"]:
-            raise SystemExit(f"error: {result['errors']} of the calls to {address} failed")
-        calls_per_s = result["calls"] / result["seconds"]
-        return calls_per_s * (1 + _WARM_UP) * seconds, calls_per_s
-
-    return load
+    # A thread per client: actors run separately, too.
+    numbers = map(str, (clients, clients, _WARM_UP * seconds, seconds))
+    encryption = [tls_ca] if tls_ca else []
+    done = subprocess.run([program, address, str(call), *numbers, *encryption], capture_output=True)
+    if done.returncode:
+        raise SystemExit(f"error: load on {address} failed: {done.stderr.decode()}")
+    result = json.loads(done.stdout)
+    if result["errors"]:
+        raise SystemExit(f"error: {result['errors']} of the calls to {address} failed")
+    calls_per_s = result["calls"] / result["seconds"]
+    return calls_per_s * (1 + _WARM_UP) * seconds, calls_per_s
 
 
 def worker_load(workers: list[processes.Worker], cell: Cell, seconds: float) -> Any:

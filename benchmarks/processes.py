@@ -52,6 +52,14 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+def memory_mib(pid: int, name: str = "VmRSS") -> float:
+    """Memory of a process in MiB, as the kernel calls it; 0 if the process has ended."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
 class Program:
     """A child process that prints one line when it is ready."""
 
@@ -84,6 +92,11 @@ class Program:
             raise SystemExit(f"error: '{self._name}' exited with code {self._process.wait()}")
         return line.strip()
 
+    def write_line(self, line: str) -> None:
+        """Writes a line to the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+
     def stop(self) -> None:
         """Kills the process."""
         self._process.kill()
@@ -105,8 +118,7 @@ class Worker(Program):
 
     def send(self, **command: Any) -> None:
         """Starts a command; `receive` gets its result."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
+        self.write_line(json.dumps(command))
 
     def receive(self) -> Any:
         """The result of the last command."""

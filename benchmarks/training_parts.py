@@ -22,14 +22,14 @@ def measure_env(args: argparse.Namespace) -> float:
     from gymnasium.vector.utils import batch_space
 
     workload = WORKLOADS[args.workload]
-    environments = _environments(workload)
-    environments.reset(seed=1)
-    space = batch_space(environments.action_space, workload.num_envs)
+    env = environments(workload)
+    env.reset(seed=1)
+    space = batch_space(env.action_space, workload.num_envs)
     space.seed(1)
     actions = [space.sample() for _ in range(100)]
     step = iter(range(10_000_000))
     return (
-        _cpu_us(lambda: environments.step(actions[next(step) % len(actions)]), args.part_seconds)
+        _cpu_us(lambda: env.step(actions[next(step) % len(actions)]), args.part_seconds)
         / workload.num_envs
     )
 
@@ -87,7 +87,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], float]] = {
 """Functions that return core-microseconds per transition, by part."""
 
 
-def _environments(workload: Workload) -> Any:
+def environments(workload: Workload) -> Any:
     """A `BatchedEnv` of all environments of the run."""
     import numpy as np
 
@@ -97,7 +97,9 @@ def _environments(workload: Workload) -> Any:
     family = workload.environments()
     config: Any = as_config(family.config, workload.env)
     if family.create_batch is not None:
-        return family.create_batch(np.arange(workload.num_envs), config)
+        env = family.create_batch(np.arange(workload.num_envs), config)
+        if env is not None:
+            return env
     return BatchedEnvironment(family.create, workload.num_envs, 0, config)
 
 

@@ -149,10 +149,7 @@ class Memory(contextlib.AbstractContextManager["Memory"]):
         return self._read("VmHWM")
 
     def _read(self, name: str) -> float:
-        for line in pathlib.Path(f"/proc/{self._pid}/status").read_text().splitlines():
-            if line.startswith(name):
-                return int(line.split()[1]) / 1024
-        return 0.0  # A process that has ended.
+        return processes.memory_mib(self._pid, name)
 
 
 def _judge(

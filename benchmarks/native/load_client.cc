@@ -3,7 +3,8 @@
 // CLIENTS they wake up and run separately, as actors do; a single thread uses the least CPU. Like
 // actors, it uses SCHED_BATCH, so that waking up preempts no other process.
 //
-// Usage: load_client ADDRESS CALL_FILE CLIENTS THREADS WARMUP_SECONDS SECONDS
+// Usage: load_client ADDRESS CALL_FILE CLIENTS THREADS WARMUP_SECONDS SECONDS [CA_FILE]
+// With CA_FILE, the certificate to trust, the connections are encrypted.
 // Prints one JSON object: calls, errors, seconds, cpu_seconds (of this process).
 
 #include <grpcpp/generic/generic_stub.h>
@@ -31,6 +32,11 @@ constexpr size_t kKindOffset = 4;
 constexpr size_t kCallIdOffset = 8;
 constexpr char kReply = 1;
 
+std::string ReadFile(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+}
+
 struct Totals {
   int64_t calls = 0;
   int64_t errors = 0;
@@ -38,13 +44,13 @@ struct Totals {
 
 class Client {
  public:
-  Client(const std::string& address, const std::string* call, grpc::CompletionQueue* queue,
-         Totals* totals)
+  Client(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+         const std::string* call, grpc::CompletionQueue* queue, Totals* totals)
       : call_(call), totals_(totals) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // A connection per client.
     arguments.SetMaxReceiveMessageSize(-1);
-    channel_ = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+    channel_ = grpc::CreateCustomChannel(address, credentials, arguments);
     stub_ = std::make_unique<grpc::GenericStub>(channel_);
     context_.set_wait_for_ready(true);
     stream_ = stub_->PrepareCall(&context_, "/seed_rl.Inference/Call", queue);
@@ -115,9 +121,10 @@ double CpuSeconds() {
 // Some clients and their completion queue.
 class Driver {
  public:
-  Driver(const std::string& address, const std::string* call, int clients) {
+  Driver(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+         const std::string* call, int clients) {
     for (int i = 0; i < clients; ++i) {
-      clients_.push_back(std::make_unique<Client>(address, call, &queue_, &totals_));
+      clients_.push_back(std::make_unique<Client>(address, credentials, call, &queue_, &totals_));
     }
   }
 
@@ -170,13 +177,13 @@ bool RunAll(const std::vector<std::unique_ptr<Driver>>& drivers, double seconds,
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) {
-    std::fprintf(stderr,
-                 "usage: load_client ADDRESS CALL_FILE CLIENTS THREADS WARMUP_SECONDS SECONDS\n");
+  if (argc != 7 && argc != 8) {
+    std::fprintf(
+        stderr,
+        "usage: load_client ADDRESS CALL_FILE CLIENTS THREADS WARMUP_SECONDS SECONDS [CA_FILE]\n");
     return 2;
   }
-  std::ifstream file(argv[2], std::ios::binary);
-  const std::string call((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string call = ReadFile(argv[2]);
   if (call.size() < kHeaderBytes) {
     std::fprintf(stderr, "no call frame in %s\n", argv[2]);
     return 2;
@@ -186,12 +193,18 @@ int main(int argc, char** argv) {
     std::perror("sched_setscheduler");
     return 1;
   }
+  auto credentials = grpc::InsecureChannelCredentials();
+  if (argc == 8) {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = ReadFile(argv[7]);
+    credentials = grpc::SslCredentials(options);
+  }
   const int num_clients = std::atoi(argv[3]);
   const int num_threads = std::atoi(argv[4]);
   std::vector<std::unique_ptr<Driver>> drivers;
   for (int i = 0; i < num_threads; ++i) {
     const int share = (num_clients + num_threads - 1 - i) / num_threads;
-    drivers.push_back(std::make_unique<Driver>(argv[1], &call, share));
+    drivers.push_back(std::make_unique<Driver>(argv[1], credentials, &call, share));
   }
   Totals warmup;
   if (!RunAll(drivers, std::atof(argv[5]), &warmup)) return 1;

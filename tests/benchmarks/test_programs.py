@@ -40,6 +40,11 @@ pytestmark = pytest.mark.slow
             ["CartPole_threads_frames_per_s", "Pong_processes_frames_per_s"],
         ),
         (
+            "encryption",
+            ["--rounds=1", "--seconds=0.1", "--learner_seconds=1", "--actors=4"],
+            ["tls_over_plain", "tls_over_plain_alone"],
+        ),
+        (
             "learning",
             ["--seeds=1", "--goal=15", "--after=2000", "--limit=60000"],
             ["slowest_s", "lowest_after"],

@@ -8,6 +8,7 @@ FREE = (
     "seed_rl/common/acting/*.py",
     "seed_rl/common/run_files/*.py",
     "seed_rl/launch/*.py",
+    "seed_rl/cluster/*.py",
     "seed_rl/study/*.py",
     "seed_rl/grpc/numpy_client.py",
     # Environments, and the programs that run actors.

@@ -11,6 +11,10 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+QUIET = {"PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+"""Environment variables of all programs of a run."""
+LIBRARY_THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+"""Environment variables of actors: each uses one core."""
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

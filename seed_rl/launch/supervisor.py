@@ -19,12 +19,9 @@ from seed_rl.launch.actor_record import Actor
 from seed_rl.launch.guardian import Guardian
 from seed_rl.launch.log_text import last_words, tail
 from seed_rl.launch.panel import Panel, Status
-from seed_rl.launch.process import Process, describe_exit
+from seed_rl.launch.process import LIBRARY_THREADS, QUIET, Process, describe_exit
 from seed_rl.launch.run_lock import RunLock
 from seed_rl.launch.run_state import RunState
-
-_LIBRARY_THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-_QUIET = {"PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +148,7 @@ class Supervisor:
             "learner",
             self._learner_command(scratch),
             logs / "learner.log",
-            _QUIET,
+            QUIET,
             death_signal=signal.SIGTERM,
         )
         envs = self._config.envs_per_actor
@@ -161,7 +158,7 @@ class Supervisor:
                     f"actor {task}",
                     self._actor_command(task, scratch),
                     logs / f"actor-{task}.log",
-                    {**_QUIET, **_LIBRARY_THREADS},
+                    {**QUIET, **LIBRARY_THREADS},
                 ),
                 range(task * envs, (task + 1) * envs),
                 self._config.healthy_s,

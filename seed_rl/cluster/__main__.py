@@ -1,0 +1,151 @@
+"""One process of a run on several machines: works out which one, and becomes it.
+
+The environment says which; the command line is the same for all processes.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shlex
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+
+from seed_rl.cluster import address_file, indices, roles, run
+from seed_rl.cluster.roles import Role
+from seed_rl.cluster.run import Run
+from seed_rl.cluster.secrets import Secrets
+from seed_rl.common.errors import UserError
+from seed_rl.common.system import terminal
+from seed_rl.common.system.file_lock import LearnerLock
+from seed_rl.launch.process import LIBRARY_THREADS, QUIET
+
+USAGE = """\
+usage: python -m seed_rl.cluster GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+       python -m seed_rl.cluster PROGRAM.py [AGENT] ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+
+Becomes one process of a run: learner, actor, evaluator or TensorBoard. Every process of the run
+gets the same command line, that of ./run_local.sh, and is told by its environment which one it is.
+It is then replaced by the program, so that signals and exit codes are the program's
+(docs/reliability.md lists them).
+
+  SEED_RL_ROLE          learner, actor, evaluator or tensorboard
+  SEED_RL_INDEX         index of this actor among the actors, or of this evaluator among the
+                        evaluators, from 0
+  SEED_RL_INDEX_DIR     instead: a directory in which each claims the lowest free index, with a
+                        lock that it holds while it lives
+  SEED_RL_ADDRESS       HOST:PORT of the learner, as actors reach it. The learner listens at that
+                        port of all addresses of its machine (loopback only if HOST is that)
+  SEED_RL_ADDRESS_FILE  instead: a file to which the learner writes its HOST:PORT, with a free port,
+                        and in which actors look it up each time they start (with SEED_RL_ADDRESS
+                        for the learner: it writes that)
+  SEED_RL_BIND          host at which the learner listens instead, such as [::] or 10.0.0.5
+  SEED_RL_SECRETS       directory with any of token (for all), cert.pem and key.pem (learner) and
+                        ca.pem (actors), as scripts/make_secrets.sh makes them
+  SEED_RL_EVALUATORS    number of evaluators (default: 0), for all processes: each has
+                        ENVS_PER_ACTOR environments that only evaluate
+  SEED_RL_TENSORBOARD_HOST
+                        host at which TensorBoard listens (default: localhost; it asks nobody for a
+                        password). Its port: --tensorboard_port (default: 6006)
+
+Where these are unset, variables of engines count: JOB_COMPLETION_INDEX (Kubernetes) and
+SLURM_ARRAY_TASK_ID are an index; SKYPILOT_NODE_RANK 0 is the learner, at port 8686 of the first of
+SKYPILOT_NODE_IPS, and others are actors; in CLUSTER_SPEC or TF_CONFIG (Google's custom jobs), pool
+0 is the learner, pool 1 are the actors, pool 3 the evaluators.
+
+  --logdir=DIR          must be the same directory for all learners of a run, past and future
+
+Options that the command sets itself: --run_mode, --task, --num_envs, --env_batch_size,
+--server_address. To list the others: python -m seed_rl.GAME.AGENT_main --help
+"""
+
+
+def become(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """The command line to become; claims an index, or tells or learns the learner's address.
+
+    Args:
+      arguments: the command line.
+      environment: the environment variables.
+
+    Raises:
+      UserError: something is missing or makes no sense; the message says what to do.
+    """
+    evaluators = roles.evaluators_from(environment)
+    options, logdir = run.parse(arguments, evaluators)
+    role = roles.role_from(environment)
+    shared_file = environment.get("SEED_RL_ADDRESS_FILE")
+    secrets = environment.get("SEED_RL_SECRETS")
+    address = roles.address_from(environment)
+    if shared_file and role.kind != roles.TENSORBOARD:
+        address = _meet(role, pathlib.Path(shared_file), logdir, address)
+    described = Run(
+        options=options,
+        logdir=logdir,
+        address=address,
+        bind=environment.get("SEED_RL_BIND") or None,
+        moves=bool(shared_file),
+        secrets=Secrets(pathlib.Path(secrets).absolute() if secrets else None),
+        evaluators=evaluators,
+        tensorboard_host=environment.get("SEED_RL_TENSORBOARD_HOST") or "localhost",
+    )
+    return _command(described, role)
+
+
+def _meet(role: Role, path: pathlib.Path, logdir: str | None, address: str | None) -> str:
+    """Writes the learner's address to the file, or reads it there; returns it."""
+    if role.kind != roles.LEARNER:
+        return address_file.wait_for(path, _say)
+    if logdir and os.path.isdir(logdir):
+        # A second learner, which will be refused, must not call the actors away from the first.
+        LearnerLock(pathlib.Path(logdir)).release()
+    address = run.check_address(address) if address else address_file.own_address()
+    address_file.publish(path, address)
+    return address
+
+
+def _command(described: Run, role: Role) -> list[str]:
+    if role.kind == roles.LEARNER:
+        return described.learner_command()
+    if role.kind == roles.TENSORBOARD:
+        return described.tensorboard_command()
+    evaluates = role.kind == roles.EVALUATOR
+    index = role.index
+    if role.index_dir is not None:
+        count = described.evaluators if evaluates else described.options.actors
+        index = indices.claim(role.index_dir, role.kind, count)
+    return described.evaluator_command(index) if evaluates else described.actor_command(index)
+
+
+def program_environment(command: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of the program."""
+    defaults = {**QUIET, **LIBRARY_THREADS} if "--run_mode=actor" in command else QUIET
+    changed = {**defaults, **environment}
+    changed.pop("TF_CONFIG", None)  # TensorFlow would take it for a cluster of its own.
+    return changed
+
+
+def _say(text: str) -> None:
+    print(f"seed_rl.cluster: {text}", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    if "--help" in arguments or "-h" in arguments:
+        terminal.end_without_reader()
+        print(USAGE, end="")
+        return 0
+    # The default action does not apply to the first process of a container.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    try:
+        command = become(arguments, os.environ)
+    except UserError as error:
+        print(f"error: {error} (--help lists the settings)", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    _say(shlex.join(command[1:]))
+    os.execve(command[0], command, program_environment(command, os.environ))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""The file in which a learner that may move says where it is."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+import time
+from collections.abc import Callable
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.system import files
+from seed_rl.launch.ports import free_port
+
+_PERIOD_S = 1.0
+_REPORT_S = 60.0
+
+
+def own_address() -> str:
+    """HOST:PORT with this machine's name and a free port."""
+    return f"{socket.gethostname()}:{free_port('0.0.0.0')}"
+
+
+def publish(path: pathlib.Path, address: str) -> None:
+    """Writes the address, atomically.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_atomically(path, f"{address}\n")
+    except OSError as error:
+        raise UserError(
+            f"Cannot write the learner's address to SEED_RL_ADDRESS_FILE={path}: "
+            f"{error.strerror}. Choose a file in a directory that the learner can write to and "
+            "the actors can read."
+        ) from error
+
+
+def wait_for(
+    path: pathlib.Path,
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
+    """Reads the address as soon as there is one.
+
+    Args:
+      path: the file.
+      say: reports, at first and each minute, that there is none yet.
+      sleep: waits for so many seconds.
+
+    Raises:
+      UserError: the file cannot be read.
+    """
+    waited_s = 0.0
+    while True:
+        try:
+            if address := path.read_text(encoding="utf-8").strip():
+                return address
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise UserError(
+                f"Cannot read the learner's address in SEED_RL_ADDRESS_FILE={path}: "
+                f"{error.strerror}."
+            ) from error
+        if waited_s % _REPORT_S == 0:
+            say(
+                f"waiting for the learner to write its address to {path} (for {waited_s:.0f} s; "
+                "is it running, and is this directory shared with it?)"
+            )
+        sleep(_PERIOD_S)
+        waited_s += _PERIOD_S

@@ -1,0 +1,172 @@
+"""Which process of a run this one is, as the engine that started it says in the environment.
+
+The variables `SEED_RL_*` say it for any engine and win over an engine's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Mapping
+
+from seed_rl.common.errors import UserError
+
+LEARNER = "learner"
+ACTOR = "actor"
+EVALUATOR = "evaluator"
+TENSORBOARD = "tensorboard"
+ROLES = (LEARNER, ACTOR, EVALUATOR, TENSORBOARD)
+
+DEFAULT_PORT = 8686
+"""The learner's port where an engine tells only its host."""
+
+_INDICES = ("SEED_RL_INDEX", "JOB_COMPLETION_INDEX", "SLURM_ARRAY_TASK_ID")
+_INDEX_DIR = "SEED_RL_INDEX_DIR"
+_RANK, _NODES = "SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS"
+# Google's names of the pools of a custom job, in CLUSTER_SPEC and in TF_CONFIG.
+_POOLS = {
+    "workerpool0": LEARNER,
+    "workerpool1": ACTOR,
+    "workerpool3": EVALUATOR,
+    "chief": LEARNER,
+    "master": LEARNER,
+    "worker": ACTOR,
+    "evaluator": EVALUATOR,
+}
+_NO_ROLE = (
+    "Nothing says which process of the run this is: set SEED_RL_ROLE to one of "
+    f"{', '.join(ROLES)}. (SkyPilot's {_RANK} and Google's CLUSTER_SPEC or TF_CONFIG say it, too.)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Role:
+    """What a process is.
+
+    Attributes:
+      kind: one of `ROLES`.
+      index: of an actor among the actors, of an evaluator among the evaluators; 0 for others.
+      index_dir: instead of the index: the directory in which to claim one.
+    """
+
+    kind: str
+    index: int = 0
+    index_dir: pathlib.Path | None = None
+
+
+def role_from(environment: Mapping[str, str]) -> Role:
+    """The role of this process.
+
+    Args:
+      environment: its environment variables.
+
+    Raises:
+      UserError: they do not say, or they make no sense.
+    """
+    task = _cluster_task(environment)
+    rank = _number(environment, _RANK)
+    kind = environment.get("SEED_RL_ROLE")
+    if not kind:
+        if task is not None:
+            kind = task.kind
+        elif rank is not None:
+            kind = ACTOR if rank else LEARNER
+        else:
+            raise UserError(_NO_ROLE)
+    if kind not in ROLES:
+        raise UserError(f"SEED_RL_ROLE must be one of {', '.join(ROLES)}, not '{kind}'.")
+    if kind in (LEARNER, TENSORBOARD):
+        return Role(kind)
+    if environment.get(_INDEX_DIR) and not environment.get("SEED_RL_INDEX"):
+        return Role(kind, index_dir=pathlib.Path(environment[_INDEX_DIR]))
+    for name in _INDICES:
+        if (index := _number(environment, name)) is not None:
+            return Role(kind, index)
+    if task is not None and task.kind == kind:
+        return Role(kind, task.index)
+    if kind == ACTOR and rank:
+        return Role(kind, rank - 1)
+    raise UserError(
+        f"Nothing says which of the {kind}s this is: set SEED_RL_INDEX to its index, from 0, or "
+        f"{_INDEX_DIR} to a directory that all of them share. (JOB_COMPLETION_INDEX of Kubernetes "
+        "and SLURM_ARRAY_TASK_ID say it, too.)"
+    )
+
+
+def address_from(environment: Mapping[str, str]) -> str | None:
+    """The learner's address as actors reach it; None if the environment does not say.
+
+    Raises:
+      UserError: an engine's variables make no sense.
+    """
+    if address := environment.get("SEED_RL_ADDRESS"):
+        return address
+    if task := _cluster_task(environment):
+        return task.learner
+    if nodes := environment.get(_NODES, "").split():
+        return f"{nodes[0]}:{DEFAULT_PORT}"
+    return None
+
+
+def evaluators_from(environment: Mapping[str, str]) -> int:
+    """The number of evaluators of the run.
+
+    Raises:
+      UserError: it is not a number.
+    """
+    number = _number(environment, "SEED_RL_EVALUATORS")
+    if number is None and (task := _cluster_task(environment)):
+        number = task.evaluators
+    return number or 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _ClusterTask:
+    """What Google's custom jobs say: this process, the learner's address, the evaluators."""
+
+    kind: str
+    index: int
+    learner: str | None
+    evaluators: int
+
+
+def _cluster_task(environment: Mapping[str, str]) -> _ClusterTask | None:
+    for variable in ("CLUSTER_SPEC", "TF_CONFIG"):
+        if text := environment.get(variable):
+            return _parse_cluster(variable, text)
+    return None
+
+
+def _parse_cluster(variable: str, text: str) -> _ClusterTask:
+    try:
+        spec = json.loads(text)
+        pool, index = str(spec["task"]["type"]), int(spec["task"]["index"])
+        hosts = {name: [str(host) for host in known] for name, known in spec["cluster"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(
+            f"{variable} is malformed ({type(error).__name__}: {error}): it must be JSON like "
+            '{"cluster": {"workerpool0": ["HOST:PORT"], ...}, "task": {"type": "workerpool1", '
+            '"index": 0}}. Set SEED_RL_ROLE, SEED_RL_INDEX and SEED_RL_ADDRESS and unset it if it '
+            "is not meant for this run."
+        ) from error
+    if pool not in _POOLS:
+        raise UserError(
+            f"{variable} puts this process into the pool '{pool}', for which SEED RL has no use: "
+            "workerpool0 is the learner, workerpool1 are the actors, workerpool3 the evaluators."
+        )
+    places = {
+        role: [host for name in hosts if _POOLS.get(name) == role for host in hosts[name]]
+        for role in (LEARNER, EVALUATOR)
+    }
+    learner = places[LEARNER][0] if places[LEARNER] else None
+    return _ClusterTask(_POOLS[pool], index, learner, len(places[EVALUATOR]))
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name)
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise UserError(f"{name} must be a number, from 0 upwards, not '{text}'.")
+    return int(text)

@@ -1,0 +1,201 @@
+"""The description of a run on several machines: the command line of each of its processes.
+
+The engine (Docker, Kubernetes, Slurm, ...) starts, restarts and ends the processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+
+from seed_rl.cluster.secrets import Secrets
+from seed_rl.common.errors import UserError
+from seed_rl.grpc import addresses
+from seed_rl.launch import options as options_lib
+from seed_rl.launch.options import RunOptions
+
+_TENSORBOARD_PORT = 6006
+_LOGDIR = ("--logdir=", "--job-dir=")
+_MOVED_S = 30
+"""An actor that has not reached the learner for so long gives up, and then learns its new
+address."""
+_NO_ADDRESS = (
+    "The learner's address is missing: set SEED_RL_ADDRESS=HOST:PORT, as actors reach it, or "
+    "SEED_RL_ADDRESS_FILE to a file that the learner writes it to and all processes can read."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run.
+
+    Attributes:
+      options: of the whole run, from the command line; their `logdir` and addresses are not used.
+      logdir: a directory or URL (gs://...); None: the program's default.
+      address: the learner's HOST:PORT as actors reach it, or unix:/path; None: not known, which
+        only TensorBoard can do with.
+      bind: host at which the learner listens; None: its own loopback address if that is where the
+        actors reach it, otherwise all addresses of its machine (IPv6 ones if `address` is one).
+      moves: whether the learner may come back at another address, so that actors should give up
+        soon and be started anew.
+      secrets: token and certificates.
+      evaluators: number of evaluators, whose environments are the run's evaluation environments.
+      tensorboard_host: host at which TensorBoard listens.
+    """
+
+    options: RunOptions
+    logdir: str | None = None
+    address: str | None = None
+    bind: str | None = None
+    moves: bool = False
+    secrets: Secrets = Secrets()
+    evaluators: int = 0
+    tensorboard_host: str = "localhost"
+
+    def learner_command(self) -> list[str]:
+        """The learner's command line.
+
+        Raises:
+          UserError: the address is missing or malformed, or a secret is missing.
+        """
+        return self._command("learner", self.secrets.learner_flags(), self._listen_address())
+
+    def actor_command(self, index: int) -> list[str]:
+        """The command line of an actor.
+
+        Args:
+          index: of the actor, from 0.
+
+        Raises:
+          UserError: there is no such actor, or the address is missing or malformed.
+        """
+        _check_index("actor", index, self.options.actors, "ACTORS on the command line")
+        return self._client_command(index)
+
+    def evaluator_command(self, index: int) -> list[str]:
+        """The command line of an evaluator: an actor with evaluation environments.
+
+        Args:
+          index: of the evaluator, from 0.
+
+        Raises:
+          UserError: there is no such evaluator, or the address is missing or malformed.
+        """
+        _check_index("evaluator", index, self.evaluators, "SEED_RL_EVALUATORS, for all processes")
+        return self._client_command(self.options.actors + index)
+
+    def tensorboard_command(self) -> list[str]:
+        """TensorBoard's command line.
+
+        Raises:
+          UserError: the logdir is not given.
+        """
+        if self.logdir is None:
+            raise UserError("TensorBoard needs to know the run's directory: --logdir=DIR.")
+        # Ours does without TensorFlow, which is needed for files that are not local.
+        remote = "://" in self.logdir
+        return [
+            *(sys.executable, "-m"),
+            "tensorboard.main" if remote else "seed_rl.launch.tensorboard",
+            f"--logdir={self.logdir}",
+            f"--host={self.tensorboard_host}",
+            f"--port={self.options.tensorboard_port or _TENSORBOARD_PORT}",
+        ]
+
+    def _client_command(self, task: int) -> list[str]:
+        flags = self.secrets.actor_flags()
+        if self.moves:
+            flags += [f"--connect_timeout_s={_MOVED_S}", f"--reconnect_timeout_s={_MOVED_S}"]
+        return [*self._command("actor", flags, self._address()), f"--task={task}"]
+
+    def _command(self, run_mode: str, defaults: Sequence[str], address: str) -> list[str]:
+        envs = self.options.envs_per_actor
+        command = [sys.executable, *self.options.program, *defaults, *self.options.flags]
+        # Later flags win: a flag file must not change these.
+        command += [
+            f"--run_mode={run_mode}",
+            f"--server_address={address}",
+            f"--num_envs={(self.options.actors + self.evaluators) * envs}",
+            f"--env_batch_size={envs}",
+        ]
+        if self.logdir is not None:
+            command.append(f"--logdir={self.logdir}")
+        if self.evaluators:
+            command.append(f"--num_eval_envs={self.evaluators * envs}")
+        return command
+
+    def _address(self) -> str:
+        if self.address is None:
+            raise UserError(_NO_ADDRESS)
+        return check_address(self.address)
+
+    def _listen_address(self) -> str:
+        address = self._address()
+        if addresses.is_unix(address):
+            return address
+        host, _, port = address.rpartition(":")
+        if self.bind:
+            return f"{self.bind}:{port}"
+        if not addresses.is_public(address):
+            return address
+        return f"{'[::]' if host.startswith('[') else '0.0.0.0'}:{port}"
+
+
+def parse(arguments: Sequence[str], evaluators: int = 0) -> tuple[RunOptions, str | None]:
+    """Parses the command line.
+
+    Args:
+      arguments: those of `./run_local.sh`, but the logdir may be a URL.
+      evaluators: their number.
+
+    Returns:
+      The options, and the logdir, if given.
+
+    Raises:
+      UserError: they are invalid; the message says what to change.
+    """
+    logdirs = [a.partition("=")[2] for a in arguments if a.startswith(_LOGDIR)]
+    options = options_lib.parse([a for a in arguments if not a.startswith(_LOGDIR)])
+    if options.server_address:
+        raise UserError(
+            "--server_address cannot be set here: set SEED_RL_ADDRESS, for all processes."
+        )
+    if options.fresh:
+        raise UserError(
+            "--restart=fresh cannot be set here, as each restart of the learner would start over: "
+            "choose another --logdir, or move the old one aside."
+        )
+    if evaluators and any(f.lstrip("-").startswith("num_eval_envs=") for f in options.flags):
+        raise UserError(
+            "--num_eval_envs cannot be set along with SEED_RL_EVALUATORS: it is "
+            "SEED_RL_EVALUATORS x ENVS_PER_ACTOR."
+        )
+    if not logdirs:
+        return options, None
+    if not logdirs[-1]:
+        raise UserError("--logdir needs a value: --logdir=DIR")
+    return options, logdirs[-1]
+
+
+def check_address(address: str) -> str:
+    """Checks that an address has a host and a port, and returns it.
+
+    Raises:
+      UserError: it has not.
+    """
+    host, _, port = address.rpartition(":")
+    if addresses.is_unix(address) or (host and port.isdecimal() and 0 < int(port) < 2**16):
+        return address
+    raise UserError(
+        f"'{address}' is not the address of a learner: SEED_RL_ADDRESS must be HOST:PORT, such as "
+        "learner:8686."
+    )
+
+
+def _check_index(kind: str, index: int, count: int, setting: str) -> None:
+    if index >= count:
+        known = f"has {count} (0 to {count - 1})" if count else "has none"
+        raise UserError(
+            f"There is no {kind} {index}: the run {known}. Start fewer {kind}s, or raise {setting}."
+        )

@@ -1,0 +1,188 @@
+"""`python -m seed_rl.cluster` as real processes: claims, the address file, exec, messages."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from seed_rl.cluster import address_file, indices
+from seed_rl.cluster.__main__ import program_environment
+from seed_rl.common.errors import UserError
+from seed_rl.common.system.file_lock import LearnerLock
+from tests.helpers import run_python
+from tests.helpers.system_helpers import Program
+from tests.helpers.waiting import wait_until
+
+# Claims an index and execs a program that waits for its input to end, as an actor would run.
+CLAIM = """
+import os, pathlib, sys
+from seed_rl.cluster import indices
+print(indices.claim(pathlib.Path(sys.argv[1]), "actor", 3), flush=True)
+os.execv("/bin/cat", ["cat"])
+"""
+TASK = ("gym", "vtrace", "2", "4", "--env=CartPole-v1")
+
+
+class Claimant:
+    """A process that claims an index in `folder`."""
+
+    def __init__(self, folder):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CLAIM, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def index(self):
+        return int(self.process.stdout.readline())
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def claimants(tmp_path):
+    """Starts claimants; all end with the test."""
+    started = []
+
+    def start():
+        started.append(Claimant(tmp_path / "indices"))
+        return started[-1]
+
+    yield start
+    for claimant in started:
+        claimant.kill()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Starts `python -m seed_rl.cluster`; nothing outlives the test."""
+    started = []
+
+    def start(*flags, **environment):
+        arguments = (*TASK, f"--logdir={tmp_path}/run", *flags)
+        started.append(Program("seed_rl.cluster", *arguments, environment=environment))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.kill()
+
+
+def test_each_process_claims_the_lowest_free_index(claimants, tmp_path):
+    """Guards indices against two owners at once, and claims against outliving their process."""
+    together = [claimants() for _ in range(3)]
+    found = {claimant.index(): claimant for claimant in together}
+    assert sorted(found) == [0, 1, 2]
+    with pytest.raises(UserError, match="All 3 actors are running already, .*Start fewer actors"):
+        indices.claim(tmp_path / "indices", "actor", 3)
+    found[1].kill()
+    assert claimants().index() == 1  # `cat`, which was exec'ed, held it until then.
+
+
+def test_kinds_have_their_own_indices(tmp_path):
+    assert indices.claim(tmp_path, "actor", 1) == 0
+    assert indices.claim(tmp_path, "evaluator", 1) == 0
+
+
+def test_a_place_that_does_not_do_for_claims(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Cannot claim an index in SEED_RL_INDEX_DIR=.*/file: "):
+        indices.claim(tmp_path / "file", "actor", 1)
+
+
+def test_the_address_is_waited_for_with_a_message(tmp_path):
+    path, said, slept = tmp_path / "run" / "address", [], []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) == 61:
+            address_file.publish(path, "host:86")
+
+    assert address_file.wait_for(path, said.append, sleep) == "host:86"
+    assert len(said) == 2
+    assert f"to {path} (for 0 s;" in said[0] and "(for 60 s;" in said[1]
+
+
+def test_an_address_file_that_cannot_be_written_or_read(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Cannot write the learner's address to SEED_RL_ADDRESS_F"):
+        address_file.publish(tmp_path / "file" / "address", "host:86")
+    with pytest.raises(UserError, match="Cannot read the learner's address in SEED_RL_ADDRESS_F"):
+        address_file.wait_for(tmp_path, lambda text: None)
+
+
+def test_learner_and_actors_meet_through_a_file_and_train(cluster, tmp_path):
+    """The whole way, with claimed indices; signals and exit codes are the programs'."""
+    shared = {
+        "SEED_RL_ADDRESS_FILE": str(tmp_path / "address"),
+        "SEED_RL_SECRETS": str(tmp_path / "secrets"),
+    }
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "token").write_text("of this test")
+    flags = ("--total_environment_frames=2000", "--seed=1")
+    claimed = {"SEED_RL_INDEX_DIR": str(tmp_path / "indices"), "SEED_RL_ROLE": "actor"}
+    actors = [cluster(*flags, **shared, **claimed) for _ in range(2)]
+    wait_until(lambda: all("waiting for the learner" in a.text() for a in actors))
+    learner = cluster(*flags, **shared, SEED_RL_ROLE="learner")
+    assert learner.wait() == 0, learner.text()
+    assert "Ended after 2000 environment frames" in learner.text()
+    for actor in actors:
+        actor.send(signal.SIGTERM)
+        assert actor.wait() == 0, actor.text()
+    claims = sorted(text[text.index("--task=") + 7] for text in (a.text() for a in actors))
+    assert claims == ["0", "1"]
+
+
+def test_a_waiting_actor_ends_with_sigterm(cluster, tmp_path):
+    """Guards the first process of a container, for which SIGTERM has no default action."""
+    file = str(tmp_path / "address")
+    actor = cluster(SEED_RL_ROLE="actor", SEED_RL_INDEX="0", SEED_RL_ADDRESS_FILE=file)
+    wait_until(lambda: "waiting for the learner" in actor.text())
+    actor.send(signal.SIGTERM)
+    assert actor.wait() == 0
+
+
+def test_a_second_learner_leaves_the_address_alone(cluster, tmp_path):
+    """Guards actors from being called to a learner that will be refused."""
+    (tmp_path / "run").mkdir()
+    lock = LearnerLock(tmp_path / "run")
+    (tmp_path / "address").write_text("first:86\n")
+    second = cluster(SEED_RL_ROLE="learner", SEED_RL_ADDRESS_FILE=str(tmp_path / "address"))
+    assert second.wait() == 2
+    assert "A learner is already running in --logdir" in second.text()
+    assert (tmp_path / "address").read_text() == "first:86\n"
+    lock.release()
+
+
+def test_mistakes_are_one_line(cluster):
+    mistaken = cluster(SEED_RL_ROLE="")
+    assert mistaken.wait() == 2
+    (line,) = mistaken.text().splitlines()
+    assert line.startswith("error: Nothing says which process of the run this is")
+
+
+def test_environment_of_the_programs():
+    """TensorFlow must not take the cluster for its own; actors use one core each."""
+    given = {"TF_CONFIG": "{}", "OMP_NUM_THREADS": "4"}
+    actor = program_environment(["--run_mode=actor"], given)
+    assert "TF_CONFIG" not in actor
+    assert (actor["OMP_NUM_THREADS"], actor["OPENBLAS_NUM_THREADS"]) == ("4", "1")
+    assert "OPENBLAS_NUM_THREADS" not in program_environment(["--run_mode=learner"], given)
+
+
+def test_help_names_every_variable(repository):
+    """Guards the table of variables from missing one that the code reads."""
+    shown = run_python("-m", "seed_rl.cluster", "--help", cwd=repository)
+    assert shown.returncode == 0
+    sources = "".join(p.read_text() for p in (repository / "seed_rl/cluster").glob("*.py"))
+    read = set(re.findall(r'"(SEED_RL_\w+)"', sources))
+    assert len(read) >= 8
+    assert all(name in shown.stdout for name in read)

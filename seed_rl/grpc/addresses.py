@@ -31,6 +31,11 @@ def is_public(address: str) -> bool:
         return True
 
 
+def is_remote(address: str) -> bool:
+    """Whether other machines may be able to reach the address."""
+    return is_public(address) and not is_unix(address)
+
+
 @functools.cache  # Once per address, however often an actor reconnects.
 def warn_of_bare_token(address: str) -> None:
     """Logs that a token is sent there without encryption."""

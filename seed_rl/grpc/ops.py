@@ -54,7 +54,7 @@ class Server:
 
         Args:
           server_addresses: each "unix:/path" or "host:port"; port 0 picks a free port.
-          options: limits, token, TLS; the default trusts the network.
+          options: limits, token, TLS; the default serves this machine only.
 
         Raises:
           tf.errors.InvalidArgumentError: if the addresses are not a non-empty list.
@@ -147,7 +147,11 @@ class Server:
           tf.errors.UnavailableError: if no function was bound, or an address is in use.
           tf.errors.InvalidArgumentError: if the server is already started, or an address is
             invalid.
+          UserError: other machines can reach an address, and the options neither have a token or
+            TLS nor are `insecure`.
         """
+        for address in self._texts():
+            self._options.check_exposed(address)
         if self._shut_down:
             self._renew()
         description = {
@@ -157,8 +161,8 @@ class Server:
         }
         ports = _ops().seed_grpc_server_start(self._handle, json.dumps(description))
         self.ports = [int(port) for port in ports]
-        for address in tf.convert_to_tensor(self._addresses).numpy():
-            self._options.warn_of_bare_token(address.decode())
+        for address in self._texts():
+            self._options.warn_of_bare_token(address)
 
     def shutdown(self) -> None:
         """Fails all calls with "server closed", disconnects the clients and returns.
@@ -172,7 +176,7 @@ class Server:
 
     def _renew(self) -> None:
         """Replaces the native server after a shutdown; ports that it picked are kept."""
-        addresses = [address.decode() for address in tf.convert_to_tensor(self._addresses).numpy()]
+        addresses = self._texts()
         self._addresses = [
             f"{address.rpartition(':')[0]}:{port}" if port else address
             for address, port in zip(addresses, self.ports or [0] * len(addresses), strict=True)
@@ -182,6 +186,10 @@ class Server:
         for bound in self._bound:
             self._bind(bound)
         self.set_status(self._status)
+
+    def _texts(self) -> list[str]:
+        """The addresses."""
+        return [address.decode() for address in tf.convert_to_tensor(self._addresses).numpy()]
 
     def stats(self) -> dict[str, Any]:
         """The server's counters and status; see Stats in docs/wire_format.md."""

@@ -30,6 +30,8 @@ class ServerOptions:
       keepalive_s: interval of probes on a silent connection; it is closed if a probe is not
         answered.
       threads: network threads; 0: depends on the number of cores.
+      insecure: serve other machines even without token and TLS. Otherwise the server only starts
+        without both at addresses of this machine: localhost, 127.0.0.0/8, ::1 and Unix sockets.
     """
 
     max_batch_size: int = 1024
@@ -43,6 +45,7 @@ class ServerOptions:
     tls_key: str | None = None
     keepalive_s: float = 20.0
     threads: int = 0
+    insecure: bool = False
 
     def __post_init__(self) -> None:
         _check_positive(self, "max_batch_size", "max_message_bytes", "max_connections")
@@ -51,6 +54,21 @@ class ServerOptions:
             raise UserError("Set both tls_certificate and tls_key, or neither.")
         if self.token is not None:
             tokens.check(self.token)
+
+    def check_exposed(self, address: str) -> None:
+        """Checks that strangers on other machines cannot simply call the functions.
+
+        Raises:
+          UserError: other machines can reach `address`, and there is neither token nor TLS.
+        """
+        protected = self.token is not None or self.tls_certificate is not None
+        if addresses.is_remote(address) and not (protected or self.insecure):
+            raise UserError(
+                f"Refusing to serve {address}, which other machines can reach, without token and "
+                "TLS: anyone there could call the functions. Give ServerOptions a token, "
+                "tls_certificate and tls_key; or, in a network where you trust everyone, "
+                "insecure=True. Programs on this machine need only localhost or unix:/path."
+            )
 
     def encrypts(self, address: str) -> bool:
         """Whether connections to `address` are encrypted."""

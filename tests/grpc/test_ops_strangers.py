@@ -213,6 +213,18 @@ def test_both_sides_warn_of_a_token_that_can_be_read(caplog):
     assert "sesame" not in caplog.text
 
 
+def test_a_server_for_other_machines_needs_a_token_or_tls_or_consent():
+    """Guards programs that only change the address; a refused server listens nowhere."""
+    server = ops.Server(["localhost:0", "0.0.0.0:0"])
+    server.bind(double)
+    with pytest.raises(UserError, match=r"Refusing to serve 0\.0\.0\.0:0, which other machines"):
+        server.start()
+    assert server.ports == []
+    with serving("0.0.0.0:0", double, options=ServerOptions(insecure=True)) as server:
+        client = ops.Client(f"localhost:{server.ports[0]}")
+        assert values(client.double(1)) == 2
+
+
 def make_certificate(folder):
     """A certificate for localhost that signs itself, and its key."""
     certificate, key = folder / "certificate.pem", folder / "key.pem"

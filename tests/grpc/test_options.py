@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -53,6 +54,38 @@ def test_the_token_is_not_shown(options: type[ServerOptions] | type[ClientOption
 def test_who_can_reach_an_address(address: str, public: bool) -> None:
     """Abstract sockets count as public: they have no file whose permissions protect them."""
     assert addresses.is_public(address) == public
+
+
+EXPOSED = ["0.0.0.0:1", "[::]:1", "learner:1", "10.0.0.1:1", ":1", "ipv4:127.0.0.1:1"]
+
+
+@pytest.mark.parametrize("address", EXPOSED)
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        (ServerOptions(), True),
+        (ServerOptions(insecure=True), False),
+        (ServerOptions(token="s3cret"), False),
+        (ServerOptions(tls_certificate="c", tls_key="k"), False),
+    ],
+)
+def test_other_machines_are_not_let_in_by_mistake(
+    address: str, options: ServerOptions, refused: bool
+) -> None:
+    """One message, with what to do; an unfamiliar way to write a loopback address is refused."""
+    if refused:
+        with pytest.raises(UserError, match=rf"{re.escape(address)}.*a token.*insecure=True"):
+            options.check_exposed(address)
+    else:
+        options.check_exposed(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:1", "127.9.9.9:1", "[::1]:1", "unix:/x", "unix-abstract:x"]
+)
+def test_programs_on_one_machine_need_no_secrets(address: str) -> None:
+    """Guards existing programs; abstract sockets are of this machine, too."""
+    ServerOptions().check_exposed(address)
 
 
 @pytest.fixture

@@ -97,7 +97,9 @@ def _prepare(family: EnvironmentFamily) -> None:
         if names:
             known.value = logdirs.default("-".join(str(flags.FLAGS[name].value) for name in names))
     if flags.FLAGS.only_check_args:
-        options.from_flags(RunConfig)
+        run = options.from_flags(RunConfig)
+        if run.run_mode != ACTOR:
+            run.check_exposure()
         logdir = flags.FLAGS.logdir
         logdirs.check(logdir)
         identity = options.environment_identity(options.from_flags(family.config))

@@ -8,6 +8,7 @@ from seed_rl.common.config import logdirs
 from seed_rl.common.config.options import option
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import tokens
+from seed_rl.grpc import addresses
 
 LEARNER = "learner"
 ACTOR = "actor"
@@ -86,6 +87,11 @@ class RunConfig:
         None, "Learner: PEM file with its certificate chain; turns on TLS."
     )
     tls_key: str | None = option(None, "Learner: PEM file with the private key of tls_certificate.")
+    insecure: bool = option(
+        False,
+        "Learner: serve other machines even without token and TLS, in a network where you trust "
+        "everyone. Otherwise it refuses to.",
+    )
 
     def __post_init__(self) -> None:
         check_address(self.server_address)
@@ -99,6 +105,22 @@ class RunConfig:
         if self.run_mode is None:
             raise UserError(MISSING_MODE)
         return self.run_mode
+
+    def check_exposure(self) -> None:
+        """Checks that a learner at this address does not let everyone in by mistake.
+
+        Raises:
+          UserError: other machines can reach --server_address, and there is neither token nor TLS.
+        """
+        protected = self.auth_token_file is not None or self.tls_certificate is not None
+        if addresses.is_remote(self.server_address) and not (protected or self.insecure):
+            raise UserError(
+                f"Refusing to serve --server_address={self.server_address}, which other machines "
+                "can reach, without token and TLS: anyone there could take part in the run. "
+                "scripts/make_secrets.sh makes the files for --auth_token_file, --tls_certificate "
+                "and --tls_key; or, in a network where you trust everyone, add --insecure. Actors "
+                "on this machine need only localhost:PORT or unix:/path."
+            )
 
     def auth_token(self) -> str | None:
         """The secret in `auth_token_file`, without surrounding whitespace.

@@ -86,7 +86,8 @@ class TrainingJob:
         Raises:
           SystemExit: stopped before all frames are used, if there is a `stopped_exit_code`.
           UserError: incompatible options, a logdir that is unwritable or in use by another learner,
-            a checkpoint of another agent, an unusable server address, or training that stalls.
+            a checkpoint of another agent, an unusable or unprotected server address, or training
+            that stalls.
           NotSavedError: the last checkpoint could not be written.
         """
         learner = self.create_learner()
@@ -108,6 +109,7 @@ class TrainingJob:
 
         from seed_rl.common.learner.learner import Learner
 
+        self.run.check_exposure()
         logdirs.check(self.run.logdir)
         saved_run.check(self.run.logdir, self.environment)
         job = dataclasses.replace(self, options=run_record.describe(self.options))

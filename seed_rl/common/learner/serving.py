@@ -38,6 +38,7 @@ def serving(job: TrainingJob, functions: Sequence[Any]) -> Iterator[grpc.Server]
         token=run.auth_token(),
         tls_certificate=run.tls_certificate,
         tls_key=run.tls_key,
+        insecure=run.insecure,
     )
     server = grpc.Server([run.server_address], options)
     server.bind(functions, isolate_errors=True, op_threads=config.inference_threads)

@@ -134,8 +134,10 @@ def main(arguments: Sequence[str]) -> int:
         terminal.end_without_reader()
         print(USAGE, end="")
         return 0
+    stopped = [a.partition("=")[2] for a in arguments if a.startswith("--stopped_exit_code=")]
+    code = int(stopped[-1]) if stopped and stopped[-1].isdecimal() else 0
     # The default action does not apply to the first process of a container.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(code))
     try:
         command = become(arguments, os.environ)
     except UserError as error:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Hands the files of scripts/make_secrets.sh to the cluster: token and certificate to the learner,
-# token and certificate authority to the actors. Again, after a renewal, replaces them.
+# Hands the files of scripts/make_secrets.sh to the cluster: all but the authority's key to the
+# learner, whose health check trusts the authority, too; token and authority to the actors. Again,
+# after a renewal, replaces them.
 #
 #   scripts/make_secrets.sh secrets learner      # As actors call it: the name of the Service.
 #   k8s/create_secrets.sh secrets [NAMESPACE] [--dry_run]
@@ -41,7 +42,9 @@ secret() { # NAME FILE ...
     --dry-run=client --output=yaml
 }
 
-secrets="$(secret learner-secrets token cert.pem key.pem && secret actor-secrets token ca.pem)"
+secrets="$(
+  secret learner-secrets token cert.pem key.pem ca.pem && secret actor-secrets token ca.pem
+)"
 if $dry_run; then
   printf '%s\n' "$secrets"
 else

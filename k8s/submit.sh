@@ -142,8 +142,8 @@ if ! $insecure; then
 fi
 if ! "${in_namespace[@]}" apply --filename="$overlay/manifests.yaml"; then
   fail "not applied; kubectl says why. No JobSet in this cluster: install it (see" \
-    "docs/deployment/kubernetes.md), or use --engine=plain. No namespace: kubectl create namespace" \
-    "$namespace. A field is immutable: there is a run already; end it with ${in_namespace[*]}" \
+    "docs/deployment/kubernetes.md), or use --engine=plain. No namespace: kubectl create" \
+    "namespace $namespace. A field is immutable: there is a run already; end it with ${in_namespace[*]}" \
     "delete jobset,job --selector=app.kubernetes.io/name=seed-rl (its checkpoints stay), and try" \
     "again."
 fi

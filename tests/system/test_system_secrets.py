@@ -1,4 +1,4 @@
-"""A run with a token: nothing that it writes, and no list of processes, shows the token."""
+"""Runs with a token, and with encryption."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import signal
 
 import pytest
 
+from seed_rl.grpc import ops
+from seed_rl.grpc.numpy_client import Client as NumpyClient
+from seed_rl.grpc.options import ClientOptions
 from tests.helpers.local_runs import processes_of, start, trains_on
+from tests.helpers.secrets import make_secrets
 from tests.helpers.system_helpers import site
 
 pytestmark = pytest.mark.slow
@@ -35,3 +39,19 @@ def test_no_trace_of_the_token(tmp_path):
         files = [path for path in place.logdir.rglob("*") if path.is_file()]
         assert {"config.json", "learner.log", "actor-0.log"} <= {path.name for path in files}
         assert [path for path in files if TOKEN.encode() in path.read_bytes()] == []
+
+
+def test_made_secrets_protect_a_learner(tmp_path, free_port):
+    """Guards scripts/make_secrets.sh: a real learner, an actor, and both clients by TLS."""
+    secrets = make_secrets(tmp_path / "secrets", "localhost", "127.0.0.1")
+    with site(tmp_path, f"localhost:{free_port}") as place:
+        learner = place.learner(*secrets.of_learner)
+        place.actor(0, *secrets.of_actor)
+        place.trains_on(learner)
+        options = ClientOptions(token=secrets.token, tls_ca=secrets.authority)
+        for host in ("localhost", "127.0.0.1"):
+            with NumpyClient(f"{host}:{free_port}", options) as client:
+                assert client.stats()["functions"]["inference"]["calls"] > 0
+            client = ops.Client(f"{host}:{free_port}", options)
+            assert "inference" in client.functions
+            client.close()

@@ -3,20 +3,33 @@
 #
 #   ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
 #   ./run_local.sh PROGRAM.py [AGENT] ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+#   ./run_local.sh --docker GAME AGENT ...      the same in a container: docs/deployment/docker.md
 #
 # See `./run_local.sh --help`. The first run sets everything up.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+docker=false
+arguments=()
+for argument in "$@"; do
+  if [[ "$argument" == --docker ]]; then docker=true; else arguments+=("$argument"); fi
+done
+set -- "${arguments[@]}"
 # Arguments are checked before anything is installed, so use any available Python.
 python="$root/.venv/bin/python"
 [[ -x "$python" ]] || python="${PYTHON:-python3}"
+if "$docker" && ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2> /dev/null; then
+  exec "$root/docker/run.sh" "$@" # This machine's Python cannot even check them.
+fi
 extras="${1:-}"
 if command -v "$python" > /dev/null; then
   case " $* " in
     *" --help "* | *" -h "*) PYTHONPATH="$root" exec "$python" -m seed_rl.launch.options --help ;;
   esac
   extras="$(PYTHONPATH="$root" "$python" -m seed_rl.launch.options "$@")"
+fi
+if "$docker"; then
+  exec "$root/docker/run.sh" "$@"
 fi
 if command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null 2>&1; then
   extras="${extras:+$extras,}gpu" # TensorFlow's CUDA libraries.

@@ -20,6 +20,7 @@ from seed_rl.launch import games
 USAGE = """\
 usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
        ./run_local.sh PROGRAM.py [AGENT] ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+       ./run_local.sh --docker ...     the same in a container
 
   GAME            one of: {games}
   AGENT           {agents}

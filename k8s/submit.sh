@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Trains on a Kubernetes cluster: checks the arguments, renders the manifests and applies them.
 #
-#   k8s/submit.sh --learner_image=IMAGE --actor_image=IMAGE [--OPTION=...] \
-#     GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+#   k8s/submit.sh [--OPTION=...] GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
+#
+#   export SEED_RL_REGISTRY=europe-docker.pkg.dev/PROJECT/REPOSITORY     # As for docker/push.sh.
+#   k8s/submit.sh --with=gpu atari vtrace 32 4 --game=Pong
 #
 # The arguments are those of ./run_local.sh; other flags go to the learner and the actors. Options:
 #
-#   --learner_image=I --actor_image=I   pushed by docker/push.sh, for example
 #   --run=NAME           directory of the run on the volume (default: GAME-AGENT); the same name
 #                        resumes
 #   --namespace=N        must exist, and holds one run (default: seed-rl)
 #   --with=A,B,...       gpu, pools, spot, tensorboard (each explained in k8s/components)
+#   --learner_image=I --actor_image=I   instead of those that docker/push.sh has pushed
 #   --engine=jobset      or plain, for clusters without JobSet
 #   --queue=Q            waits in this LocalQueue of Kueue
 #   --storage=50Gi --storage_class=C    of the volume, when it is made
@@ -20,9 +22,8 @@
 # For more (other resources, node selectors), write an overlay like those in k8s/overlays.
 set -euo pipefail
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
-fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
-usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+# shellcheck source=docker/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../docker/lib.sh"
 
 run="" namespace=seed-rl engine=jobset queue="" with="" learner_image="" actor_image=""
 storage="" storage_class="" insecure=false dry_run=false
@@ -59,8 +60,17 @@ command -v "$python" > /dev/null || fail "$python is missing: sudo apt-get insta
   fail "${positional[0]}: a program of your own needs an image and an overlay of its own, see" \
     "docs/deployment/kubernetes.md."
 command -v kubectl > /dev/null || fail "kubectl is missing: https://kubernetes.io/docs/tasks/tools"
-[[ -n "$learner_image" && -n "$actor_image" ]] ||
-  fail "which images? --learner_image=REGISTRY/NAME:TAG --actor_image=REGISTRY/NAME:TAG"
+if [[ -z "$learner_image" || -z "$actor_image" ]]; then
+  [[ -n "${SEED_RL_REGISTRY:-}" ]] ||
+    fail "which images? Build and push them (docker/build.sh, docker/push.sh) with" \
+      "SEED_RL_REGISTRY=HOST/PATH, and set that here, too; or use --learner_image and" \
+      "--actor_image."
+  family="$(family_of "${positional[0]}")"
+  variant=""
+  [[ ",$with," != *,gpu,* ]] || variant=-gpu
+  learner_image="${learner_image:-$(learner_image "$family" "$variant")}"
+  actor_image="${actor_image:-$(actor_image "$family")}"
+fi
 [[ "$engine" == jobset || "$engine" == plain ]] || fail "--engine is jobset or plain, not $engine."
 [[ -z "$queue" || "$engine" == jobset ]] || fail "--queue needs --engine=jobset."
 run="${run:-${positional[0]}-${positional[1]}}"
@@ -143,9 +153,9 @@ fi
 if ! "${in_namespace[@]}" apply --filename="$overlay/manifests.yaml"; then
   fail "not applied; kubectl says why. No JobSet in this cluster: install it (see" \
     "docs/deployment/kubernetes.md), or use --engine=plain. No namespace: kubectl create" \
-    "namespace $namespace. A field is immutable: there is a run already; end it with ${in_namespace[*]}" \
-    "delete jobset,job --selector=app.kubernetes.io/name=seed-rl (its checkpoints stay), and try" \
-    "again."
+    "namespace $namespace. A field is immutable: there is a run already; end it with" \
+    "${in_namespace[*]} delete jobset,job --selector=app.kubernetes.io/name=seed-rl" \
+    "(its checkpoints stay), and try again."
 fi
 cat << END
 Watch it:   ${in_namespace[*]} get pods --watch

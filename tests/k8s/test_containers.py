@@ -22,11 +22,11 @@ STOPPED = 75
 IMAGES = ("--learner_image=seed-rl-gym:learner", "--actor_image=seed-rl-gym:actor")
 
 
-def script(name, *arguments):
+def script(name, *arguments, **environment):
     path = os.pathsep.join([os.path.dirname(kubectl()), os.environ["PATH"]])
     return subprocess.run(
         [str(K8S / name), *arguments],
-        env={**os.environ, "PATH": path, "PYTHON": sys.executable},
+        env={**os.environ, "PATH": path, "PYTHON": sys.executable, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -119,7 +119,7 @@ def test_an_eviction_before_the_program_starts_is_no_success(tmp_path):
 @pytest.mark.slow
 def test_containers_train_are_evicted_resume_and_finish(secrets, tmp_path, free_port):
     """The processes of the pods that submit.sh asks for, here, with token and TLS."""
-    task = ("gym", "vtrace", "2", "4", "--env=CartPole-v1", "--total_environment_frames=20000")
+    task = ("gym", "vtrace", "2", "4", "--env=CartPole-v1", "--total_environment_frames=10000")
     done = script("submit.sh", *IMAGES, "--engine=plain", "--run=pole", "--dry_run", *task)
     assert done.returncode == 0, done.stderr
     manifests = [*documents(done.stdout), *secrets]
@@ -148,7 +148,7 @@ def test_containers_train_are_evicted_resume_and_finish(secrets, tmp_path, free_
         assert actors[1].wait() == STOPPED, actors[1].text()
         learner.send(signal.SIGTERM)
         assert learner.wait() == STOPPED, learner.text()
-        assert 0 < frames() < 20000
+        assert 0 < frames() < 10000
         probe = Program(*it.probe[2:], environment=it.environment)
         assert probe.wait() == 1, probe.text()
 
@@ -156,7 +156,7 @@ def test_containers_train_are_evicted_resume_and_finish(secrets, tmp_path, free_
         start("actors", 1)
         assert learner.wait() == 0, learner.text()
         assert "Resuming after" in learner.text()
-        assert frames() >= 20000
+        assert frames() >= 10000
     finally:
         for program in started:
             program.kill()
@@ -166,10 +166,10 @@ def test_submit_prints_what_an_overlay_would(tmp_path):
     """--dry_run with the arguments of an overlay, against the reviewed rendering of the overlay."""
     done = script(
         "submit.sh",
-        "--learner_image=registry.example.com/seed-rl-atari:learner-gpu",
-        "--actor_image=registry.example.com/seed-rl-atari:actor",
         *("--run=pong", "--with=gpu,pools,tensorboard", "--dry_run"),
         *("atari", "vtrace", "8", "4", "--game=Pong"),
+        SEED_RL_REGISTRY="registry.example.com",
+        SEED_RL_TAG="0.1.0",
     )
     assert done.returncode == 0, done.stderr
     golden = K8S.parent / "tests/k8s/golden/gpu.yaml"
@@ -194,8 +194,9 @@ def test_submit_refuses_what_makes_no_sense(arguments, says):
 
 
 def test_submit_wants_images():
-    done = script("submit.sh", "--dry_run", "atari", "vtrace", "8")
+    done = script("submit.sh", "--dry_run", "atari", "vtrace", "8", SEED_RL_REGISTRY="")
     assert done.returncode == 2 and "--learner_image" in done.stderr
+    assert "docker/push.sh" in done.stderr
 
 
 def test_submit_digests_queue_and_storage():

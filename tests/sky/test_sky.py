@@ -25,6 +25,10 @@ TASK = yaml.safe_load((SKY / "seed_rl.yaml").read_text())
 PARSE = """
 import json, sys
 from sky import Task
+from sky.utils import schemas
+# As on SkyPilot's server: the client leaves unknown fields of some parts to it.
+assert hasattr(schemas, "_allow_additional_properties")
+schemas._allow_additional_properties = lambda: False
 for config, variables in json.load(sys.stdin):
     try:
         task = Task.from_yaml_config(config, env_overrides=list(variables.items()))

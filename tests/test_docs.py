@@ -44,16 +44,14 @@ def start(project, repository, module, *arguments):
     )
 
 
-@pytest.mark.parametrize("page", ["deployment.md", "security.md"])
-def test_secrets_made_as_documented_are_for_their_owner_only(tmp_path, repository, caplog, page):
-    """Guards tokens and keys from other users, whatever the umask of the shell."""
-    text = (repository / "docs" / page).read_text()
+def test_a_token_made_as_documented_is_for_its_owner_only(tmp_path, repository, caplog):
+    """Guards tokens from other users, whatever the umask of the shell."""
+    text = (repository / "docs" / "security.md").read_text()
     (block,) = [b for b in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE) if "rand -hex" in b]
     command = f"umask 022\n{block}"
     subprocess.run(["bash", "-ec", command], cwd=tmp_path, check=True, capture_output=True)
     made = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
-    names = ("token", "key.pem", "cert.pem") if page == "deployment.md" else ("token",)
-    assert made == dict.fromkeys(names, 0o600)
+    assert made == {"token": 0o600}
     assert len(tokens.read(str(tmp_path / "token"), "--auth_token_file")) == 64
     assert not caplog.records
 

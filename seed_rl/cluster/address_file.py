@@ -13,6 +13,13 @@ from seed_rl.launch.ports import free_port
 
 _PERIOD_S = 1.0
 _REPORT_S = 60.0
+_PATIENCE_S = 600.0  # As an actor waits for its learner.
+
+
+class NoLearnerError(UserError):
+    """There is no learner."""
+
+    exit_code = 4  # As of actors.
 
 
 def own_address() -> str:
@@ -50,6 +57,7 @@ def wait_for(
       sleep: waits for so many seconds.
 
     Raises:
+      NoLearnerError: there is none for ten minutes.
       UserError: the file cannot be read.
     """
     waited_s = 0.0
@@ -64,6 +72,11 @@ def wait_for(
                 f"Cannot read the learner's address in SEED_RL_ADDRESS_FILE={path}: "
                 f"{error.strerror}."
             ) from error
+        if waited_s >= _PATIENCE_S:
+            raise NoLearnerError(
+                f"No learner has written its address to {path} for {waited_s:.0f} s. See whether "
+                "it is running, and whether this directory is shared with it."
+            )
         if waited_s % _REPORT_S == 0:
             say(
                 f"waiting for the learner to write its address to {path} (for {waited_s:.0f} s; "

@@ -12,6 +12,7 @@ import pytest
 from seed_rl.cluster import address_file, indices
 from seed_rl.cluster.__main__ import program_environment
 from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import progress
 from seed_rl.common.system.file_lock import LearnerLock
 from tests.helpers import run_python
 from tests.helpers.system_helpers import Program
@@ -111,6 +112,12 @@ def test_the_address_is_waited_for_with_a_message(tmp_path):
     assert f"to {path} (for 0 s;" in said[0] and "(for 60 s;" in said[1]
 
 
+def test_an_address_is_not_waited_for_for_ever(tmp_path):
+    with pytest.raises(UserError, match="No learner has written its address to .* for 600 s") as e:
+        address_file.wait_for(tmp_path / "address", lambda text: None, lambda seconds: None)
+    assert e.value.exit_code == 4  # Of an actor without a learner.
+
+
 def test_an_address_file_that_cannot_be_written_or_read(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="Cannot write the learner's address to SEED_RL_ADDRESS_F"):
@@ -119,6 +126,7 @@ def test_an_address_file_that_cannot_be_written_or_read(tmp_path):
         address_file.wait_for(tmp_path, lambda text: None)
 
 
+@pytest.mark.slow
 def test_learner_and_actors_meet_through_a_file_and_train(cluster, tmp_path):
     """The whole way, with claimed indices; signals and exit codes are the programs'."""
     shared = {
@@ -127,13 +135,15 @@ def test_learner_and_actors_meet_through_a_file_and_train(cluster, tmp_path):
     }
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "token").write_text("of this test")
+    (tmp_path / "secrets" / "token").chmod(0o600)
     flags = ("--total_environment_frames=2000", "--seed=1")
     claimed = {"SEED_RL_INDEX_DIR": str(tmp_path / "indices"), "SEED_RL_ROLE": "actor"}
     actors = [cluster(*flags, **shared, **claimed) for _ in range(2)]
     wait_until(lambda: all("waiting for the learner" in a.text() for a in actors))
     learner = cluster(*flags, **shared, SEED_RL_ROLE="learner")
     assert learner.wait() == 0, learner.text()
-    assert "Ended after 2000 environment frames" in learner.text()
+    report = progress.read(tmp_path / "run")
+    assert report is not None and report.phase == "done"
     for actor in actors:
         actor.send(signal.SIGTERM)
         assert actor.wait() == 0, actor.text()

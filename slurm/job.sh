@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# A job of a run: the learner, or one of the array of actors. slurm/submit.sh submits it:
+#
+#   sbatch [OPTION ...] slurm/job.sh NAME=VALUE ... -- GAME AGENT ACTORS [ENVS_PER_ACTOR] [FLAG ...]
+#
+# with SEED_RL_ROLE and the other variables of `python -m seed_rl.cluster`, which it runs, and
+#
+#   ROOT      the checkout
+#   PYTHON    its Python
+#   LOGDIR    the run's directory
+#   LEARNER   actors: the learner's job
+#
+# Slurm restarts jobs whose node has failed. Those that end at their time limit requeue themselves:
+# Slurm sends SIGTERM to the step (see --signal), the program saves and exits with code 0.
+#
+# Options of the command line and SBATCH_* variables win over these:
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=1
+#SBATCH --mem=2G
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=TERM@30
+set -uo pipefail
+
+say() { printf '%s slurm job %s on %s: %s\n' "$(date +%T)" "$SLURM_JOB_ID" "$(hostname)" "$*" >&2; }
+
+while [[ "$1" != -- ]]; do
+  export "${1?}"
+  shift
+done
+shift
+user="$(id -un)"
+me="${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}"
+me="${me:-$SLURM_JOB_ID}"
+
+# Runs the process of the run that this job is for; returns its exit code.
+program() {
+  PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" srun --export=ALL --ntasks=1 \
+    ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
+    "$PYTHON" -m seed_rl.cluster "$@"
+}
+
+# Back into the queue, which ends this script. Not if the user cancels the job, which also sends
+# SIGTERM to it.
+requeue() {
+  say "$1; back into the queue"
+  [[ "$(squeue --noheader --jobs="$me" --format=%T)" == RUNNING ]] && scontrol requeue "$me"
+  sleep 60
+  say "could not requeue this job: is JobRequeue=1 or --requeue set?"
+  exit 1
+}
+
+# What the last report in progress.json says.
+report() { sed -n "s/.*\"$1\": \"\{0,1\}\([a-z0-9]*\).*/\1/p" "$LOGDIR/progress.json" 2> /dev/null; }
+
+learner() {
+  local code frames tries=0 stalled="$LOGDIR/slurm/stalled"
+  frames="$(report frames)"
+  while program "$@"; code=$?; [[ "$code" == 2 && "${SLURM_RESTART_COUNT:-0}" -gt 0 ]]; do
+    # Its options were good before. Slurm may have lost a node on which the old learner still runs.
+    ((++tries < 10)) || break
+    say "trying again in a minute"
+    sleep 60
+  done
+  if [[ "$code" == 0 && "$(report phase)" != "done" ]]; then
+    if [[ "$(report frames)" != "$frames" ]]; then
+      rm -f "$stalled"
+    elif [[ -e "$stalled" ]]; then
+      rm -f "$stalled"
+      say "error: no frames from start to time limit, twice in a row: raise --time, or see whether" \
+        "actors run (squeue --me, $LOGDIR/slurm/actor-*.log)"
+      scancel --user="$user" --name="seed_rl-actors-of-$SLURM_JOB_ID"
+      exit 1
+    else
+      touch "$stalled"
+    fi
+    requeue "stopped before the end of training"
+  fi
+  say "the learner has ended with exit code $code; cancelling its actors"
+  scancel --user="$user" --name="seed_rl-actors-of-$SLURM_JOB_ID"
+  exit "$code"
+}
+
+# Whether the learner's job is running, or waits for its turn.
+learner_queued() {
+  local jobs
+  jobs="$(squeue --noheader --user="$user" --format=%A)" || return 0 # Slurm does not answer.
+  grep -qx "$LEARNER" <<< "$jobs"
+}
+
+actor() {
+  local code started failures=0
+  while :; do
+    started=$SECONDS
+    program "$@"
+    code=$?
+    if ! learner_queued; then
+      say "the learner's job $LEARNER has ended"
+      exit 0
+    fi
+    ((SECONDS - started > 60)) && failures=0
+    case "$code" in
+      0) requeue "stopped before the learner" ;;
+      2 | 3) exit "$code" ;; # Restarting would not help; the last line above says why.
+      4) ;;                  # No learner: it may be back elsewhere.
+      *) failures=$((failures + 1)) ;;
+    esac
+    if ((failures > 5)); then
+      say "error: the actor has failed $failures times in a row; see above"
+      exit "$code"
+    fi
+    say "the actor has ended with exit code $code; starting it again"
+    sleep "$((2 ** failures))"
+  done
+}
+
+case "$SEED_RL_ROLE" in
+  learner) learner "$@" ;;
+  *) actor "$@" ;;
+esac

@@ -1,0 +1,179 @@
+"""A real Slurm of three nodes on this machine: training survives what happens on clusters."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from seed_rl.common.run_files import progress
+from tests.helpers.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+NO_SLURM = 3  # Exit code of slurm/local_cluster.sh.
+FRAMES = 16_000  # More than a minute, so that it does not end before the time limit.
+TASK = (
+    *("gym", "vtrace", "3", "4", "--env=CartPole-v1"),
+    *("--env_wrappers=tests.helpers.slow_env:Slow", f"--total_environment_frames={FRAMES}"),
+    "--save_checkpoint_secs=3",
+)
+
+
+class Cluster:
+    """Commands within `slurm/local_cluster.sh`."""
+
+    def __init__(self, repository, environment):
+        self._repository = repository
+        self._environment = environment
+
+    def run(self, *command):
+        return subprocess.run(
+            command,
+            env=self._environment,
+            cwd=self._repository,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def ask(self, *command):
+        done = self.run(*command)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return done.stdout.strip()
+
+    def node(self, action, node):
+        self.ask("slurm/local_cluster.sh", action, node)
+
+    def job(self, job):
+        """What Slurm knows of a job, including finished ones."""
+        shown = self.ask("scontrol", "--oneliner", "show", "job", job)
+        return dict(re.findall(r"(\w+)=(\S*)", shown.splitlines()[0]))
+
+    def jobs(self):
+        return self.ask("squeue", "--noheader", "--array", "--format=%i").split()
+
+    def restarts(self, *jobs):
+        return [int(self.job(job)["Restarts"]) for job in jobs]
+
+    def limit(self, job):
+        """Sets the time limit of a running job to 30 to 90 s from now: it is in whole minutes."""
+        hours, minutes, seconds = map(int, self.job(job)["RunTime"].split(":"))
+        minutes += 60 * hours + (seconds + 30) // 60 + 1
+        self.ask("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
+
+    def hurry(self):
+        """Spares requeued jobs Slurm's pause of two minutes, and a second time limit."""
+        waiting = self.ask("squeue", "--noheader", "--array", "--states=PD", "--format=%i %r")
+        for job, reason in (line.split(maxsplit=1) for line in waiting.splitlines()):
+            if reason != "Dependency" and int(self.job(job)["Restarts"]):
+                # (It may have started meanwhile.)
+                self.run("scontrol", "update", f"JobId={job}", "StartTime=now", "TimeLimit=60")
+
+
+@pytest.fixture(scope="module")
+def cluster(repository):
+    environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(repository)}
+    process = subprocess.Popen(
+        [repository / "slurm" / "local_cluster.sh", "sh", "-c", "echo $SLURM_CONF; cat"],
+        env={**environment, "CPUS": "4"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        configuration = process.stdout.readline().strip()
+        if not configuration:
+            _, errors = process.communicate()
+            assert process.returncode == NO_SLURM and "Slurm does not start" not in errors, errors
+            pytest.skip(errors.strip())
+        yield Cluster(repository, {**environment, "SLURM_CONF": configuration})
+    finally:
+        process.communicate()  # Its input ends, and with it the cluster.
+
+
+def test_a_partition_that_does_not_exist(cluster, tmp_path):
+    done = cluster.run("slurm/submit.sh", "--partition=nope", *TASK, f"--logdir={tmp_path}/run")
+    assert done.returncode == 1
+    assert "error: Slurm refused the job: invalid partition specified: nope" in done.stderr
+    assert "Partitions here: main." in done.stderr
+
+
+def test_a_refused_array_takes_the_learner_along(cluster, tmp_path):
+    """Guards a learner from waiting for actors that will never come."""
+    options = ("--hold", "--actor-partition=nope")
+    done = cluster.run("slurm/submit.sh", *options, *TASK, f"--logdir={tmp_path}/run")
+    assert done.returncode == 1 and "error: Slurm refused the job: " in done.stderr
+    wait_until(lambda: not cluster.jobs())
+
+
+def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, repository):
+    """The whole life of a run: the time limit of all jobs, then the end of the learner's node and
+    of the node of two actors. The third actor and the other jobs find the learner again.
+    """
+    logdir = tmp_path / "run"
+
+    def report():
+        return progress.read(logdir)
+
+    submitted = cluster.ask(
+        "slurm/submit.sh",
+        *("--time=10", "--signal=TERM@10", "--learner-cpus-per-task=2"),
+        *("--actor-cpus-per-task=2", "--actor-exclude=node1"),
+        *(*TASK, f"--logdir={logdir}"),
+    )
+    learner, array = re.match(r"Submitted: learner (\d+), others (\d+) ", submitted).groups()
+    actors = [f"{array}_{index}" for index in range(3)]
+    assert (logdir / "slurm" / "secrets").stat().st_mode & 0o777 == 0o700
+    assert (logdir / "slurm" / "secrets" / "token").stat().st_mode & 0o777 == 0o600
+
+    # The time limit.
+    wait_until(lambda: (found := report()) and found.frames > 0)
+    for job in (learner, *actors):
+        cluster.limit(job)
+    wait_until(lambda: cluster.restarts(learner) == [1])
+    stopped = report()
+    assert stopped.phase == "stopped" and 0 < stopped.frames < FRAMES
+    wait_until(lambda: cluster.hurry() or cluster.restarts(*actors) == [1, 1, 1])
+    wait_until(lambda: cluster.hurry() or report().frames > stopped.frames)
+    assert report().started > stopped.started
+
+    # A token that differs.
+    (tmp_path / "token").write_text("another token")
+    (tmp_path / "token").chmod(0o600)
+    stranger = cluster.ask(
+        *("sbatch", "--parsable", "--nodelist=node1", f"--output={tmp_path}/stranger.log"),
+        *("slurm/job.sh", "SEED_RL_ROLE=actor", "SEED_RL_INDEX=0"),
+        *(f"SEED_RL_ADDRESS_FILE={logdir}/slurm/address", f"SEED_RL_SECRETS={tmp_path}"),
+        *(f"ROOT={repository}", f"PYTHON={sys.executable}", f"LOGDIR={logdir}"),
+        *(f"LEARNER={learner}", "--", *TASK),
+    )
+    wait_until(lambda: cluster.job(stranger)["JobState"] == "FAILED")
+    assert cluster.job(stranger)["ExitCode"] == "2:0"
+    assert "Start both with the same --auth_token_file" in (tmp_path / "stranger.log").read_text()
+
+    # Two of three nodes.
+    assert cluster.job(learner)["NodeList"] == "node1"
+    nodes = {actor: cluster.job(actor)["NodeList"] for actor in actors}
+    assert sorted(nodes.values()) == ["node2", "node2", "node3"]
+    cluster.node("kill_node", "node1")
+    cluster.node("kill_node", "node2")
+    frames = report().frames
+    wait_until(lambda: cluster.hurry() or cluster.restarts(learner) == [2])
+    cluster.node("start_node", "node2")
+    wait_until(lambda: cluster.hurry() or cluster.job(learner)["JobState"] == "RUNNING")
+    assert cluster.job(learner)["NodeList"] != "node1"
+    survivor = next(actor for actor in actors if nodes[actor] == "node3")
+    assert cluster.restarts(survivor) == [1]
+    wait_until(lambda: cluster.hurry() or report().frames > frames)
+
+    # The end.
+    wait_until(lambda: cluster.hurry() or cluster.job(learner)["JobState"] == "COMPLETED")
+    assert report().phase == "done" and report().frames >= FRAMES
+    wait_until(lambda: not cluster.jobs())
+    lost = [actor for actor in actors if nodes[actor] == "node2"]
+    assert min(cluster.restarts(*lost)) >= 2

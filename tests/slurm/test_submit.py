@@ -1,0 +1,122 @@
+"""slurm/submit.sh without a Slurm: what it would send there, and its messages."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+REVIEWED = pathlib.Path(__file__).parent / "dry_run.txt"
+TASK = ("gym", "vtrace", "32", "4", "--env=CartPole-v1")
+
+
+@pytest.fixture
+def submit(repository, tmp_path):
+    """Runs slurm/submit.sh with a directory for the run."""
+
+    def run(*arguments, **environment):
+        return subprocess.run(
+            [repository / "slurm" / "submit.sh", *arguments, f"--logdir={tmp_path}/run"],
+            env={**os.environ, "PYTHON": sys.executable, **environment},
+            cwd=repository,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return run
+
+
+@pytest.fixture
+def without_slurm(tmp_path):
+    """A folder for PATH, with the programs of this machine except for sbatch."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for place in ("/usr/bin", "/bin"):
+        for program in pathlib.Path(place).iterdir():
+            link = tools / program.name
+            if program.name != "sbatch" and not link.is_symlink():
+                link.symlink_to(program)
+    return tools
+
+
+def test_dry_run(submit, repository, tmp_path):
+    """The commands are those that were reviewed; nothing is written."""
+    done = submit(
+        *("--dry_run", "--account=me", "--time=1-0", "--learner-partition=gpu"),
+        *("--learner-gres=gpu:1", "--learner-cpus-per-task=16", "--actor-partition=cpu"),
+        *("--evaluators=2", *TASK, "--entropy_cost=0.01"),
+    )
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.replace(str(tmp_path), "TMP").replace(sys.executable, "PYTHON")
+    assert text.replace(str(repository), "ROOT") == REVIEWED.read_text()
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_default_logdir_is_the_programs(repository, tmp_path):
+    """Guards learner and actors that start elsewhere from a relative directory."""
+    done = subprocess.run(
+        [repository / "slurm" / "submit.sh", "--dry_run", *TASK],
+        env={**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(repository)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert f" --logdir={tmp_path}/runs/gym-vtrace-CartPole-v1\n" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--dry_run", "gym", "vtrac", "1"), "gym has no agent 'vtrac'; choose from"),
+        (("--dry_run", *TASK, "--nonsense=1"), "Unknown command line flag 'nonsense'"),
+        (("--dry_run", *TASK, "--server_address=x:1"), "--server_address cannot be set here"),
+        (("--dry_run", "--evaluators=x", *TASK), "--evaluators must be a number, not 'x'"),
+        (("--dry_run", "-p", "gpu", *TASK), "-p: write options of sbatch in full, as --name=value"),
+        (("--dry_run", "--array=1-3", *TASK), "--array cannot be set here"),
+        (("--dry_run",), "GAME AGENT ACTORS"),
+        (("--dry_run", "--secrets=/nowhere", *TASK), "Cannot read SEED_RL_SECRETS=/nowhere"),
+    ],
+)
+def test_mistakes(submit, arguments, message, tmp_path):
+    done = submit(*arguments)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2 and line.startswith("error: ") and message in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_secrets_that_others_can_read(submit, tmp_path):
+    secrets = tmp_path / "secrets"
+    secrets.mkdir(mode=0o755)
+    (secrets / "token").write_text("token")
+    done = submit("--dry_run", f"--secrets={secrets}", *TASK)
+    assert done.returncode == 2
+    assert done.stderr == f"error: others can read {secrets}: chmod 700 {secrets}\n"
+    secrets.chmod(0o700)
+    done = submit("--dry_run", f"--secrets={secrets}", *TASK)
+    assert done.returncode == 0 and f"SEED_RL_SECRETS={secrets}" in done.stdout
+
+
+def test_no_python(submit):
+    done = submit("--dry_run", *TASK, PYTHON="/nowhere/python")
+    assert done.returncode == 2
+    assert "there is no /nowhere/python: run scripts/setup.sh gym first" in done.stderr
+
+
+def test_no_slurm(submit, tmp_path, without_slurm):
+    done = submit(*TASK, PATH=str(without_slurm))
+    assert done.returncode == 2
+    assert "error: there is no sbatch here: run this on a machine of the cluster" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_logdir_that_cannot_be_written(submit, tmp_path, without_slurm):
+    (without_slurm / "sbatch").symlink_to("/bin/false")
+    (tmp_path / "run").touch()
+    done = submit(*TASK, PATH=str(without_slurm))
+    assert done.returncode == 2
+    assert f"error: cannot write to {tmp_path}/run/slurm: choose a" in done.stderr

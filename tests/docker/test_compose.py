@@ -1,0 +1,84 @@
+"""docker/compose.yaml, as the Compose specification's own model reads it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pathlib
+import re
+
+import pytest
+import yaml
+
+compose_spec = pytest.importorskip("compose_spec", reason="scripts/setup.sh dev installs it")
+
+
+def document(path: pathlib.Path) -> dict:
+    """The file with its variables' defaults, as without any setting."""
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", path.read_text())
+    assert "${" not in text
+    # The model does not know that a number of restarts may follow.
+    return yaml.safe_load(re.sub(r"(restart: on-failure):\d+", r"\1", text))
+
+
+def check(compose: dict) -> None:
+    """Raises ValueError if anything is unknown or does not fit together."""
+    compose_spec.PyCompose.from_json(json.dumps(compose)).validate()
+    services = compose["services"]
+    for service in services.values():
+        for volume in service.get("volumes", []):
+            if volume["type"] == "volume" and volume["source"] not in compose["volumes"]:
+                raise ValueError(f"unknown volume {volume['source']}")
+        for other in service.get("depends_on", []):
+            if other not in services:
+                raise ValueError(f"unknown service {other}")
+
+
+@pytest.fixture(scope="module")
+def compose(repository) -> dict:
+    return document(repository / "docker" / "compose.yaml")
+
+
+def test_valid(repository, compose):
+    check(compose)
+    check(document(repository / "docker" / "compose.gpu.yaml"))
+
+
+@pytest.mark.parametrize(
+    "service, typo",
+    [
+        ("actor", {"enviroment": {}}),
+        ("actor", {"restart": "sometimes"}),
+        ("actor", {"secrets": ["tokn"]}),
+        ("actor", {"depends_on": ["lerner"]}),
+        ("actor", {"volumes": [{"type": "volume", "source": "indx", "target": "/index"}]}),
+        ("learner", {"stop_grace_period": "5 bananas"}),
+        ("learner", {"volumes": [{"type": "bind", "source": "a", "target": "/b", "binds": {}}]}),
+        ("tensorboard", {"ports": ["127.0.0.1:x:6006"]}),
+    ],
+)
+def test_typos_are_found(compose, service, typo):
+    planted = copy.deepcopy(compose)
+    planted["services"][service].update(typo)
+    with pytest.raises(ValueError):
+        check(planted)
+
+
+def test_processes_meet(compose):
+    """All run the same command; actors find the learner by the service's name and share indices."""
+    services = compose["services"]
+    assert len({service["command"] for service in services.values()}) == 1
+    assert {s["environment"]["SEED_RL_ROLE"] for s in services.values()} == set(services)
+    for role in ("learner", "actor"):
+        assert services[role]["environment"]["SEED_RL_ADDRESS"] == "learner:8686"
+        assert services[role]["environment"]["SEED_RL_SECRETS"] == "/run/secrets"
+    assert "key.pem" not in services["actor"]["secrets"]
+    assert services["actor"]["environment"]["SEED_RL_INDEX_DIR"] == "/index"
+    assert [v["target"] for v in services["actor"]["volumes"]] == ["/index"]
+
+
+def test_the_default_tag_is_this_version(repository):
+    text = (repository / "docker" / "compose.yaml").read_text()
+    version = re.search(r'__version__ = "(.*)"', (repository / "seed_rl/__init__.py").read_text())
+    assert version
+    assert set(re.findall(r"SEED_RL_TAG:-([^}]*)\}", text)) == {version.group(1)}

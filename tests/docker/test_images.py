@@ -1,0 +1,119 @@
+"""The images themselves, where an engine can be had, and what is known of them without one."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+FAMILIES = ["atari", "dmlab", "football", "mujoco"]
+
+
+def no_engine() -> str:
+    """Why images cannot be built here; "" if they can."""
+    if not shutil.which("docker"):
+        return "Docker is not installed"
+    answer = subprocess.run(["docker", "version"], capture_output=True, text=True, timeout=60)
+    words = answer.stderr.strip().splitlines() or ["no answer"]
+    return f"Docker's engine does not answer: {words[-1]}" if answer.returncode else ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_run_in_containers(repository):
+    """docker/test.sh: builds, trains, stops, resumes."""
+    if reason := no_engine():
+        pytest.skip(f"{reason}; docker/test.sh has not run")
+    done = subprocess.run(
+        [repository / "docker" / "test.sh"], capture_output=True, text=True, timeout=1400
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
+    assert done.stdout.endswith("passed\n")
+
+
+def hadolint(repository: pathlib.Path, file: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["hadolint", "--no-color", "--config", repository / ".hadolint.yaml", file],
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_dockerfiles_are_checked(repository, tmp_path, monkeypatch):
+    """The linter accepts ours and finds what is planted: a typo, a shell error, root at the end."""
+    monkeypatch.setenv("PATH", f"{repository}/.venv/bin", prepend=":")
+    if not shutil.which("hadolint"):
+        pytest.skip("hadolint is not installed: scripts/setup.sh dev")
+    for family in ["base", *FAMILIES]:
+        found = hadolint(repository, repository / "docker" / f"Dockerfile.{family}")
+        assert found.returncode == 0, found.stdout
+    text = (repository / "docker" / "Dockerfile.atari").read_text()
+    for old, new in [
+        ("USER 0", "USR 0"),
+        ("pip install", "cd x pip; [ $a ] install"),
+        ("1000", "0"),
+    ]:
+        planted = tmp_path / "Dockerfile"
+        planted.write_text(text.replace(old, new))
+        assert hadolint(repository, planted).returncode != 0, f"{old} -> {new} not found"
+
+
+@pytest.mark.parametrize("family", ["base", *FAMILIES])
+def test_dockerfiles_work_with_plain_builders(repository, family):
+    """No feature that only some builders have; no tag that moves to another Python or Debian."""
+    text = (repository / "docker" / f"Dockerfile.{family}").read_text()
+    assert not re.search(r"# *syntax=|<<|COPY.*--link", text)
+    images = re.findall(r"python:\S+", text)
+    assert all(image == "python:3.11-slim-bookworm" for image in images)
+    assert re.findall(r"^USER (\S+)", text, re.MULTILINE)[-1] == "1000"
+
+
+def locked(repository: pathlib.Path, name: str) -> dict[str, str]:
+    path = repository / "docker" / "requirements" / f"{name}.txt"
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9.-]+==[^ ]+", line) for line in lines)
+    return dict(line.split("==") for line in lines)
+
+
+def test_locked_versions_satisfy_pyproject(repository):
+    """A requirement changed in pyproject.toml without docker/lock.py is noticed."""
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.11 has tomllib")
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    wanted = {"learner-cpu": project["dependencies"], "learner-gpu": project["dependencies"]}
+    wanted |= {family: project["optional-dependencies"][family] for family in FAMILIES}
+    everywhere: dict[str, set[str]] = {}
+    for file in [*wanted, "actor", "atari-actor"]:
+        for package, version in locked(repository, file).items():
+            everywhere.setdefault(package, set()).add(version)
+    assert {package: found for package, found in everywhere.items() if len(found) > 1} == {}
+    for file, requirements in wanted.items():
+        known = {**locked(repository, "actor"), **locked(repository, file)}
+        for requirement in map(Requirement, requirements):
+            name = canonicalize_name(requirement.name)
+            if (file, name) == ("learner-cpu", "tensorflow"):
+                name = canonicalize_name("tensorflow-cpu")
+            assert name in known, f"{file}: {name} is missing; run docker/lock.py"
+            assert requirement.specifier.contains(known[name]), f"{requirement}: run docker/lock.py"
+
+
+def test_actors_have_no_tensorflow(repository):
+    for name in ("actor", "atari-actor", "dmlab", "football", "mujoco"):
+        found = [package for package in locked(repository, name) if "tensorflow" in package]
+        assert found == []
+
+
+def test_nothing_private_is_sent_to_the_engine(repository):
+    """The list of what images are made of lets nothing through that nobody thought of."""
+    for name in (".dockerignore", "docker/Dockerfile.dmlab.dockerignore"):
+        lines = (repository / name).read_text().splitlines()
+        rules = [line for line in lines if line and not line.startswith("#")]
+        assert rules[0] == "*"
+        assert {rule for rule in rules if rule.startswith("!")} <= {
+            *("!docker/requirements", "!seed_rl", "!pyproject.toml", "!setup.py", "!MANIFEST.in"),
+            *("!README.md", "!CHANGELOG.md", "!CITATION.cff", "!LICENSE", "!**/*.whl"),
+        }

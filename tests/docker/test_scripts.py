@@ -1,0 +1,221 @@
+"""The scripts' command lines for the engine, and their messages, with a stand-in for `docker`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shlex
+import subprocess
+
+import pytest
+
+RUN = ["atari", "vtrace", "2", "4", "--game=Pong"]
+# Notes its command line; knows the images that the file beside it names, with their labels.
+STAND_IN = """\
+#!/usr/bin/env bash
+here="$(dirname "$0")"
+case "$1 ${2:-}" in
+  "version "*) cat "$here/engine" ;;
+  "info "*) cat "$here/info" ;;
+  "image inspect") grep -qs . "$here/images" && cat "$here/images" ;;
+  *) printf '%q ' "$@" >> "$here/calls"; echo >> "$here/calls" ;;
+esac
+"""
+
+
+@dataclasses.dataclass
+class Docker:
+    """The stand-in."""
+
+    folder: pathlib.Path
+    repository: pathlib.Path
+
+    def call(self, script: str, *arguments: str, **environment: str) -> tuple[int, str]:
+        """Runs a script in an empty working directory; returns its exit code and messages."""
+        inherited = {n: v for n, v in os.environ.items() if not n.startswith(("SEED_RL", "DOCKER"))}
+        done = subprocess.run(
+            [self.repository / script, *arguments],
+            cwd=self.work,
+            env={**inherited, "PATH": f"{self.folder}:{os.environ['PATH']}", **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done.returncode, done.stderr
+
+    @property
+    def work(self) -> pathlib.Path:
+        return self.folder / "work"
+
+    def calls(self, command: str) -> list[list[str]]:
+        """The arguments of each `docker COMMAND` so far."""
+        path = self.folder / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [words[1:] for words in map(shlex.split, lines) if words[0] == command]
+
+    def has_images(self) -> None:
+        """As if all images had been built from this source."""
+        script = f"source {self.repository}/docker/lib.sh; source_fingerprint"
+        made_from = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+        (self.folder / "images").write_text(made_from.stdout)
+
+
+@pytest.fixture
+def docker(repository, tmp_path) -> Docker:
+    (tmp_path / "docker").write_text(STAND_IN)
+    (tmp_path / "docker").chmod(0o755)
+    (tmp_path / "engine").write_text("28.0\n")
+    (tmp_path / "info").write_text("[name=seccomp,profile=builtin]\n")
+    (tmp_path / "work").mkdir()
+    return Docker(tmp_path, repository)
+
+
+def values(arguments: list[str], option: str) -> list[str]:
+    """What follows each occurrence of an option."""
+    return [b for a, b in zip(arguments, arguments[1:], strict=False) if a == option]
+
+
+def test_run_local_in_a_container(docker):
+    """The caller's command, as the caller, with the logdir at its own path; --docker stays here."""
+    docker.has_images()
+    code, messages = docker.call(
+        "run_local.sh", "--docker", *RUN, "--logdir=a/b", SEED_RL_GPU="false"
+    )
+    assert code == 0, messages
+    (run,) = docker.calls("run")
+    assert run[-len(RUN) - 1 :] == [*RUN, "--logdir=a/b"]
+    assert values(run, "--user") == [f"{os.getuid()}:{os.getgid()}"]
+    assert values(run, "--volume") == [f"{docker.work}/a/b:{docker.work}/a/b"]
+    assert (docker.work / "a" / "b").is_dir()
+    assert values(run, "--workdir") == [str(docker.work)]
+    assert "--tty" not in run and "--gpus" not in run
+    assert docker.calls("build") == []
+
+
+def test_images_are_built_if_the_source_has_changed(docker):
+    (docker.folder / "images").write_text("another-source\n")
+    code, messages = docker.call("run_local.sh", *RUN, "--docker", SEED_RL_GPU="false")
+    assert code == 0, messages
+    base, atari = docker.calls("build")
+    assert values(base, "--tag")[0].startswith("seed-rl-base:")
+    assert values(base, "--build-arg") == ["TENSORFLOW=cpu"]
+    assert values(atari, "--tag")[0].startswith("seed-rl-atari:")
+    assert f"LEARNER_BASE={values(base, '--tag')[0]}" in values(atari, "--build-arg")
+    assert len(docker.calls("run")) == 1
+
+
+def test_gpus_are_passed(docker):
+    docker.has_images()
+    (docker.folder / "info").write_text("map[nvidia:{} runc:{}]\n")
+    code, messages = docker.call("docker/run.sh", *RUN, SEED_RL_GPU="true")
+    assert code == 0, messages
+    (run,) = docker.calls("run")
+    assert values(run, "--gpus") == ["all"]
+    assert any(word.endswith("-gpu") for word in run)
+
+
+def test_a_rootless_engine_maps_the_caller_to_root(docker):
+    docker.has_images()
+    (docker.folder / "info").write_text("[name=seccomp name=rootless]\n")
+    docker.call("docker/run.sh", *RUN, SEED_RL_GPU="false")
+    (run,) = docker.calls("run")
+    assert values(run, "--user") == ["0:0"]
+    assert values(run, "--pid") == []
+
+
+def test_starting_over_may_move_the_old_run_aside(docker):
+    docker.has_images()
+    docker.call("docker/run.sh", *RUN, "--logdir=runs/x", "--restart=fresh", SEED_RL_GPU="false")
+    (run,) = docker.calls("run")
+    assert values(run, "--volume") == [f"{docker.work}/runs:{docker.work}/runs"]
+
+
+def test_a_logdir_in_the_home_folder(docker):
+    """Is the caller's home, not the container's."""
+    docker.has_images()
+    home = {"HOME": str(docker.folder), "SEED_RL_GPU": "false"}
+    docker.call("docker/run.sh", *RUN, "--logdir=~/pong", **home)
+    (run,) = docker.calls("run")
+    assert run[-1] == f"--logdir={docker.folder}/pong"
+    assert values(run, "--volume") == [f"{docker.folder}/pong:{docker.folder}/pong"]
+
+
+def test_a_program_of_ones_own(docker):
+    """Gets the working directory, where a checkout must not pass for the image's SEED RL."""
+    docker.has_images()
+    (docker.work / "mine.py").touch()
+    (docker.work / "seed_rl").mkdir()
+    code, messages = docker.call("docker/run.sh", "mine.py", "1", SEED_RL_GPU="false")
+    assert code == 0, messages
+    (run,) = docker.calls("run")
+    assert f"{docker.work}:{docker.work}" in values(run, "--volume")
+    assert values(run, "--tmpfs") == [f"{docker.work}/seed_rl"]
+    assert any(word.startswith("seed-rl-base:") for word in run)
+
+
+def test_one_process_of_a_run(docker):
+    """An actor gets the small image, and its settings and secrets."""
+    docker.has_images()
+    (docker.work / "secrets").mkdir()
+    settings = {"SEED_RL_ROLE": "actor", "SEED_RL_INDEX": "3", "SEED_RL_ADDRESS": "learner:8686"}
+    code, messages = docker.call("docker/run.sh", *RUN, SEED_RL_SECRETS="secrets", **settings)
+    assert code == 0, messages
+    (run,) = docker.calls("run")
+    assert {*settings, "SEED_RL_SECRETS"} <= set(values(run, "--env"))
+    assert f"{docker.work}/secrets:{docker.work}/secrets:ro" in values(run, "--volume")
+    assert any(word.startswith("seed-rl-atari-actor:") for word in run)
+    assert "--entrypoint" not in run
+
+
+def test_push(docker):
+    docker.has_images()
+    code, messages = docker.call(
+        "docker/push.sh", "atari", SEED_RL_REGISTRY="host/path", SEED_RL_TAG="1"
+    )
+    assert code == 0, messages
+    assert docker.calls("push") == [
+        ["host/path/seed-rl-atari:1"],
+        ["host/path/seed-rl-atari-actor:1"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "script, arguments, message",
+    [
+        ("docker/build.sh", [], "which environments?"),
+        ("docker/build.sh", ["atary"], "unknown family 'atary'"),
+        ("docker/build.sh", ["--cpu", "atari"], "unknown option --cpu"),
+        ("docker/push.sh", ["atari"], "Set SEED_RL_REGISTRY"),
+        ("docker/run.sh", ["chess", "vtrace", "1"], "unknown game 'chess'"),
+        ("docker/run.sh", ["mine.py", "1", "--logdir=/"], "machine's /"),
+        ("run_local.sh", ["--docker", "atari", "vtrace", "none"], "ACTORS must be a positive"),
+    ],
+)
+def test_mistakes_end_with_a_message(docker, script, arguments, message):
+    code, messages = docker.call(script, *arguments)
+    assert code == 2
+    assert message in messages
+    assert docker.calls("build") == docker.calls("run") == docker.calls("push") == []
+
+
+def test_an_image_that_was_not_built_is_not_pushed(docker):
+    code, messages = docker.call("docker/push.sh", "atari", SEED_RL_REGISTRY="host/path")
+    assert code == 2
+    assert "build it first: docker/build.sh atari" in messages
+
+
+def test_a_gpu_that_the_engine_cannot_pass(docker):
+    docker.has_images()
+    if any(os.access(f"{p}/nvidia-ctk", os.X_OK) for p in os.environ["PATH"].split(":")):
+        pytest.skip("NVIDIA's container toolkit is installed here")
+    code, messages = docker.call("docker/run.sh", *RUN, SEED_RL_GPU="true")
+    assert code == 2
+    assert "container toolkit" in messages and "SEED_RL_GPU=false" in messages
+
+
+def test_no_engine(docker):
+    (docker.folder / "docker").write_text("#!/bin/sh\necho permission denied >&2; exit 1\n")
+    code, messages = docker.call("docker/build.sh", "atari")
+    assert code == 2
+    assert "permission denied" in messages and "usermod" in messages

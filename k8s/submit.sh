@@ -150,11 +150,13 @@ if ! $insecure; then
       "$namespace makes them from the files of scripts/make_secrets.sh. (The cluster is that of" \
       "context $(kubectl config current-context 2> /dev/null || echo "none: see kubectl config").)"
 fi
+kind=job
+[[ "$engine" == plain ]] || kind=jobset
 if ! "${in_namespace[@]}" apply --filename="$overlay/manifests.yaml"; then
   fail "not applied; kubectl says why. No JobSet in this cluster: install it (see" \
     "docs/deployment/kubernetes.md), or use --engine=plain. No namespace: kubectl create" \
     "namespace $namespace. A field is immutable: there is a run already; end it with" \
-    "${in_namespace[*]} delete jobset,job --selector=app.kubernetes.io/name=seed-rl" \
+    "${in_namespace[*]} delete $kind --selector=app.kubernetes.io/name=seed-rl" \
     "(its checkpoints stay), and try again."
 fi
 cat << END

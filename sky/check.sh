@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh dev
 python=build/skypilot/bin/python
-if ! "$python" -c "import sky" 2> /dev/null; then
+if ! "$python" -c "from sky import Task" 2> /dev/null; then
   .venv/bin/python -m venv build/skypilot
   "$python" -m pip install --quiet "skypilot==0.14.1"
 fi

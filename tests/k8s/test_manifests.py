@@ -11,10 +11,11 @@ import copy
 import functools
 import pathlib
 import shutil
+import subprocess
 
 import pytest
 
-from tests.k8s.manifests import K8S, OVERLAYS, documents, pods, problems, render
+from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, pods, problems, render
 
 GOLDEN = pathlib.Path(__file__).with_name("golden")
 
@@ -118,6 +119,7 @@ def test_names_within_a_run_agree(overlay):
                     assert ("PersistentVolumeClaim", claim) in names
             for source in container["envFrom"]:
                 assert ("ConfigMap", source["configMapRef"]["name"]) in names
+            assert container["image"].startswith("registry.example.com/seed-rl-atari")
             mounted = {mount["name"] for mount in container["volumeMounts"]}
             assert mounted == {volume["name"] for volume in pod["volumes"]}
 
@@ -196,6 +198,32 @@ def test_the_number_of_actors_is_written_once(overlay, tmp_path):
         assert (spec["completions"], spec["parallelism"]) == (300, 300)
         return
     raise AssertionError("no actors")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("overlays/gpu/kustomization.yaml", "components:", "componnents:"),
+        ("overlays/gpu/kustomization.yaml", "components/gpu", "components/gpus"),
+        ("overlays/gpu/run.env", "ACTORS=8", "ACTOR=8"),
+        ("components/gpu/kustomization.yaml", "path: /spec/template/spec/tol", "path: /spec/tol"),
+        ("components/pools/kustomization.yaml", "name: learner", "name: leaner"),
+        ("components/jobset/convert/kustomization.yaml", "[name=actors]", "[name=acotrs]"),
+    ],
+)
+def test_a_typo_in_a_kustomization_is_found(file, old, new, tmp_path):
+    """kustomize says so, or what it renders differs from what was reviewed."""
+    shutil.copytree(K8S, tmp_path / "k8s")
+    path = tmp_path / "k8s" / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    done = subprocess.run(
+        [kubectl(), "kustomize", str(tmp_path / "k8s/overlays/gpu")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0 or documents(done.stdout) != rendered("gpu")
 
 
 def test_exit_codes_lead_to_what_the_manual_says():

@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from seed_rl.grpc import native_stream, structures, wire
+from seed_rl.grpc import diagnosis, native_stream, structures, wire
 from seed_rl.grpc.call_stream import CallStream
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, WireError
 from seed_rl.grpc.native_stream import NativeCallStream
@@ -147,9 +147,10 @@ class Client:
     def _connect_error(self, error: grpc.RpcError) -> Exception:
         code = error.code()
         if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
+            why = diagnosis.why_unreachable(self._address, self._options) or error.details()
             return ConnectionLost(
                 f"no server answered at {self._address} within "
-                f"{self._options.connect_timeout_s:g} s ({error.details()})"
+                f"{self._options.connect_timeout_s:g} s: {why}"
             )
         hints = {
             grpc.StatusCode.UNAUTHENTICATED: "give this client the server's token",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import pathlib
+import shutil
 import subprocess
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "make_secrets.sh"
@@ -46,3 +48,32 @@ def make_secrets(folder: pathlib.Path, *hosts: str) -> Secrets:
     done = run_script(folder, *hosts)
     assert done.returncode == 0, done.stderr
     return Secrets(folder)
+
+
+def dated_certificate(secrets: Secrets, folder: pathlib.Path, first: int, last: int) -> Secrets:
+    """The same secrets with a certificate that is valid between two days from now."""
+    shutil.copytree(secrets.folder, folder)
+    (folder / "index").touch()
+    (folder / "config").write_text(
+        f"[ca]\ndefault_ca = run\n[run]\ndatabase = {folder}/index\nrand_serial = yes\n"
+        "default_md = sha256\npolicy = any\n[any]\ncommonName = supplied\n"
+    )
+    key, request, certificate = (str(folder / name) for name in ("key.pem", "request", "cert.pem"))
+    alternatives = ["openssl", "x509", "-in", certificate, "-noout", "-ext", "subjectAltName"]
+    names = _run(alternatives).splitlines()[1].strip().replace("IP Address:", "IP:")
+    (folder / "extensions").write_text(f"subjectAltName = {names}\n")
+    _run(["openssl", "req", "-new", "-key", key, "-subj", "/CN=learner", "-out", request])
+    command = ["openssl", "ca", "-batch", "-notext", "-config", str(folder / "config")]
+    command += ["-in", request, "-out", certificate, "-extfile", str(folder / "extensions")]
+    command += ["-cert", secrets.authority, "-keyfile", str(secrets.folder / "ca-key.pem")]
+    for option, days in (("-startdate", first), ("-enddate", last)):
+        time = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=days)
+        command += [option, f"{time:%Y%m%d%H%M%SZ}"]
+    _run([*command, "-outdir", str(folder)])
+    return Secrets(folder)
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import pathlib
+import re
+import shutil
 import signal
 
 import pytest
 
+from seed_rl.common.acting.actor import ExitCode
 from seed_rl.grpc import ops
 from seed_rl.grpc.numpy_client import Client as NumpyClient
-from seed_rl.grpc.options import ClientOptions
+from seed_rl.grpc.options import ClientOptions, ServerOptions
 from tests.helpers.local_runs import processes_of, start, trains_on
-from tests.helpers.secrets import make_secrets
+from tests.helpers.op_helpers import double, serving
+from tests.helpers.secrets import dated_certificate, make_secrets, run_script
 from tests.helpers.system_helpers import site
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -41,17 +46,100 @@ def test_no_trace_of_the_token(tmp_path):
         assert [path for path in files if TOKEN.encode() in path.read_bytes()] == []
 
 
-def test_made_secrets_protect_a_learner(tmp_path, free_port):
-    """Guards scripts/make_secrets.sh: a real learner, an actor, and both clients by TLS."""
-    secrets = make_secrets(tmp_path / "secrets", "localhost", "127.0.0.1")
-    with site(tmp_path, f"localhost:{free_port}") as place:
+def check_clients(port, secrets):
+    """Both clients reach the learner, at the name and at the address in its certificate."""
+    options = ClientOptions(token=secrets.token, tls_ca=secrets.authority)
+    for host in ("localhost", "127.0.0.1"):
+        with NumpyClient(f"{host}:{port}", options) as client:
+            assert client.stats()["functions"]["inference"]["calls"] > 0
+        client = ops.Client(f"{host}:{port}", options)
+        assert "inference" in client.functions
+        client.close()
+
+
+def test_new_secrets_cost_one_restart_of_the_learner(tmp_path, free_port):
+    """Guards rotation: actors read their files again, and one that has not got its yet says so.
+
+    And scripts/make_secrets.sh, with a real learner, actors, and both clients.
+    """
+    hosts = ("localhost", "127.0.0.1")
+    secrets = make_secrets(tmp_path / "secrets", *hosts)
+    token = tmp_path / "copied_token"
+    shutil.copy(secrets.folder / "token", token)
+    with site(tmp_path, f"localhost:{free_port}", "--num_envs=2") as place:
         learner = place.learner(*secrets.of_learner)
-        place.actor(0, *secrets.of_actor)
+        first = place.actor(0, *secrets.of_actor)
+        second = place.actor(1, f"--auth_token_file={token}", f"--tls_ca={secrets.authority}")
         place.trains_on(learner)
-        options = ClientOptions(token=secrets.token, tls_ca=secrets.authority)
-        for host in ("localhost", "127.0.0.1"):
-            with NumpyClient(f"{host}:{free_port}", options) as client:
-                assert client.stats()["functions"]["inference"]["calls"] > 0
-            client = ops.Client(f"{host}:{free_port}", options)
-            assert "inference" in client.functions
-            client.close()
+        check_clients(free_port, secrets)
+        (secrets.folder / "token").write_text("the-next-token\n")
+        assert run_script("--renew", secrets.folder, *hosts).returncode == 0
+        place.trains_on(learner)  # The running learner goes on with the old ones.
+        learner.send(signal.SIGTERM)
+        assert learner.wait() == 0, learner.text()
+
+        learner = place.learner(*secrets.of_learner)
+        place.trains_on(learner)
+        check_clients(free_port, secrets)
+        wait_until(
+            lambda: f"its token is not the one in --auth_token_file={token}" in second.text()
+        )
+        shutil.copy(secrets.folder / "token", token)
+        joined = re.compile("Actor 1: environments 1, learner at")
+        wait_until(lambda: len(joined.findall(second.text())) == 2, running=second)
+        place.trains_on(learner)
+        assert first.code is None and second.code is None
+
+
+def test_an_actor_says_what_keeps_it_away_and_gives_up(tmp_path):
+    """Each cause in its own words, for a bounded time, by real actors."""
+    secrets = make_secrets(tmp_path / "secrets", "localhost")
+    expired = dated_certificate(secrets, tmp_path / "expired", -9, -2)
+    early = dated_certificate(secrets, tmp_path / "early", 2, 9)
+    other = make_secrets(tmp_path / "other", "localhost")
+
+    def options(made):
+        folder = made.folder
+        return ServerOptions(
+            token=made.token,
+            tls_certificate=str(folder / "cert.pem"),
+            tls_key=str(folder / "key.pem"),
+        )
+
+    with (
+        site(tmp_path, "") as place,
+        serving("localhost:0", double, options=options(secrets)) as good,
+        serving("localhost:0", double, options=options(expired)) as old,
+        serving("localhost:0", double, options=options(early)) as new,
+    ):
+        token = f"--auth_token_file={secrets.folder / 'token'}"
+        tls = f"--tls_ca={secrets.authority}"
+        away, refused = int(ExitCode.NO_LEARNER), 2
+        cases = [
+            (f"localhost:{old.ports[0]}", (token, tls), "certificate has expired by this", away),
+            (f"localhost:{new.ports[0]}", (token, tls), "set the clock if it is off", away),
+            (f"127.0.0.1:{good.ports[0]}", (token, tls), "is not for 127.0.0.1", away),
+            (f"localhost:{good.ports[0]}", (token,), "encrypts: give this client tls_ca", away),
+            (f"localhost:{good.ports[0]}", (token, f"--tls_ca={other.authority}"), "sign", away),
+            ("learner.invalid:1", (token, tls), "learner.invalid has no address yet", away),
+            (
+                f"localhost:{good.ports[0]}",
+                (f"--auth_token_file={other.folder / 'token'}", tls),
+                "its token is not the one in",
+                refused,
+            ),
+        ]
+        actors = [
+            place.start(
+                "seed_rl.gym.vtrace_main",
+                *("--run_mode=actor", f"--server_address={address}", "--connect_timeout_s=6"),
+                *arguments,
+            )
+            for address, arguments, _, _ in cases
+        ]
+        for actor, (_, _, said, code) in zip(actors, cases, strict=True):
+            assert actor.wait() == code, actor.text()
+            warnings = [line for line in actor.text().splitlines() if line.startswith("W")]
+            assert any(said in line for line in warnings), actor.text()
+            assert len(actor.errors()) == 1
+            assert code == refused or said in actor.errors()[0]

@@ -34,11 +34,14 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.system import scheduling
 from seed_rl.common.system.backoff import backoff_s
 from seed_rl.common.system.stop_signal import StopSignal
-from seed_rl.grpc.errors import CallError, ClientError, StatusCode, WireError
+from seed_rl.grpc.errors import CallError, ClientError, ConnectionLost, StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
 
-_ATTEMPT_S = 2.0  # Longest attempt to connect; it delays a stop signal.
+# Longest attempts to connect, the first and later ones: slow networks need more time, but an
+# attempt delays a stop signal.
+_ATTEMPT_S, _LATER_ATTEMPT_S = 2.0, 4.0
+_FIRST_ATTEMPTS = 4
 _STOP_GRACE_S = 5.0  # After a stop signal, for a step in progress and for closing environments.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
@@ -182,7 +185,7 @@ class Actor:
         if config.tls_ca and not os.access(config.tls_ca, os.R_OK):
             raise UserError(f"--tls_ca={config.tls_ca} cannot be read.")
         self._config = config
-        self._options = ClientOptions(token=config.auth_token(), tls_ca=config.tls_ca)
+        config.auth_token()  # A file that cannot be read is told at once.
         period_s = config.actor_log_period_s * log_period if are_summaries_enabled(config) else None
         size = config.env_batch_size
         self._clock = ActorClock(config.task, size // config.env_groups, period_s)
@@ -193,6 +196,7 @@ class Actor:
         self._last_answer = time.monotonic()
         self._timeout_s = config.connect_timeout_s
         self._pauses = 0
+        self._reason = ""  # Of the last pause.
 
     def run(
         self,
@@ -226,7 +230,7 @@ class Actor:
                 except ClientError as error:
                     if not stop.requested:
                         self._raise_if_fatal(error)
-                        self._pause(str(error))
+                        self._pause(error)
                 finally:
                     self.close()
 
@@ -245,11 +249,19 @@ class Actor:
         self._last_answer += time.monotonic() - began
 
     def _connect(self) -> Client:
-        options = dataclasses.replace(
-            self._options, connect_timeout_s=min(_ATTEMPT_S, max(self._remaining_s(), 0.1))
+        config = self._config
+        try:  # Read again each time: the secrets of a run may change while its learner is away.
+            token = config.auth_token()
+        except UserError as error:
+            raise ConnectionLost(str(error)) from None
+        attempt_s = _ATTEMPT_S if self._pauses < _FIRST_ATTEMPTS else _LATER_ATTEMPT_S
+        options = ClientOptions(
+            token=token,
+            tls_ca=config.tls_ca,
+            connect_timeout_s=min(attempt_s, max(self._remaining_s(), 0.1)),
         )
         try:
-            client = Client(self._config.server_address, options)
+            client = Client(config.server_address, options)
         except CallError as error:
             if error.code == StatusCode.FAILED_PRECONDITION:
                 raise UserError(f"Cannot use this learner: {error.message}.") from error
@@ -297,31 +309,46 @@ class Actor:
         self._last_answer = time.monotonic()
         self._timeout_s = self._config.reconnect_timeout_s
         self._pauses = 0
+        self._reason = ""
 
     def _remaining_s(self) -> float:
         return self._last_answer + self._timeout_s - time.monotonic()
 
-    def _pause(self, reason: str) -> None:
+    def _pause(self, error: ClientError) -> None:
         """Waits before the next attempt, longer each time; raises when the time is up."""
         remaining = self._remaining_s()
         address = self._config.server_address
+        what, reason = "no learner", str(error)
+        if isinstance(error, CallError) and error.code == StatusCode.UNAUTHENTICATED:
+            what = "refused by the learner"
+            reason = (
+                f"its token is not the one in --auth_token_file={self._config.auth_token_file}: "
+                "copy the learner's file there; it is read again for each attempt"
+            )
         if remaining <= 0:
             raise ActorEnded(
                 f"No learner at {address} for {self._timeout_s:g} s, giving up ({reason}). Check "
                 "that it is running and that --server_address is right.",
                 ExitCode.NO_LEARNER,
             )
-        logging.info(
-            "Actor %d: no learner at %s, retrying for another %.0f s (%s).",
+        level = logging.INFO if reason == self._reason else logging.WARNING
+        self._reason = reason
+        logging.log(
+            level,
+            "Actor %d: %s at %s, retrying for another %.0f s (%s).",
             self._config.task,
+            what,
             address,
             remaining,
             reason,
         )
+        pause = self._next_pause_s()
         self._pauses += 1
-        pause = backoff_s(self._pauses, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         # Many actors lose the same learner at once and must not all reconnect at once.
         self._stop.wait(min(pause * random.uniform(0.5, 1.0), remaining))
+
+    def _next_pause_s(self) -> float:
+        return backoff_s(self._pauses + 1, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
 
     def _raise_if_fatal(self, error: ClientError) -> None:
         """Ends the actor if retrying cannot help."""
@@ -334,6 +361,10 @@ class Actor:
                 f"{describe_ids(self._env_ids)}. Give every actor a different --task.",
                 ExitCode.SUPERSEDED,
             ) from error
+        # Another token may be on its way to this machine, or to the learner's.
+        rotating = code == StatusCode.UNAUTHENTICATED and self._config.auth_token_file
+        if rotating and self._remaining_s() > self._next_pause_s():
+            return
         if code in (StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED):
             raise UserError(
                 f"The learner at {self._config.server_address} refuses this actor: "

@@ -279,6 +279,37 @@ def test_token(tmp_path: Any) -> None:
             actor_loop(make, ActorConfig(server_address=learner.address))
 
 
+def test_a_token_that_comes_late(tmp_path: Any, caplog: Any) -> None:
+    """While secrets change, the file may be old, or away for a moment."""
+    secret = tmp_path / "token"
+    secret.write_text("old")
+    shown: list[str] = []
+
+    class Learner(ScriptedLearner):
+        def describe(self, request: bytes, context: Any) -> bytes:
+            shown.append(dict(context.invocation_metadata())["authorization"])
+            if len(shown) == 1:
+                secret.unlink()
+                threading.Timer(0.5, secret.write_text, ("new",)).start()
+            return super().describe(request, context)
+
+    with Learner(OBSERVATIONS, ACTIONS, Recorder(calls=2), token="new") as learner:
+        assert run(learner, make, auth_token_file=str(secret)) == ExitCode.SUPERSEDED
+    assert shown == ["Bearer old", "Bearer new"]
+    warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"][-2:]
+    assert "refused by the learner" in warnings[0] and "copy the learner's file" in warnings[0]
+    assert "Cannot read --auth_token_file" in warnings[1]
+
+
+def test_a_wrong_token_is_not_tried_for_ever(tmp_path: Any) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("wrong")
+    options = {"auth_token_file": str(secret), "connect_timeout_s": 0.5}
+    with serve(Recorder(), token="right") as learner:
+        with pytest.raises(UserError, match="Start both with the same --auth_token_file"):
+            actor_loop(make, ActorConfig(server_address=learner.address, **options))
+
+
 @pytest.mark.parametrize("option", ["auth_token_file", "tls_ca"])
 def test_unreadable_files_are_told_at_once(option: str, tmp_path: Any) -> None:
     """Not tried again and again, as if the learner were away."""

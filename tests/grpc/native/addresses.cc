@@ -84,7 +84,7 @@ void TestAFreePortIsOneForAllAddresses() {
   CHECK(port > 0);
   CHECK(claim.addresses()[0] == "127.0.0.1:" + std::to_string(port));
   CHECK(claim.addresses()[1] == "127.0.0.2:" + std::to_string(port));
-  // gRPC can listen beside the claim, with the options that it sets.
+  // The claim does not listen.
   CHECK(Stranger("127.0.0.1", port).listens());
 }
 
@@ -102,13 +102,27 @@ void TestAddressesOfOtherMachinesAreLeftOut() {
   CHECK(status.message == "Cannot listen on name:0: not an address of this machine");
 }
 
-void TestAddressesOfOtherKindsAreLeftToGrpc() {
-  for (const char* address :
-       {"unix:/tmp/x", "unix-abstract:x", "dns:///name:80", "localhost", ""}) {
+void TestOtherAddresses() {
+  for (const char* address : {"unix:/tmp/x", "unix-abstract:x", "localhost", "vsock:1:2", ""}) {
     PortClaim claim;
-    CHECK(claim.Take(address, NameOf({})).ok());
-    CHECK(claim.addresses() == std::vector<std::string>{address});
+    CHECK(claim.Take(address, NameOf({"127.0.0.1"})).code == Code::kInvalidArgument);
+    CHECK(claim.addresses().empty());
   }
+  // Clients may use gRPC's way to write them.
+  for (const char* address : {"dns:///name:0", "ipv4:127.0.0.1:0", "ipv6:[::1]:0"}) {
+    PortClaim claim;
+    CHECK(claim.Take(address, NameOf({"127.0.0.1"})).ok());
+    CHECK(claim.TakeSockets().size() == 1);
+  }
+}
+
+// Unix sockets are never encrypted: a host must not be taken for one.
+void TestUnixAddressesAreToldByTheirScheme() {
+  CHECK(IsUnix("unix:/tmp/x"));
+  CHECK(IsUnix("unix:x"));
+  CHECK(IsUnix("unix-abstract:x"));
+  CHECK(!IsUnix("unixbox:8686"));
+  CHECK(!IsUnix("unix-box.lan:8686"));
 }
 
 void TestWhatIsNoPortOrNoName() {
@@ -127,6 +141,7 @@ int main() {
   seed_rl::transport::TestAPortInUseAtAnyAddress();
   seed_rl::transport::TestAFreePortIsOneForAllAddresses();
   seed_rl::transport::TestAddressesOfOtherMachinesAreLeftOut();
-  seed_rl::transport::TestAddressesOfOtherKindsAreLeftToGrpc();
+  seed_rl::transport::TestOtherAddresses();
+  seed_rl::transport::TestUnixAddressesAreToldByTheirScheme();
   seed_rl::transport::TestWhatIsNoPortOrNoName();
 }

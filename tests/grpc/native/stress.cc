@@ -5,6 +5,7 @@
 // network, for ThreadSanitizer: what passes through gRPC, which is not instrumented, looks like a
 // race to it. Functions answer at once, from another thread, or never.
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -165,9 +166,10 @@ std::vector<Binding> AllBindings() {
   return bindings;
 }
 
-std::unique_ptr<Server> StartServer(const std::string& address) {
+// Listens at `address` and a port.
+std::unique_ptr<Server> StartServer(const std::string& address, int* port) {
   ServerConfig config;
-  config.addresses = {address};
+  config.addresses = {address, "127.0.0.1:0"};
   config.max_batch_size = 6;
   config.max_calls_per_peer = 5;
   config.threads = 2;
@@ -176,7 +178,20 @@ std::unique_ptr<Server> StartServer(const std::string& address) {
   for (Binding& binding : AllBindings()) CHECK(server->Bind(std::move(binding)).ok());
   std::vector<int> ports;
   CHECK(server->Start("{}", &ports).ok());
+  *port = ports[1];
   return server;
+}
+
+// A child that leaves destroys what is its parent's.
+void ForkAndLeave(std::unique_ptr<Server>* server) {
+  const pid_t child = fork();
+  if (child == 0) {
+    (*server)->Shutdown();
+    server->reset();
+    _exit(0);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
 std::string Text(const grpc::ByteBuffer& buffer) {
@@ -306,10 +321,14 @@ void StressService(int rounds) {
   const std::string address = "unix:" + path;
   std::atomic<int64_t> answers{0}, frames{0};
   for (int round = 0; round < rounds; ++round) {
-    std::unique_ptr<Server> server = StartServer(address);
+    int port;
+    std::unique_ptr<Server> server = StartServer(address, &port);
+    ForkAndLeave(&server);
+    const std::string tcp_address = "127.0.0.1:" + std::to_string(port);
     std::vector<std::thread> clients;
     for (int i = 0; i < 6; ++i) {
-      clients.emplace_back([&, i] { Use(address, 100 * round + i, &answers); });
+      clients.emplace_back(
+          [&, i] { Use(i % 2 ? address : tcp_address, 100 * round + i, &answers); });
     }
     for (int i = 0; i < 3; ++i) {
       clients.emplace_back([&, i] { UseFrames(address, 100 * round + i, &frames); });

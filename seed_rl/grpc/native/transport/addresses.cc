@@ -15,33 +15,30 @@ namespace seed_rl::transport {
 namespace {
 
 constexpr char kUnixPrefix[] = "unix:";
+constexpr char kAbstractPrefix[] = "unix-abstract:";
 constexpr unsigned long kLargestPort = 65535;
 // Maximum attempts to find a port that is free at every address.
 constexpr int kPortAttempts = 100;
 
-// The path of a Unix socket's file; empty for other addresses.
-std::string SocketPath(const std::string& address) {
-  if (address.rfind(kUnixPrefix, 0) != 0) return "";
-  std::string path = address.substr(sizeof(kUnixPrefix) - 1);
-  if (path.rfind("//", 0) == 0) path = path.substr(2);
-  return path;
-}
-
 bool HasListener(const std::string& path) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return false;
+  const Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.ok()) return false;
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-  const int result = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  const int result = connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
   // EAGAIN: it listens, but its backlog is full.
-  const bool listens = result == 0 || errno == EAGAIN;
-  close(fd);
-  return listens;
+  return result == 0 || errno == EAGAIN;
 }
 
-// Splits "host:port" or "[host]:port". Returns false for other addresses: unix:..., dns:...
-bool SplitHostPort(const std::string& address, std::string* host, std::string* port) {
+// Splits "host:port" or "[host]:port", with or without a scheme that gRPC knows. Returns false for
+// other addresses.
+bool SplitHostPort(std::string address, std::string* host, std::string* port) {
+  for (const std::string scheme : {"dns:///", "dns:", "ipv4:", "ipv6:"}) {
+    if (address.rfind(scheme, 0) != 0) continue;
+    address = address.substr(scheme.size());
+    break;
+  }
   const size_t colon = address.rfind(':');
   if (IsUnix(address) || colon == std::string::npos || colon == 0) return false;
   *host = address.substr(0, colon);
@@ -81,7 +78,16 @@ bool IsElsewhere(int error) {
 
 }  // namespace
 
-bool IsUnix(const std::string& address) { return address.rfind("unix", 0) == 0; }
+bool IsUnix(const std::string& address) {
+  return address.rfind(kUnixPrefix, 0) == 0 || address.rfind(kAbstractPrefix, 0) == 0;
+}
+
+std::string SocketPath(const std::string& address) {
+  if (address.rfind(kUnixPrefix, 0) != 0) return "";
+  std::string path = address.substr(sizeof(kUnixPrefix) - 1);
+  if (path.rfind("//", 0) == 0) path = path.substr(2);
+  return path;
+}
 
 Status CheckFree(const std::string& address) {
   const std::string path = SocketPath(address);
@@ -124,10 +130,6 @@ Status ResolveWithSystem(const std::string& host, const std::string& port,
   return {};
 }
 
-PortClaim::Socket::~Socket() {
-  if (fd_ >= 0) close(fd_);
-}
-
 int PortClaim::Bind(std::vector<SocketAddress> places, std::string* failed) {
   sockets_.clear();
   addresses_.clear();
@@ -137,18 +139,18 @@ int PortClaim::Bind(std::vector<SocketAddress> places, std::string* failed) {
     *failed = HostName(place);
     *Port(&place) = port;
     auto* const raw = reinterpret_cast<sockaddr*>(&place.storage);
-    Socket bound(socket(place.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Fd bound(socket(place.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int on = 1, off = 0;
     // As gRPC does: a dead server's connections do not block the port, and [::] includes IPv4's
     // 0.0.0.0. Options that a family does not support have no effect.
-    setsockopt(bound.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    setsockopt(bound.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    if (bound.fd() < 0 || bind(bound.fd(), raw, place.size) != 0) {
+    setsockopt(bound.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(bound.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (!bound.ok() || bind(bound.get(), raw, place.size) != 0) {
       if (!IsElsewhere(errno)) return errno;
       elsewhere = errno;
       continue;
     }
-    getsockname(bound.fd(), raw, &place.size);
+    getsockname(bound.get(), raw, &place.size);
     port = *Port(&place);
     addresses_.push_back(HostName(place) + ":" + std::to_string(ntohs(port)));
     sockets_.push_back(std::move(bound));
@@ -159,8 +161,8 @@ int PortClaim::Bind(std::vector<SocketAddress> places, std::string* failed) {
 Status PortClaim::Take(const std::string& address, const Resolve& resolve) {
   std::string host, port;
   if (!SplitHostPort(address, &host, &port)) {
-    addresses_ = {address};
-    return {};
+    return {Code::kInvalidArgument, "Cannot listen on " + address +
+                                        ": it is not host:port, unix:/path or unix-abstract:name"};
   }
   const std::string problem = "Cannot listen on " + address + ": ";
   if (!IsPort(port)) return {Code::kInvalidArgument, problem + "invalid port " + port};

@@ -4,6 +4,8 @@ namespace seed_rl::transport {
 namespace {
 
 constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
+// HTTP/2's and gRPC's headers, and acknowledgements, at most about.
+constexpr size_t kMessageOverhead = 256;
 
 }  // namespace
 
@@ -12,7 +14,10 @@ Rpc::Rpc(RpcHost* host, grpc::ServerCompletionQueue* queue)
   host_->RpcBegins();
 }
 
-Rpc::~Rpc() { host_->RpcEnds(); }
+Rpc::~Rpc() {
+  host_->AddUnansweredBytes(-static_cast<int64_t>(bytes_));
+  host_->RpcEnds();
+}
 
 void Rpc::Listen() {
   // gRPC never completes `done_` if no RPC arrives, so it holds no reference until one does.
@@ -24,6 +29,11 @@ void Rpc::OnIncoming(bool ok) {
   if (!ok) return;  // The server is shutting down.
   done_.Start(shared_from_this());
   host_->Accept(queue_);
+  connection_ = host_->connections()->Find(context_.peer());
+  if (!host_->connections()->BeginRpc(connection_)) {
+    Reject({grpc::StatusCode::RESOURCE_EXHAUSTED, "Too many calls on one connection"});
+    return;
+  }
   grpc::Status status = host_->Authorize(context_);
   if (!status.ok()) {
     Reject(status);
@@ -35,10 +45,17 @@ void Rpc::OnIncoming(bool ok) {
 }
 
 void Rpc::OnDone(bool) {
-  if (context_.IsCancelled()) Close(grpc::Status::CANCELLED);
+  if (!context_.IsCancelled()) return;
+  if (!finished()) host_->connections()->CancelRpc(connection_);
+  Close(grpc::Status::CANCELLED);
 }
 
 void Rpc::OnFinished(bool) { host_->CloseStream(shared_from_this()); }
+
+bool Rpc::finished() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return finished_;
+}
 
 void Rpc::Reject(const grpc::Status& status) {
   std::lock_guard<std::mutex> lock(mu_);
@@ -50,23 +67,16 @@ void Rpc::Reject(const grpc::Status& status) {
 // --- Unary methods.
 
 void Rpc::StartUnary() {
-  answer_ = host_->Answer(context_.method());
-  if (!answer_) {
+  const auto answer = host_->Answer(context_.method());
+  if (!answer) {
     Reject({grpc::StatusCode::UNIMPLEMENTED, "Unknown method " + context_.method()});
     return;
   }
-  stream_.Read(&message_, request_.Start(shared_from_this()));
-}
-
-void Rpc::OnRequest(bool ok) {
-  if (!ok) {
-    Reject({grpc::StatusCode::INVALID_ARGUMENT, "Missing request"});
-    return;
-  }
+  // No method looks at its request. Reading it would let everyone leave half a message here.
+  const grpc::Slice slice(answer());
   std::lock_guard<std::mutex> lock(mu_);
   if (finished_) return;
   finished_ = true;
-  grpc::Slice slice(answer_());
   stream_.WriteAndFinish(grpc::ByteBuffer(&slice, 1), {}, grpc::Status::OK,
                          finish_.Start(shared_from_this()));
 }
@@ -88,8 +98,9 @@ void Rpc::OnRead(bool ok) {
     {
       std::lock_guard<std::mutex> lock(mu_);
       ++calls_;
-      bytes_ += message_.Length();
+      CountBytes(message_.Length());
     }
+    *traffic_ += 2 * message_.Length() + kMessageOverhead;
     host_->Receive(shared_from_this(), message_);
     message_.Clear();
   }
@@ -107,6 +118,12 @@ void Rpc::Receive() {
 void Rpc::Send(grpc::ByteBuffer reply, size_t request_bytes) {
   std::lock_guard<std::mutex> lock(mu_);
   if (closing_) return;
+  if (reply_bytes_ >= host_->max_bytes_per_peer()) {
+    Drop();
+    return;
+  }
+  reply_bytes_ += reply.Length();
+  CountBytes(reply.Length());
   replies_.emplace_back(std::move(reply), request_bytes);
   if (!writing_) WriteNext();
 }
@@ -115,7 +132,9 @@ void Rpc::OnWritten(bool ok) {
   std::lock_guard<std::mutex> lock(mu_);
   writing_ = false;
   --calls_;
-  bytes_ -= replies_.front().second;
+  const int64_t reply_bytes = replies_.front().first.Length();
+  reply_bytes_ -= reply_bytes;
+  CountBytes(-reply_bytes - static_cast<int64_t>(replies_.front().second));
   replies_.pop_front();
   if (!ok) closing_ = true;
   if (!closing_ && !replies_.empty()) WriteNext();
@@ -131,7 +150,22 @@ void Rpc::Close(const grpc::Status& status) {
 }
 
 bool Rpc::Full() const {
-  return calls_ >= host_->max_calls_per_peer() || bytes_ >= host_->max_bytes_per_peer();
+  return calls_ >= host_->max_calls_per_peer() || bytes_ >= host_->max_bytes_per_peer() ||
+         (calls_ > 0 && host_->TooManyBytes());
+}
+
+void Rpc::CountBytes(int64_t bytes) {
+  bytes_ += bytes;
+  host_->AddUnansweredBytes(bytes);
+}
+
+void Rpc::Drop() {
+  closing_ = true;
+  // The one that is being written is gRPC's. Cancelling ends the write; unlike TryCancel, this
+  // tells the client why.
+  replies_.resize(1);
+  grpc_call_cancel_with_status(context_.c_call(), GRPC_STATUS_RESOURCE_EXHAUSTED,
+                               "The client does not read its answers", nullptr);
 }
 
 void Rpc::ReadMore() {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "seed_rl/grpc/native/transport/batcher.h"
+#include "seed_rl/grpc/native/transport/connections.h"
 
 namespace seed_rl::transport {
 
@@ -41,6 +42,10 @@ class RpcHost {
   virtual void Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) = 0;
   virtual int64_t max_calls_per_peer() const = 0;
   virtual size_t max_bytes_per_peer() const = 0;
+  virtual Connections* connections() = 0;
+  // Counts the bytes of unanswered calls and unsent replies of all peers.
+  virtual void AddUnansweredBytes(int64_t bytes) = 0;
+  virtual bool TooManyBytes() const = 0;
 };
 
 // Lives as long as gRPC or a pending call refers to it.
@@ -79,6 +84,11 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   void Close(const grpc::Status& status);
   void Send(grpc::ByteBuffer reply, size_t request_bytes) override;
 
+  // Its connection; kUnknown before it has begun.
+  uint64_t connection() const { return connection_; }
+  // Where an admitted stream counts about what its messages took on the network.
+  void set_traffic(std::shared_ptr<Connections::Counter> traffic) { traffic_ = std::move(traffic); }
+
   grpc::GenericServerContext* context() { return &context_; }
   grpc::GenericServerAsyncReaderWriter* stream() { return &stream_; }
   grpc::ServerCompletionQueue* queue() { return queue_; }
@@ -86,15 +96,18 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
  private:
   void OnIncoming(bool ok);
   void OnDone(bool ok);
-  void OnRequest(bool ok);
   void OnRead(bool ok);
   void OnWritten(bool ok);
   void OnFinished(bool ok);
+  bool finished() const;
 
   void StartUnary();
   void StartStream();
   void Reject(const grpc::Status& status);
-  // The next four require mu_.
+  // The next six require mu_.
+  void CountBytes(int64_t bytes);
+  // Breaks off a stream whose peer does not read.
+  void Drop();
   void ReadMore();
   void WriteNext();
   void FinishIfDrained();
@@ -104,17 +117,18 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   grpc::ServerCompletionQueue* const queue_;
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_;
-  std::function<std::string()> answer_;
   grpc::ByteBuffer message_;  // Being read.
+  // Fixed by OnIncoming.
+  uint64_t connection_ = Connections::kUnknown;
+  std::shared_ptr<Connections::Counter> traffic_;
 
   Operation incoming_{&Rpc::OnIncoming};
   Operation done_{&Rpc::OnDone};
-  Operation request_{&Rpc::OnRequest};
   Operation read_{&Rpc::OnRead};
   Operation write_{&Rpc::OnWritten};
   Operation finish_{&Rpc::OnFinished};
 
-  std::mutex mu_;
+  mutable std::mutex mu_;
   bool reading_ = false;      // Guarded by mu_.
   bool writing_ = false;      // Guarded by mu_.
   bool half_closed_ = false;  // The client sends no more. Guarded by mu_.
@@ -122,7 +136,8 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   bool finished_ = false;     // status_ was sent. Guarded by mu_.
   grpc::Status status_;       // Guarded by mu_.
   int64_t calls_ = 0;         // Calls received but not answered. Guarded by mu_.
-  size_t bytes_ = 0;          // Bytes of those calls. Guarded by mu_.
+  size_t bytes_ = 0;          // Bytes of those calls and of their replies. Guarded by mu_.
+  size_t reply_bytes_ = 0;    // Bytes of unsent replies. Guarded by mu_.
   // Replies and the sizes of their requests; the front one is being written. Guarded by mu_.
   std::deque<std::pair<grpc::ByteBuffer, size_t>> replies_;
 };

@@ -1,11 +1,11 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -13,9 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "seed_rl/grpc/native/transport/addresses.h"
 #include "seed_rl/grpc/native/transport/batcher.h"
+#include "seed_rl/grpc/native/transport/builder.h"
 #include "seed_rl/grpc/native/transport/json.h"
+#include "seed_rl/grpc/native/transport/listener.h"
 #include "seed_rl/grpc/native/transport/rpc.h"
 #include "seed_rl/grpc/native/transport/runtime.h"
 #include "seed_rl/grpc/native/transport/transport.h"
@@ -31,6 +32,9 @@ constexpr char kServing[] = "\x08\x01";  // HealthCheckResponse{status: SERVING}
 constexpr char kServerClosed[] = "server closed";
 // How long Shutdown waits for pending writes.
 constexpr auto kShutdownGrace = std::chrono::seconds(1);
+
+// What gRPC may receive before it is asked for: a window of HTTP/2, which grows with the network.
+constexpr int64_t kUnreadAllowance = 16 << 20;
 
 // Limits how long calls wait for others that arrive with them.
 constexpr int kMaxEventsBeforeDispatch = 64;
@@ -48,7 +52,7 @@ bool EqualSecrets(const std::string& a, grpc::string_ref b) {
 class ServerImpl : public Server, public RpcHost {
  public:
   explicit ServerImpl(const ServerConfig& config) : config_(config) {}
-  ~ServerImpl() override { Shutdown(); }
+  ~ServerImpl() override;
 
   Status Bind(Binding binding) override;
   Status Start(const std::string& description, std::vector<int>* ports) override;
@@ -67,10 +71,15 @@ class ServerImpl : public Server, public RpcHost {
   void Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) override;
   int64_t max_calls_per_peer() const override { return config_.max_calls_per_peer; }
   size_t max_bytes_per_peer() const override { return config_.max_bytes_per_peer; }
+  Connections* connections() override { return listener_->connections(); }
+  void AddUnansweredBytes(int64_t bytes) override { unanswered_bytes_ += bytes; }
+  bool TooManyBytes() const override { return unanswered_bytes_ >= max_unanswered_bytes_; }
 
  private:
-  void SetChannelArguments(grpc::ServerBuilder* builder) const;
-  Status Listen(grpc::ServerBuilder* builder, std::vector<int>* ports);
+  // Starts gRPC with the listener's connections.
+  Status StartGrpc(std::vector<int>* ports);
+  // Whether this is a child of the process that started the server, and so has none of its threads.
+  bool IsForked() const { return started_by_ != 0 && started_by_ != getpid(); }
   int NumThreads() const;
   // The loop of a network thread.
   void Serve(grpc::ServerCompletionQueue* queue);
@@ -79,13 +88,19 @@ class ServerImpl : public Server, public RpcHost {
   // Fixed by Start.
   std::string description_;
   std::vector<std::unique_ptr<Batcher>> batchers_;  // By function index.
+  std::vector<size_t> call_bytes_;                  // Of the largest call, by function index.
   Clock::time_point started_at_;
+  std::unique_ptr<Listener> listener_;  // Changed under mu_.
   std::unique_ptr<grpc::AsyncGenericService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
   std::vector<std::thread> threads_;  // One per queue.
 
   std::atomic<int64_t> messages_rejected_{0};
+  // Unanswered calls and unsent replies of all peers. At the limit, each may still have one.
+  const int64_t max_unanswered_bytes_ = SharedBytes();
+  std::atomic<int64_t> unanswered_bytes_{0};
+  std::atomic<pid_t> started_by_{0};
   std::mutex lifecycle_mu_;  // Serializes Bind, Start and Shutdown.
   bool started_ = false;     // Guarded by lifecycle_mu_.
   std::mutex mu_;
@@ -106,6 +121,7 @@ Status ServerImpl::Bind(Binding binding) {
       return {Code::kInvalidArgument, "Function '" + binding.name + "' was bound twice."};
     }
   }
+  call_bytes_.push_back(MaxCallBytes(binding, config_.max_batch_size));
   batchers_.push_back(std::make_unique<Batcher>(std::move(binding), config_.max_batch_size,
                                                 config_.batch_timeout_ms));
   return {};
@@ -116,56 +132,45 @@ int ServerImpl::NumThreads() const {
   return std::clamp<int>(std::thread::hardware_concurrency() / 4, 1, 4);
 }
 
-void ServerImpl::SetChannelArguments(grpc::ServerBuilder* builder) const {
-  builder->SetMaxReceiveMessageSize(config_.max_message_bytes);
-  builder->SetMaxSendMessageSize(-1);
-  // Otherwise two servers could share a port and split the clients between them.
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, int(config_.keepalive_s * 1000));
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, int(config_.keepalive_s * 1000));
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 20 * 1000);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024);
+ServerImpl::~ServerImpl() {
+  if (!IsForked()) {
+    Shutdown();
+    return;
+  }
+  // All of it belongs to the parent; destroying it would wait for threads that are not here.
+  for (auto& batcher : batchers_) static_cast<void>(batcher.release());
+  for (auto& queue : queues_) static_cast<void>(queue.release());
+  for (auto& thread : threads_) new std::thread(std::move(thread));
+  static_cast<void>(listener_.release());
+  static_cast<void>(server_.release());
+  static_cast<void>(service_.release());
 }
 
-Status ServerImpl::Listen(grpc::ServerBuilder* builder, std::vector<int>* ports) {
-  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
-  if (!config_.tls_certificate.empty()) {
-    grpc::SslServerCredentialsOptions options;
-    options.pem_key_cert_pairs.push_back({config_.tls_key, config_.tls_certificate});
-    credentials = grpc::SslServerCredentials(options);
+Status ServerImpl::StartGrpc(std::vector<int>* ports) {
+  auto listener = std::make_unique<Listener>(config_.max_connections);
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    listener_ = std::move(listener);
   }
-  std::vector<PortClaim> claims(config_.addresses.size());
-  std::deque<int> bound;  // gRPC writes ports here, so elements must not move.
-  ports->assign(config_.addresses.size(), 0);
-  for (size_t i = 0; i < config_.addresses.size(); ++i) {
-    const std::string& address = config_.addresses[i];
-    Status status = CheckFree(address);
-    if (status.ok()) status = claims[i].Take(address);
-    if (!status.ok()) return status;
-    for (const std::string& place : claims[i].addresses()) {
-      builder->AddListeningPort(place,
-                                IsUnix(address) ? grpc::InsecureServerCredentials() : credentials,
-                                &bound.emplace_back(-1));
-    }
+  Status status = listener_->Listen(config_.addresses, ports);
+  if (!status.ok()) return status;
+  size_t max_call_bytes = 0;
+  for (const size_t bytes : call_bytes_) max_call_bytes = std::max(max_call_bytes, bytes);
+  grpc::ServerBuilder builder;
+  SetChannelArguments(config_, max_call_bytes, &builder);
+  service_ = std::make_unique<grpc::AsyncGenericService>();
+  builder.RegisterAsyncGenericService(service_.get());
+  for (int i = 0; i < NumThreads(); ++i) queues_.push_back(builder.AddCompletionQueue());
+  listener_->connections()->set_max_unread_bytes(
+      kUnreadAllowance + 2 * int64_t{MaxReceiveBytes(config_, max_call_bytes)});
+  listener_->AddTo(&builder, TcpCredentials(config_));
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) {
+    return {
+        Code::kUnavailable,
+        std::string("gRPC could not start the server") +
+            (config_.tls_certificate.empty() ? "" : "; is the TLS certificate or key invalid?")};
   }
-  server_ = builder->BuildAndStart();
-  auto port = bound.begin();
-  for (size_t i = 0; i < claims.size(); ++i) {
-    for (const std::string& place : claims[i].addresses()) {
-      if (*port <= 0) {
-        return {Code::kUnavailable, "Cannot listen on " + config_.addresses[i] + " (" + place +
-                                        "): the port is in use or not an address of this machine" +
-                                        (config_.tls_certificate.empty()
-                                             ? ""
-                                             : ", or the TLS certificate or key is invalid")};
-      }
-      (*ports)[i] = *port++;
-    }
-  }
-  if (server_ == nullptr) return {Code::kUnavailable, "gRPC could not start the server"};
   return {};
 }
 
@@ -175,12 +180,8 @@ Status ServerImpl::Start(const std::string& description, std::vector<int>* ports
   if (batchers_.empty()) return {Code::kUnavailable, "No function was bound"};
   description_ = description;
   started_at_ = Clock::now();
-  grpc::ServerBuilder builder;
-  SetChannelArguments(&builder);
-  service_ = std::make_unique<grpc::AsyncGenericService>();
-  builder.RegisterAsyncGenericService(service_.get());
-  for (int i = 0; i < NumThreads(); ++i) queues_.push_back(builder.AddCompletionQueue());
-  Status status = Listen(&builder, ports);
+  started_by_ = getpid();
+  Status status = StartGrpc(ports);
   if (!status.ok()) {
     for (auto& queue : queues_) {
       queue->Shutdown();
@@ -190,10 +191,8 @@ Status ServerImpl::Start(const std::string& description, std::vector<int>* ports
       }
     }
     queues_.clear();
+    listener_->Stop();
     return status;
-  }
-  for (size_t i = 0; i < ports->size(); ++i) {
-    if (IsUnix(config_.addresses[i])) (*ports)[i] = 0;
   }
   started_ = true;
   for (auto& batcher : batchers_) batcher->Start();
@@ -202,6 +201,7 @@ Status ServerImpl::Start(const std::string& description, std::vector<int>* ports
     threads_.emplace_back([this, queue = queue.get()] { Serve(queue); });
     pthread_setname_np(threads_.back().native_handle(), "seed_net");
   }
+  listener_->Start();
   return {};
 }
 
@@ -231,7 +231,9 @@ void ServerImpl::Serve(grpc::ServerCompletionQueue* queue) {
 }
 
 void ServerImpl::Shutdown() {
+  if (IsForked()) return;
   std::lock_guard<std::mutex> lock(lifecycle_mu_);
+  if (listener_ != nullptr) listener_->Stop();
   std::set<std::shared_ptr<Rpc>> streams;
   {
     std::lock_guard<std::mutex> lock(mu_);
@@ -253,6 +255,7 @@ void ServerImpl::Shutdown() {
   threads_.clear();
   server_.reset();
   queues_.clear();
+  connections()->Clear();
 }
 
 // --- Incoming RPCs.
@@ -307,13 +310,18 @@ grpc::Status ServerImpl::OpenStream(const std::shared_ptr<Rpc>& rpc) {
                                                       std::to_string(config_.max_connections) +
                                                       " connections; raise max_connections"};
   }
+  auto traffic = connections()->OpenStream(rpc->connection());
+  if (traffic == nullptr) {
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "Too many streams on one connection"};
+  }
+  rpc->set_traffic(std::move(traffic));
   streams_.insert(rpc);
   return grpc::Status::OK;
 }
 
 void ServerImpl::CloseStream(const std::shared_ptr<Rpc>& rpc) {
   std::lock_guard<std::mutex> lock(mu_);
-  streams_.erase(rpc);
+  if (streams_.erase(rpc) > 0) connections()->CloseStream(rpc->connection());
 }
 
 void ServerImpl::Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) {
@@ -362,7 +370,9 @@ std::string ServerImpl::Stats() {
                             : std::chrono::duration<double>(Clock::now() - started_at_).count();
   std::lock_guard<std::mutex> lock(mu_);
   return "{\"uptime_s\":" + JsonNumber(uptime) +
-         ",\"connections\":" + std::to_string(streams_.size()) + ",\"functions\":{" + functions +
+         ",\"connections\":" + std::to_string(streams_.size()) + ",\"open_connections\":" +
+         std::to_string(listener_ == nullptr ? 0 : listener_->connections()->size()) +
+         ",\"functions\":{" + functions +
          "},\"messages_rejected\":" + std::to_string(messages_rejected_) +
          ",\"status\":" + status_ + "}";
 }

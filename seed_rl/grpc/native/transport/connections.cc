@@ -1,0 +1,276 @@
+#include "seed_rl/grpc/native/transport/connections.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace seed_rl::transport {
+namespace {
+
+// Limits of a connection. For comparison: nginx answers 1,000 requests on a connection, then closes
+// it (keepalive_requests); Envoy closes one that has begun 500 and cancelled more than half of them
+// within a second (overload.premature_reset_total_stream_count). Ours need two RPCs each.
+constexpr double kRpcBurst = 1000;
+constexpr double kRpcsPerSecond = 100;
+constexpr double kCancellationBurst = 50;
+constexpr double kCancellationsPerSecond = 5;
+// What a connection without a stream may send: handshakes, health checks, requests for statistics.
+constexpr double kStrangerBytes = 128 << 10;
+constexpr double kStrangerBytesPerSecond = 32 << 10;
+constexpr int kMaxStreamsPerConnection = 8;
+// Connections with streams that are looked at in one Check: about half a millisecond.
+constexpr size_t kMaxChecks = 512;
+// Besides EPOLLHUP and EPOLLERR, which are always reported.
+constexpr uint32_t kStrangerEvents = uint32_t{EPOLLIN} | EPOLLET;
+
+// "ipv4:1.2.3.4:5" or "ipv6:[::1]:5"; empty for other sockets.
+std::string PeerOf(int fd) {
+  sockaddr_storage storage = {};
+  socklen_t size = sizeof(storage);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "";
+  char text[INET6_ADDRSTRLEN] = "";
+  if (storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+    return "ipv4:" + std::string(text) + ":" + std::to_string(ntohs(v4.sin_port));
+  }
+  if (storage.ss_family != AF_INET6) return "";
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
+  const std::string port = ":" + std::to_string(ntohs(v6.sin6_port));
+  if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+    inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof(text));
+    return "ipv4:" + std::string(text) + port;
+  }
+  inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+  const std::string scope = v6.sin6_scope_id ? "%" + std::to_string(v6.sin6_scope_id) : "";
+  return "ipv6:[" + std::string(text) + scope + "]" + port;
+}
+
+// gRPC writes "ipv6:[::1]:5" as a URI: "ipv6:%5B::1%5D:5".
+std::string DecodePercent(const std::string& text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size()) {
+      decoded += static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16));
+      i += 2;
+    } else {
+      decoded += text[i];
+    }
+  }
+  return decoded;
+}
+
+}  // namespace
+
+int64_t SharedBytes() {
+  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return std::max(int64_t{1} << 30, memory / 8);
+}
+
+bool TokenBucket::Take(double amount) {
+  const Clock::time_point now = Clock::now();
+  tokens_ += std::chrono::duration<double>(now - filled_).count() * rate_;
+  tokens_ = std::min(tokens_, burst_) - amount;
+  filled_ = now;
+  return tokens_ >= 0;
+}
+
+Connections::Connection::Connection(Fd fd, std::string peer)
+    : fd(std::move(fd)),
+      peer(std::move(peer)),
+      rpcs(kRpcBurst, kRpcsPerSecond),
+      cancellations(kCancellationBurst, kCancellationsPerSecond),
+      bytes(kStrangerBytes, kStrangerBytesPerSecond) {}
+
+Connections::Connections(int epoll, int64_t max_connections)
+    : epoll_(epoll), max_connections_(max_connections), shared_bytes_(SharedBytes()) {}
+
+bool Connections::Add(int fd) {
+  Fd duplicate(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!duplicate.ok()) return false;
+  std::lock_guard<std::mutex> lock(mu_);
+  if (static_cast<int64_t>(connections_.size()) >= max_connections_ && !EndOldest()) return false;
+  const uint64_t id = ++last_id_;
+  std::string peer = PeerOf(fd);
+  epoll_event event = {};
+  event.events = peer.empty() ? 0 : kStrangerEvents;
+  event.data.u64 = id;
+  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, duplicate.get(), &event) != 0) return false;
+  Connection& connection =
+      connections_.try_emplace(id, std::move(duplicate), std::move(peer)).first->second;
+  if (connection.peer.empty()) return true;
+  by_peer_[connection.peer] = id;
+  connection.place = strangers_.insert(strangers_.end(), id);
+  return true;
+}
+
+void Connections::OnEvent(uint64_t id, uint32_t events) {
+  std::lock_guard<std::mutex> lock(mu_);
+  Connection* const connection = Get(id);
+  if (connection == nullptr) return;
+  if (events & (EPOLLHUP | EPOLLERR)) {
+    Remove(id);
+    return;
+  }
+  if (!connection->IsUnix() && connection->streams == 0) ChargeStranger(connection);
+}
+
+bool Connections::EndOldestStranger() {
+  std::lock_guard<std::mutex> lock(mu_);
+  return EndOldest();
+}
+
+uint64_t Connections::Find(const std::string& peer) {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto found =
+      by_peer_.find(peer.find('%') == std::string::npos ? peer : DecodePercent(peer));
+  return found == by_peer_.end() ? kUnknown : found->second;
+}
+
+bool Connections::BeginRpc(uint64_t id) {
+  std::lock_guard<std::mutex> lock(mu_);
+  Connection* const connection = Get(id);
+  if (connection == nullptr || connection->rpcs.Take(1)) return true;
+  if (connection->rpcs.tokens() < -kRpcBurst) Abort(*connection);
+  return false;
+}
+
+void Connections::CancelRpc(uint64_t id) {
+  std::lock_guard<std::mutex> lock(mu_);
+  Connection* const connection = Get(id);
+  if (connection != nullptr && !connection->cancellations.Take(1)) Abort(*connection);
+}
+
+std::shared_ptr<Connections::Counter> Connections::OpenStream(uint64_t id) {
+  std::lock_guard<std::mutex> lock(mu_);
+  Connection* const connection = Get(id);
+  if (connection == nullptr) return std::make_shared<Counter>(0);
+  if (connection->streams >= kMaxStreamsPerConnection) return nullptr;
+  if (++connection->streams == 1) {
+    members_.splice(members_.end(), strangers_, connection->place);
+    Watch(id, *connection);
+  }
+  return connection->messages;
+}
+
+void Connections::CloseStream(uint64_t id) {
+  std::lock_guard<std::mutex> lock(mu_);
+  Connection* const connection = Get(id);
+  if (connection == nullptr || --connection->streams > 0) return;
+  strangers_.splice(strangers_.end(), members_, connection->place);
+  Watch(id, *connection);
+  ChargeStranger(connection);
+}
+
+void Connections::Check() {
+  std::lock_guard<std::mutex> lock(mu_);
+  for (size_t i = std::min(members_.size(), kMaxChecks); i > 0; --i) {
+    Connection* const connection = Get(members_.front());
+    members_.splice(members_.end(), members_, members_.begin());
+    CountBytes(connection);
+    if (connection->unread > max_unread_bytes_) Abort(*connection);
+  }
+  if (unread_ > shared_bytes_) EndLargest();
+}
+
+int64_t Connections::size() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return connections_.size();
+}
+
+void Connections::Clear() {
+  std::lock_guard<std::mutex> lock(mu_);
+  while (!connections_.empty()) Remove(connections_.begin()->first);
+}
+
+Connections::Connection* Connections::Get(uint64_t id) {
+  const auto found = connections_.find(id);
+  return found == connections_.end() ? nullptr : &found->second;
+}
+
+void Connections::Remove(uint64_t id) {
+  const auto found = connections_.find(id);
+  Connection& connection = found->second;
+  SetUnread(&connection, 0);
+  if (!connection.IsUnix()) {
+    (connection.streams > 0 ? members_ : strangers_).erase(connection.place);
+  }
+  const auto named = by_peer_.find(connection.peer);
+  // The address may have been used again.
+  if (named != by_peer_.end() && named->second == id) by_peer_.erase(named);
+  // gRPC has another descriptor of the socket, so that closing this one would not end the watch.
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, connection.fd.get(), nullptr);
+  connections_.erase(found);
+}
+
+bool Connections::EndOldest() {
+  if (strangers_.empty()) return false;
+  const uint64_t id = strangers_.front();
+  Abort(*Get(id));
+  Remove(id);
+  return true;
+}
+
+void Connections::Watch(uint64_t id, const Connection& connection) {
+  epoll_event event = {};
+  event.events = connection.streams > 0 ? 0 : kStrangerEvents;
+  event.data.u64 = id;
+  epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd.get(), &event);
+}
+
+void Connections::CountBytes(Connection* connection) {
+  // First, for a message may come in between.
+  const int64_t messages = connection->messages->exchange(0);
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  if (getsockopt(connection->fd.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+      size < offsetof(tcp_info, tcpi_bytes_received) + sizeof(info.tcpi_bytes_received)) {
+    return;
+  }
+  const int64_t received = info.tcpi_bytes_received;
+  const int64_t news = std::max<int64_t>(0, received - connection->received);
+  connection->received = received;
+  SetUnread(connection, std::max<int64_t>(0, connection->unread + news - messages));
+}
+
+void Connections::SetUnread(Connection* connection, int64_t bytes) {
+  unread_ += bytes - connection->unread;
+  connection->unread = bytes;
+}
+
+void Connections::ChargeStranger(Connection* connection) {
+  CountBytes(connection);
+  const int64_t bytes = connection->unread;
+  SetUnread(connection, 0);
+  if (!connection->bytes.Take(bytes)) Abort(*connection);
+}
+
+void Connections::EndLargest() {
+  Connection* largest = nullptr;
+  for (const uint64_t id : members_) {
+    Connection* const connection = Get(id);
+    if (largest == nullptr || connection->unread > largest->unread) largest = connection;
+  }
+  if (largest == nullptr) return;
+  SetUnread(largest, 0);
+  Abort(*largest);
+}
+
+void Connections::Abort(const Connection& connection) {
+  // Unlike shutdown(2), this also discards what gRPC has not yet read.
+  sockaddr nothing = {};
+  nothing.sa_family = AF_UNSPEC;
+  if (connection.peer.empty() || connect(connection.fd.get(), &nothing, sizeof(nothing)) != 0) {
+    shutdown(connection.fd.get(), SHUT_RDWR);
+  }
+}
+
+}  // namespace seed_rl::transport

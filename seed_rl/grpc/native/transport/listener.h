@@ -1,0 +1,62 @@
+// Accepts the connections of a server and hands them to gRPC.
+//
+// gRPC 1.51 could accept them itself, but after running out of file descriptors it never does so
+// again (CVE-2023-4785), accepts on the threads that serve calls, and has no limit.
+
+#ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_LISTENER_H_
+#define SEED_RL_GRPC_NATIVE_TRANSPORT_LISTENER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "seed_rl/grpc/native/transport/connections.h"
+#include "seed_rl/grpc/native/transport/fd.h"
+#include "seed_rl/grpc/native/transport/listening_sockets.h"
+#include "seed_rl/grpc/native/transport/transport.h"
+
+namespace seed_rl::transport {
+
+class Listener {
+ public:
+  // `max_connections`: as many should have streams of calls at once.
+  explicit Listener(int64_t max_connections);
+  ~Listener() { Stop(); }
+
+  // Listens at all addresses or fails; `ports` gets an entry per address. Clients wait until Start.
+  Status Listen(const std::vector<std::string>& addresses, std::vector<int>* ports);
+  // Prepares a gRPC server for the connections. `tls` is for TCP.
+  void AddTo(grpc::ServerBuilder* builder, const std::shared_ptr<grpc::ServerCredentials>& tls);
+  // Accepts connections, once the gRPC server has started.
+  void Start();
+  // Stops listening. Open connections are not affected.
+  void Stop();
+
+  Connections* connections() { return &connections_; }
+
+ private:
+  using Acceptor = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
+
+  // The loop of the thread.
+  void Run();
+  void Accept(const ListeningSocket& socket);
+  // Makes room if no descriptor is left: refuses a connection, with the descriptor in reserve.
+  void Refuse(const ListeningSocket& socket);
+  void HandOver(const ListeningSocket& socket, Fd connection);
+
+  const Fd epoll_;
+  const Fd stop_;  // An eventfd.
+  Fd reserve_;     // Used only by the thread.
+  ListeningSockets sockets_;
+  Acceptor tcp_acceptor_;
+  Acceptor unix_acceptor_;
+  Connections connections_;
+  std::thread thread_;
+};
+
+}  // namespace seed_rl::transport
+
+#endif  // SEED_RL_GRPC_NATIVE_TRANSPORT_LISTENER_H_

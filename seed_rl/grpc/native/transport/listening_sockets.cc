@@ -1,0 +1,99 @@
+#include "seed_rl/grpc/native/transport/listening_sockets.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "seed_rl/grpc/native/transport/addresses.h"
+
+namespace seed_rl::transport {
+namespace {
+
+// For accept4, which must not wait for a connection that has gone in the meantime.
+constexpr int kSocketType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+
+// The address of a socket with a file, or of an abstract one if `path` is empty.
+bool UnixAddress(const std::string& address, const std::string& path, sockaddr_un* result,
+                 socklen_t* size) {
+  *result = {};
+  result->sun_family = AF_UNIX;
+  // An abstract name begins with a zero and has no end but that of the address.
+  const bool abstract = path.empty();
+  const std::string name = abstract ? '\0' + address.substr(address.find(':') + 1) : path;
+  if (name.size() + (abstract ? 0 : 1) > sizeof(result->sun_path)) return false;
+  std::memcpy(result->sun_path, name.data(), name.size());
+  *size = offsetof(sockaddr_un, sun_path) + name.size() + (abstract ? 0 : 1);
+  return true;
+}
+
+}  // namespace
+
+Status ListeningSockets::Add(const std::string& address, int* port) {
+  *port = 0;
+  if (IsUnix(address)) return AddUnix(address);
+  PortClaim claim;
+  Status status = claim.Take(address);
+  if (!status.ok()) return status;
+  std::vector<Fd> sockets = claim.TakeSockets();
+  for (size_t i = 0; i < sockets.size(); ++i) {
+    const std::string& place = claim.addresses()[i];
+    const size_t colon = place.rfind(':');
+    const int flags = fcntl(sockets[i].get(), F_GETFL);
+    if (fcntl(sockets[i].get(), F_SETFL, flags | O_NONBLOCK) != 0 ||
+        listen(sockets[i].get(), SOMAXCONN) != 0) {
+      const std::string reason = errno == EADDRINUSE ? "the port is in use" : std::strerror(errno);
+      return {Code::kUnavailable,
+              "Cannot listen on " + address + ": " + reason + " at " + place.substr(0, colon)};
+    }
+    *port = std::atoi(place.c_str() + colon + 1);
+    sockets_.push_back({std::move(sockets[i]), false});
+  }
+  return {};
+}
+
+Status ListeningSockets::AddUnix(const std::string& address) {
+  Status status = CheckFree(address);
+  if (!status.ok()) return status;
+  const std::string path = SocketPath(address);
+  sockaddr_un place;
+  socklen_t size;
+  if (!UnixAddress(address, path, &place, &size)) {
+    return {Code::kInvalidArgument, "The name of " + address + " is too long"};
+  }
+  if (!path.empty()) unlink(path.c_str());  // A dead server's; CheckFree looked.
+  Fd fd(socket(AF_UNIX, kSocketType, 0));
+  struct stat info = {};
+  if (!fd.ok() || bind(fd.get(), reinterpret_cast<sockaddr*>(&place), size) != 0 ||
+      (!path.empty() && lstat(path.c_str(), &info) != 0) || listen(fd.get(), SOMAXCONN) != 0) {
+    const int error = errno;
+    if (error == EADDRINUSE) {
+      return {Code::kUnavailable,
+              "Another server is listening on " + address + "; stop it or choose another address"};
+    }
+    return {Code::kUnavailable, "Cannot listen on " + address + ": " + std::strerror(error)};
+  }
+  if (!path.empty()) files_.push_back({path, info.st_dev, info.st_ino});
+  sockets_.push_back({std::move(fd), true});
+  return {};
+}
+
+void ListeningSockets::Close() {
+  for (const SocketFile& file : files_) {
+    struct stat info;
+    if (lstat(file.path.c_str(), &info) == 0 && info.st_dev == file.device &&
+        info.st_ino == file.inode) {
+      unlink(file.path.c_str());
+    }
+  }
+  files_.clear();
+  sockets_.clear();
+}
+
+}  // namespace seed_rl::transport

@@ -1,0 +1,234 @@
+"""Connections of the op's server: how many, what a stranger may send on one, and what is left."""
+
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+import sys
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks.hostile import http2
+from seed_rl.grpc import NumpyClient, ops, wire
+from seed_rl.grpc.options import ClientOptions, ServerOptions
+from tests.helpers.op_helpers import INTS, Gate, double, serving, values
+from tests.helpers.waiting import PATIENCE_S, wait_until
+
+HOST = "127.0.0.1"
+HEALTHY = b"\x08\x01"
+MIB = 1 << 20
+
+
+def connect(server):
+    return socket.create_connection((HOST, server.ports[0]), timeout=PATIENCE_S)
+
+
+@contextlib.contextmanager
+def channel_to(address):
+    """A channel with a connection of its own."""
+    with grpc.insecure_channel(str(address), [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        yield channel
+
+
+def is_closed(connection):
+    """Whether the server has ended the connection; reads what it sent before."""
+    connection.settimeout(0)
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("host", [HOST, "[::1]"])
+def test_connections_that_come_and_go_leave_nothing(host):
+    """Guards the count of connections and the descriptors, for silent peers and HTTP/2's."""
+    if host == "[::1]" and not socket.has_ipv6:
+        pytest.skip("no IPv6")
+    with serving(f"{host}:0", double) as server:
+        with NumpyClient(f"{host}:{server.ports[0]}") as client:
+            assert values(client.double(np.int32([1]))) == [2]
+        # gRPC may keep the client's last connection for a while.
+        wait_until(lambda: server.stats()["open_connections"] <= 1)
+        before = descriptors()
+        for i in range(2000):
+            with socket.create_connection((host.strip("[]"), server.ports[0])) as connection:
+                if i % 2:
+                    connection.sendall(http2.PREFACE + http2.settings({}))
+        wait_until(lambda: server.stats()["open_connections"] <= 1)
+        wait_until(lambda: descriptors() <= before)
+
+
+def test_a_server_without_descriptors_recovers():
+    """Guards the listener: gRPC's would never accept again."""
+    crowd = """
+import socket, sys
+peers = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(100)]
+print("here", flush=True)
+sys.stdin.read()
+"""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with serving(f"{HOST}:0", double) as server:
+        command = [sys.executable, "-c", crowd, str(server.ports[0])]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as others:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + 20, limits[1]))
+            try:
+                assert others.stdout.readline() == b"here\n"
+                wait_until(lambda: server.stats()["open_connections"] > 0)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            others.communicate()
+        with NumpyClient(f"{HOST}:{server.ports[0]}") as client:
+            assert values(client.double(np.int32([1]))) == [2]
+        wait_until(lambda: server.stats()["open_connections"] <= 1)
+
+
+def test_strangers_give_way():
+    """Guards newcomers: the oldest connections without a stream go; those with one stay."""
+    options = ServerOptions(max_connections=2, token="sesame")
+    with serving(f"{HOST}:0", double, options=options) as server, contextlib.ExitStack() as stack:
+        address, mine = f"{HOST}:{server.ports[0]}", ClientOptions(token="sesame")
+        first = stack.enter_context(NumpyClient(address, mine))
+        strangers = [stack.enter_context(connect(server)) for _ in range(200)]
+        wait_until(lambda: is_closed(strangers[0]))
+        assert values(first.double(np.int32([1]))) == [2]
+        second = stack.enter_context(NumpyClient(address, mine))
+        assert values(second.double(np.int32([2]))) == [4]
+        assert not is_closed(strangers[-1])
+
+
+@pytest.mark.parametrize(
+    "flood", [http2.frame(http2.PING, payload=bytes(8)), http2.settings({}), bytes(17)]
+)
+def test_a_stranger_may_send_little(flood):
+    """Guards the network threads from whatever HTTP/2 lets a peer send, without a token."""
+    options = ServerOptions(token="sesame")
+    with serving(f"{HOST}:0", double, options=options) as server, connect(server) as stranger:
+        stranger.sendall(http2.PREFACE + http2.settings({}))
+        stranger.settimeout(PATIENCE_S)
+        with pytest.raises(OSError):
+            for _ in range(100):
+                stranger.sendall(flood * (MIB // len(flood)))
+        mine = ClientOptions(token="sesame")
+        with NumpyClient(f"{HOST}:{server.ports[0]}", mine) as client:
+            assert values(client.double(np.int32([1]))) == [2]
+
+
+def test_a_member_may_send_what_its_calls_take():
+    """Guards honest clients, who may send much more than strangers, and then wait."""
+    with serving(f"{HOST}:0", double) as server:
+        with NumpyClient(f"{HOST}:{server.ports[0]}") as client:
+            rows = np.zeros([1024], np.int32)
+            for _ in range(3000):  # 12 MB in calls.
+                client.double(rows)
+            assert values(client.double(np.int32([1]))) == [2]
+
+
+def test_requests_of_unary_methods_are_not_read(socket_address):
+    """Guards memory, and that clients get their answer although nobody reads their request."""
+    with serving([socket_address, f"{HOST}:0"], double) as server:
+        for address in (socket_address, f"{HOST}:{server.ports[1]}"):
+            for _ in range(10):
+                with channel_to(address) as channel:
+                    check = channel.unary_unary("/grpc.health.v1.Health/Check")
+                    for size in (0, 10, 4000, 50_000):
+                        assert check(bytes(size), timeout=PATIENCE_S) == HEALTHY
+                    for _ in range(100):
+                        assert check(b"", timeout=PATIENCE_S) == HEALTHY
+
+
+def test_compressed_messages_are_refused(socket_address):
+    """Guards memory: a megabyte can become a gigabyte."""
+    with serving(socket_address, double), channel_to(socket_address) as channel:
+        check = channel.unary_unary("/grpc.health.v1.Health/Check")
+        with pytest.raises(grpc.RpcError) as caught:
+            check(bytes(MIB), timeout=PATIENCE_S, compression=grpc.Compression.Gzip)
+        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        assert check(b"", timeout=PATIENCE_S) == HEALTHY
+
+
+def test_a_connection_has_few_streams():
+    """Guards max_connections, which one peer could use up."""
+    with serving(f"{HOST}:0", double) as server:
+        peer = http2.Connection(server.ports[0])
+        try:
+            for _ in range(20):
+                peer.open(http2.request(http2.CALL))
+            wait_until(lambda: server.stats()["connections"] == 8)
+            with NumpyClient(f"{HOST}:{server.ports[0]}") as client:
+                assert values(client.double(np.int32([1]))) == [2]
+                assert client.stats()["connections"] == 9
+        finally:
+            peer.close()
+        wait_until(lambda: server.stats()["connections"] == 0)
+
+
+def test_a_connection_has_few_rpcs_per_second():
+    """Guards against floods of RPCs, of which each is cheap."""
+    with serving(f"{HOST}:0", double) as server:
+        with channel_to(f"{HOST}:{server.ports[0]}") as channel:
+            check = channel.unary_unary("/grpc.health.v1.Health/Check")
+            calls = [check.future(b"", timeout=PATIENCE_S) for _ in range(1500)]
+            codes = [call.code() for call in calls]
+        assert codes[0] == grpc.StatusCode.OK
+        assert grpc.StatusCode.RESOURCE_EXHAUSTED in codes
+
+
+def test_unread_answers_end_their_stream():
+    """Guards memory from clients that call and do not read."""
+    gate = Gate()
+
+    @tf.function(input_signature=[INTS])
+    def large(x):
+        with tf.control_dependencies([gate.wait()]):
+            return tf.zeros([tf.size(x), 20_000])
+
+    options = ServerOptions(max_bytes_per_peer=100_000)
+    with serving(f"{HOST}:0", large, options=options, max_in_flight=1) as server:
+        preface = http2.PREFACE + http2.settings({http2.INITIAL_WINDOW_SIZE: 0})
+        peer = http2.Connection(server.ports[0], preface)
+        try:
+            stream = peer.open(http2.request(http2.CALL))
+            for i in range(5):
+                message = http2.message(bytes(wire.encode_call(i + 1, 0, [np.int32([i])])))
+                peer.send(http2.frame(http2.DATA, 0, stream, message))
+                gate.wait_until_entered(1)  # The first runs alone.
+            wait_until(lambda: server.stats()["functions"]["large"]["waiting"] == 4)
+            gate.open(5)
+            wait_until(lambda: server.stats()["connections"] == 0)
+        finally:
+            peer.close()
+
+
+def test_socket_files(tmp_path):
+    """Guards the file of a server that has taken the place of this one."""
+    path = tmp_path / "socket"
+    with serving(f"unix:{path}", double):
+        assert values(ops.Client(f"unix:{path}").double(1)) == 2
+    assert not path.exists()
+    with serving(f"unix:{path}", double), socket.socket(socket.AF_UNIX) as other:
+        path.unlink()
+        other.bind(str(path))
+        other.listen()
+    assert path.exists()
+
+
+def test_abstract_sockets():
+    """Guards addresses without a file, and that they are exclusive, too."""
+    address = f"unix-abstract:seed-test-{os.getpid()}"
+    with serving(address, double):
+        assert values(ops.Client(address).double(1)) == 2
+        with pytest.raises(tf.errors.UnavailableError, match="Another server is listening"):
+            with serving(address, double):
+                pass

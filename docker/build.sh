@@ -64,7 +64,7 @@ build() { # FILE TARGET IMAGE [ARGUMENT ...]
     "${labels[@]}" "$@" "${build_args[@]}" "$root"
 }
 
-labels+=(--label "seed_rl.source=$(source_fingerprint)")
+labels+=(--label "seed-rl.source=$(source_fingerprint)")
 for target in "${targets[@]}"; do
   case "$target" in
     learner) build base learner "$(learner_image base "$variant")" --build-arg "TENSORFLOW=$tensorflow" ;;

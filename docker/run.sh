@@ -94,7 +94,7 @@ if [[ "$role" == actor || "$role" == evaluator ]]; then
   image="$(actor_image "$family")"
   build_options=(--target=actor)
 elif has_gpu && [[ "$role" != tensorboard ]]; then
-  [[ "$(docker info --format '{{.Runtimes}} {{.CDISpecDirs}}' 2> /dev/null)" == *nvidia* ]] ||
+  [[ "$(docker info --format '{{.Runtimes}}' 2> /dev/null)" == *nvidia* ]] ||
     command -v nvidia-container-runtime-hook nvidia-ctk > /dev/null ||
     fail "this machine has a GPU, but Docker cannot use it yet. Install NVIDIA's container toolkit:
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html
@@ -109,7 +109,7 @@ fi
 if [[ -n "${SEED_RL_IMAGE:-}" ]]; then
   image="$SEED_RL_IMAGE"
 else
-  made_from="$(docker image inspect --format '{{index .Config.Labels "seed_rl.source"}}' "$image" \
+  made_from="$(docker image inspect --format '{{index .Config.Labels "seed-rl.source"}}' "$image" \
     2> /dev/null || true)"
   if [[ "$made_from" != "$(source_fingerprint)" ]]; then
     say "building $image (some minutes the first time)"

@@ -40,27 +40,43 @@ program() {
     "$PYTHON" -m seed_rl.cluster "$@"
 }
 
-# Back into the queue, which ends this script. Not if the user cancels the job, which also sends
-# SIGTERM to it.
+# Back into the queue, which ends this script. So does the user who cancels the job.
 requeue() {
+  local state
   say "$1; back into the queue"
-  [[ "$(squeue --noheader --jobs="$me" --format=%T)" == RUNNING ]] && scontrol requeue "$me"
-  sleep 60
-  say "could not requeue this job: is JobRequeue=1 or --requeue set?"
+  for _ in {1..10}; do # Slurm's controller may be away for a while.
+    state="$(squeue --noheader --jobs="$me" --format=%T)" || state=unknown
+    [[ "$state" == RUNNING || "$state" == unknown ]] || exit 0
+    scontrol requeue "$me"
+    sleep 30
+  done
+  say "error: cannot requeue this job: see the lines above. Submit it again with the same command."
   exit 1
 }
 
 # What the last report in progress.json says.
-report() { sed -n "s/.*\"$1\": \"\{0,1\}\([a-z0-9]*\).*/\1/p" "$LOGDIR/progress.json" 2> /dev/null; }
+report() { sed -n "s/.*\"$1\": \"\{0,1\}\([a-z0-9.]*\).*/\1/p" "$LOGDIR/progress.json" 2> /dev/null; }
+
+# Whether the learner failed for a reason that may pass.
+worth_a_retry() {  # EXIT_CODE, the start that progress.json told of before
+  case "$1" in
+    1) [[ "$(report started)" == "$2" ]] ;; # It never ran: srun did not reach Slurm's controller.
+    # Its options were good before. Slurm may have lost a node on which the old learner still runs.
+    2) [[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]] ;;
+    *) false ;;
+  esac
+}
 
 learner() {
-  local code frames tries=0 stalled="$LOGDIR/slurm/stalled"
+  local code frames started tries=0 stalled="$LOGDIR/slurm/stalled"
   frames="$(report frames)"
-  while program "$@"; code=$?; [[ "$code" == 2 && "${SLURM_RESTART_COUNT:-0}" -gt 0 ]]; do
-    # Its options were good before. Slurm may have lost a node on which the old learner still runs.
-    ((++tries < 10)) || break
-    say "trying again in a minute"
-    sleep 60
+  while :; do
+    started="$(report started)"
+    program "$@"
+    code=$?
+    if ((++tries == 10)) || ! worth_a_retry "$code" "$started"; then break; fi
+    say "trying again in half a minute"
+    sleep 30
   done
   if [[ "$code" == 0 && "$(report phase)" != "done" ]]; then
     if [[ "$(report frames)" != "$frames" ]]; then

@@ -22,7 +22,7 @@ from seed_rl.grpc.options import ClientOptions
 PATIENCE_S = 5.0
 """After this long without an answer a client gives up."""
 
-_CALLS_PER_HEALTH_CHECK = 10
+_HEALTH_CHECK_S = 0.02
 _NAP_S = 0.005
 _FAILURES = (CallError, ConnectionLost, Timeout, grpc.RpcError)
 
@@ -91,7 +91,7 @@ def join(port: int, token: str | None) -> dict[str, Any]:
 def call_steadily(
     port: int, token: str | None, function: str, pause_s: float, until: float
 ) -> dict[str, Any]:
-    """Calls a function until a time, and checks the server's health at every tenth call.
+    """Calls a function until a time, and checks the server's health now and then.
 
     Returns:
       `calls`: (start, end) of each; `failures`: (time, text) of those that failed; `pauses`: the
@@ -123,9 +123,11 @@ def _call_until_failure(
         check = channel.unary_unary(http2.HEALTH)
         check(b"", timeout=PATIENCE_S, wait_for_ready=True)
         foo = client.functions[function]
+        checked = time.monotonic()
         while (start := time.monotonic()) < until:
             try:
-                if len(calls) % _CALLS_PER_HEALTH_CHECK == 0:
+                if start - checked > _HEALTH_CHECK_S:
+                    checked = start
                     check(b"", timeout=PATIENCE_S)
                 else:
                     foo(np.int32(1))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+import random
 import socket
 import time
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.system import files
 from seed_rl.launch.ports import free_port
 
+_PORTS = range(10_000, 32_768)  # Below those of outgoing connections.
 _PERIOD_S = 1.0
 _REPORT_S = 60.0
 _PATIENCE_S = 600.0  # As an actor waits for its learner.
@@ -24,7 +27,19 @@ class NoLearnerError(UserError):
 
 def own_address() -> str:
     """HOST:PORT with this machine's name and a free port."""
-    return f"{socket.gethostname()}:{free_port('0.0.0.0')}"
+    return f"{socket.gethostname()}:{_free_port()}"
+
+
+def _free_port() -> int:
+    """A free port that no outgoing connection takes before the learner listens there.
+
+    Loading TensorFlow may take a minute.
+    """
+    for port in random.sample(_PORTS, 100):
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("0.0.0.0", port))
+            return port
+    return free_port("0.0.0.0")
 
 
 def publish(path: pathlib.Path, address: str) -> None:

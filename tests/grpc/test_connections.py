@@ -135,6 +135,19 @@ def test_a_member_may_send_what_its_calls_take():
             assert values(client.double(np.int32([1]))) == [2]
 
 
+def test_a_stream_may_end_while_its_messages_are_under_way():
+    """Guards clients from being taken for strangers because of what they sent before they knew."""
+    options = ServerOptions(max_message_bytes=MIB)
+    with serving(f"{HOST}:0", double, options=options) as server:
+        with channel_to(f"{HOST}:{server.ports[0]}") as channel:
+            call = channel.stream_stream("/seed_rl.Inference/Call")
+            next(call(iter([b"no frame"]), timeout=PATIENCE_S))
+            for _ in range(30):
+                with pytest.raises(grpc.RpcError) as caught:
+                    next(call(iter([bytes(MIB + 1)] * 4), timeout=PATIENCE_S))
+                assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
 def test_requests_of_unary_methods_are_not_read(socket_address):
     """Guards memory, and that clients get their answer although nobody reads their request."""
     with serving([socket_address, f"{HOST}:0"], double) as server:

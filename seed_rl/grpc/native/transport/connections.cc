@@ -25,13 +25,18 @@ constexpr double kCancellationsPerSecond = 5;
 // What a connection without a stream may send: handshakes, health checks, requests for statistics.
 constexpr double kStrangerBytes = 128 << 10;
 constexpr double kStrangerBytesPerSecond = 32 << 10;
+// What gRPC may receive on a stream of calls before the server hears of it, if it is busy: the
+// windows of HTTP/2, which grow quickly on fast networks.
+constexpr int64_t kUnheardBytes = 256 << 10;
 constexpr int kMaxStreamsPerConnection = 8;
 // Connections with streams that are looked at in one Check: about half a millisecond.
 constexpr size_t kMaxChecks = 512;
-// Besides EPOLLHUP and EPOLLERR, which are always reported.
-constexpr uint32_t kStrangerEvents = uint32_t{EPOLLIN} | EPOLLET;
+// Besides EPOLLHUP and EPOLLERR, which are always reported. gRPC may take a while to see that a
+// peer has gone, if many come and go.
+constexpr uint32_t kStrangerEvents = uint32_t{EPOLLIN} | EPOLLRDHUP | EPOLLET;
+constexpr uint32_t kGone = uint32_t{EPOLLHUP} | EPOLLERR | EPOLLRDHUP;
 
-// "ipv4:1.2.3.4:5" or "ipv6:[::1]:5"; empty for other sockets.
+// "ipv4:1.2.3.4:5" or "ipv6:[::1]:5"; empty if the peer has gone.
 std::string PeerOf(int fd) {
   sockaddr_storage storage = {};
   socklen_t size = sizeof(storage);
@@ -88,18 +93,20 @@ Connections::Connection::Connection(Fd fd, std::string peer)
       peer(std::move(peer)),
       rpcs(kRpcBurst, kRpcsPerSecond),
       cancellations(kCancellationBurst, kCancellationsPerSecond),
-      bytes(kStrangerBytes, kStrangerBytesPerSecond) {}
+      bytes(kStrangerBytes, kStrangerBytesPerSecond),
+      under_way(kUnheardBytes) {}
 
 Connections::Connections(int epoll, int64_t max_connections)
     : epoll_(epoll), max_connections_(max_connections), shared_bytes_(SharedBytes()) {}
 
-bool Connections::Add(int fd) {
+bool Connections::Add(int fd, bool is_unix) {
+  std::string peer = is_unix ? "" : PeerOf(fd);
+  if (!is_unix && peer.empty()) return false;
   Fd duplicate(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!duplicate.ok()) return false;
   std::lock_guard<std::mutex> lock(mu_);
   if (static_cast<int64_t>(connections_.size()) >= max_connections_ && !EndOldest()) return false;
   const uint64_t id = ++last_id_;
-  std::string peer = PeerOf(fd);
   epoll_event event = {};
   event.events = peer.empty() ? 0 : kStrangerEvents;
   event.data.u64 = id;
@@ -108,6 +115,7 @@ bool Connections::Add(int fd) {
       connections_.try_emplace(id, std::move(duplicate), std::move(peer)).first->second;
   if (connection.peer.empty()) return true;
   by_peer_[connection.peer] = id;
+  connection.home = &strangers_;
   connection.place = strangers_.insert(strangers_.end(), id);
   return true;
 }
@@ -116,7 +124,7 @@ void Connections::OnEvent(uint64_t id, uint32_t events) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
   if (connection == nullptr) return;
-  if (events & (EPOLLHUP | EPOLLERR)) {
+  if (events & kGone) {
     Remove(id);
     return;
   }
@@ -138,7 +146,9 @@ uint64_t Connections::Find(const std::string& peer) {
 bool Connections::BeginRpc(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
-  if (connection == nullptr || connection->rpcs.Take(1)) return true;
+  if (connection == nullptr) return true;
+  if (connection->home != &members_) Move(connection, &callers_);
+  if (connection->rpcs.Take(1)) return true;
   if (connection->rpcs.tokens() < -kRpcBurst) Abort(*connection);
   return false;
 }
@@ -155,7 +165,7 @@ std::shared_ptr<Connections::Counter> Connections::OpenStream(uint64_t id) {
   if (connection == nullptr) return std::make_shared<Counter>(0);
   if (connection->streams >= kMaxStreamsPerConnection) return nullptr;
   if (++connection->streams == 1) {
-    members_.splice(members_.end(), strangers_, connection->place);
+    Move(connection, &members_);
     Watch(id, *connection);
   }
   return connection->messages;
@@ -165,9 +175,11 @@ void Connections::CloseStream(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
   if (connection == nullptr || --connection->streams > 0) return;
-  strangers_.splice(strangers_.end(), members_, connection->place);
+  Move(connection, &callers_);
   Watch(id, *connection);
-  ChargeStranger(connection);
+  CountBytes(connection);
+  SetUnread(connection, 0);
+  connection->under_way = max_unread_bytes_;
 }
 
 void Connections::Check() {
@@ -200,9 +212,7 @@ void Connections::Remove(uint64_t id) {
   const auto found = connections_.find(id);
   Connection& connection = found->second;
   SetUnread(&connection, 0);
-  if (!connection.IsUnix()) {
-    (connection.streams > 0 ? members_ : strangers_).erase(connection.place);
-  }
+  if (connection.home != nullptr) connection.home->erase(connection.place);
   const auto named = by_peer_.find(connection.peer);
   // The address may have been used again.
   if (named != by_peer_.end() && named->second == id) by_peer_.erase(named);
@@ -211,9 +221,16 @@ void Connections::Remove(uint64_t id) {
   connections_.erase(found);
 }
 
+void Connections::Move(Connection* connection, std::list<uint64_t>* home) {
+  if (connection->home == nullptr) return;
+  home->splice(home->end(), *connection->home, connection->place);
+  connection->home = home;
+}
+
 bool Connections::EndOldest() {
-  if (strangers_.empty()) return false;
-  const uint64_t id = strangers_.front();
+  const std::list<uint64_t>& crowd = callers_.size() > strangers_.size() ? callers_ : strangers_;
+  if (crowd.empty()) return false;
+  const uint64_t id = crowd.front();
   Abort(*Get(id));
   Remove(id);
   return true;
@@ -250,7 +267,9 @@ void Connections::ChargeStranger(Connection* connection) {
   CountBytes(connection);
   const int64_t bytes = connection->unread;
   SetUnread(connection, 0);
-  if (!connection->bytes.Take(bytes)) Abort(*connection);
+  const int64_t late = std::min(bytes, connection->under_way);
+  connection->under_way -= late;
+  if (!connection->bytes.Take(bytes - late)) Abort(*connection);
 }
 
 void Connections::EndLargest() {

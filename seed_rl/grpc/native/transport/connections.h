@@ -63,12 +63,13 @@ class Connections {
   // Of a connection's bytes, as many may belong to messages that are not complete. Before any Add.
   void set_max_unread_bytes(int64_t bytes) { max_unread_bytes_ = bytes; }
 
-  // Remembers an accepted connection. If there are too many, ends the oldest without a stream;
-  // false if all have one: then the new one must go.
-  bool Add(int fd);
+  // Remembers an accepted connection. If there are too many, ends the oldest without a stream.
+  // False if the new one must go: all others have a stream, or its peer has already gone.
+  bool Add(int fd, bool is_unix);
   // Handles an event of a connection.
   void OnEvent(uint64_t id, uint32_t events);
-  // Ends the oldest connection without a stream, if any.
+  // Ends the oldest connection without a stream, if any; of those with and those without an RPC,
+  // whichever there are more of.
   bool EndOldestStranger();
 
   // Finds the connection of an RPC by what gRPC calls its peer.
@@ -94,10 +95,14 @@ class Connections {
     Fd fd;
     std::string peer;  // Empty for Unix sockets.
     int streams = 0;
-    std::list<uint64_t>::iterator place;  // In strangers_ or members_, unless a Unix socket's.
+    std::list<uint64_t>* home = nullptr;  // The list that it is in; null for Unix sockets.
+    std::list<uint64_t>::iterator place;  // In there.
     TokenBucket rpcs;
     TokenBucket cancellations;
     TokenBucket bytes;  // That a stranger may send.
+    // That it may send besides, because it may not yet know of the end of its last stream, or the
+    // server not yet of the first.
+    int64_t under_way;
     int64_t received = 0;
     int64_t unread = 0;  // Received, but not of complete messages.
     std::shared_ptr<Counter> messages = std::make_shared<Counter>(0);
@@ -107,6 +112,8 @@ class Connections {
   // These require mu_.
   Connection* Get(uint64_t id);
   void Remove(uint64_t id);
+  // Moves a TCP connection to the end of a list.
+  static void Move(Connection* connection, std::list<uint64_t>* home);
   bool EndOldest();
   void Watch(uint64_t id, const Connection& connection);
   // Updates `received` and `unread`.
@@ -126,8 +133,10 @@ class Connections {
   uint64_t last_id_ = 0;                                  // Guarded by mu_.
   std::unordered_map<uint64_t, Connection> connections_;  // By id. Guarded by mu_.
   std::unordered_map<std::string, uint64_t> by_peer_;     // Guarded by mu_.
-  // TCP connections without streams, oldest first. Guarded by mu_.
+  // TCP connections without streams: those that have begun no RPC, oldest first. Guarded by mu_.
   std::list<uint64_t> strangers_;
+  // Those that have begun an RPC, such as a health check; the longest silent first. Guarded by mu_.
+  std::list<uint64_t> callers_;
   std::list<uint64_t> members_;  // Those with streams, next to be checked first. Guarded by mu_.
   int64_t unread_ = 0;           // Sum over connections. Guarded by mu_.
 };

@@ -109,11 +109,13 @@ void Listener::Start() {
   for (size_t i = 0; i < sockets_.sockets().size(); ++i) {
     Watch(epoll_.get(), sockets_.sockets()[i].fd.get(), kFirstSocket + i);
   }
+  hand_over_.Start();
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "seed_accept");
 }
 
 void Listener::Stop() {
+  hand_over_.Stop();  // First: the thread ends the floods that these threads may be reading.
   if (thread_.joinable()) {
     eventfd_write(stop_.get(), 1);
     thread_.join();
@@ -149,7 +151,7 @@ void Listener::Accept(const ListeningSocket& socket) {
   for (int i = 0; i < kAcceptBurst; ++i) {
     Fd connection(accept4(socket.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (connection.ok()) {
-      HandOver(socket, std::move(connection));
+      Admit(socket, std::move(connection));
     } else if (errno == EAGAIN) {
       return;
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -171,16 +173,14 @@ void Listener::Refuse(const ListeningSocket& socket) {
   reserve_ = OpenReserve();
 }
 
-void Listener::HandOver(const ListeningSocket& socket, Fd connection) {
+void Listener::Admit(const ListeningSocket& socket, Fd connection) {
   if (!socket.is_unix) {
     const int on = 1;
     setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   }
-  if (!connections_.Add(connection.get())) return;
-  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-  parameters.listener_fd = socket.fd.get();
-  parameters.fd = connection.release();
-  (socket.is_unix ? unix_acceptor_ : tcp_acceptor_)->HandleNewConnection(&parameters);
+  if (!connections_.Add(connection.get(), socket.is_unix)) return;
+  hand_over_.Add((socket.is_unix ? unix_acceptor_ : tcp_acceptor_).get(), socket.fd.get(),
+                 std::move(connection));
 }
 
 }  // namespace seed_rl::transport

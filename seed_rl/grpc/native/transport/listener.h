@@ -15,6 +15,7 @@
 
 #include "seed_rl/grpc/native/transport/connections.h"
 #include "seed_rl/grpc/native/transport/fd.h"
+#include "seed_rl/grpc/native/transport/hand_over.h"
 #include "seed_rl/grpc/native/transport/listening_sockets.h"
 #include "seed_rl/grpc/native/transport/transport.h"
 
@@ -38,14 +39,14 @@ class Listener {
   Connections* connections() { return &connections_; }
 
  private:
-  using Acceptor = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
+  using Acceptor = std::unique_ptr<HandOver::Acceptor>;
 
   // The loop of the thread.
   void Run();
   void Accept(const ListeningSocket& socket);
   // Makes room if no descriptor is left: refuses a connection, with the descriptor in reserve.
   void Refuse(const ListeningSocket& socket);
-  void HandOver(const ListeningSocket& socket, Fd connection);
+  void Admit(const ListeningSocket& socket, Fd connection);
 
   const Fd epoll_;
   const Fd stop_;  // An eventfd.
@@ -54,6 +55,7 @@ class Listener {
   Acceptor tcp_acceptor_;
   Acceptor unix_acceptor_;
   Connections connections_;
+  HandOver hand_over_;
   std::thread thread_;
 };
 

@@ -149,8 +149,10 @@ def main(
         terminal.end_without_reader()
         print(USAGE, end="")
         return 0
+    stopped = [a.partition("=")[2] for a in arguments if a.startswith("--stopped_exit_code=")]
+    code = int(stopped[-1]) if stopped and stopped[-1].isdecimal() else 0
     # The default action does not apply to the first process of a container.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(code))
     try:
         if url := _learners_url(arguments, os.environ):
             return _mirror(arguments, url, after_copy)

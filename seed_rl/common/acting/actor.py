@@ -115,7 +115,8 @@ def actor_loop(
     Raises:
       UserError: the options, the spaces or the learner's answers do not match.
       SystemExit: with an `ExitCode`, after one line on standard error: an environment raised, a
-        newer actor took over the environments, or the learner was unreachable for too long.
+        newer actor took over the environments, or the learner was unreachable for too long. Or
+        stopped, if there is a `stopped_exit_code`.
     """
     if not isinstance(config, ActorConfig):
         env_config = environment_options(config if env_config is None else env_config)
@@ -136,6 +137,8 @@ def actor_loop(
     except ActorEnded as error:
         _exit(str(error), error.code)
     logging.info("Actor %d: stopped.", config.task)
+    if config.stopped_exit_code:
+        raise SystemExit(config.stopped_exit_code)
 
 
 def run_actor(
@@ -160,7 +163,7 @@ def run_actor(
         actor.close()
         if not ended.wait(_STOP_GRACE_S):
             logging.error("Actor %d: an environment does not return; exiting anyway.", config.task)
-            os._exit(0)
+            os._exit(config.stopped_exit_code)
 
     with StopSignal(end_soon) as stop:
         try:

@@ -26,9 +26,9 @@ def run_main(
     """Parses flags, runs `main` and exits.
 
     A wrong flag prints one line and exits with code 2; a `UserError` prints one line and exits with
-    the error's code. `--help` lists the options by class. SIGTERM exits with code 0 and SIGINT with
-    130, immediately unless `main` handles them (see `StopSignal`): until then there is nothing to
-    save.
+    the error's code. `--help` lists the options by class. SIGTERM exits with code 0 (or
+    --stopped_exit_code) and SIGINT with 130, immediately unless `main` handles them (see
+    `StopSignal`): until then there is nothing to save.
 
     Args:
       main: returns the exit code, or None for 0.
@@ -39,7 +39,8 @@ def run_main(
 
     def guarded(argv: Sequence[str]) -> int:
         # The default action does not apply to the first process of a container.
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        stopped = getattr(flags.FLAGS, "stopped_exit_code", 0)
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(stopped))
         interrupt: Any = terminal.interrupt_ends()
         try:
             if len(argv) > 1:

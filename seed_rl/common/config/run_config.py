@@ -63,6 +63,13 @@ class RunConfig:
     play_request: str = option(
         "", "Set by `python -m seed_rl.play`: what the learner plays instead."
     )
+    stopped_exit_code: int = option(
+        0,
+        "Exit code after SIGTERM or SIGINT, unless all frames are used. For engines such as "
+        "Kubernetes, which take 0 for finished and do not start the process again.",
+        minimum=0,
+        maximum=255,
+    )
     task: int = option(0, "Index of this process among those of its run mode, from 0.", minimum=0)
     seed: int | None = option(
         None,

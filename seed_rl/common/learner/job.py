@@ -84,12 +84,16 @@ class TrainingJob:
         """Trains until all frames are used, or SIGTERM or SIGINT.
 
         Raises:
+          SystemExit: stopped before all frames are used, if there is a `stopped_exit_code`.
           UserError: incompatible options, a logdir that is unwritable or in use by another learner,
             a checkpoint of another agent, an unusable or unprotected server address, or training
             that stalls.
           NotSavedError: the last checkpoint could not be written.
         """
-        self.create_learner().train()
+        learner = self.create_learner()
+        learner.train()
+        if self.run.stopped_exit_code and not learner.finished:
+            raise SystemExit(self.run.stopped_exit_code)
 
     def create_learner(self, learner_class: type[Learner] | None = None) -> Learner:
         """Creates the learner, resuming the run saved in the logdir, if any.

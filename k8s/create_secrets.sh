@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Hands the files of scripts/make_secrets.sh to the cluster: all but the authority's key to the
+# learner, whose health check trusts the authority, too; token and authority to the actors. Again,
+# after a renewal, replaces them.
+#
+#   scripts/make_secrets.sh secrets learner      # As actors call it: the name of the Service.
+#   k8s/create_secrets.sh secrets [NAMESPACE] [--dry_run]
+#
+# NAMESPACE: default seed-rl. --dry_run prints the Secrets (with what is secret) and does nothing.
+set -euo pipefail
+
+fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
+usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+
+positional=() dry_run=false
+for argument in "$@"; do
+  case "$argument" in
+    -h | --help)
+      usage
+      exit
+      ;;
+    --dry_run) dry_run=true ;;
+    -*) fail "unknown option $argument; see $0 --help" ;;
+    *) positional+=("$argument") ;;
+  esac
+done
+((${#positional[@]} == 1 || ${#positional[@]} == 2)) || fail "usage: $0 DIR [NAMESPACE] [--dry_run]"
+directory="${positional[0]%/}"
+namespace="${positional[1]:-seed-rl}"
+command -v kubectl > /dev/null || fail "kubectl is missing: https://kubernetes.io/docs/tasks/tools"
+for file in token cert.pem key.pem ca.pem; do
+  [[ -r "$directory/$file" ]] ||
+    fail "cannot read $directory/$file: scripts/make_secrets.sh $directory learner makes it."
+done
+
+secret() { # NAME FILE ...
+  local name="$1" file files=()
+  shift
+  for file in "$@"; do files+=("--from-file=$directory/$file"); done
+  echo ---
+  kubectl create secret generic "$name" --namespace="$namespace" "${files[@]}" \
+    --dry-run=client --output=yaml
+}
+
+secrets="$(
+  secret learner-secrets token cert.pem key.pem ca.pem && secret actor-secrets token ca.pem
+)"
+if $dry_run; then
+  printf '%s\n' "$secrets"
+else
+  kubectl apply --filename=- <<< "$secrets"
+fi

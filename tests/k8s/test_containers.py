@@ -1,0 +1,228 @@
+"""What the manifests make containers run: the programs accept it, and it trains."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from seed_rl.cluster import __main__ as cluster
+from seed_rl.common.run_files import progress
+from tests.helpers.secrets import run_script as make_secrets
+from tests.helpers.system_helpers import Program
+from tests.helpers.waiting import wait_until
+from tests.k8s.containers import container
+from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, render
+
+STOPPED = 75
+IMAGES = ("--learner_image=seed-rl-gym:learner", "--actor_image=seed-rl-gym:actor")
+
+
+def script(name, *arguments, **environment):
+    path = os.pathsep.join([os.path.dirname(kubectl()), os.environ["PATH"]])
+    return subprocess.run(
+        [str(K8S / name), *arguments],
+        env={**os.environ, "PATH": path, "PYTHON": sys.executable, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory):
+    """The Secrets of a learner that is reached as localhost."""
+    folder = tmp_path_factory.mktemp("secrets") / "of_run"
+    assert make_secrets(folder, "localhost").returncode == 0
+    done = script("create_secrets.sh", str(folder), "--dry_run")
+    assert done.returncode == 0, done.stderr
+    return documents(done.stdout)
+
+
+def of_overlay(overlay, secrets):
+    return [*documents(render(K8S / "overlays" / overlay)), *secrets]
+
+
+def command(it):
+    """The program that a container becomes."""
+    return cluster.become(it.arguments, it.environment)
+
+
+def check_arguments(command, folder):
+    return subprocess.run(
+        [*command, "--only_check_args"], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("overlay", ["jobset", "insecure"])
+def test_programs_accept_their_arguments(overlay, secrets, tmp_path):
+    """A flag that a manifest misspells, or that no longer exists, is found here."""
+    manifests = of_overlay(overlay, secrets)
+    learner = command(container(manifests, "learner", tmp_path))
+    actor = command(container(manifests, "actors", tmp_path, index=7))
+    for each in (learner, actor):
+        checked = check_arguments(each, tmp_path)
+        assert checked.returncode == 0, checked.stderr
+    assert (
+        json.loads(check_arguments(learner, tmp_path).stdout)["logdir"] == f"{tmp_path}/runs/pong"
+    )
+    assert {"--run_mode=learner", "--server_address=0.0.0.0:8686", "--num_envs=32"} <= {*learner}
+    assert {"--run_mode=actor", "--server_address=learner:8686", "--task=7"} <= {*actor}
+    secure = overlay != "insecure"
+    assert ("--insecure" in learner) != secure
+    assert any(flag.startswith("--tls_key=") for flag in learner) == secure
+    assert any(flag.startswith("--tls_ca=") for flag in actor) == secure
+
+
+@pytest.mark.parametrize("overlay", set(OVERLAYS) - {"jobset", "insecure"})
+def test_overlays_run_the_same_commands(overlay, secrets, tmp_path):
+    manifests, reference = of_overlay(overlay, secrets), of_overlay("jobset", secrets)
+    for name in ("learner", "actors"):
+        this, that = (command(container(m, name, tmp_path)) for m in (manifests, reference))
+        assert this == that
+
+
+def test_tensorboard_reads_the_volume(secrets, tmp_path):
+    it = container(of_overlay("gpu", secrets), "tensorboard", tmp_path)
+    assert {f"--logdir={tmp_path}/runs", "--host=0.0.0.0", "--port=6006"} <= {*command(it)}
+
+
+def test_a_misspelled_flag_is_found(secrets, tmp_path):
+    """Guards the test above."""
+    manifests = of_overlay("jobset", secrets)
+    (flags,) = [d for d in manifests if d["metadata"]["name"] == "flags"]
+    flags["data"]["flags"] = "--gaem=Pong\n"
+    checked = check_arguments(command(container(manifests, "learner", tmp_path)), tmp_path)
+    assert checked.returncode == 2 and "gaem" in checked.stderr
+
+
+def test_an_eviction_before_the_program_starts_is_no_success(tmp_path):
+    """To Kubernetes, exit code 0 would mean that the pod has finished."""
+    variables = {"SEED_RL_ROLE": "actor", "JOB_COMPLETION_INDEX": "0"}
+    waiting = Program(
+        "seed_rl.cluster",
+        *("gym", "vtrace", "1", f"--stopped_exit_code={STOPPED}"),
+        environment={**variables, "SEED_RL_ADDRESS_FILE": str(tmp_path / "address")},
+    )
+    try:
+        wait_until(lambda: "waiting for the learner" in waiting.text(), running=waiting)
+        waiting.send(signal.SIGTERM)
+        assert waiting.wait() == STOPPED
+    finally:
+        waiting.kill()
+
+
+@pytest.mark.slow
+def test_containers_train_are_evicted_resume_and_finish(secrets, tmp_path, free_port):
+    """The processes of the pods that submit.sh asks for, here, with token and TLS."""
+    task = ("gym", "vtrace", "2", "4", "--env=CartPole-v1", "--total_environment_frames=10000")
+    done = script("submit.sh", *IMAGES, "--engine=plain", "--run=pole", "--dry_run", *task)
+    assert done.returncode == 0, done.stderr
+    manifests = [*documents(done.stdout), *secrets]
+    started = []
+
+    def start(name, index=0):
+        it = container(manifests, name, tmp_path, index)
+        it.environment["SEED_RL_ADDRESS"] = f"localhost:{free_port}"
+        it.environment["SEED_RL_BIND"] = "127.0.0.1"
+        started.append(Program("seed_rl.cluster", *it.arguments, environment=it.environment))
+        return it, started[-1]
+
+    def frames():
+        report = progress.read(tmp_path / "runs/pole")
+        return report.frames if report else 0
+
+    try:
+        it, learner = start("learner")
+        actors = [start("actors", index)[1] for index in (0, 1)]
+        wait_until(lambda: frames() > 0, running=learner)
+        assert it.probe[0] == "python"
+        probe = Program(*it.probe[2:], environment=it.environment)
+        assert probe.wait() == 0, probe.text()
+
+        actors[1].send(signal.SIGTERM)
+        assert actors[1].wait() == STOPPED, actors[1].text()
+        learner.send(signal.SIGTERM)
+        assert learner.wait() == STOPPED, learner.text()
+        assert 0 < frames() < 10000
+        probe = Program(*it.probe[2:], environment=it.environment)
+        assert probe.wait() == 1, probe.text()
+
+        _, learner = start("learner")
+        start("actors", 1)
+        assert learner.wait() == 0, learner.text()
+        assert "Resuming after" in learner.text()
+        assert frames() >= 10000
+    finally:
+        for program in started:
+            program.kill()
+
+
+def test_submit_prints_what_an_overlay_would(tmp_path):
+    """--dry_run with the arguments of an overlay, against the reviewed rendering of the overlay."""
+    done = script(
+        "submit.sh",
+        *("--run=pong", "--with=gpu,pools,tensorboard", "--dry_run"),
+        *("atari", "vtrace", "8", "4", "--game=Pong"),
+        SEED_RL_REGISTRY="registry.example.com",
+        SEED_RL_TAG="0.1.0",
+    )
+    assert done.returncode == 0, done.stderr
+    golden = K8S.parent / "tests/k8s/golden/gpu.yaml"
+    assert documents(done.stdout) == documents(golden.read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("atari", "vtrase", "8"), "atari has no agent 'vtrase'"),
+        (("atari", "vtrace"), "but got 2 arguments"),
+        (("atari", "vtrace", "8", "--num_envs=3"), "--num_envs cannot be set here"),
+        (("atari", "vtrace", "8", "--logdir=/runs"), "--run=NAME"),
+        (("--with=gpus", "atari", "vtrace", "8"), "choose from gpu"),
+        (("--engine=plain", "--queue=q", "atari", "vtrace", "8"), "--queue needs"),
+    ],
+)
+def test_submit_refuses_what_makes_no_sense(arguments, says):
+    done = script("submit.sh", *IMAGES, "--dry_run", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ") and says in done.stderr
+
+
+def test_submit_wants_images():
+    done = script("submit.sh", "--dry_run", "atari", "vtrace", "8", SEED_RL_REGISTRY="")
+    assert done.returncode == 2 and "--learner_image" in done.stderr
+    assert "docker/push.sh" in done.stderr
+
+
+def test_submit_digests_queue_and_storage():
+    digest = "sha256:" + "0" * 64
+    done = script(
+        "submit.sh",
+        *("--learner_image=here:5000/a", f"--actor_image=b/c@{digest}", "--queue=research"),
+        *("--storage=1Ti", "--storage_class=fast", "--namespace=mine", "--dry_run"),
+        *("gym", "vtrace", "3"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = {document["kind"]: document for document in documents(done.stdout)}
+    jobset = found["JobSet"]
+    assert jobset["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
+    assert {document["metadata"]["namespace"] for document in found.values()} == {"mine"}
+    assert found["PersistentVolumeClaim"]["spec"]["storageClassName"] == "fast"
+    assert found["PersistentVolumeClaim"]["spec"]["resources"]["requests"]["storage"] == "1Ti"
+    images = [
+        job["template"]["spec"]["template"]["spec"]["containers"][0]["image"]
+        for job in jobset["spec"]["replicatedJobs"]
+    ]
+    assert images == ["here:5000/a:latest", f"b/c@{digest}"]
+
+
+def test_secrets_that_are_incomplete_are_named(tmp_path):
+    (tmp_path / "token").write_text("secret")
+    done = script("create_secrets.sh", str(tmp_path))
+    assert done.returncode == 2
+    assert f"cannot read {tmp_path}/cert.pem" in done.stderr and "make_secrets.sh" in done.stderr

@@ -1,0 +1,257 @@
+"""The manifests in k8s/: known to the schemas of their kinds, and as reviewed in golden/.
+
+After a change, write the golden files anew and review the difference:
+
+    python -m tests.k8s.test_manifests
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, pods, problems, render
+
+GOLDEN = pathlib.Path(__file__).with_name("golden")
+
+
+@functools.cache
+def _rendered(overlay):
+    return render(K8S / "overlays" / overlay)
+
+
+def rendered(overlay):
+    return documents(_rendered(overlay))
+
+
+def the(kind, overlay, name=None):
+    (found,) = [
+        d for d in rendered(overlay) if d["kind"] == kind and name in (None, d["metadata"]["name"])
+    ]
+    return copy.deepcopy(found)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_overlay_is_valid_and_as_reviewed(overlay):
+    assert rendered(overlay) == documents((GOLDEN / f"{overlay}.yaml").read_text())
+    assert [p for document in rendered(overlay) for p in problems(document)] == []
+
+
+def places(document):
+    """Every mapping of a document whose keys are fields, as paths."""
+    free = {"labels", "annotations", "matchLabels", "selector", "data", "nodeSelector"}
+    free |= {"limits", "requests"}
+
+    def walk(value, path):
+        if isinstance(value, dict):
+            yield path
+            for name, inner in value.items():
+                if name not in free:
+                    yield from walk(inner, (*path, name))
+        elif isinstance(value, list):
+            for i, inner in enumerate(value):
+                yield from walk(inner, (*path, i))
+
+    return list(walk(document, ()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "overlay", "name"),
+    [
+        ("JobSet", "gpu", None),
+        ("Job", "plain", "learner"),
+        ("Deployment", "gpu", None),
+        ("Service", "plain", None),
+        ("ConfigMap", "plain", "run"),
+        ("PersistentVolumeClaim", "plain", None),
+        ("PodDisruptionBudget", "plain", None),
+        ("NetworkPolicy", "plain", "learner"),
+    ],
+)
+def test_a_typo_is_found_in_every_mapping(kind, overlay, name):
+    """Guards the validators themselves: some pass unknown fields in silence."""
+    good = the(kind, overlay, name)
+    assert problems(good) == []
+    for path in places(good):
+        bad = copy.deepcopy(good)
+        place = bad
+        for step in path:
+            place = place[step]
+        place["replicsa"] = 1
+        assert problems(bad), f"{kind}: a typo at {path} is not found"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("spec", "failurePolicy", "maxRestarts"), "two"),
+        (("spec", "failurePolicy", "rules", 0, "action"), "FailJobset"),
+        (("spec", "replicatedJobs", 1, "template", "spec", "completions"), "8"),
+    ],
+)
+def test_a_wrong_value_in_a_jobset_is_found(path, value):
+    bad = place = the("JobSet", "jobset")
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    assert problems(bad)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_names_within_a_run_agree(overlay):
+    """What no schema knows: each name that is referred to exists, selectors find the pods."""
+    all_of = rendered(overlay)
+    names = {(d["kind"], d["metadata"]["name"]) for d in all_of}
+    assert {d["metadata"]["namespace"] for d in all_of} == {"seed-rl"}
+    for document in all_of:
+        for pod in pods(document).values():
+            (container,) = pod["containers"]
+            for volume in pod["volumes"]:
+                if "configMap" in volume:
+                    assert ("ConfigMap", volume["configMap"]["name"]) in names
+                if "persistentVolumeClaim" in volume:
+                    claim = volume["persistentVolumeClaim"]["claimName"]
+                    assert ("PersistentVolumeClaim", claim) in names
+            for source in container["envFrom"]:
+                assert ("ConfigMap", source["configMapRef"]["name"]) in names
+            assert container["image"].startswith("registry.example.com/seed-rl-atari")
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def pod_labels(overlay):
+    for document in rendered(overlay):
+        if document["kind"] == "JobSet":
+            for job in document["spec"]["replicatedJobs"]:
+                yield job["template"]["spec"]["template"]["metadata"]["labels"]
+        elif document["kind"] in ("Job", "Deployment"):
+            yield document["spec"]["template"]["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_selectors_find_one_kind_of_pod(overlay):
+    for document in rendered(overlay):
+        spec = document.get("spec", {})
+        if document["kind"] == "Service":
+            selector = spec["selector"]
+        elif document["kind"] in ("PodDisruptionBudget", "Deployment"):
+            selector = spec["selector"]["matchLabels"]
+        else:
+            continue
+        found = [labels for labels in pod_labels(overlay) if selector.items() <= labels.items()]
+        component = document["metadata"]["labels"]["app.kubernetes.io/component"]
+        assert [labels["app.kubernetes.io/component"] for labels in found] == [component]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_pods_have_no_more_rights_than_they_need(overlay):
+    for document in rendered(overlay):
+        for pod in pods(document).values():
+            assert pod["automountServiceAccountToken"] is False
+            assert pod["securityContext"]["runAsNonRoot"] is True
+            assert pod["securityContext"]["runAsUser"] > 0
+            (container,) = pod["containers"]
+            rights = container["securityContext"]
+            assert rights["readOnlyRootFilesystem"] is True
+            assert rights["allowPrivilegeEscalation"] is False
+            assert rights["capabilities"] == {"drop": ["ALL"]}
+            for volume in pod["volumes"]:
+                if "secret" in volume:
+                    assert volume["secret"]["defaultMode"] == 0o400
+
+
+def test_only_the_learner_has_the_key():
+    secrets = {
+        name: [v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v]
+        for document in rendered("gpu")
+        for name, pod in pods(document).items()
+    }
+    assert secrets == {
+        "learner": ["learner-secrets"],
+        "actors": ["actor-secrets"],
+        "tensorboard": [],
+    }
+
+
+@pytest.mark.parametrize("overlay", ["jobset", "plain"])
+def test_the_number_of_actors_is_written_once(overlay, tmp_path):
+    """Another ACTORS in run.env, and nothing else, makes another number of pods."""
+    shutil.copytree(K8S, tmp_path / "k8s")
+    run = tmp_path / "k8s/overlays" / overlay / "run.env"
+    run.write_text(run.read_text().replace("ACTORS=8", "ACTORS=300"))
+    for document in documents(render(run.parent)):
+        if document["kind"] == "JobSet":
+            (spec,) = [
+                job["template"]["spec"]
+                for job in document["spec"]["replicatedJobs"]
+                if job["name"] == "actors"
+            ]
+        elif (document["kind"], document["metadata"]["name"]) == ("Job", "actors"):
+            spec = document["spec"]
+        else:
+            continue
+        assert (spec["completions"], spec["parallelism"]) == (300, 300)
+        return
+    raise AssertionError("no actors")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("overlays/gpu/kustomization.yaml", "components:", "componnents:"),
+        ("overlays/gpu/kustomization.yaml", "components/gpu", "components/gpus"),
+        ("overlays/gpu/run.env", "ACTORS=8", "ACTOR=8"),
+        ("components/gpu/kustomization.yaml", "path: /spec/template/spec/tol", "path: /spec/tol"),
+        ("components/pools/kustomization.yaml", "name: learner", "name: leaner"),
+        ("components/jobset/convert/kustomization.yaml", "[name=actors]", "[name=acotrs]"),
+    ],
+)
+def test_a_typo_in_a_kustomization_is_found(file, old, new, tmp_path):
+    """kustomize says so, or what it renders differs from what was reviewed."""
+    shutil.copytree(K8S, tmp_path / "k8s")
+    path = tmp_path / "k8s" / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    done = subprocess.run(
+        [kubectl(), "kustomize", str(tmp_path / "k8s/overlays/gpu")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0 or documents(done.stdout) != rendered("gpu")
+
+
+def test_exit_codes_lead_to_what_the_manual_says():
+    """2 ends the run, an eviction does not count, nor, in a set, a learner out of reach. All else
+    counts, so that nothing is tried for ever: also 75, as after a failed probe.
+    """
+
+    def actions(spec):
+        found = {}
+        for rule in spec["podFailurePolicy"]["rules"]:
+            for code in rule.get("onExitCodes", {}).get("values", ["disruption"]):
+                found.setdefault(code, rule["action"])
+        return found
+
+    learner, actors = (
+        job["template"]["spec"] for job in the("JobSet", "jobset")["spec"]["replicatedJobs"]
+    )
+    expected = {2: "FailJob", "disruption": "Ignore"}
+    assert actions(learner) == expected
+    assert actions(actors) == {**expected, 4: "Ignore"}
+    # Without a set, nothing ends the actors when the learner is done: they must give up.
+    assert actions(the("Job", "plain", "actors")["spec"]) == expected
+    for spec in (learner, actors):
+        (container,) = spec["template"]["spec"]["containers"]
+        assert "--stopped_exit_code=75" in container["args"]
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for each in OVERLAYS:
+        (GOLDEN / f"{each}.yaml").write_text(_rendered(each))

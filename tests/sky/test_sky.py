@@ -1,0 +1,245 @@
+"""The task file of SkyPilot, read by SkyPilot, and what its nodes run."""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from seed_rl.common.run_files import progress
+from tests.helpers.secrets import run_script as make_secrets
+from tests.helpers.waiting import PATIENCE_S, wait_until
+
+SKY = pathlib.Path(__file__).resolve().parents[2] / "sky"
+TASK = yaml.safe_load((SKY / "seed_rl.yaml").read_text())
+# Reads [[task, {variable: value}], ...]; prints for each what SkyPilot makes of it, or the error.
+PARSE = """
+import json, sys
+from sky import Task
+from sky.utils import schemas
+# As on SkyPilot's server: the client leaves unknown fields of some parts to it.
+assert hasattr(schemas, "_allow_additional_properties")
+schemas._allow_additional_properties = lambda: False
+for config, variables in json.load(sys.stdin):
+    try:
+        task = Task.from_yaml_config(config, env_overrides=list(variables.items()))
+    except Exception as error:
+        print(json.dumps({"error": str(error)}))
+        continue
+    (resources,) = task.resources
+    print(json.dumps({
+        "num_nodes": task.num_nodes,
+        "run": task.run,
+        "envs": task.envs,
+        "files": task.file_mounts,
+        "buckets": {path: [s.source, s.mode.name] for path, s in task.storage_mounts.items()},
+        "recovery": resources.job_recovery,
+    }))
+"""
+
+
+@pytest.fixture(scope="module")
+def parse(tmp_path_factory):
+    """Has SkyPilot read tasks; skips without it (see sky/check.sh)."""
+    python = os.environ.get("SKYPILOT_PYTHON")
+    if python is None:
+        try:  # The folder sky/ would pass for its module.
+            importlib.metadata.distribution("skypilot")
+        except importlib.metadata.PackageNotFoundError:
+            pytest.skip("SkyPilot is missing: sky/check.sh installs it and runs this")
+        python = sys.executable
+    home = tmp_path_factory.mktemp("home")
+
+    def parse(*tasks):
+        done = subprocess.run(
+            [python, "-c", PARSE],
+            input=json.dumps(tasks),
+            env={**os.environ, "HOME": str(home), "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"},
+            cwd=home,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+    return parse
+
+
+def test_skypilot_understands_the_task(parse):
+    (task,) = parse((TASK, {"BUCKET": "gs://b"}))
+    assert "error" not in task, task
+    assert task["num_nodes"] == TASK["num_nodes"] == 5
+    assert task["run"] == "sky/node.sh\n" and (SKY / "node.sh").stat().st_mode & 0o111
+    assert task["buckets"] == {"/runs": ["gs://b", "MOUNT_CACHED"]}
+    assert task["envs"]["GAME"] == "atari"
+    assert set(task["files"].values()) == {
+        f"secrets/{name}" for name in ("token", "cert.pem", "key.pem", "ca.pem")
+    }
+    assert task["recovery"]["recover_on_exit_codes"] == [75]
+    assert task["recovery"]["max_restarts_on_errors"] == 3
+
+
+def test_skypilot_finds_typos(parse):
+    """Guards the test above."""
+    places = [
+        (),
+        ("resources",),
+        ("resources", "job_recovery"),
+        ("file_mounts", "/runs"),
+    ]
+    tasks = []
+    for path in places:
+        bad = copy.deepcopy(TASK)
+        place = bad
+        for step in path:
+            place = place[step]
+        place["num_nodse"] = 3
+        tasks.append((bad, {"BUCKET": "gs://b"}))
+    tasks.append((TASK, {}))
+    *typos, no_bucket = parse(*tasks)
+    for path, result in zip(places, typos, strict=True):
+        assert "num_nodse" in result.get("error", ""), (path, result)
+    assert "'BUCKET' is None" in no_bucket["error"]
+
+
+class Cluster:
+    """Nodes on this machine, as SkyPilot starts them."""
+
+    def __init__(self, folder, port, **envs):
+        self._folder, self._nodes = folder, []
+        secrets = folder / "secrets"
+        if not secrets.exists():
+            assert make_secrets(secrets, "localhost").returncode == 0
+        self._envs = {
+            **{name: value for name, value in TASK["envs"].items() if value is not None},
+            "RUNS": str(folder / "runs"),
+            "SEED_RL_SECRETS": str(secrets),
+            "SEED_RL_ADDRESS": f"localhost:{port}",
+            "SEED_RL_BIND": "127.0.0.1",
+            "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1",
+            "SKYPILOT_NUM_NODES": "2",
+            "PYTHON": sys.executable,
+            **envs,
+        }
+
+    def node(self, rank):
+        variables = {**os.environ, **self._envs, "SKYPILOT_NODE_RANK": str(rank)}
+        log = (self._folder / f"node{len(self._nodes)}.log").open("w+")
+        self._nodes.append(
+            subprocess.Popen(
+                [str(SKY / "node.sh")],
+                env=variables,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        )
+        self._nodes[-1].log = log
+        return self._nodes[-1]
+
+    def close(self):
+        for node in self._nodes:
+            try:
+                os.killpg(node.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            node.wait()
+            node.log.close()
+
+
+@pytest.fixture
+def cluster(tmp_path, free_port):
+    clusters = []
+
+    def make(**envs):
+        clusters.append(Cluster(tmp_path, free_port, **envs))
+        return clusters[-1]
+
+    yield make
+    for each in clusters:
+        each.close()
+
+
+def output(node):
+    return pathlib.Path(node.log.name).read_text()
+
+
+@pytest.mark.slow
+def test_nodes_train_and_end_with_the_learner(cluster, tmp_path):
+    """With token and TLS; the actors' node ends by itself, without an error, or SkyPilot would
+    take the run for failed.
+    """
+    two = cluster(
+        GAME="gym",
+        ACTORS_PER_NODE="2",
+        FLAGS="--env=CartPole-v1 --total_environment_frames=4000 --reconnect_timeout_s=2",
+    )
+    learner, actors = two.node(0), two.node(1)
+    assert learner.wait(PATIENCE_S) == 0, output(learner)
+    assert actors.wait(PATIENCE_S) == 0, output(actors)
+    assert progress.read(tmp_path / "runs/pong").phase == "done"
+    assert "--task=0" in output(actors) and "--task=1" in output(actors)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_programs_accept_the_arguments_of_the_task_file(cluster, tmp_path, rank):
+    """A flag that the task file or node.sh misspells is found here."""
+    check = tmp_path / "python"
+    check.write_text(f'#!/bin/sh\nexec {sys.executable} "$@" --only_check_args\n')
+    check.chmod(0o755)
+    with socket.create_server(("localhost", 0)) as listener:  # Node 1 looks whether it is there.
+        address = f"localhost:{listener.getsockname()[1]}"
+        one = cluster(PYTHON=str(check), SEED_RL_ADDRESS=address, ACTORS_PER_NODE="1")
+        node = one.node(rank)
+        assert node.wait(PATIENCE_S) == 0, output(node)
+    assert f'"logdir": "{tmp_path}/runs/pong"' in output(node) or rank == 1
+    assert f"--run_mode={'actor' if rank else 'learner'}" in output(node)
+
+
+def test_a_misspelled_flag_is_found(cluster, tmp_path):
+    """Guards the test above."""
+    node = cluster(FLAGS="--gaem=Pong").node(0)
+    assert node.wait(PATIENCE_S) == 2
+    assert "gaem" in output(node)
+
+
+def test_a_node_that_cannot_reach_the_learner_says_so(cluster):
+    node = cluster(LEARNER_TIMEOUT_S="0").node(1)
+    assert node.wait(PATIENCE_S) == 2
+    assert "error: no learner at localhost:" in output(node) and "firewall" in output(node)
+
+
+def test_an_actor_that_fails_ends_its_node(cluster, tmp_path):
+    """With the actor's exit code, and nothing left running."""
+    fail = tmp_path / "python"
+    fail.write_text('#!/bin/sh\nif [ "$SEED_RL_INDEX" = 1 ]; then exit 1; fi\nexec sleep 1000\n')
+    fail.chmod(0o755)
+    with socket.create_server(("localhost", 0)) as listener:
+        address = f"localhost:{listener.getsockname()[1]}"
+        node = cluster(PYTHON=str(fail), SEED_RL_ADDRESS=address, ACTORS_PER_NODE="3").node(1)
+        assert node.wait(PATIENCE_S) == 1, output(node)
+
+    def gone():
+        try:
+            os.killpg(node.pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    wait_until(gone)
+
+
+def test_one_node_is_refused(cluster):
+    node = cluster(SKYPILOT_NUM_NODES="1").node(0)
+    assert node.wait(PATIENCE_S) == 2
+    assert "use ./run_local.sh" in output(node)

@@ -1,0 +1,51 @@
+"""--stopped_exit_code tells engines that take exit code 0 for finished that a run was stopped."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.helpers.system_helpers import LIFE_STEP, site
+from tests.helpers.waiting import wait_until
+from tests.system.test_system_start import is_importing
+
+pytestmark = pytest.mark.slow
+
+STOPPED = 75
+
+
+@pytest.fixture
+def place(tmp_path):
+    options = (LIFE_STEP, "--batch_size=2", "--unroll_length=10", "--num_envs=2")
+    stopped = ("--env_batch_size=2", f"--stopped_exit_code={STOPPED}")
+    with site(tmp_path, f"unix:{tmp_path}/socket", *options, *stopped) as place:
+        yield place
+
+
+def test_stopped_is_told_from_finished(place):
+    """Were any of the first four 0, Kubernetes would count an evicted process as finished."""
+    early = place.learner()
+    wait_until(lambda: is_importing(early.pid), running=early)
+    early.send(signal.SIGTERM)
+    assert early.wait() == STOPPED, early.text()
+
+    waiting = place.learner()
+    wait_until(lambda: "Serving inference" in waiting.text(), running=waiting)
+    waiting.send(signal.SIGTERM)
+    assert waiting.wait() == STOPPED, waiting.text()
+
+    learner, actor = place.learner(), place.actor(0)
+    place.trains_on(learner)
+    learner.send(signal.SIGTERM)
+    assert learner.wait() == STOPPED, learner.text()
+    assert place.progress().phase == "stopped"
+    actor.send(signal.SIGTERM)
+    assert actor.wait() == STOPPED, actor.text()
+
+    frames = f"--total_environment_frames={place.progress().frames + 2000}"
+    learner, actor = place.learner(frames), place.actor(0)
+    assert learner.wait() == 0, learner.text()
+    assert place.progress().phase == "done"
+    again = place.learner(frames)  # Its engine had not noted that it had finished.
+    assert again.wait() == 0, again.text()

@@ -41,7 +41,8 @@ def main() -> None:
     base = project["project"]["dependencies"]
     extras = project["project"]["optional-dependencies"]
     actor = [line for line in base if name(line) in ACTOR]
-    learner = [line for line in base if name(line) != "tensorflow"]
+    # With the requirements of logdirs in buckets.
+    learner = [line for line in [*base, *extras["gcp"]] if name(line) != "tensorflow"]
     (tensorflow,) = [line for line in base if name(line) == "tensorflow"]
     wanted = {
         "actor": actor,

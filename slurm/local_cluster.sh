@@ -18,21 +18,15 @@ usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 # Kills a node's daemon and all that it has started, as a power failure would.
 # shellcheck disable=SC2329  # Called by its name.
 kill_node() {  # NODE
-  local environment process parent victims=()
-  kill -KILL "$(cat "$folder/run/slurmd.$1.pid")" 2> /dev/null || true
-  for environment in /proc/[0-9]*/environ; do
-    grep -qzx "SLURMD_NODENAME=$1" "$environment" 2> /dev/null || continue
-    grep -qzx "SLURM_CONF=$folder/slurm.conf" "$environment" 2> /dev/null || continue
-    process="${environment//[!0-9]/}"
-    victims+=("$process")
-    parent="$(sed -n 's/^PPid:\t//p' "/proc/$process/status" 2> /dev/null)" || continue
-    [[ "$(cat "/proc/$parent/comm" 2> /dev/null)" != slurmstepd ]] || victims+=("$parent")
-  done
-  [[ ${#victims[@]} == 0 ]] || kill -KILL "${victims[@]}" 2> /dev/null || true
+  kill -KILL "$(cat "$folder/run/$1")" 2> /dev/null || true
 }
 
+# In a process namespace of its own, which the kernel ends with its first process.
 start_node() {  # NODE
-  slurmd -D -N "$1" < /dev/null > "$folder/log/$1.out" 2>&1 &
+  # shellcheck disable=SC2016  # The inner shell expands it; it also buries orphans.
+  unshare --pid --fork --mount-proc --kill-child \
+    bash -c 'slurmd -D -N "$1" & wait $!' bash "$1" < /dev/null > "$folder/log/$1.out" 2>&1 &
+  echo $! > "$folder/run/$1"
   disown
 }
 
@@ -45,12 +39,14 @@ case "${1:-}" in
   '' | -h | --help) usage; exit 2 ;;
   kill_node | start_node)
     folder="$(dirname "${SLURM_CONF:?only within the cluster}")"
-    [[ -e "$folder/run/slurmd.${2:-}.pid" ]] || fail "there is no node ${2:-}"
+    [[ -n "${2:-}" && -e "$folder/run/$2" ]] || fail "there is no node ${2:-}"
     "$1" "$2"
     exit ;;
 esac
 
 [[ "$(id -u)" == 0 ]] || fail "Slurm's daemons must be started by root"
+unshare --pid --fork --mount-proc true 2> /dev/null ||
+  fail "this machine allows no process namespaces (a container needs --privileged for them)"
 export PATH="$PATH:/usr/sbin:/sbin"
 if ! command -v slurmctld slurmd munged sbatch > /dev/null; then
   command -v apt-get > /dev/null || fail "there is no Slurm (slurmctld, slurmd, munged, sbatch) here"

@@ -25,7 +25,7 @@ TASK = (
 
 
 # What Slurm's programs say when its controller is being started again.
-CONTROLLER_AWAY = re.compile("connect failure|reset by peer|Zero Bytes|Socket timed out")
+CONTROLLER_AWAY = re.compile("connect failure|reset by peer|Zero Bytes|timed out|not connected")
 
 
 class Cluster:
@@ -122,7 +122,7 @@ def test_a_refused_array_takes_the_learner_along(cluster, tmp_path):
 
 def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, repository):
     """The whole life of a run: the time limit of all jobs, then the end of the learner's node and
-    of the node of two actors. The third actor and the other jobs find the learner again.
+    of an actor's. The jobs that are left find the learner again.
     """
     logdir = tmp_path / "run"
 
@@ -155,7 +155,7 @@ def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, reposit
     (tmp_path / "token").write_text("another token")
     (tmp_path / "token").chmod(0o600)
     stranger = cluster.ask(
-        *("sbatch", "--parsable", "--nodelist=node1", f"--output={tmp_path}/stranger.log"),
+        *("sbatch", "--parsable", f"--output={tmp_path}/stranger.log"),
         *("slurm/job.sh", "SEED_RL_ROLE=actor", "SEED_RL_INDEX=0"),
         *(f"SEED_RL_ADDRESS_FILE={logdir}/slurm/address", f"SEED_RL_SECRETS={tmp_path}"),
         *(f"ROOT={repository}", f"PYTHON={sys.executable}", f"LOGDIR={logdir}"),
@@ -166,23 +166,23 @@ def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, reposit
     assert "Start both with the same --auth_token_file" in (tmp_path / "stranger.log").read_text()
 
     # Two of three nodes.
-    assert cluster.job(learner)["NodeList"] == "node1"
+    here = cluster.job(learner)["NodeList"]
     nodes = {actor: cluster.job(actor)["NodeList"] for actor in actors}
-    assert sorted(nodes.values()) == ["node2", "node2", "node3"]
-    cluster.node("kill_node", "node1")
-    cluster.node("kill_node", "node2")
+    other = min(set(nodes.values()) - {here})
+    lost = [actor for actor in actors if nodes[actor] in (here, other)]
+    cluster.node("kill_node", here)
+    cluster.node("kill_node", other)
     frames = report().frames
     wait_until(lambda: cluster.hurry() or cluster.restarts(learner) == [2])
-    cluster.node("start_node", "node2")
+    cluster.node("start_node", other)
     wait_until(lambda: cluster.hurry() or cluster.job(learner)["JobState"] == "RUNNING")
-    assert cluster.job(learner)["NodeList"] != "node1"
-    survivor = next(actor for actor in actors if nodes[actor] == "node3")
-    assert cluster.restarts(survivor) == [1]
+    assert cluster.job(learner)["NodeList"] != here
+    assert [actor for actor in actors if cluster.restarts(actor) == [1]] == [
+        actor for actor in actors if actor not in lost
+    ]
     wait_until(lambda: cluster.hurry() or report().frames > frames)
 
     # The end.
     wait_until(lambda: cluster.hurry() or cluster.job(learner)["JobState"] == "COMPLETED")
     assert report().phase == "done" and report().frames >= FRAMES
     wait_until(lambda: not cluster.jobs())
-    lost = [actor for actor in actors if nodes[actor] == "node2"]
-    assert min(cluster.restarts(*lost)) >= 2

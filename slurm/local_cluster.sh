@@ -6,7 +6,7 @@
 #                                                fails
 #   slurm/local_cluster.sh start_node NODE       within COMMAND: it comes back
 #
-# Each node has CPUS CPUs (default: 4), whatever this machine has. Needs root, and installs Slurm and
+# Jobs are spread over the nodes. Each has CPUS CPUs (default: 4), whatever this machine has. Needs root, and installs Slurm and
 # munge from the distribution (slurm-wlm, munge) if they are missing. Nothing else is left behind:
 # when COMMAND ends, so do the jobs and the daemons.
 # Exit codes: COMMAND's; 3: no Slurm can be had.
@@ -99,7 +99,7 @@ MpiDefault=none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
+SelectTypeParameters=CR_CPU,CR_LLN
 SlurmdParameters=config_overrides
 StateSaveLocation=$folder/state
 SlurmctldPidFile=$folder/run/slurmctld.pid

@@ -69,9 +69,9 @@ class Cluster:
         return [int(self.job(job)["Restarts"]) for job in jobs]
 
     def limit(self, job):
-        """Sets the time limit of a running job to 30 to 90 s from now: it is in whole minutes."""
+        """Sets the time limit of a running job to 40 to 100 s from now: it is in whole minutes."""
         hours, minutes, seconds = map(int, self.job(job)["RunTime"].split(":"))
-        minutes += 60 * hours + (seconds + 30) // 60 + 1
+        minutes += 60 * hours + (seconds + 40) // 60 + 1
         self.ask("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
 
     def hurry(self):
@@ -88,7 +88,7 @@ def cluster(repository):
     environment = {**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(repository)}
     process = subprocess.Popen(
         [repository / "slurm" / "local_cluster.sh", "sh", "-c", "echo $SLURM_CONF; cat"],
-        env={**environment, "CPUS": "4"},
+        env={**environment, "CPUS": "8"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -132,8 +132,7 @@ def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, reposit
     submitted = cluster.ask(
         "slurm/submit.sh",
         *("--time=10", "--signal=TERM@10", "--learner-cpus-per-task=2"),
-        *("--actor-cpus-per-task=2", "--actor-exclude=node1"),
-        *(*TASK, f"--logdir={logdir}"),
+        *("--actor-cpus-per-task=2", *TASK, f"--logdir={logdir}"),
     )
     learner, array = re.match(r"Submitted: learner (\d+), others (\d+) ", submitted).groups()
     actors = [f"{array}_{index}" for index in range(3)]
@@ -174,9 +173,8 @@ def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, reposit
     cluster.node("kill_node", other)
     frames = report().frames
     wait_until(lambda: cluster.hurry() or cluster.restarts(learner) == [2])
-    cluster.node("start_node", other)
     wait_until(lambda: cluster.hurry() or cluster.job(learner)["JobState"] == "RUNNING")
-    assert cluster.job(learner)["NodeList"] != here
+    assert cluster.job(learner)["NodeList"] not in (here, other)
     assert [actor for actor in actors if cluster.restarts(actor) == [1]] == [
         actor for actor in actors if actor not in lost
     ]

@@ -78,7 +78,7 @@ def test_programs_accept_their_arguments(overlay, secrets, tmp_path):
     assert any(flag.startswith("--tls_ca=") for flag in actor) == secure
 
 
-@pytest.mark.parametrize("overlay", set(OVERLAYS) - {"jobset", "insecure"})
+@pytest.mark.parametrize("overlay", sorted(set(OVERLAYS) - {"jobset", "insecure"}))
 def test_overlays_run_the_same_commands(overlay, secrets, tmp_path):
     manifests, reference = of_overlay(overlay, secrets), of_overlay("jobset", secrets)
     for name in ("learner", "actors"):

@@ -6,9 +6,9 @@
 #                                                fails
 #   slurm/local_cluster.sh start_node NODE       within COMMAND: it comes back
 #
-# Jobs are spread over the nodes. Each has CPUS CPUs (default: 4), whatever this machine has. Needs root, and installs Slurm and
-# munge from the distribution (slurm-wlm, munge) if they are missing. Nothing else is left behind:
-# when COMMAND ends, so do the jobs and the daemons.
+# Jobs are spread over the nodes. Each has CPUS CPUs (default: 4), whatever this machine has. Needs
+# root, and installs Slurm and munge from the distribution (slurm-wlm, munge) if they are missing.
+# Nothing else is left behind: when COMMAND ends, so do the jobs and the daemons.
 # Exit codes: COMMAND's; 3: no Slurm can be had.
 set -euo pipefail
 

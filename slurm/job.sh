@@ -100,8 +100,12 @@ learner() {
 # Whether the learner's job is running, or waits for its turn.
 learner_queued() {
   local jobs
-  jobs="$(squeue --noheader --user="$user" --format=%A)" || return 0 # Slurm does not answer.
-  grep -qx "$LEARNER" <<< "$jobs"
+  for _ in {1..2}; do # A controller that has just started may not know all jobs yet.
+    jobs="$(squeue --noheader --user="$user" --format=%A)" || return 0 # Slurm does not answer.
+    if grep -qx "$LEARNER" <<< "$jobs"; then return 0; fi
+    sleep 5
+  done
+  return 1
 }
 
 actor() {

@@ -97,7 +97,7 @@ learner() {
   exit "$code"
 }
 
-# Whether the learner's job is running, or waits for its turn.
+# Whether the learner's job is running, or is waiting in the queue.
 learner_queued() {
   local jobs
   jobs="$(squeue --noheader --user="$user" --format=%A)" || return 0 # Slurm does not answer.

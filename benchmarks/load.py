@@ -1,4 +1,4 @@
-"""Plays thousands of actors against a learner: how much it bears, and what it takes.
+"""Plays thousands of actors against a learner, and measures what they cost it.
 
     python -m benchmarks.load [--load=cartpole] [--actors=2000] [--envs_per_actor=4] [--seconds=60]
 

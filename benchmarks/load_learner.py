@@ -20,6 +20,7 @@ from seed_rl.common.run_files import progress
 from seed_rl.grpc.errors import ConnectionLost
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.options import ClientOptions
+from seed_rl.launch import ports
 
 _START_S = 300.0
 _STOP_S = 60.0
@@ -98,7 +99,7 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
         Raises:
           SystemExit: with the end of its log, if it ends first.
         """
-        self.address = f"localhost:{_free_port()}"
+        self.address = f"localhost:{ports.free_port()}"
         all_flags = dict(
             **load.network,
             **load.env,
@@ -197,9 +198,3 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("localhost", 0))
-        return int(listening.getsockname()[1])

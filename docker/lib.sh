@@ -30,7 +30,7 @@ check_engine() {
   answer="$(docker version --format '{{.Server.Version}}' 2>&1)" || fail "Docker's engine does not
 answer:  ${answer##*$'\n'}
 Start it (sudo systemctl start docker). If it runs, you may not use it yet: add yourself to its
-group (sudo usermod --append --groups docker \"\$USER\") and log in anew."
+group (sudo usermod --append --groups docker \"\$USER\") and log in again."
 }
 
 # The images of a family: everything, and an actor alone. The variant "-gpu" has CUDA's libraries.

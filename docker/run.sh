@@ -26,7 +26,7 @@ case " $* " in
     exit
     ;;
 esac
-(($#)) || fail "what shall be trained? See $0 --help"
+(($#)) || fail "what do you want to train? See $0 --help"
 role="${SEED_RL_ROLE:-}"
 family="$(family_of "$1")"
 check_engine

@@ -64,7 +64,7 @@ class Plan:
 
 
 def address_object(plan: Plan) -> str:
-    """Where a learner tells actors of another job its address: beside the run's files."""
+    """Where a learner writes its address for actors of another job: beside the run's files."""
     return f"{plan.logdir.rstrip('/')}.learner_address"
 
 

@@ -233,8 +233,13 @@ def commands(request: Request) -> list[tuple[list[str], Spec]]:
     except (OSError, ValueError) as error:
         raise UserError(f"--study={request.study}: {error}") from error
     spec = job.sweep(request.plan, study, request.trials, request.parallel_trials)
-    name = f"--display-name={request.plan.name}"
-    return [(["ai", "hp-tuning-jobs", "create", *place, name], spec)]
+    # gcloud has defaults of its own for these numbers, so the file alone does not do.
+    options = (
+        f"--display-name={request.plan.name}",
+        f"--max-trial-count={request.trials}",
+        f"--parallel-trial-count={request.parallel_trials}",
+    )
+    return [(["ai", "hp-tuning-jobs", "create", *place, *options], spec)]
 
 
 def dry_run(request: Request) -> str:

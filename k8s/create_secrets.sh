@@ -9,8 +9,8 @@
 # NAMESPACE: default seed-rl. --dry_run prints the Secrets (with what is secret) and does nothing.
 set -euo pipefail
 
-fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
-usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+# shellcheck source=docker/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../docker/lib.sh"
 
 positional=() dry_run=false
 for argument in "$@"; do

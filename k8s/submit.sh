@@ -6,7 +6,8 @@
 #   export SEED_RL_REGISTRY=europe-docker.pkg.dev/PROJECT/REPOSITORY     # As for docker/push.sh.
 #   k8s/submit.sh --with=gpu atari vtrace 32 4 --game=Pong
 #
-# The arguments are those of ./run_local.sh; other flags go to the learner and the actors. Options:
+# The arguments are those of ./run_local.sh; other flags, and those in a --flagfile, go to the learner
+# and the actors. Options:
 #
 #   --run=NAME           directory of the run on the volume (default: GAME-AGENT); the same name
 #                        resumes
@@ -28,6 +29,21 @@ source "$(dirname "${BASH_SOURCE[0]}")/../docker/lib.sh"
 run="" namespace=seed-rl engine=jobset queue="" with="" learner_image="" actor_image=""
 storage="" storage_class="" insecure=false dry_run=false
 positional=() flags=()
+
+# A flag, or those of a flag file: the images need not have the file.
+add_flag() { # FLAG
+  local path="${1#--flagfile=}" line
+  if [[ "$1" != --flagfile=* ]]; then
+    flags+=("$1")
+    return
+  fi
+  [[ -e "$path" ]] || path="$root/$path"
+  [[ -r "$path" && ! -d "$path" ]] || fail "$1: there is no such file that can be read."
+  while read -r line || [[ -n "$line" ]]; do
+    [[ "$line" != --* ]] || add_flag "$line"
+  done < "$path"
+}
+
 for argument in "$@"; do
   value="${argument#*=}"
   case "$argument" in
@@ -47,7 +63,7 @@ for argument in "$@"; do
     --insecure) insecure=true ;;
     --dry_run) dry_run=true ;;
     --logdir=* | --job-dir=*) fail "$argument: the run is on a volume; name it with --run=NAME." ;;
-    --*) flags+=("$argument") ;;
+    --*) add_flag "$argument" ;;
     *) positional+=("$argument") ;;
   esac
 done

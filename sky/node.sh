@@ -14,7 +14,7 @@ read -ra passed_on <<< "$FLAGS"
 arguments=("$GAME" "$AGENT" "$((ACTORS_PER_NODE * (SKYPILOT_NUM_NODES - 1)))" "$ENVS_PER_ACTOR"
   "--logdir=$RUNS/$RUN" --stopped_exit_code=75 --reconnect_timeout_s=60 "${passed_on[@]}")
 
-# The certificate is for a name, because addresses are not known beforehand.
+# The certificate is for a name, because addresses are not known in advance.
 if [[ -z "${SEED_RL_ADDRESS:-}" ]]; then
   hosts="$(grep -v '# SEED RL$' /etc/hosts)"
   printf '%s\n%s learner # SEED RL\n' "$hosts" "${SKYPILOT_NODE_IPS%%$'\n'*}" |
@@ -45,6 +45,6 @@ done
 for ((actor = 0; actor < ACTORS_PER_NODE; actor++)); do
   status=0
   wait -n || status=$?
-  # 4: the learner has gone. Whether it had finished, its own exit code tells SkyPilot.
+  # 4: the learner has gone. Its own exit code shows SkyPilot whether it had finished.
   ((status == 4)) || exit "$status"
 done

@@ -58,7 +58,7 @@ requeue() {
 report() { sed -n "s/.*\"$1\": \"\{0,1\}\([a-z0-9.]*\).*/\1/p" "$LOGDIR/progress.json" 2> /dev/null; }
 
 # Whether the learner failed for a reason that may pass.
-worth_a_retry() {  # EXIT_CODE, the start that progress.json told of before
+worth_a_retry() {  # EXIT_CODE, the start that progress.json showed before
   case "$1" in
     1) [[ "$(report started)" == "$2" ]] ;; # It never ran: srun did not reach Slurm's controller.
     # Its options were good before. Slurm may have lost a node on which the old learner still runs.
@@ -97,7 +97,7 @@ learner() {
   exit "$code"
 }
 
-# Whether the learner's job is running, or waits for its turn.
+# Whether the learner's job is running, or is waiting in the queue.
 learner_queued() {
   local jobs
   for _ in {1..2}; do # A controller that has just started may not know all jobs yet.

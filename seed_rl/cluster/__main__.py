@@ -66,7 +66,7 @@ Options that the command sets itself: --run_mode, --task, --num_envs, --env_batc
 
 
 def become(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The command line to become; claims an index, or tells or learns the learner's address.
+    """The command line to become; claims an index, or publishes or looks up the learner's address.
 
     Args:
       arguments: the command line.
@@ -155,7 +155,7 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: os._exit(code))
     try:
         if url := _learners_url(arguments, os.environ):
-            return _mirror(arguments, url, after_copy)
+            return _mirror(arguments, url, after_copy, code)
         command = become(arguments, os.environ)
     except UserError as error:
         print(f"error: {error} (--help lists the settings)", file=sys.stderr)
@@ -174,7 +174,12 @@ def _learners_url(arguments: Sequence[str], environment: Mapping[str, str]) -> s
     return logdir if roles.role_from(environment).kind == roles.LEARNER else None
 
 
-def _mirror(arguments: Sequence[str], url: str, after_copy: Callable[[pathlib.Path], None]) -> int:
+def _mirror(
+    arguments: Sequence[str],
+    url: str,
+    after_copy: Callable[[pathlib.Path], None],
+    stopped_code: int,
+) -> int:
     logging.basicConfig(level=logging.INFO, format="seed_rl.cluster: %(message)s")
 
     def command(logdir: pathlib.Path) -> list[str]:
@@ -186,7 +191,7 @@ def _mirror(arguments: Sequence[str], url: str, after_copy: Callable[[pathlib.Pa
     if not period.isdecimal() or not int(period):
         raise UserError(f"SEED_RL_COPY_SECS must be a positive number, not '{period}'.")
     environment = program_environment([], os.environ)
-    return mirrored.run(command, url, environment, after_copy, float(period))
+    return mirrored.run(command, url, environment, after_copy, float(period), stopped_code)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.system.backoff import backoff_s
 
 _TIMEOUT_S = 30.0
 _TRIES = 5
-_PAUSE_S = 2.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 16.0  # In all, half a minute.
+_ROLE = "Give the job's service account the role roles/storage.objectAdmin on the bucket."
 _SECRET = re.compile(r"projects/[^/]+/secrets/[^/]+(/versions/[^/]+)?")
 
 
@@ -55,7 +57,7 @@ class GoogleApi:
         """The content of a secret in Secret Manager.
 
         Args:
-          name: projects/PROJECT/secrets/SECRET, perhaps with /versions/VERSION (default: latest).
+          name: projects/PROJECT/secrets/SECRET, optionally with /versions/VERSION (default: latest).
 
         Raises:
           UserError: it cannot be read.
@@ -124,20 +126,20 @@ class GoogleApi:
 
     def _open(self, request: urllib.request.Request) -> bytes:
         """The answer; tries again what may pass."""
-        for left in range(_TRIES - 1, -1, -1):
+        for tries in range(1, _TRIES + 1):
             try:
                 with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
                     return answer.read()
             except urllib.error.HTTPError as error:
-                if error.code not in (429, 500, 502, 503, 504) or not left:
+                if error.code not in (429, 500, 502, 503, 504) or tries == _TRIES:
                     raise
             except OSError as error:
-                if not left:
+                if tries == _TRIES:
                     raise UserError(
                         f"Cannot reach {urllib.parse.urlsplit(request.full_url).netloc}: {error}. "
                         "This is meant to run on a machine of Google Cloud."
                     ) from error
-            self._sleep(_PAUSE_S)
+            self._sleep(backoff_s(tries, _FIRST_PAUSE_S, _LONGEST_PAUSE_S))
         raise AssertionError("The last try returns or raises.")
 
 
@@ -147,7 +149,9 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def _refused(what: str, url: str, error: urllib.error.HTTPError) -> UserError:
-    return UserError(
-        f"Cannot {what} {url} (HTTP {error.code}). Give the job's service account the role "
-        "roles/storage.objectAdmin on the bucket."
-    )
+    mend = {
+        401: _ROLE,
+        403: _ROLE,
+        404: "There is no such bucket.",
+    }.get(error.code, "Try again later.")
+    return UserError(f"Cannot {what} {url} (HTTP {error.code}). {mend}")

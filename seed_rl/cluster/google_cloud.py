@@ -25,7 +25,6 @@ from seed_rl.cluster.google_api import GoogleApi
 from seed_rl.cluster.machine import Machine
 from seed_rl.cluster.secrets import TOKEN
 from seed_rl.common.errors import UserError
-from seed_rl.common.run_files import progress
 from seed_rl.common.system import terminal
 
 USAGE = """\
@@ -42,8 +41,6 @@ Becomes one replica of a custom job: like python -m seed_rl.cluster (see its --h
 _DONE = b"done"
 _STOPPED = 128 + signal.SIGTERM
 _REPORT_S = 60.0
-_MOVED_S = 30
-"""An actor that has not reached the learner for so long looks its address up again."""
 _PERIOD_S = 5.0
 
 
@@ -54,6 +51,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     try:
         _prepare_token(os.environ)
+        # For the service, 0 is the end of the job; it starts other replicas again.
+        arguments = [f"--stopped_exit_code={_STOPPED}", *arguments]
         kind = os.environ.get("SEED_RL_ROLE") or roles.role_from(os.environ).kind
         if kind == roles.LEARNER:
             return _learner(arguments, os.environ)
@@ -79,12 +78,9 @@ def _prepare_token(environment: dict[str, str] | os._Environ[str]) -> None:
 
 
 def _learner(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    phases: list[str] = []
     reporter = tuning.Reporter(environment)
 
     def after_copy(logdir: Path) -> None:
-        if last := progress.read(logdir):
-            phases[:] = [last.phase]
         if tuning.trial_from(environment):
             reporter.report(logdir)
 
@@ -92,10 +88,9 @@ def _learner(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     if place:
         GoogleApi().write(place, own_address(environment).encode())
     code = cluster.main(with_trial(arguments, environment), after_copy)
-    if place and phases == ["done"]:
+    if place and code == 0:
         GoogleApi().write(place, _DONE)
-    # For the service, 0 is the end of the job; it starts other replicas again.
-    return _STOPPED if code == 0 and phases == ["stopped"] else code
+    return code
 
 
 def with_trial(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
@@ -158,7 +153,9 @@ def actor_indices(actors: int, environment: Mapping[str, str]) -> range:
 def _actors(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     options, _ = run.parse(arguments, roles.evaluators_from(environment))
     place = environment.get("SEED_RL_ADDRESS_OBJECT")
-    waits = [f"--{name}_timeout_s={_MOVED_S}" for name in ("connect", "reconnect")] if place else []
+    waits = (
+        [f"--{name}_timeout_s={run.MOVED_S}" for name in ("connect", "reconnect")] if place else []
+    )
 
     def start(index: int) -> subprocess.Popen[bytes] | None:
         """Starts an actor; None if the run is done."""

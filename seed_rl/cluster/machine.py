@@ -9,13 +9,14 @@ import time
 import types
 from collections.abc import Callable, Iterable
 
+from seed_rl.common.system.backoff import backoff_s
 from seed_rl.launch.process import describe_exit
 
 _FINAL = (0, 2, 3)  # Stopped, a user's mistake, replaced: starting it again changes nothing.
 _NO_LEARNER = 4  # It may be on its way to another machine; the engine ends the run.
 _QUICK_S = 60.0
 _MOST_QUICK_FAILURES = 6
-_LONGEST_PAUSE_S = 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 30.0
 _TICK_S = 0.2
 _STOPPED = 128 + signal.SIGTERM
 
@@ -96,7 +97,8 @@ class Machine:
         if self._failures[index] >= _MOST_QUICK_FAILURES:
             _say(f"actor {index} {describe_exit(code)}, for the {_MOST_QUICK_FAILURES}th time")
             return code if code > 0 else 128 - code
-        pause_s = min(2.0 ** self._failures[index], _LONGEST_PAUSE_S) if quick else 0.0
+        failures = self._failures[index]
+        pause_s = backoff_s(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S) if quick else 0.0
         _say(f"actor {index} {describe_exit(code)}; starting it again in {pause_s:.0f} s")
         self._due[index] = self._clock() + pause_s
         return 0

@@ -6,17 +6,19 @@ object stores do not have. In the bucket
 - a checkpoint's manifest is uploaded after the files that it names, and removed before them: a
   checkpoint with a manifest is complete;
 - `<name>.complete` beside the manifest says the same of a directory of extra files (a replay);
-- `mirror.json` says which learner writes. It is rewritten in every round, so that a second learner
-  sees whether the first is alive.
+- `mirror.json` says which learner writes. It is rewritten every few seconds, even while a large
+  file is copied, so that a second learner sees whether the first is alive.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import shutil
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -64,6 +66,7 @@ class Mirror:
         self._owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}"
         self._beats = 0
         self._last_beat = -_BEAT_S
+        self._beating = threading.Lock()
         self._copied: dict[str, tuple[int, int]] = {}  # (size, time of change) by name.
         self._complete: set[str] = set()  # Checkpoints and their extra directories.
         self._own_checkpoint = False
@@ -115,7 +118,7 @@ class Mirror:
 
         Raises:
           DisplacedError: another learner has taken over.
-          Exception: any other error of the file system; the next call goes on.
+          Exception: any other error of the file system; the next call continues.
         """
         self._beat(force=True)
         checkpoints = list(reversed(checkpoint_list.list_checkpoints(self.logdir / DIRECTORY)))
@@ -137,20 +140,47 @@ class Mirror:
 
     # Who writes.
 
+    @contextlib.contextmanager
+    def showing_life(self) -> Iterator[None]:
+        """Rewrites the owner's file meanwhile, from a thread, until another learner has taken over.
+
+        Without it, an upload or download that takes minutes, or long pauses between rounds, would
+        pass for the learner's death.
+        """
+        ended = threading.Event()
+
+        def show() -> None:
+            while not ended.wait(_BEAT_S):
+                try:
+                    self._beat()
+                except DisplacedError:
+                    return  # The next copy() finds the same.
+                except Exception:  # Each file system has errors of its own.
+                    continue  # Whoever copies or restores reports them.
+
+        thread = threading.Thread(target=show, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(_BEAT_S)  # A request to a slow bucket may be under way.
+
     def _beat(self, force: bool = False) -> None:
         """Checks that no other learner has taken over, and shows a sign of life."""
-        if not force and self._clock() - self._last_beat < _BEAT_S:
-            return
-        content = self._remote.read(OWNER) if self._beats else None
-        if content is not None and _owner(content).get("owner") != self._owner:
-            raise DisplacedError(
-                f"Another learner writes to {self.url} now: {_host(content)}. This one "
-                "ends without saving."
-            )
-        self._beats += 1
-        beat = {"owner": self._owner, "host": socket.gethostname(), "beat": self._beats}
-        self._remote.write(OWNER, (json.dumps(beat) + "\n").encode())
-        self._last_beat = self._clock()
+        with self._beating:
+            if not force and self._clock() - self._last_beat < _BEAT_S:
+                return
+            content = self._remote.read(OWNER) if self._beats else None
+            if content is not None and _owner(content).get("owner") != self._owner:
+                raise DisplacedError(
+                    f"Another learner writes to {self.url} now: {_host(content)}. This one "
+                    "ends without saving."
+                )
+            self._beats += 1
+            beat = {"owner": self._owner, "host": socket.gethostname(), "beat": self._beats}
+            self._remote.write(OWNER, (json.dumps(beat) + "\n").encode())
+            self._last_beat = self._clock()
 
     def _try(self, what: str, action: Callable[[], bytes | None]) -> bytes | None:
         try:

@@ -33,6 +33,7 @@ def run(
     environment: Mapping[str, str],
     after_copy: Callable[[Path], None],
     period_s: float,
+    stopped_code: int = 0,
 ) -> int:
     """Restores the run from `url`, runs a learner, and copies its files to `url` until it ends.
 
@@ -44,6 +45,7 @@ def run(
       environment: the learner's environment variables.
       after_copy: called with the local logdir after each round of copying.
       period_s: seconds between rounds.
+      stopped_code: exit code if a signal comes before the learner has started.
 
     Returns:
       The learner's exit code; 128 plus the number of a signal that killed it.
@@ -58,13 +60,14 @@ def run(
     mirror = Mirror(RemoteFiles(url), logdir)
     with _Signals() as signals:
         mirror.claim()
-        mirror.restore()
-        if signals.received:
-            code = 0
-        else:
-            code = _run(list(command(logdir)), environment, signals, mirror, period_s, after_copy)
-            _copy_the_rest(mirror)
-            after_copy(logdir)
+        code = stopped_code
+        with mirror.showing_life():
+            mirror.restore()
+            if not signals.received:
+                learner = list(command(logdir))
+                code = _run(learner, environment, signals, mirror, period_s, after_copy)
+                _copy_the_rest(mirror)
+                after_copy(logdir)
         with contextlib.suppress(Exception):  # The next learner then waits a little.
             mirror.release()
     shutil.rmtree(scratch, ignore_errors=True)

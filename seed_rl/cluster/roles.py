@@ -19,7 +19,7 @@ TENSORBOARD = "tensorboard"
 ROLES = (LEARNER, ACTOR, EVALUATOR, TENSORBOARD)
 
 DEFAULT_PORT = 8686
-"""The learner's port where an engine tells only its host."""
+"""The learner's port where an engine names only its host."""
 
 _INDICES = ("SEED_RL_INDEX", "JOB_COMPLETION_INDEX", "SLURM_ARRAY_TASK_ID")
 _INDEX_DIR = "SEED_RL_INDEX_DIR"

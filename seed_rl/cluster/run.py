@@ -17,9 +17,9 @@ from seed_rl.launch.options import RunOptions
 
 _TENSORBOARD_PORT = 6006
 _LOGDIR = ("--logdir=", "--job-dir=")
-_MOVED_S = 30
-"""An actor that has not reached the learner for so long gives up, and then learns its new
-address."""
+MOVED_S = 30
+"""An actor that has not reached the learner for so long gives up, and is started again to look its
+address up."""
 _NO_ADDRESS = (
     "The learner's address is missing: set SEED_RL_ADDRESS=HOST:PORT, as actors reach it, or "
     "SEED_RL_ADDRESS_FILE to a file that the learner writes it to and all processes can read."
@@ -106,7 +106,7 @@ class Run:
     def _client_command(self, task: int) -> list[str]:
         flags = self.secrets.actor_flags()
         if self.moves:
-            flags += [f"--connect_timeout_s={_MOVED_S}", f"--reconnect_timeout_s={_MOVED_S}"]
+            flags += [f"--connect_timeout_s={MOVED_S}", f"--reconnect_timeout_s={MOVED_S}"]
         return [*self._command("actor", flags, self._address()), f"--task={task}"]
 
     def _command(self, run_mode: str, defaults: Sequence[str], address: str) -> list[str]:

@@ -38,6 +38,17 @@ def _api(services: Services) -> GoogleApi:
     return GoogleApi(place, place, place, sleep=lambda _: None)
 
 
+class _KnownMachine(GoogleApi):
+    """Asks for no machine's token, so that failures are those of the service itself."""
+
+    def __init__(self, services: Services):
+        place = f"http://{services.host}"
+        super().__init__(place, place, place, sleep=lambda _: None)
+
+    def _token(self) -> str:
+        return "machine"
+
+
 def _cluster(pool: int, index: int = 0, actors: int = 3, host: str = "learner:2222") -> str:
     """CLUSTER_SPEC as the service sets it."""
     cluster = {"workerpool0": [host], "workerpool1": [f"actor-{i}:2222" for i in range(actors)]}
@@ -61,14 +72,26 @@ def test_the_token_comes_from_secret_manager(services: Services) -> None:
     [(403, "secretAccessor on projects/lab"), (404, "gcloud secrets create seed-rl-token")],
 )
 def test_a_secret_that_cannot_be_read(services: Services, status: int, mend: str) -> None:
-    class Refuses(GoogleApi):
-        def _token(self) -> str:
-            return "machine"
-
     services.failures = [status]
-    place = f"http://{services.host}"
     with pytest.raises(UserError, match=f"Cannot read the secret .*HTTP {status}.*{mend}"):
-        Refuses(place, place).secret(SECRET)
+        _KnownMachine(services).secret(SECRET)
+
+
+@pytest.mark.parametrize(
+    ("failures", "mend"),
+    [
+        ([403], "objectAdmin on the bucket"),
+        ([404], "no such bucket"),
+        ([503] * 5, "Try again later"),  # And not: give the account a role.
+    ],
+)
+def test_a_bucket_that_cannot_be_written(
+    services: Services, failures: list[int], mend: str
+) -> None:
+    services.failures = failures
+    with pytest.raises(UserError, match=f"Cannot write gs://runs/x .*HTTP {failures[0]}.*{mend}"):
+        _KnownMachine(services).write("gs://runs/x", b"10.0.0.7:2222")
+    assert services.failures == []
 
 
 def test_names_that_are_no_secrets() -> None:
@@ -201,6 +224,23 @@ def test_a_machine_that_is_taken_away_stops_its_actors() -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+@pytest.mark.parametrize("pool", [0, 3])
+def test_a_learner_or_evaluator_that_is_stopped_does_not_look_finished(
+    pool: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even if it is stopped before it has started training."""
+    seen: list[str] = []
+
+    def main(arguments: list[str], *_: object) -> int:
+        seen.extend(arguments)
+        return 0
+
+    monkeypatch.setattr(google_cloud.cluster, "main", main)
+    monkeypatch.setenv("CLUSTER_SPEC", _cluster(pool))
+    google_cloud.main(["gym", "vtrace", "2", "--logdir=gs://runs/pole"])
+    assert seen == ["--stopped_exit_code=143", "gym", "vtrace", "2", "--logdir=gs://runs/pole"]
 
 
 # Tuning.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import time
 
 import pytest
 
-from seed_rl.cluster import mirrored
+from seed_rl.cluster import mirror, mirrored
 from seed_rl.cluster.mirror import OWNER, DisplacedError
 from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.errors import NotSavedError
@@ -68,6 +69,44 @@ def test_a_failed_learners_files_are_copied_and_its_code_is_returned(
     assert (bucket / "run" / "lives").read_text() == "xx"  # The second continued the first's.
     assert set(seen) == {"run"}
     assert list((tmp_path / "disk").iterdir()) == []
+
+
+def test_a_stop_before_the_learner_has_started_is_not_a_finished_run(
+    bucket: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a spot machine is taken away while it restores the run."""
+    monkeypatch.setattr(
+        mirrored.Mirror, "restore", lambda mirror: signal.raise_signal(signal.SIGTERM)
+    )
+
+    def command(logdir: pathlib.Path) -> list[str]:
+        raise AssertionError("the learner was started")
+
+    url = f"file://{bucket}/run"
+    assert mirrored.run(command, url, {}, lambda logdir: None, 0.1, stopped_code=75) == 75
+
+
+def test_a_learner_shows_life_between_rounds_of_copying(
+    bucket: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise SEED_RL_COPY_SECS=300, or one large file, would let a second learner take over."""
+    monkeypatch.setattr(mirror, "_BEAT_S", 0.01)
+    remote = RemoteFiles(f"file://{bucket}/run")
+
+    def stop_after_ten_beats() -> None:
+        wait_until(lambda: re.search(rb'"beat": \d\d', remote.read(OWNER) or b""))
+        signal.raise_signal(signal.SIGTERM)
+
+    thread = threading.Thread(target=stop_after_ten_beats)
+    thread.start()
+    mirrored.run(
+        lambda logdir: [sys.executable, "-c", LEARNER, str(logdir), "0"],
+        remote.url,
+        {},
+        lambda logdir: None,
+        period_s=1000.0,
+    )
+    thread.join()
 
 
 def test_what_a_learner_saves_on_sigterm_is_copied(bucket: pathlib.Path) -> None:

@@ -77,6 +77,14 @@ def test_processes_meet(compose):
     assert [v["target"] for v in services["actor"]["volumes"]] == ["/index"]
 
 
+def test_nothing_is_restarted_for_ever(repository):
+    """A learner with wrong options fails each time."""
+    text = (repository / "docker" / "compose.yaml").read_text()
+    policies = re.findall(r"restart: (.*)", text)
+    assert len(policies) == 3
+    assert set(policies) == {"on-failure:10"}
+
+
 def test_the_default_tag_is_this_version(repository):
     text = (repository / "docker" / "compose.yaml").read_text()
     version = re.search(r'__version__ = "(.*)"', (repository / "seed_rl/__init__.py").read_text())

@@ -176,9 +176,26 @@ def test_submit_prints_what_an_overlay_would(tmp_path):
     assert documents(done.stdout) == documents(golden.read_text())
 
 
+def test_flag_files_need_not_be_in_the_image(tmp_path):
+    """Shipped ones are named as from the root of the checkout; others may name further files."""
+    (tmp_path / "inner").write_text("--seed=3")
+    (tmp_path / "outer").write_text(f"# A comment\n\n  --batch_size=7\n--flagfile={tmp_path}/inner")
+    task = ("atari", "r2d2", "8", "--flagfile=seed_rl/atari/r2d2_paper.flags", "--game=Pong")
+    done = script("submit.sh", *IMAGES, "--dry_run", *task, f"--flagfile={tmp_path}/outer")
+    assert done.returncode == 0, done.stderr
+    (flags,) = [d for d in documents(done.stdout) if d["metadata"]["name"] == "flags"]
+    lines = flags["data"]["flags"].split()
+    shipped = (K8S.parent / "seed_rl/atari/r2d2_paper.flags").read_text().splitlines()
+    assert lines == [
+        *(line for line in shipped if line.startswith("--")),
+        *("--game=Pong", "--batch_size=7", "--seed=3"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (("atari", "vtrace", "8", "--flagfile=none"), "--flagfile=none: there is no such file"),
         (("atari", "vtrase", "8"), "atari has no agent 'vtrase'"),
         (("atari", "vtrace"), "but got 2 arguments"),
         (("atari", "vtrace", "8", "--num_envs=3"), "--num_envs cannot be set here"),

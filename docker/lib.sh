@@ -27,8 +27,7 @@ check_engine() {
   command -v docker > /dev/null ||
     fail "Docker is not installed: https://docs.docker.com/engine/install/"
   local answer
-  answer="$(docker version --format '{{.Server.Version}}' 2>&1)" || fail "Docker's engine does not
-answer:  ${answer##*$'\n'}
+  answer="$(docker version --format '{{.Server.Version}}' 2>&1)" || fail "Docker's engine does not answer: ${answer##*$'\n'}
 Start it (sudo systemctl start docker). If it runs, you may not use it yet: add yourself to its
 group (sudo usermod --append --groups docker \"\$USER\") and log in anew."
 }

@@ -9,6 +9,9 @@
 # NAMESPACE: default seed-rl. --dry_run prints the Secrets (with what is secret) and does nothing.
 set -euo pipefail
 
+# shellcheck source=k8s/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -48,5 +51,6 @@ secrets="$(
 if $dry_run; then
   printf '%s\n' "$secrets"
 else
+  check_cluster
   kubectl apply --filename=- <<< "$secrets"
 fi

@@ -74,7 +74,7 @@ for host in "${hosts[@]}"; do names+=("$(alternative_name "$host")"); done
 if $renew; then
   for name in ca.pem ca-key.pem; do
     [[ -r "$directory/$name" ]] ||
-      fail "cannot read $directory/$name, which --renew needs. Without --renew, all is made anew."
+      fail "cannot read $directory/$name, which --renew needs. Without --renew, everything is made anew."
   done
 else
   found="$(existing | paste -sd ' ')"

@@ -57,8 +57,10 @@ done
 [[ -n "$dry_run" ]] || command -v sbatch > /dev/null ||
   fail "there is no sbatch here: run this on a machine of the cluster from which jobs are submitted" \
     "(its login node), or with a small Slurm on this one: slurm/local_cluster.sh slurm/submit.sh ..."
+extra="$1"
+[[ "$extra" != *.py ]] || extra=gym
 [[ -x "$python" ]] ||
-  fail "there is no $python: run scripts/setup.sh ${1##*/} first, on a file system that the nodes" \
+  fail "there is no $python: run scripts/setup.sh $extra first, on a file system that the nodes" \
     "share, or say PYTHON=... (the path of the Python of the jobs)"
 
 # The program checks its flags, and names the run's directory.
@@ -70,6 +72,8 @@ check() {
 checked="$(mktemp)"
 trap 'rm -f "$checked"' EXIT
 if ! answer="$(check "$@" 2> "$checked")"; then
+  missing="$(sed -n 's/^ModuleNotFoundError: //p' "$checked")"
+  [[ -z "$missing" ]] || fail "$python: $missing. Run scripts/setup.sh $extra (again), or install it."
   fail "$(sed -n 's/^error: //p' "$checked" | grep . || cat "$checked")"
 fi
 answer="$(sed -n 's/.*\({"logdir": .*}\).*/\1/p' <<< "$answer" | tail -n 1)"

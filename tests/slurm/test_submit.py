@@ -107,6 +107,15 @@ def test_no_python(submit):
     assert "there is no /nowhere/python: run scripts/setup.sh gym first" in done.stderr
 
 
+def test_a_python_without_packages(submit):
+    """As after a setup that was broken off."""
+    done = submit("--dry_run", *TASK, PYTHON="/usr/bin/python3")
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert line.startswith("error: /usr/bin/python3: No module named")
+    assert line.endswith("Run scripts/setup.sh gym (again), or install it.")
+
+
 def test_no_slurm(submit, tmp_path, without_slurm):
     done = submit(*TASK, PATH=str(without_slurm))
     assert done.returncode == 2

@@ -199,6 +199,13 @@ def test_mistakes_end_with_a_message(docker, script, arguments, message):
     assert docker.calls("build") == docker.calls("run") == docker.calls("push") == []
 
 
+def test_a_registry_copied_from_the_docs(docker):
+    registry = "europe-docker.pkg.dev/PROJECT/REPOSITORY"
+    code, messages = docker.call("docker/build.sh", "atari", SEED_RL_REGISTRY=registry)
+    assert code == 2 and "names of images have no capitals" in messages
+    assert docker.calls("build") == []
+
+
 def test_a_typo_in_secrets_makes_no_folder(docker):
     docker.has_images()
     settings = {"SEED_RL_ROLE": "actor", "SEED_RL_SECRETS": "nowhere"}

@@ -77,6 +77,7 @@ def test_the_default_logdir_is_the_programs(repository, tmp_path):
         (("--dry_run", *TASK, "--server_address=x:1"), "--server_address cannot be set here"),
         (("--dry_run", "--evaluators=x", *TASK), "--evaluators must be a number, not 'x'"),
         (("--dry_run", "-p", "gpu", *TASK), "-p: write options of sbatch in full, as --name=value"),
+        (("--dry_run", "--time", "1-0", *TASK), "write --time=1-0, with an equals sign"),
         (("--dry_run", "--array=1-3", *TASK), "--array cannot be set here"),
         (("--dry_run",), "GAME AGENT ACTORS"),
         (("--dry_run", "--secrets=/nowhere", *TASK), "Cannot read SEED_RL_SECRETS=/nowhere"),

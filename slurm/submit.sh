@@ -77,8 +77,6 @@ check() {
 checked="$(mktemp)"
 trap 'rm -f "$checked"' EXIT
 if ! answer="$(check "$@" 2> "$checked")"; then
-  missing="$(sed -n 's/^ModuleNotFoundError: //p' "$checked")"
-  [[ -z "$missing" ]] || fail "$python: $missing. Run scripts/setup.sh $extra (again), or install it."
   fail "$(sed -n 's/^error: //p' "$checked" | grep . || cat "$checked")"
 fi
 answer="$(sed -n 's/.*\({"logdir": .*}\).*/\1/p' <<< "$answer" | tail -n 1)"

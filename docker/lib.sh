@@ -20,6 +20,9 @@ export DOCKER_BUILDKIT=1
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
+[[ "${SEED_RL_REGISTRY:-}" != *[[:upper:]]* ]] ||
+  fail "SEED_RL_REGISTRY=$SEED_RL_REGISTRY: names of images have no capitals; put your own in."
+
 # The comment at the top of a script is its help.
 usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; }
 
@@ -27,8 +30,7 @@ check_engine() {
   command -v docker > /dev/null ||
     fail "Docker is not installed: https://docs.docker.com/engine/install/"
   local answer
-  answer="$(docker version --format '{{.Server.Version}}' 2>&1)" || fail "Docker's engine does not
-answer:  ${answer##*$'\n'}
+  answer="$(docker version --format '{{.Server.Version}}' 2>&1)" || fail "Docker's engine does not answer: ${answer##*$'\n'}
 Start it (sudo systemctl start docker). If it runs, you may not use it yet: add yourself to its
 group (sudo usermod --append --groups docker \"\$USER\") and log in again."
 }

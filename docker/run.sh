@@ -75,7 +75,11 @@ if [[ "$1" == *.py ]]; then
   # Programs import the image's SEED RL, not a checkout that they are in.
   if [[ -d seed_rl ]]; then mounts+=(--tmpfs "$PWD/seed_rl"); fi
 fi
-if [[ -n "${SEED_RL_SECRETS:-}" ]]; then show "$SEED_RL_SECRETS" ro; fi
+if [[ -n "${SEED_RL_SECRETS:-}" ]]; then
+  [[ -d "$SEED_RL_SECRETS" ]] || # The engine would make it, empty.
+    fail "SEED_RL_SECRETS=$SEED_RL_SECRETS is no folder; scripts/make_secrets.sh DIR HOST makes one."
+  show "$SEED_RL_SECRETS" ro
+fi
 if [[ -n "${SEED_RL_INDEX_DIR:-}" ]]; then show_folder "$SEED_RL_INDEX_DIR"; fi
 if [[ -n "${SEED_RL_ADDRESS_FILE:-}" ]]; then show_folder "$(dirname "$SEED_RL_ADDRESS_FILE")"; fi
 

@@ -11,6 +11,8 @@ set -euo pipefail
 
 # shellcheck source=docker/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../docker/lib.sh"
+# shellcheck source=k8s/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 positional=() dry_run=false
 for argument in "$@"; do
@@ -48,5 +50,6 @@ secrets="$(
 if $dry_run; then
   printf '%s\n' "$secrets"
 else
+  check_cluster
   kubectl apply --filename=- <<< "$secrets"
 fi

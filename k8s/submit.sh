@@ -25,6 +25,8 @@ set -euo pipefail
 
 # shellcheck source=docker/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../docker/lib.sh"
+# shellcheck source=k8s/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 run="" namespace=seed-rl engine=jobset queue="" with="" learner_image="" actor_image=""
 storage="" storage_class="" insecure=false dry_run=false
@@ -71,7 +73,8 @@ done
 # The same checks as ./run_local.sh; with any Python, since they need no packages.
 python="${PYTHON:-python3}"
 command -v "$python" > /dev/null || fail "$python is missing: sudo apt-get install python3"
-(cd "$root" && "$python" -m seed_rl.launch.options "${positional[@]}" "${flags[@]}") > /dev/null
+answer="$(cd "$root" && "$python" -m seed_rl.launch.options "${positional[@]}" "${flags[@]}" 2>&1)" ||
+  fail "$(sed -n 's/^error: //p' <<< "$answer" | grep . || echo "$answer")"
 [[ "${positional[0]}" != *.py ]] ||
   fail "${positional[0]}: a program of your own needs an image and an overlay of its own, see" \
     "docs/deployment/kubernetes.md."
@@ -160,11 +163,12 @@ if $dry_run; then
 fi
 
 in_namespace=(kubectl --namespace="$namespace")
+check_cluster
 if ! $insecure; then
   "${in_namespace[@]}" get secret learner-secrets actor-secrets > /dev/null ||
     fail "the run's secrets cannot be found in namespace $namespace. k8s/create_secrets.sh DIR" \
       "$namespace makes them from the files of scripts/make_secrets.sh. (The cluster is that of" \
-      "context $(kubectl config current-context 2> /dev/null || echo "none: see kubectl config").)"
+      "context $(context).)"
 fi
 kind=job
 [[ "$engine" == plain ]] || kind=jobset

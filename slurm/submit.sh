@@ -37,28 +37,35 @@ usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
 evaluators=0 secrets='' dry_run=''
 learner_options=() actor_options=()
+last=''
 while [[ $# -gt 0 && "$1" == -* ]]; do
+  last=''
   case "$1" in
     -h | --help) usage; exit 0 ;;
     --dry_run | --dry-run) dry_run=1 ;;
     --evaluators=*) evaluators="${1#*=}" ;;
     --secrets=*) secrets="$(realpath -m -- "${1#*=}")" ;;
-    --learner-*) learner_options+=("--${1#--learner-}") ;;
-    --actor-*) actor_options+=("--${1#--actor-}") ;;
+    --learner-*) learner_options+=("--${1#--learner-}") last="$1" ;;
+    --actor-*) actor_options+=("--${1#--actor-}") last="$1" ;;
     --array=* | --dependency=* | --job-name=* | --output=* | --error=* | --wrap=* | --parsable)
       fail "${1%%=*} cannot be set here: $(basename "$0") sets it" ;;
-    --?*) learner_options+=("$1") actor_options+=("$1") ;;
+    --?*) learner_options+=("$1") actor_options+=("$1") last="$1" ;;
     *) fail "$1: write options of sbatch in full, as --name=value (see --help)" ;;
   esac
   shift
 done
+if [[ $# -gt 3 && -n "$last" && "$last" != *=* && "$1" != *.py && ! -d "$root/seed_rl/$1" ]]; then
+  fail "write $last=$1, with an equals sign, or mend the name of the game '$1' (see --help)"
+fi
 [[ $# -gt 0 ]] || fail "GAME AGENT ACTORS are missing (see --help)"
 [[ "$evaluators" =~ ^[0-9]+$ ]] || fail "--evaluators must be a number, not '$evaluators'"
 [[ -n "$dry_run" ]] || command -v sbatch > /dev/null ||
   fail "there is no sbatch here: run this on a machine of the cluster from which jobs are submitted" \
     "(its login node), or with a small Slurm on this one: slurm/local_cluster.sh slurm/submit.sh ..."
+extra="$1"
+[[ "$extra" != *.py ]] || extra=gym
 [[ -x "$python" ]] ||
-  fail "there is no $python: run scripts/setup.sh ${1##*/} first, on a file system that the nodes" \
+  fail "there is no $python: run scripts/setup.sh $extra first, on a file system that the nodes" \
     "share, or say PYTHON=... (the path of the Python of the jobs)"
 
 # The program checks its flags, and names the run's directory.

@@ -5,6 +5,7 @@ The environment says which; the command line is the same for all processes.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import pathlib
@@ -154,6 +155,7 @@ def main(
     # The default action does not apply to the first process of a container.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(code))
     try:
+        _check_packages()
         if url := _learners_url(arguments, os.environ):
             return _mirror(arguments, url, after_copy, code)
         command = become(arguments, os.environ)
@@ -164,6 +166,19 @@ def main(
         return 130
     _say(shlex.join(command[1:]))
     os.execve(command[0], command, program_environment(command, os.environ))
+
+
+def _check_packages() -> None:
+    """Refuses another Python than the one with SEED RL's packages, which would print a traceback.
+
+    Raises:
+      UserError: they are missing; the message says how to install them.
+    """
+    if importlib.util.find_spec("absl") is None:
+        raise UserError(
+            f"{sys.executable} has no packages of SEED RL: run scripts/setup.sh GAME in its "
+            "checkout, then use .venv/bin/python there."
+        )
 
 
 def _learners_url(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:

@@ -8,7 +8,7 @@ import pathlib
 from seed_rl.common.errors import UserError
 
 TOKEN, CERTIFICATE, KEY, AUTHORITY = FILES = ("token", "cert.pem", "key.pem", "ca.pem")
-_HOW = "scripts/make_secrets.sh DIR HOST makes them all."
+_HOW = "scripts/make_secrets.sh DIR HOST makes all of its files."
 
 
 @dataclasses.dataclass(frozen=True)

@@ -199,6 +199,21 @@ def test_mistakes_end_with_a_message(docker, script, arguments, message):
     assert docker.calls("build") == docker.calls("run") == docker.calls("push") == []
 
 
+def test_a_registry_copied_from_the_docs(docker):
+    registry = "europe-docker.pkg.dev/PROJECT/REPOSITORY"
+    code, messages = docker.call("docker/build.sh", "atari", SEED_RL_REGISTRY=registry)
+    assert code == 2 and "names of images have no capitals" in messages
+    assert docker.calls("build") == []
+
+
+def test_a_typo_in_secrets_makes_no_folder(docker):
+    docker.has_images()
+    settings = {"SEED_RL_ROLE": "actor", "SEED_RL_SECRETS": "nowhere"}
+    code, messages = docker.call("docker/run.sh", *RUN, **settings)
+    assert code == 2 and "SEED_RL_SECRETS=nowhere is no folder" in messages
+    assert docker.calls("run") == []
+
+
 def test_an_image_that_was_not_built_is_not_pushed(docker):
     code, messages = docker.call("docker/push.sh", "atari", SEED_RL_REGISTRY="host/path")
     assert code == 2
@@ -218,4 +233,5 @@ def test_no_engine(docker):
     (docker.folder / "docker").write_text("#!/bin/sh\necho permission denied >&2; exit 1\n")
     code, messages = docker.call("docker/build.sh", "atari")
     assert code == 2
-    assert "permission denied" in messages and "usermod" in messages
+    assert "error: Docker's engine does not answer: permission denied\n" in messages
+    assert "usermod" in messages

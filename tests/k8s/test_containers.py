@@ -207,7 +207,8 @@ def test_flag_files_need_not_be_in_the_image(tmp_path):
 def test_submit_refuses_what_makes_no_sense(arguments, says):
     done = script("submit.sh", *IMAGES, "--dry_run", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: ") and says in done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ") and says in line
 
 
 def test_submit_wants_images():
@@ -243,3 +244,20 @@ def test_secrets_that_are_incomplete_are_named(tmp_path):
     done = script("create_secrets.sh", str(tmp_path))
     assert done.returncode == 2
     assert f"cannot read {tmp_path}/cert.pem" in done.stderr and "make_secrets.sh" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["submit.sh", "create_secrets.sh"])
+def test_no_cluster(name, tmp_path, free_port):
+    """kubectl's own message would be about schemas, and the script's about Secrets."""
+    for file in ("token", "cert.pem", "key.pem", "ca.pem"):
+        (tmp_path / file).write_text("a secret")
+    config = tmp_path / "config"
+    config.write_text(
+        f"{{clusters: [{{name: c, cluster: {{server: 'http://localhost:{free_port}'}}}}], "
+        "contexts: [{name: here, context: {cluster: c, user: u}}], current-context: here}"
+    )
+    arguments = [*IMAGES, "atari", "vtrace", "8"] if name == "submit.sh" else [str(tmp_path)]
+    done = script(name, *arguments, KUBECONFIG=str(config))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: kubectl does not reach a cluster: ")
+    assert "The context is here." in done.stderr

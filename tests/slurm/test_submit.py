@@ -77,6 +77,7 @@ def test_the_default_logdir_is_the_programs(repository, tmp_path):
         (("--dry_run", *TASK, "--server_address=x:1"), "--server_address cannot be set here"),
         (("--dry_run", "--evaluators=x", *TASK), "--evaluators must be a number, not 'x'"),
         (("--dry_run", "-p", "gpu", *TASK), "-p: write options of sbatch in full, as --name=value"),
+        (("--dry_run", "--time", "1-0", *TASK), "write --time=1-0, with an equals sign"),
         (("--dry_run", "--array=1-3", *TASK), "--array cannot be set here"),
         (("--dry_run",), "GAME AGENT ACTORS"),
         (("--dry_run", "--secrets=/nowhere", *TASK), "Cannot read SEED_RL_SECRETS=/nowhere"),
@@ -105,6 +106,18 @@ def test_no_python(submit):
     done = submit("--dry_run", *TASK, PYTHON="/nowhere/python")
     assert done.returncode == 2
     assert "there is no /nowhere/python: run scripts/setup.sh gym first" in done.stderr
+
+
+def test_a_python_without_packages(submit):
+    """As after a setup that was broken off."""
+    environment = {"PYTHON": "/usr/bin/python3", "PYTHONNOUSERSITE": "1"}
+    found = subprocess.run(["/usr/bin/python3", "-c", "import absl"], capture_output=True)
+    if found.returncode == 0:
+        pytest.skip("this machine's own Python has the packages")
+    done = submit("--dry_run", *TASK, **environment)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert line.startswith("error: /usr/bin/python3 has no packages of SEED RL: run scripts/setup")
 
 
 def test_no_slurm(submit, tmp_path, without_slurm):

@@ -50,9 +50,9 @@ def test_a_token_made_as_documented_is_for_its_owner_only(tmp_path, repository, 
     (block,) = [b for b in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE) if "rand -hex" in b]
     command = f"umask 022\n{block}"
     subprocess.run(["bash", "-ec", command], cwd=tmp_path, check=True, capture_output=True)
-    made = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
-    assert made == {"token": 0o600}
-    assert len(tokens.read(str(tmp_path / "token"), "--auth_token_file")) == 64
+    made = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert made == {"secrets": 0o700, "token": 0o600}
+    assert len(tokens.read(str(tmp_path / "secrets" / "token"), "--auth_token_file")) == 64
     assert not caplog.records
 
 

@@ -231,7 +231,7 @@ class Mirror:
         local = self.logdir / checkpoint
         self._remote.download(f"{checkpoint}/{_MANIFEST}", local / _MANIFEST)
         for name in sorted(_sealed(local)):
-            if f"{checkpoint}/{name}" in names:  # Those have no '..'.
+            if f"{checkpoint}/{name}" in names:  # Those have no '..' and no '//'.
                 self._remote.download(f"{checkpoint}/{name}", local / name)
         manifest.verify(local)
         self._complete.add(checkpoint)

@@ -46,9 +46,12 @@ class RemoteFiles:
         found = set()
         for path in self._system.find(folder):
             name = path.removeprefix(f"{self._root}/")
-            if ".." in PurePosixPath(name).parts:
-                logging.warning("Leaving out %s/%s: a name with '..'.", self.url, name)
-            elif name != path:
+            if name == path:
+                continue  # The folder itself.
+            if ".." in PurePosixPath(name).parts or name.startswith("/") or "//" in name:
+                # It would be a file outside of the logdir.
+                logging.warning("Leaving out %s/%s: a name with '..' or '//'.", self.url, name)
+            else:
                 found.add(name)
         return found
 

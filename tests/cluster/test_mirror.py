@@ -6,6 +6,7 @@ emulator of the service where both are installed.
 
 from __future__ import annotations
 
+import json
 import pathlib
 import random
 import subprocess
@@ -309,3 +310,22 @@ def test_a_learner_killed_at_any_moment_leaves_a_complete_checkpoint(
         manifest.verify(entry.path)
         assert entry.serial >= saved + 2
         saved = entry.serial
+
+
+def test_names_in_the_bucket_cannot_reach_outside_the_logdir(tmp_path: pathlib.Path) -> None:
+    """Guards other files of the machine: `directory / "/name"` is /name."""
+    remote = RemoteFiles(f"memory://pong-{uuid.uuid4().hex}")
+    remote.write("config.json", b"{}")
+    remote.write(f"/{tmp_path}/other".replace("//", "/"), b"hostile")
+    sealed = f"{tmp_path}/sealed"
+    remote.write(f"checkpoints/ckpt-1-step-1/{sealed}", b"hostile")
+    names = json.dumps({"files": {sealed: {"bytes": 7, "sha256": ""}}})
+    remote.write("checkpoints/ckpt-1-step-1/MANIFEST.json", names.encode())
+    logdir = tmp_path / "logdir"
+    logdir.mkdir()
+    with pytest.raises(UserError, match="damaged"):
+        Mirror(remote, logdir).restore()
+    remote.remove("checkpoints/ckpt-1-step-1/MANIFEST.json")
+    Mirror(remote, logdir).restore()
+    assert contents(logdir) == {"config.json": b"{}"}
+    assert {path.name for path in tmp_path.iterdir()} == {"logdir"}

@@ -135,6 +135,29 @@ def test_a_member_may_send_what_its_calls_take():
             assert values(client.double(np.int32([1]))) == [2]
 
 
+def test_complete_calls_do_not_pay_for_calls_that_never_end():
+    """Guards memory: a stream of calls could fill another stream's message without end."""
+    options = ServerOptions(max_message_bytes=MIB)
+    greedy = http2.settings({http2.INITIAL_WINDOW_SIZE: 2**31 - 1})
+    greedy += http2.frame(http2.WINDOW_UPDATE, payload=(2**31 - 65_536).to_bytes(4, "big"))
+    call = memoryview(http2.message(b"no frame".ljust(MIB // 2)))
+    with serving(f"{HOST}:0", double, options=options) as server:
+        peer = http2.Connection(server.ports[0], http2.PREFACE + greedy)  # It takes all answers.
+        paying, endless = (peer.open(http2.request(http2.CALL)) for _ in range(2))
+        paid, held, rest = 0, 0, call
+        peer.send_data(endless, memoryview(http2.message_prefix(1 << 30)))
+        with contextlib.closing(peer), pytest.raises(OSError):
+            while held < 200 * MIB:
+                peer.receive()
+                size = peer.send_data(paying, rest)
+                paid += size
+                rest = rest[size:] or call
+                held += peer.send_data(endless, memoryview(bytes(min(MIB // 4, paid - held))))
+        assert paid > 8 * MIB
+        with NumpyClient(f"{HOST}:{server.ports[0]}") as client:
+            assert values(client.double(np.int32([1]))) == [2]
+
+
 def test_a_stream_may_end_while_its_messages_are_under_way():
     """Guards clients from being taken for strangers because of what they sent before they knew."""
     options = ServerOptions(max_message_bytes=MIB)

@@ -147,10 +147,20 @@ bool Connections::BeginRpc(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
   if (connection == nullptr) return true;
+  if (connection->streams > 0) CountBytes(connection);  // It may have been the only one.
+  ++connection->open_rpcs;
   if (connection->home != &members_) Move(connection, &callers_);
   if (connection->rpcs.Take(1)) return true;
   if (connection->rpcs.tokens() < -kRpcBurst) Abort(*connection);
   return false;
+}
+
+void Connections::EndRpc(uint64_t id) {
+  std::lock_guard<std::mutex> lock(mu_);
+  Connection* const connection = Get(id);
+  if (connection == nullptr) return;
+  if (connection->streams > 0) CountBytes(connection);  // While it is not the only one.
+  --connection->open_rpcs;
 }
 
 void Connections::CancelRpc(uint64_t id) {
@@ -159,10 +169,10 @@ void Connections::CancelRpc(uint64_t id) {
   if (connection != nullptr && !connection->cancellations.Take(1)) Abort(*connection);
 }
 
-std::shared_ptr<Connections::Counter> Connections::OpenStream(uint64_t id) {
+std::shared_ptr<Connections::Traffic> Connections::OpenStream(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
-  if (connection == nullptr) return std::make_shared<Counter>(0);
+  if (connection == nullptr) return std::make_shared<Traffic>();
   if (connection->streams >= kMaxStreamsPerConnection) return nullptr;
   if (++connection->streams == 1) {
     Move(connection, &members_);
@@ -245,7 +255,11 @@ void Connections::Watch(uint64_t id, const Connection& connection) {
 
 void Connections::CountBytes(Connection* connection) {
   // First, for a message may come in between.
-  const int64_t messages = connection->messages->exchange(0);
+  int64_t messages = connection->messages->bytes.exchange(0);
+  const int64_t overhead = connection->messages->overhead.exchange(0);
+  // A message proves that its RPC's last one is complete. Those of other RPCs may not be, and what
+  // is conceded to one would pay for them.
+  if (connection->open_rpcs <= 1) messages += overhead;
   tcp_info info = {};
   socklen_t size = sizeof(info);
   if (getsockopt(connection->fd.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||

@@ -51,7 +51,11 @@ int64_t SharedBytes();
 // Thread-safe.
 class Connections {
  public:
-  using Counter = std::atomic<int64_t>;
+  // What the messages of a connection's streams took on the network.
+  struct Traffic {
+    std::atomic<int64_t> bytes{0};     // At least.
+    std::atomic<int64_t> overhead{0};  // Perhaps besides.
+  };
   // Of no connection that is known.
   static constexpr uint64_t kUnknown = 0;
 
@@ -74,13 +78,15 @@ class Connections {
 
   // Finds the connection of an RPC by what gRPC calls its peer.
   uint64_t Find(const std::string& peer);
-  // An RPC begins; false if the connection has begun too many. One that goes on is ended.
+  // An RPC begins; false if the connection has begun too many. One that goes on is ended. EndRpc
+  // must follow.
   bool BeginRpc(uint64_t id);
+  void EndRpc(uint64_t id);
   // The peer has cancelled an RPC.
   void CancelRpc(uint64_t id);
-  // A stream of calls begins; null if the connection has too many. The stream adds to the counter
-  // about what its messages took on the network. CloseStream must follow.
-  std::shared_ptr<Counter> OpenStream(uint64_t id);
+  // A stream of calls begins; null if the connection has too many. The stream adds its messages to
+  // the result. CloseStream must follow.
+  std::shared_ptr<Traffic> OpenStream(uint64_t id);
   void CloseStream(uint64_t id);
   // Looks at connections with streams: at all in turn, if there are many.
   void Check();
@@ -95,6 +101,7 @@ class Connections {
     Fd fd;
     std::string peer;  // Empty for Unix sockets.
     int streams = 0;
+    int open_rpcs = 0;  // With the streams.
     std::list<uint64_t>* home = nullptr;  // The list that it is in; null for Unix sockets.
     std::list<uint64_t>::iterator place;  // In there.
     TokenBucket rpcs;
@@ -105,7 +112,7 @@ class Connections {
     int64_t under_way;
     int64_t received = 0;
     int64_t unread = 0;  // Received, but not of complete messages.
-    std::shared_ptr<Counter> messages = std::make_shared<Counter>(0);
+    std::shared_ptr<Traffic> messages = std::make_shared<Traffic>();
     bool IsUnix() const { return peer.empty(); }
   };
 

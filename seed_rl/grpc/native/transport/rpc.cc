@@ -4,8 +4,9 @@ namespace seed_rl::transport {
 namespace {
 
 constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
-// HTTP/2's and gRPC's headers, and acknowledgements, at most about.
-constexpr size_t kMessageOverhead = 256;
+// Of a message, HTTP/2's and gRPC's headers; with acknowledgements, at most about.
+constexpr size_t kMinHeaderBytes = 9 + 5;
+constexpr size_t kMaxHeaderBytes = 256;
 
 }  // namespace
 
@@ -50,7 +51,10 @@ void Rpc::OnDone(bool) {
   Close(grpc::Status::CANCELLED);
 }
 
-void Rpc::OnFinished(bool) { host_->CloseStream(shared_from_this()); }
+void Rpc::OnFinished(bool) {
+  host_->connections()->EndRpc(connection_);
+  host_->CloseStream(shared_from_this());
+}
 
 bool Rpc::finished() const {
   std::lock_guard<std::mutex> lock(mu_);
@@ -100,7 +104,8 @@ void Rpc::OnRead(bool ok) {
       ++calls_;
       CountBytes(message_.Length());
     }
-    *traffic_ += 2 * message_.Length() + kMessageOverhead;
+    traffic_->bytes += message_.Length() + kMinHeaderBytes;
+    traffic_->overhead += message_.Length() + kMaxHeaderBytes - kMinHeaderBytes;
     host_->Receive(shared_from_this(), message_);
     message_.Clear();
   }

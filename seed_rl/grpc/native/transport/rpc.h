@@ -86,8 +86,8 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
 
   // Its connection; kUnknown before it has begun.
   uint64_t connection() const { return connection_; }
-  // Where an admitted stream counts about what its messages took on the network.
-  void set_traffic(std::shared_ptr<Connections::Counter> traffic) { traffic_ = std::move(traffic); }
+  // Where an admitted stream counts what its messages took on the network.
+  void set_traffic(std::shared_ptr<Connections::Traffic> traffic) { traffic_ = std::move(traffic); }
 
   grpc::GenericServerContext* context() { return &context_; }
   grpc::GenericServerAsyncReaderWriter* stream() { return &stream_; }
@@ -120,7 +120,7 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   grpc::ByteBuffer message_;  // Being read.
   // Fixed by OnIncoming.
   uint64_t connection_ = Connections::kUnknown;
-  std::shared_ptr<Connections::Counter> traffic_;
+  std::shared_ptr<Connections::Traffic> traffic_;
 
   Operation incoming_{&Rpc::OnIncoming};
   Operation done_{&Rpc::OnDone};

@@ -101,7 +101,7 @@ class Connections {
     Fd fd;
     std::string peer;  // Empty for Unix sockets.
     int streams = 0;
-    int open_rpcs = 0;  // With the streams.
+    int open_rpcs = 0;                    // With the streams.
     std::list<uint64_t>* home = nullptr;  // The list that it is in; null for Unix sockets.
     std::list<uint64_t>::iterator place;  // In there.
     TokenBucket rpcs;

@@ -57,7 +57,8 @@ class GoogleApi:
         """The content of a secret in Secret Manager.
 
         Args:
-          name: projects/PROJECT/secrets/SECRET, optionally with /versions/VERSION (default: latest).
+          name: projects/PROJECT/secrets/SECRET, optionally with /versions/VERSION (default:
+            latest).
 
         Raises:
           UserError: it cannot be read.

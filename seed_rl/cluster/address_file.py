@@ -82,10 +82,9 @@ def wait_for(
                 return address
         except FileNotFoundError:
             pass
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise UserError(
-                f"Cannot read the learner's address in SEED_RL_ADDRESS_FILE={path}: "
-                f"{error.strerror}."
+                f"Cannot read the learner's address in SEED_RL_ADDRESS_FILE={path}: {error}."
             ) from error
         if waited_s >= _PATIENCE_S:
             raise NoLearnerError(

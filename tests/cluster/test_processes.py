@@ -133,6 +133,9 @@ def test_an_address_file_that_cannot_be_written_or_read(tmp_path):
         address_file.publish(tmp_path / "file" / "address", "host:86")
     with pytest.raises(UserError, match="Cannot read the learner's address in SEED_RL_ADDRESS_F"):
         address_file.wait_for(tmp_path, lambda text: None)
+    (tmp_path / "address").write_bytes(b"\xff")
+    with pytest.raises(UserError, match="Cannot read the learner's address in SEED_RL_ADDRESS_F"):
+        address_file.wait_for(tmp_path / "address", lambda text: None)
 
 
 @pytest.mark.slow

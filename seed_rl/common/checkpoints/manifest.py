@@ -31,6 +31,8 @@ def verify(path: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedCheckpointError(f"{path} has no readable manifest: {error}") from None
     for name, (size, digest) in expected.items():
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise DamagedCheckpointError(f"The manifest of {path} names {name}, which is elsewhere")
         try:
             # The size first: it reveals a truncated file without reading gigabytes.
             found = (path / name).stat().st_size

@@ -370,3 +370,14 @@ def test_verify_tells_what_is_wrong(tmp_path):
     os.truncate(path / "config.json", 0)
     with pytest.raises(manifest.DamagedCheckpointError, match="config.json has 0 bytes"):
         manifest.verify(path)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../../returns.csv"])
+def test_a_manifest_names_only_its_own_files(tmp_path, name):
+    """Guards against one that came with a logdir: /dev/zero would be read for ever."""
+    path = Run(tmp_path, 1).manager.save(1)
+    inventory = json.loads((path / "MANIFEST.json").read_text())
+    inventory["files"][name] = {"bytes": 0, "sha256": ""}
+    (path / "MANIFEST.json").write_text(json.dumps(inventory))
+    with pytest.raises(manifest.DamagedCheckpointError, match=f"names {name}, which is elsewhere"):
+        manifest.verify(path)

@@ -100,6 +100,7 @@ def test_strangers_give_way():
     with serving(f"{HOST}:0", double, options=options) as server, contextlib.ExitStack() as stack:
         address, mine = f"{HOST}:{server.ports[0]}", ClientOptions(token="sesame")
         first = stack.enter_context(NumpyClient(address, mine))
+        assert values(first.double(np.int32([1]))) == [2]  # The server knows of its stream.
         strangers = [stack.enter_context(connect(server)) for _ in range(200)]
         wait_until(lambda: is_closed(strangers[0]))
         assert values(first.double(np.int32([1]))) == [2]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks of the server that take too long for every change: sanitizers, long attacks, long fuzzing.
-# A quarter of an hour on two cores; docs/native_op.md has the last result.
+# What takes too long for every change: sanitizers, long attacks and long fuzzing of the server, and
+# the whole life of a run on Slurm. 20 minutes on two cores; docs/native_op.md has the last result.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,3 +10,4 @@ tests/grpc/native/run_stress.sh thread 3
 .venv/bin/python -m benchmarks.hostile --seconds=10
 SEED_RL_FUZZ_MESSAGES=1000000 SEED_RL_FUZZ_SEED="${RANDOM}" \
   .venv/bin/python -m pytest -q tests/grpc/test_fuzz.py
+SEED_RL_LONG=1 .venv/bin/python -m pytest -q tests/slurm

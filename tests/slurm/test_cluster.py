@@ -34,6 +34,7 @@ class Cluster:
     def __init__(self, repository, environment):
         self._repository = repository
         self._environment = environment
+        self._waiting = {}  # Since when jobs have been waiting.
 
     def run(self, *command):
         return subprocess.run(
@@ -75,10 +76,17 @@ class Cluster:
         self.ask("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
 
     def hurry(self):
-        """Spares requeued jobs Slurm's pause of two minutes, and a second time limit."""
+        """Spares requeued jobs most of Slurm's pause of two minutes, and a second time limit.
+
+        Not all of it: a node refuses a job that starts while it still revokes the credential of the
+        one before ("Job credential revoked"), and Slurm then gives the job up.
+        """
         waiting = self.ask("squeue", "--noheader", "--array", "--states=PD", "--format=%i %r")
-        for job, reason in (line.split(maxsplit=1) for line in waiting.splitlines()):
-            if reason != "Dependency" and int(self.job(job)["Restarts"]):
+        jobs = dict(line.split(maxsplit=1) for line in waiting.splitlines())
+        self._waiting = {job: self._waiting.get(job, time.monotonic()) for job in jobs}
+        for job, reason in jobs.items():
+            waited_s = time.monotonic() - self._waiting[job]
+            if reason != "Dependency" and waited_s > 10 and int(self.job(job)["Restarts"]):
                 # (It may have started meanwhile.)
                 self.run("scontrol", "update", f"JobId={job}", "StartTime=now", "TimeLimit=60")
 

@@ -48,7 +48,12 @@ esac
 unshare --pid --fork --mount-proc true 2> /dev/null ||
   fail "this machine allows no process namespaces (a container needs --privileged for them)"
 export PATH="$PATH:/usr/sbin:/sbin"
-if ! command -v slurmctld slurmd munged sbatch > /dev/null; then
+installed() { # PROGRAM ...
+  local program
+  for program; do command -v "$program" > /dev/null || return 1; done
+}
+
+if ! installed slurmctld slurmd munged sbatch; then
   command -v apt-get > /dev/null || fail "there is no Slurm (slurmctld, slurmd, munged, sbatch) here"
   echo "installing slurm-wlm and munge" >&2
   { apt-get update -qq &&

@@ -91,30 +91,39 @@ def _integer(value: int) -> bytes:
     return bytes(result)
 
 
-def connect(port: int) -> socket.socket:
+def connect(port: int, timeout_s: float = _TIMEOUT_S) -> socket.socket:
     """A TCP connection to a local port, from another address than that of honest clients.
 
     So a server can tell them apart, as it can if attackers are other machines.
     """
-    return socket.create_connection(("127.0.0.1", port), _TIMEOUT_S, ("127.0.0.2", 0))
+    return socket.create_connection(("127.0.0.1", port), timeout_s, ("127.0.0.2", 0))
 
 
 class Connection:
-    """A connection that sends what it is told; it raises OSError once the server has closed it.
+    """A connection that sends what it is told; it raises ConnectionError once the server ends it.
 
     Attributes:
       windows: how many bytes the server still takes, by stream; 0 is the whole connection.
       closed_streams: streams that the server has ended.
     """
 
-    def __init__(self, port: int, preface: bytes = PREFACE + settings({})):
-        """Connects to a local port and sends `preface`."""
+    def __init__(
+        self, port: int, preface: bytes = PREFACE + settings({}), timeout_s: float = _TIMEOUT_S
+    ):
+        """Connects to a local port and sends `preface`.
+
+        Args:
+          port: where.
+          preface: what to send first.
+          timeout_s: for how long the server may read nothing; then `send` raises TimeoutError.
+        """
         self._next_stream = 1
         self._received = bytearray()
         self._initial_window = _DEFAULT_WINDOW
         self.windows = {0: _DEFAULT_WINDOW}
         self.closed_streams: set[int] = set()
-        self.socket = connect(port)
+        self._timeout_s = timeout_s
+        self.socket = connect(port, timeout_s)
         try:
             self.send(preface)
         except OSError:
@@ -163,7 +172,7 @@ class Connection:
         except BlockingIOError:
             pass
         finally:
-            self.socket.settimeout(_TIMEOUT_S)
+            self.socket.settimeout(self._timeout_s)
         offset = 0
         while len(self._received) - offset >= _HEADER_BYTES:
             start = offset + _HEADER_BYTES

@@ -115,15 +115,34 @@ def test_strangers_give_way():
 def test_a_stranger_may_send_little(flood):
     """Guards the network threads from whatever HTTP/2 lets a peer send, without a token."""
     options = ServerOptions(token="sesame")
-    with serving(f"{HOST}:0", double, options=options) as server, connect(server) as stranger:
-        stranger.sendall(http2.PREFACE + http2.settings({}))
-        stranger.settimeout(PATIENCE_S)
-        with pytest.raises(OSError):
-            for _ in range(100):
-                stranger.sendall(flood * (MIB // len(flood)))
+    with serving(f"{HOST}:0", double, options=options) as server:
+        stranger = http2.Connection(server.ports[0], timeout_s=PATIENCE_S)
+        sent = 0
+        with contextlib.closing(stranger), pytest.raises(ConnectionError):
+            while sent < 100 * MIB:
+                stranger.send(flood * (4096 // len(flood)))
+                sent += 4096
+                stranger.receive()  # gRPC stops reading from peers that do not.
         mine = ClientOptions(token="sesame")
         with NumpyClient(f"{HOST}:{server.ports[0]}", mine) as client:
             assert values(client.double(np.int32([1]))) == [2]
+
+
+def test_a_stranger_may_be_a_member_of_whom_the_server_has_not_heard():
+    """Guards clients that connect to a busy server, which hears late of what they have sent."""
+    unknown = http2.frame(kind=0xFF, payload=bytes(http2.MAX_FRAME_BYTES))  # To be ignored.
+    with serving(f"{HOST}:0", double) as server, connect(server) as stranger:
+        stranger.sendall(http2.PREFACE + http2.settings({}))
+        # As much as gRPC accepts on a stream that nobody reads.
+        stranger.sendall(unknown * (4 * MIB // len(unknown)))
+        stranger.sendall(http2.frame(http2.PING, payload=b"the last"))
+        received = b""
+        while b"the last" not in received:
+            received += (news := stranger.recv(1 << 16))
+            assert news
+        with pytest.raises(ConnectionError):
+            for _ in range(100):
+                stranger.sendall(unknown * (MIB // len(unknown)))
 
 
 def test_a_member_may_send_what_its_calls_take():
@@ -143,11 +162,13 @@ def test_complete_calls_do_not_pay_for_calls_that_never_end():
     greedy += http2.frame(http2.WINDOW_UPDATE, payload=(2**31 - 65_536).to_bytes(4, "big"))
     call = memoryview(http2.message(b"no frame".ljust(MIB // 2)))
     with serving(f"{HOST}:0", double, options=options) as server:
-        peer = http2.Connection(server.ports[0], http2.PREFACE + greedy)  # It takes all answers.
+        # It takes all answers.
+        peer = http2.Connection(server.ports[0], http2.PREFACE + greedy, timeout_s=PATIENCE_S)
         paying, endless = (peer.open(http2.request(http2.CALL)) for _ in range(2))
+        wait_until(lambda: server.stats()["connections"] == 2)
         paid, held, rest = 0, 0, call
         peer.send_data(endless, memoryview(http2.message_prefix(1 << 30)))
-        with contextlib.closing(peer), pytest.raises(OSError):
+        with contextlib.closing(peer), pytest.raises(ConnectionError):
             while held < 200 * MIB:
                 peer.receive()
                 size = peer.send_data(paying, rest)

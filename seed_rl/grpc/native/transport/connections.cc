@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -26,8 +27,8 @@ constexpr double kCancellationsPerSecond = 5;
 constexpr double kStrangerBytes = 128 << 10;
 constexpr double kStrangerBytesPerSecond = 32 << 10;
 // What gRPC may receive on a stream of calls before the server hears of it, if it is busy: the
-// windows of HTTP/2, which grow quickly on fast networks.
-constexpr int64_t kUnheardBytes = 256 << 10;
+// window of HTTP/2 that gRPC opens once it has seen how fast the network is.
+constexpr int64_t kUnheardBytes = 4 << 20;
 constexpr int kMaxStreamsPerConnection = 8;
 // Connections with streams that are looked at in one Check: about half a millisecond.
 constexpr size_t kMaxChecks = 512;
@@ -86,6 +87,11 @@ bool TokenBucket::Take(double amount) {
   tokens_ = std::min(tokens_, burst_) - amount;
   filled_ = now;
   return tokens_ >= 0;
+}
+
+double TokenBucket::TakeWhatIsThere(double amount) {
+  if (Take(amount)) return 0;
+  return -std::exchange(tokens_, 0);
 }
 
 Connections::Connection::Connection(Fd fd, std::string peer)
@@ -278,19 +284,17 @@ void Connections::SetUnread(Connection* connection, int64_t bytes) {
 }
 
 void Connections::ChargeStranger(Connection* connection) {
+  const int64_t before = connection->unread;
   CountBytes(connection);
-  const int64_t bytes = connection->unread;
-  SetUnread(connection, 0);
-  const int64_t late = std::min(bytes, connection->under_way);
-  connection->under_way -= late;
-  if (!connection->bytes.Take(bytes - late)) Abort(*connection);
+  const int64_t news = std::max<int64_t>(0, connection->unread - before);
+  SetUnread(connection, before + std::ceil(connection->bytes.TakeWhatIsThere(news)));
+  if (connection->unread > connection->under_way) Abort(*connection);
 }
 
 void Connections::EndLargest() {
   Connection* largest = nullptr;
-  for (const uint64_t id : members_) {
-    Connection* const connection = Get(id);
-    if (largest == nullptr || connection->unread > largest->unread) largest = connection;
+  for (auto& [id, connection] : connections_) {
+    if (largest == nullptr || connection.unread > largest->unread) largest = &connection;
   }
   if (largest == nullptr) return;
   SetUnread(largest, 0);

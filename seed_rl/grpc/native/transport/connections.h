@@ -35,6 +35,8 @@ class TokenBucket {
   TokenBucket(double burst, double rate) : burst_(burst), rate_(rate), tokens_(burst) {}
   // Takes `amount`; false if there was less, which is then owed.
   bool Take(double amount);
+  // Takes `amount` or, if there is less, all; returns what was lacking.
+  double TakeWhatIsThere(double amount);
   double tokens() const { return tokens_; }
 
  private:
@@ -107,11 +109,12 @@ class Connections {
     TokenBucket rpcs;
     TokenBucket cancellations;
     TokenBucket bytes;  // That a stranger may send.
-    // That it may send besides, because it may not yet know of the end of its last stream, or the
-    // server not yet of the first.
+    // That a stranger may send besides, because it may not yet know of the end of its last stream,
+    // or the server not yet of the first.
     int64_t under_way;
     int64_t received = 0;
-    int64_t unread = 0;  // Received, but not of complete messages.
+    // Received, but not of complete messages; of a stranger, what it had to send besides.
+    int64_t unread = 0;
     std::shared_ptr<Traffic> messages = std::make_shared<Traffic>();
     bool IsUnix() const { return peer.empty(); }
   };
@@ -128,6 +131,7 @@ class Connections {
   void SetUnread(Connection* connection, int64_t bytes);
   // Counts what a stranger has sent, and ends the connection if that is too much.
   void ChargeStranger(Connection* connection);
+  // Ends the connection with the most unread bytes.
   void EndLargest();
   // Discards what has been received but not been read.
   static void Abort(const Connection& connection);

@@ -1,5 +1,6 @@
 """The native store against a plain Python one, and its waits."""
 
+import itertools
 import threading
 import time
 
@@ -152,6 +153,48 @@ def test_step_of_a_life_replaced_during_inference_is_dropped():
     assert actions.numpy() == [0]
     np.testing.assert_array_equal(state[0], [[7.0, 7.0]])
     assert store.counters().dropped == 1
+
+
+def test_actors_that_share_environments_do_not_mix_their_rows():
+    """Guards rows, which are copied without the store's lock, when lives replace each other."""
+    size, num_envs, lives = 300_000, 1, itertools.count(1)
+    store = InferenceStore(
+        num_envs=num_envs,
+        num_training_envs=num_envs,
+        unroll_length=4,
+        num_overlapping_steps=0,
+        queue_capacity=1000,
+        action_specs=tf.TensorSpec([size], tf.int32),
+        initial_state=(tf.zeros([1, size], tf.int32),),
+        step_specs=tf.TensorSpec([size], tf.int32),
+    )
+    ids, outputs = tf.range(num_envs), env_outputs(num_envs)
+
+    def act():
+        for life in itertools.islice(lives, 40):
+            runs = tf.fill([num_envs], tf.constant(life, tf.int64))
+            for value in range(100 * life, 100 * life + 8):
+                try:
+                    actions, (state,) = store.begin(ids, runs, outputs, outputs.reward)
+                except tf.errors.FailedPreconditionError:
+                    break
+                before = int(actions[0, 0])
+                assert before in (value - 1, 0)  # 0: a life begins, or a forgotten one does again.
+                assert np.all(actions == before) and np.all(state == before)
+                rows = tf.fill([num_envs, size], value)
+                store.end(ids, runs, rows, (rows,), rows)
+
+    threads = [Background(act) for _ in range(3)]
+    for thread in threads:
+        thread.result()
+    counters = store.counters()
+    assert counters.refused + counters.dropped > 0
+    unrolls = store.dequeue(counters.queue_size)
+    first = unrolls.steps[0].numpy()
+    np.testing.assert_array_equal(unrolls.steps, [first + step for step in range(5)])
+    np.testing.assert_array_equal(first, np.broadcast_to(first[:, :1], first.shape))
+    state = unrolls.agent_state[0].numpy()
+    np.testing.assert_array_equal(state, np.where(state[:, :1] == 0, 0, first - 1))
 
 
 @pytest.mark.parametrize("bad_ids", [[-1], [4], [0, 99]])

@@ -22,6 +22,22 @@ std::vector<std::vector<uint8_t>> ZeroRows(const std::vector<size_t>& row_bytes)
   return rows;
 }
 
+// Copies fields of one row each to or from a batch's rows at `row`.
+void CopyTo(const InferenceStore::MutableRows& rows, int32_t row,
+            const std::vector<std::vector<uint8_t>>& fields) {
+  for (size_t f = 0; f < rows.size(); ++f) {
+    std::memcpy(rows[f] + row * fields[f].size(), fields[f].data(), fields[f].size());
+  }
+}
+
+void CopyFrom(const InferenceStore::Rows& rows, int32_t row,
+              std::vector<std::vector<uint8_t>>* fields) {
+  for (size_t f = 0; f < rows.size(); ++f) {
+    std::vector<uint8_t>& field = (*fields)[f];
+    std::memcpy(field.data(), rows[f] + row * field.size(), field.size());
+  }
+}
+
 }  // namespace
 
 InferenceStore::InferenceStore(StoreOptions options,
@@ -37,11 +53,19 @@ InferenceStore::InferenceStore(StoreOptions options,
   }
 }
 
+void InferenceStore::WaitForClaims(int32_t batch, const int32_t* env_ids,
+                                   std::unique_lock<std::mutex>* lock) {
+  released_.wait(*lock, [=] {
+    return std::none_of(env_ids, env_ids + batch,
+                        [this](int32_t id) { return IsKnown(id) && envs_[id].claimed; });
+  });
+}
+
 StoreError InferenceStore::Check(int32_t batch, const int32_t* env_ids, const int64_t* run_ids) {
   ++batch_number_;
   for (int32_t i = 0; i < batch; ++i) {
     const int32_t id = env_ids[i];
-    if (id < 0 || id >= options_.num_envs) {
+    if (!IsKnown(id)) {
       return {StoreError::kInvalidArgument,
               "Environment id " + std::to_string(id) + " is not in [0, " +
                   std::to_string(options_.num_envs) +
@@ -87,7 +111,8 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
                                  const int32_t* episode_steps, const float* raw_rewards,
                                  const MutableRows& prev_actions, const MutableRows& states) {
   const Clock::time_point now = Clock::now();
-  std::lock_guard<std::mutex> lock(mu_);
+  std::unique_lock<std::mutex> lock(mu_);
+  WaitForClaims(batch, env_ids, &lock);
   StoreError error = Check(batch, env_ids, run_ids);
   if (!error.ok()) {
     ++counters_.refused;
@@ -114,49 +139,57 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
         episode = {episode.env_id, 0, 0, 0};
       }
     }
-    env.begun = true;
-    for (size_t f = 0; f < prev_actions.size(); ++f) {
-      const size_t bytes = options_.action_row_bytes[f];
-      std::memcpy(prev_actions[f] + i * bytes, env.prev_action[f].data(), bytes);
-    }
-    for (size_t f = 0; f < states.size(); ++f) {
-      const size_t bytes = options_.state_row_bytes[f];
-      std::memcpy(states[f] + i * bytes, env.state[f].data(), bytes);
-    }
+    env.begun = env.claimed = true;
   }
   counters_.steps += batch;
+  lock.unlock();
+  for (int32_t i = 0; i < batch; ++i) {
+    CopyTo(prev_actions, i, envs_[env_ids[i]].prev_action);
+    CopyTo(states, i, envs_[env_ids[i]].state);
+  }
+  lock.lock();
+  for (int32_t i = 0; i < batch; ++i) envs_[env_ids[i]].claimed = false;
+  lock.unlock();
+  released_.notify_all();
   return {};
 }
 
-UnrollPtr InferenceStore::NewUnroll(int32_t env_id) {
-  UnrollPtr unroll;
-  if (!spare_.empty()) {
-    unroll = std::move(spare_.back());
-    spare_.pop_back();
-  } else {
-    unroll = std::make_unique<Unroll>();
-    for (size_t bytes : options_.step_row_bytes) {
-      unroll->steps.emplace_back(bytes * options_.steps_per_unroll());
-    }
-  }
-  unroll->env_id = env_id;
-  return unroll;
+// A spare unroll if the environment's next step begins one or completes one; null if there is none.
+UnrollPtr InferenceStore::TakeSpareFor(const Environment& env) {
+  const bool completes = env.num_steps + 1 == options_.steps_per_unroll();
+  if (spare_.empty() || (env.unroll && !completes)) return nullptr;
+  UnrollPtr spare = std::move(spare_.back());
+  spare_.pop_back();
+  return spare;
 }
 
-// Appends a row to the environment's unroll; `env->state` is still the state before this step.
-void InferenceStore::AddStep(Environment* env, int32_t row, const Rows& steps) {
+UnrollPtr InferenceStore::NewUnroll(int32_t env_id, UnrollPtr spare) const {
+  if (!spare) {
+    spare = std::make_unique<Unroll>();
+    for (size_t bytes : options_.step_row_bytes) {
+      spare->steps.emplace_back(bytes * options_.steps_per_unroll());
+    }
+  }
+  spare->env_id = env_id;
+  return spare;
+}
+
+// Appends a row to its environment's unroll; the environment's state is still that before it.
+void InferenceStore::AddStep(NewStep* step, const Rows& steps) const {
+  Environment* const env = step->env;
   const int32_t position = env->num_steps;
-  if (!env->unroll) env->unroll = NewUnroll(env->episode.env_id);
+  if (!env->unroll) env->unroll = NewUnroll(env->episode.env_id, std::move(step->spare));
   if (env->steps_lived++ % options_.unroll_length == 0) env->first_states.push_back(env->state);
   for (size_t f = 0; f < steps.size(); ++f) {
     const size_t bytes = options_.step_row_bytes[f];
-    std::memcpy(env->unroll->steps[f].data() + position * bytes, steps[f] + row * bytes, bytes);
+    std::memcpy(env->unroll->steps[f].data() + position * bytes, steps[f] + step->row * bytes,
+                bytes);
   }
   ++env->num_steps;
   if (env->num_steps < options_.steps_per_unroll()) return;
 
   const int32_t shared = options_.num_overlapping_steps + 1;
-  UnrollPtr next = NewUnroll(env->episode.env_id);
+  UnrollPtr next = NewUnroll(env->episode.env_id, std::move(step->spare));
   for (size_t f = 0; f < steps.size(); ++f) {
     const size_t bytes = options_.step_row_bytes[f];
     const uint8_t* from = env->unroll->steps[f].data() + options_.unroll_length * bytes;
@@ -165,37 +198,44 @@ void InferenceStore::AddStep(Environment* env, int32_t row, const Rows& steps) {
   env->unroll->state = std::move(env->first_states.front());
   env->first_states.pop_front();
   env->num_steps = shared;
-  std::swap(env->unroll, next);
-  ++counters_.unrolls;
-  if (!closed_) queue_.push_back(std::move(next));
+  step->completed = std::exchange(env->unroll, std::move(next));
 }
 
 void InferenceStore::End(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
                          const Rows& actions, const Rows& states, const Rows& steps) {
-  std::vector<std::function<void()>> callbacks;
-  {
-    std::lock_guard<std::mutex> lock(mu_);
-    for (int32_t i = 0; i < batch; ++i) {
-      if (env_ids[i] < 0 || env_ids[i] >= options_.num_envs) continue;
-      Environment& env = envs_[env_ids[i]];
-      if (!env.alive || env.run_id != run_ids[i]) {
-        ++counters_.dropped;
-        continue;
-      }
-      env.begun = false;
-      if (env_ids[i] < options_.num_training_envs) AddStep(&env, i, steps);
-      for (size_t f = 0; f < actions.size(); ++f) {
-        const size_t bytes = options_.action_row_bytes[f];
-        std::memcpy(env.prev_action[f].data(), actions[f] + i * bytes, bytes);
-      }
-      for (size_t f = 0; f < states.size(); ++f) {
-        const size_t bytes = options_.state_row_bytes[f];
-        std::memcpy(env.state[f].data(), states[f] + i * bytes, bytes);
-      }
+  std::vector<NewStep> news;
+  news.reserve(batch);
+  std::unique_lock<std::mutex> lock(mu_);
+  WaitForClaims(batch, env_ids, &lock);
+  for (int32_t i = 0; i < batch; ++i) {
+    if (!IsKnown(env_ids[i])) continue;
+    Environment& env = envs_[env_ids[i]];
+    if (!env.alive || env.run_id != run_ids[i]) {
+      ++counters_.dropped;
+      continue;
     }
-    callbacks = TakeReadyCallbacks();
+    env.begun = false;
+    env.claimed = true;
+    const bool is_training = env_ids[i] < options_.num_training_envs;
+    news.push_back({&env, i, is_training ? TakeSpareFor(env) : nullptr, nullptr});
   }
-  for (auto& callback : callbacks) callback();
+  lock.unlock();
+  for (NewStep& step : news) {
+    if (env_ids[step.row] < options_.num_training_envs) AddStep(&step, steps);
+    CopyFrom(actions, step.row, &step.env->prev_action);
+    CopyFrom(states, step.row, &step.env->state);
+  }
+  lock.lock();
+  for (NewStep& step : news) {
+    step.env->claimed = false;
+    if (!step.completed) continue;
+    ++counters_.unrolls;
+    if (!closed_) queue_.push_back(std::move(step.completed));
+  }
+  const auto callbacks = TakeReadyCallbacks();
+  lock.unlock();
+  released_.notify_all();
+  for (const auto& callback : callbacks) callback();
 }
 
 // Callbacks whose wait is over, to call without the lock.

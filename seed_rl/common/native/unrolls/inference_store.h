@@ -21,12 +21,16 @@
 //    with `NotifyWhenMayBegin`, so the steps of the next unrolls come from the new weights. Batches
 //    that had begun before go on. There is no wait while too few unrolls are complete, whatever the
 //    reason, so dead actors stop nothing.
-//  - Thread-safe. Callbacks are never called with the lock held.
+//  - Thread-safe. Callbacks are never called with the lock held. Nor are rows copied with it: a
+//  call
+//    claims its environments meanwhile. Calls that share one, as when an actor is replaced while it
+//    waits for an action, wait for each other.
 
 #ifndef SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
 #define SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -145,19 +149,28 @@ class InferenceStore {
  private:
   using Clock = std::chrono::steady_clock;
   struct Environment {
+    bool claimed = false;  // By a call, which alone may use what is marked so.
     bool alive = false;
     bool begun = false;  // Without an `End`: if it begins again, the network failed in between.
     int64_t run_id = 0;
     Clock::time_point last_call;
     std::deque<int64_t> replaced_run_ids;
     EpisodeStats episode;
-    std::vector<std::vector<uint8_t>> prev_action;
-    std::vector<std::vector<uint8_t>> state;
+    std::vector<std::vector<uint8_t>> prev_action;  // Claimed.
+    std::vector<std::vector<uint8_t>> state;        // Claimed.
     // States before the first steps of the unroll being filled and of those that begin inside it.
+    // Claimed.
     std::deque<std::vector<std::vector<uint8_t>>> first_states;
-    UnrollPtr unroll;
-    int32_t num_steps = 0;    // Filled in `unroll`.
-    int64_t steps_lived = 0;  // Of this life, in all its unrolls.
+    UnrollPtr unroll;         // Claimed.
+    int32_t num_steps = 0;    // Filled in `unroll`. Claimed.
+    int64_t steps_lived = 0;  // Of this life, in all its unrolls. Claimed.
+  };
+  // A row of a batch that is being recorded.
+  struct NewStep {
+    Environment* env;
+    int32_t row;
+    UnrollPtr spare;      // To be filled next; null: allocate one.
+    UnrollPtr completed;  // By this step; or null.
   };
   struct Waiter {
     int64_t token;
@@ -165,10 +178,15 @@ class InferenceStore {
     UnrollsReady ready;
   };
 
+  bool IsKnown(int32_t env_id) const { return env_id >= 0 && env_id < options_.num_envs; }
+  void AddStep(NewStep* step, const Rows& steps) const;
+  UnrollPtr NewUnroll(int32_t env_id, UnrollPtr spare) const;
+
+  // These require mu_.
+  void WaitForClaims(int32_t batch, const int32_t* env_ids, std::unique_lock<std::mutex>* lock);
   StoreError Check(int32_t batch, const int32_t* env_ids, const int64_t* run_ids);
   void StartLife(Environment* env, int64_t run_id);
-  void AddStep(Environment* env, int32_t row, const Rows& steps);
-  UnrollPtr NewUnroll(int32_t env_id);
+  UnrollPtr TakeSpareFor(const Environment& env);
   std::vector<std::function<void()>> TakeReadyCallbacks();
   bool IsServable() const;
   bool TrainingIsDue() const;
@@ -178,7 +196,8 @@ class InferenceStore {
   const std::vector<std::vector<uint8_t>> initial_state_;
 
   mutable std::mutex mu_;
-  std::vector<Environment> envs_;                        // Guarded by mu_.
+  std::condition_variable released_;                     // A call has ended its claims.
+  std::vector<Environment> envs_;                        // Guarded by mu_, and by claims.
   std::vector<int64_t> seen_in_batch_;                   // Guarded by mu_.
   int64_t batch_number_ = 0;                             // Guarded by mu_.
   std::deque<UnrollPtr> queue_;                          // Guarded by mu_.

@@ -5,8 +5,8 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh dev
-tests/grpc/native/run_stress.sh address 3
-tests/grpc/native/run_stress.sh thread 3
+scripts/stress.sh address 3
+scripts/stress.sh thread 3
 .venv/bin/python -m benchmarks.hostile --seconds=10
 SEED_RL_FUZZ_MESSAGES=1000000 SEED_RL_FUZZ_SEED="${RANDOM}" \
   .venv/bin/python -m pytest -q tests/grpc/test_fuzz.py

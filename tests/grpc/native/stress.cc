@@ -1,4 +1,4 @@
-// Stress of the transport alone, to be built with a sanitizer: see run_stress.sh beside it.
+// Stress of the transport alone, to be built with a sanitizer: see scripts/stress.sh.
 //
 // "service": servers are started and shut down under the calls of clients that check every answer,
 // cancel, close and break off. "batcher": threads hand calls to batchers themselves, without gRPC's

@@ -74,5 +74,5 @@ def test_cart_pole():
         batch_size=32,
         learning_rate=2e-3,
     ) as run:
-        # Random play gives 22, always the same action 9. Usually 300 to 600 steps suffice.
-        assert best_evaluation(run, 150.0, min_episodes=3, max_steps=3000) >= 150.0
+        # Random play gives 22, always the same action 9. Usually 200 to 500 steps suffice.
+        assert best_evaluation(run, 100.0, min_episodes=3, max_steps=3000) >= 100.0

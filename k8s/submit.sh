@@ -47,7 +47,7 @@ add_flag() { # FLAG
     fail "$1: the file names itself, perhaps by way of another: remove that line."
   files="$outer$path:" # Seen by the calls below, for the files that are being read.
   while read -r line || [[ -n "$line" ]]; do
-    [[ "$line" != --* ]] || add_flag "$line"
+    [[ "$line" != -* ]] || add_flag "$line"
   done < "$path"
 }
 

@@ -108,13 +108,9 @@ def test_no_python(submit):
     assert "there is no /nowhere/python: run scripts/setup.sh gym first" in done.stderr
 
 
-def test_a_python_without_packages(submit):
-    """As after a setup that was broken off."""
-    environment = {"PYTHON": "/usr/bin/python3", "PYTHONNOUSERSITE": "1"}
-    found = subprocess.run(["/usr/bin/python3", "-c", "import absl"], capture_output=True)
-    if found.returncode == 0:
-        pytest.skip("this machine's own Python has the packages")
-    done = submit("--dry_run", *TASK, **environment)
+def test_a_python_without_packages(submit, python_without_packages):
+    """The jobs would run it, so this is no mere warning."""
+    done = submit("--dry_run", *TASK, PYTHON=python_without_packages)
     (line,) = done.stderr.splitlines()
     assert done.returncode == 2
     assert line.startswith("error: /usr/bin/python3 has no packages of SEED RL: run scripts/setup")

@@ -57,7 +57,7 @@ def _name(flag: str) -> str:
 
 
 def is_logdir(flag: str) -> bool:
-    return _name(flag) == "logdir"
+    return _name(flag) in ("logdir", "job-dir")
 
 
 def default_name(game: str, agent: str, flags: Sequence[str]) -> str:

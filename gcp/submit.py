@@ -188,24 +188,27 @@ def _images(given: argparse.Namespace, game: str, registry: str, learner: Shape)
     )
 
 
-def check_flags(plan: Plan, environment: Mapping[str, str]) -> None:
+def check_flags(request: Request, environment: Mapping[str, str]) -> None:
     """Has the program check its flags, or warns that its packages are not on this machine.
 
-    The Python with the packages is PYTHON, or else that of the checkout's .venv.
+    The Python with the packages is PYTHON, or else that of the checkout's .venv. The parameters of
+    a study are flags, too.
 
     Args:
-      plan: the run.
+      request: what is to be submitted.
       environment: of this process.
 
     Raises:
-      UserError: a flag is wrong.
+      UserError: a flag is wrong, or the study cannot be read.
     """
+    plan = request.plan
+    tried = [] if request.study is None else _tried_flags(_read_study(request.study))
     installed = REPOSITORY / ".venv/bin/python"
     python = environment.get("PYTHON") or (str(installed) if installed.exists() else sys.executable)
     path = os.pathsep.join(filter(None, (str(REPOSITORY), environment.get("PYTHONPATH"))))
     try:
         asked = subprocess.run(
-            [python, "-m", "seed_rl.cluster.flag_check", *plan.arguments],
+            [python, "-m", "seed_rl.cluster.flag_check", *plan.arguments, *tried],
             env={**environment, "PYTHONPATH": path, "SEED_RL_EVALUATORS": str(plan.evaluators)},
             capture_output=True,
             text=True,
@@ -215,6 +218,33 @@ def check_flags(plan: Plan, environment: Mapping[str, str]) -> None:
     if asked.returncode:
         raise UserError(asked.stderr.strip().removeprefix("error: "))
     print(asked.stderr, end="", file=sys.stderr)
+
+
+def _read_study(path: pathlib.Path) -> Spec:
+    try:
+        study = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"--study={path}: {error}") from error
+    if not isinstance(study, dict):
+        raise UserError(f"--study={path}: it must be a StudySpec, as gcp/studies has one.")
+    return study
+
+
+def _tried_flags(study: Spec) -> list[str]:
+    """What a trial might have: each parameter with its first value."""
+    found = []
+    try:
+        for parameter in study["parameters"]:
+            for name, spec in parameter.items():
+                if name.endswith("ValueSpec"):
+                    value = spec["minValue"] if "minValue" in spec else spec["values"][0]
+                    found.append(f"--{parameter['parameterId']}={value}")
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"--study: a parameter is malformed ({type(error).__name__}: {error}); it must be as "
+            "in gcp/studies/atari_vtrace.json."
+        ) from error
+    return found
 
 
 def commands(request: Request) -> list[tuple[list[str], Spec]]:
@@ -229,10 +259,7 @@ def commands(request: Request) -> list[tuple[list[str], Spec]]:
             (["ai", "custom-jobs", "create", *place, f"--display-name={name}"], spec)
             for name, spec in job.jobs(request.plan).items()
         ]
-    try:
-        study = json.loads(request.study.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"--study={request.study}: {error}") from error
+    study = _read_study(request.study)
     spec = job.sweep(request.plan, study, request.trials, request.parallel_trials)
     # gcloud has defaults of its own for these numbers, so the file alone does not do.
     options = (
@@ -292,7 +319,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     try:
         request = parse(arguments, os.environ)
-        check_flags(request.plan, os.environ)
+        check_flags(request, os.environ)
         print(dry_run(request) if request.dry_run else submit(request), end="")
         if not request.dry_run:
             print()

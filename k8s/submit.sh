@@ -79,8 +79,8 @@ done
 python="${PYTHON:-$root/.venv/bin/python}"
 [[ -n "${PYTHON:-}" || -x "$python" ]] || python=python3
 command -v "$python" > /dev/null || fail "$python is missing: sudo apt-get install python3"
-answer="$(PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" "$python" -m seed_rl.cluster.flag_check \
-  "${positional[@]}" "${flags[@]}" 2>&1)" ||
+answer="$(PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" SEED_RL_EVALUATORS=0 \
+  "$python" -m seed_rl.cluster.flag_check "${positional[@]}" "${flags[@]}" 2>&1)" ||
   fail "$(sed -n 's/^error: //p' <<< "$answer" | grep . || echo "$answer")"
 [[ -z "$answer" ]] || printf '%s\n' "$answer" >&2
 [[ "${positional[0]}" != *.py ]] ||

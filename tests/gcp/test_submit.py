@@ -141,6 +141,7 @@ def test_places_can_be_overridden() -> None:
     assert plan.token_secret == "projects/p/secrets/s/versions/3"
     logdir = parse("gym", "vtrace", "4", *MACHINES, "--logdir=gs://b/x").plan
     assert logdir.arguments[-1] == "--logdir=gs://b/x" == f"--logdir={logdir.logdir}"
+    assert parse("gym", "vtrace", "4", *MACHINES, "--job-dir=gs://b/y").plan.logdir == "gs://b/y"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +198,25 @@ def test_where_flags_cannot_be_checked_that_is_said(python_without_packages: str
     [line] = done.stderr.splitlines()
     assert line.startswith("warning: flags were not checked, because")
     assert done.returncode == 0 and '"--learning_rat=1"' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("entropy_cost", "entropy_cots", "Unknown command line flag 'entropy_cots'"),
+        ("minValue", "min", "--study: a parameter is malformed (KeyError: 'values')"),
+        ("parameters", "parameter", "--study: a parameter is malformed (KeyError: 'parameters')"),
+    ],
+)
+def test_parameters_of_a_study_are_checked(
+    right: str, wrong: str, message: str, tmp_path: pathlib.Path
+) -> None:
+    """Those of gcp/studies are, too, by the dry runs above."""
+    text = (REPOSITORY / "gcp/studies/atari_vtrace.json").read_text("utf-8")
+    (tmp_path / "study").write_text(text.replace(right, wrong))
+    done = run("sweep_atari.sh", "--dry_run", f"--study={tmp_path}/study")
+    [line] = done.stderr.splitlines()
+    assert done.returncode == 2 and line.startswith("error: ") and message in line
 
 
 def test_a_python_that_is_not_there() -> None:

@@ -121,7 +121,9 @@ def _check_spot(given: argparse.Namespace) -> None:
 def _run_arguments(given: argparse.Namespace, rest: Sequence[str]) -> _Arguments:
     """Divides the run's arguments; --actors and --envs_per_actor replace positional ones."""
     positional = [a for a in rest if not a.startswith("--")]
-    for place, value in ((2, given.actors), (3, given.envs_per_actor)):
+    # A program of one's own may have no AGENT.
+    actors = next((i for i, a in enumerate(positional) if i and a.isdecimal()), 2)
+    for place, value in ((actors, given.actors), (actors + 1, given.envs_per_actor)):
         if value is not None:
             positional[place:] = [str(value), *positional[place + 1 :]]
     known = flags.last_of_each(flags.with_flag_files([a for a in rest if a.startswith("--")]))

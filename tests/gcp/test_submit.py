@@ -123,6 +123,13 @@ def test_later_values_win_and_flag_files_are_spelled_out() -> None:
     assert plan.logdir == "gs://my-runs/runs/atari-r2d2-Breakout"
 
 
+def test_actors_of_a_program_without_an_agent(tmp_path: pathlib.Path) -> None:
+    program = tmp_path / "mine.py"
+    program.touch()
+    plan = parse(str(program), "4", "8", *MACHINES, "--actors=16", "--envs_per_actor=2").plan
+    assert plan.arguments[:3] == (str(program), "16", "2") and plan.actors == 16
+
+
 def test_gin_bindings_add_up() -> None:
     bindings = ("--gin_bindings=a = 1", "--gin_bindings=b = 2")
     plan = parse("mujoco", "ppo", "4", *MACHINES, *bindings).plan

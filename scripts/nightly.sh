@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What takes too long for every change: sanitizers, long attacks and long fuzzing of the server, the
-# whole life of a run on Slurm, and SkyPilot's own parser with all that it installs. 20 minutes on two cores; docs/native_op.md has the last result.
+# What takes too long for every change: sanitizers, long attacks and long fuzzing of the server, and
+# the whole life of a run on Slurm. 20 minutes on two cores; docs/native_op.md has the last result.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,4 +11,3 @@ tests/grpc/native/run_stress.sh thread 3
 SEED_RL_FUZZ_MESSAGES=1000000 SEED_RL_FUZZ_SEED="${RANDOM}" \
   .venv/bin/python -m pytest -q tests/grpc/test_fuzz.py
 SEED_RL_LONG=1 .venv/bin/python -m pytest -q tests/slurm
-sky/check.sh

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,27 +17,13 @@ from collections.abc import Mapping, Sequence
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))  # It runs with any Python, without installing anything.
 
-from gcp import gcloud, job, machines  # noqa: E402
+from gcp import command_line, flags, gcloud, job, machines  # noqa: E402
 from gcp.job import Plan, Spec  # noqa: E402
-from seed_rl import __version__  # noqa: E402
+from gcp.machines import Shape  # noqa: E402
 from seed_rl.common.errors import UserError  # noqa: E402
 from seed_rl.launch import options as run_options  # noqa: E402
 
-_PREFIX = "SEED_RL_GCP_"
-_DESCRIPTION = """\
-Submits a run to Google Cloud as a custom job of Vertex AI.
-
-GAME, AGENT, ACTORS, ENVS_PER_ACTOR and --flag=value are those of ./run_local.sh. The run's files
-are in gs://BUCKET/runs/NAME; the same command resumes it there.
-"""
-_EPILOG = f"""\
-Each option can be given as a variable of the environment instead: {_PREFIX}PROJECT for --project,
-and so on; SEED_RL_REGISTRY and SEED_RL_TAG, as docker/push.sh knows them. Of several values on the
-command line the last counts, also for the flags of the program.
-"""
 _FAMILIES = ("atari", "dmlab", "football", "mujoco")
-_REPEATED = ("gin_bindings", "gin_config")  # The program adds up their values.
-_OWN_VARIABLES = {"registry": "SEED_RL_REGISTRY", "tag": "SEED_RL_TAG"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,46 +64,19 @@ class Request:
         }
 
 
-def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
-        prog="gcp/submit.py",
-        usage="%(prog)s GAME AGENT ACTORS [ENVS_PER_ACTOR] [--option=value ...] [--flag=value ...]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    place = found.add_argument_group("where")
-    place.add_argument("--project", help="id of the project that pays")
-    place.add_argument("--region", help="such as us-central1; the bucket should be there, too")
-    place.add_argument("--bucket", help="of the run's files: BUCKET or gs://BUCKET/FOLDER")
-    place.add_argument("--service_account", help="e-mail address of the account of all replicas")
-    place.add_argument("--network", help="projects/NUMBER/global/networks/NAME, peered to Vertex")
-    place.add_argument("--token_secret", default="seed-rl-token", help="of Secret Manager")
-    images = found.add_argument_group("images, as docker/push.sh names them")
-    images.add_argument("--registry", help="default: REGION-docker.pkg.dev/PROJECT/seed-rl")
-    images.add_argument("--tag", default=__version__)
-    images.add_argument("--learner_image", help="instead: the whole name")
-    images.add_argument("--actor_image", help="instead: the whole name")
-    shapes = found.add_argument_group("machines")
-    shapes.add_argument("--learner_machine", help="machine type")
-    shapes.add_argument("--learner_accelerator", help="for n1 machines, such as NVIDIA_TESLA_T4")
-    shapes.add_argument("--learner_accelerators", type=_count, help="their number")
-    shapes.add_argument("--learner_disk_gb", type=_count, default=200)
-    shapes.add_argument("--actor_machine", help="machine type of actors and evaluators")
-    shapes.add_argument("--actors_per_machine", type=_count, help="default: one per virtual CPU")
-    shapes.add_argument("--spot", choices=("none", "actors", "all"), default="none")
-    shapes.add_argument("--days", type=float, default=7.0, help="after which the job ends")
-    run = found.add_argument_group("run")
-    run.add_argument("--name", help="default: GAME-AGENT-ENVIRONMENT")
-    run.add_argument("--actors", type=_count, help="instead of ACTORS")
-    run.add_argument("--envs_per_actor", type=_count, help="instead of ENVS_PER_ACTOR")
-    run.add_argument("--evaluators", type=_natural, default=0, help="a machine for each")
-    run.add_argument("--study", help="a file with a StudySpec: tunes hyperparameters")
-    run.add_argument("--trials", type=_count, default=20)
-    run.add_argument("--parallel_trials", type=_count, default=4)
-    run.add_argument("--dry_run", action="store_true", help="print the job; needs no account")
-    return found
+@dataclasses.dataclass(frozen=True)
+class _Arguments:
+    """The run's own arguments.
+
+    Attributes:
+      positional: GAME AGENT ACTORS [ENVS_PER_ACTOR].
+      flags: of the program, without the logdir.
+      logdir: if given.
+    """
+
+    positional: list[str]
+    flags: list[str]
+    logdir: str | None
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Request:
@@ -130,32 +89,25 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Request:
     Raises:
       UserError: something is missing or does not fit together.
     """
-    own, rest = _split(arguments)
-    defaults = [
-        f"--{name}={environment[variable]}"
-        for name in _value_options()
-        if environment.get(variable := _OWN_VARIABLES.get(name, _PREFIX + name.upper()))
-    ]
-    given = parser().parse_args([*defaults, *own])
-    missing = [
-        name
-        for name in (
-            *("project", "region", "bucket", "service_account"),
-            *("learner_machine", "actor_machine"),
-        )
-        if not getattr(given, name)
-    ]
-    if missing:
-        raise UserError(
-            f"{', '.join(f'--{name}' for name in missing)}: give a value, or set "
-            f"{', '.join(_PREFIX + name.upper() for name in missing)}."
-        )
-    positional = [a for a in rest if not a.startswith("--")]
-    flags = _last_of_each(_with_flag_files([a for a in rest if a.startswith("--")]))
-    for place, value in ((2, given.actors), (3, given.envs_per_actor)):
-        if value is not None:
-            positional[place:] = [str(value), *positional[place + 1 :]]
-    options = run_options.parse([*positional, *(f for f in flags if not _is_logdir(f))])
+    given, rest = command_line.read(arguments, environment)
+    _check_spot(given)
+    bucket = given.bucket.removeprefix("gs://").strip("/")
+    registry = given.registry or f"{given.region}-docker.pkg.dev/{given.project}/seed-rl"
+    registry = registry.rstrip("/")
+    return Request(
+        plan=_plan(given, _run_arguments(given, rest), bucket, registry),
+        project=given.project,
+        region=given.region,
+        bucket=bucket,
+        registry=registry,
+        study=pathlib.Path(given.study) if given.study else None,
+        trials=given.trials,
+        parallel_trials=given.parallel_trials,
+        dry_run=given.dry_run,
+    )
+
+
+def _check_spot(given: argparse.Namespace) -> None:
     if given.spot == "actors" and not given.network:
         raise UserError(
             "--spot=actors rents learner and actors as two jobs, which reach each other only in a "
@@ -164,35 +116,42 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Request:
         )
     if given.study and given.spot == "actors":
         raise UserError("--study: trials are single jobs; use --spot=all or --spot=none.")
-    bucket = given.bucket.removeprefix("gs://").strip("/")
-    name = _safe_name(given.name or _default_name(options.game, options.agent, flags))
-    logdir = next(
-        (f.partition("=")[2] for f in flags if _is_logdir(f)), f"gs://{bucket}/runs/{name}"
+
+
+def _run_arguments(given: argparse.Namespace, rest: Sequence[str]) -> _Arguments:
+    """Divides the run's arguments; --actors and --envs_per_actor replace positional ones."""
+    positional = [a for a in rest if not a.startswith("--")]
+    # A program of one's own may have no AGENT.
+    actors = next((i for i, a in enumerate(positional) if i and a.isdecimal()), 2)
+    for place, value in ((actors, given.actors), (actors + 1, given.envs_per_actor)):
+        if value is not None:
+            positional[place:] = [str(value), *positional[place + 1 :]]
+    known = flags.last_of_each(flags.with_flag_files([a for a in rest if a.startswith("--")]))
+    logdirs = [f.partition("=")[2] for f in known if flags.is_logdir(f)]
+    others = [f for f in known if not flags.is_logdir(f)]
+    return _Arguments(positional, others, logdirs[-1] if logdirs else None)
+
+
+def _plan(given: argparse.Namespace, arguments: _Arguments, bucket: str, registry: str) -> Plan:
+    """The run on its machines."""
+    options = run_options.parse([*arguments.positional, *arguments.flags])
+    name = flags.safe_name(
+        given.name or flags.default_name(options.game, options.agent, arguments.flags)
     )
+    logdir = f"gs://{bucket}/runs/{name}" if arguments.logdir is None else arguments.logdir
     if not logdir.startswith("gs://"):
         raise UserError(f"--logdir={logdir}: machines come and go; it must be gs://BUCKET/...")
-    learner = machines.shape(
-        given.learner_machine, given.learner_accelerator, given.learner_accelerators
-    )
-    if machines.shape(given.actor_machine).accelerators:
-        raise UserError(
-            f"--actor_machine={given.actor_machine} has accelerators, which actors do not use."
-        )
-    machines.check_devices(flags, learner.accelerators)
-    registry = (given.registry or f"{given.region}-docker.pkg.dev/{given.project}/seed-rl").rstrip(
-        "/"
-    )
-    family = options.game if options.game in _FAMILIES else "base"
-    gpu = "-gpu" if learner.accelerators else ""
+    learner = _learner_machine(given, arguments.flags)
+    learner_image, actor_image = _images(given, options.game, registry, learner)
     secret = given.token_secret
-    plan = Plan(
+    return Plan(
         name=name,
-        arguments=(*positional, *(f for f in flags if not _is_logdir(f)), f"--logdir={logdir}"),
+        arguments=(*arguments.positional, *arguments.flags, f"--logdir={logdir}"),
         logdir=logdir,
         learner=learner,
-        learner_image=given.learner_image or f"{registry}/seed-rl-{family}:{given.tag}{gpu}",
-        actor_machine=given.actor_machine,
-        actor_image=given.actor_image or f"{registry}/seed-rl-{family}-actor:{given.tag}",
+        learner_image=learner_image,
+        actor_machine=_actor_machine(given),
+        actor_image=actor_image,
         actors=options.actors,
         actors_per_machine=given.actors_per_machine or machines.cores(given.actor_machine),
         evaluators=given.evaluators,
@@ -203,17 +162,91 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Request:
         network=given.network,
         spot=given.spot,
     )
-    return Request(
-        plan,
-        given.project,
-        given.region,
-        bucket,
-        registry,
-        pathlib.Path(given.study) if given.study else None,
-        given.trials,
-        given.parallel_trials,
-        given.dry_run,
+
+
+def _learner_machine(given: argparse.Namespace, program_flags: list[str]) -> Shape:
+    learner = machines.shape(
+        given.learner_machine, given.learner_accelerator, given.learner_accelerators
     )
+    machines.check_devices(program_flags, learner.accelerators)
+    return learner
+
+
+def _actor_machine(given: argparse.Namespace) -> str:
+    if machines.shape(given.actor_machine).accelerators:
+        raise UserError(
+            f"--actor_machine={given.actor_machine} has accelerators, which actors do not use."
+        )
+    return given.actor_machine
+
+
+def _images(given: argparse.Namespace, game: str, registry: str, learner: Shape) -> tuple[str, str]:
+    """Of the learner and of the actors."""
+    family = game if game in _FAMILIES else "base"
+    gpu = "-gpu" if learner.accelerators else ""
+    return (
+        given.learner_image or f"{registry}/seed-rl-{family}:{given.tag}{gpu}",
+        given.actor_image or f"{registry}/seed-rl-{family}-actor:{given.tag}",
+    )
+
+
+def check_flags(request: Request, environment: Mapping[str, str]) -> None:
+    """Has the program check its flags, or warns that its packages are not on this machine.
+
+    The Python with the packages is PYTHON, or else that of the checkout's .venv. The parameters of
+    a study are flags, too.
+
+    Args:
+      request: what is to be submitted.
+      environment: of this process.
+
+    Raises:
+      UserError: a flag is wrong, or the study cannot be read.
+    """
+    plan = request.plan
+    tried = [] if request.study is None else _tried_flags(_read_study(request.study))
+    installed = REPOSITORY / ".venv/bin/python"
+    python = environment.get("PYTHON") or (str(installed) if installed.exists() else sys.executable)
+    path = os.pathsep.join(filter(None, (str(REPOSITORY), environment.get("PYTHONPATH"))))
+    try:
+        asked = subprocess.run(
+            [python, "-m", "seed_rl.cluster.flag_check", *plan.arguments, *tried],
+            env={**environment, "PYTHONPATH": path, "SEED_RL_EVALUATORS": str(plan.evaluators)},
+            capture_output=True,
+            text=True,
+        )
+    except OSError as error:
+        raise UserError(f"PYTHON={python}: {error.strerror}.") from error
+    if asked.returncode:
+        raise UserError(asked.stderr.strip().removeprefix("error: "))
+    print(asked.stderr, end="", file=sys.stderr)
+
+
+def _read_study(path: pathlib.Path) -> Spec:
+    try:
+        study = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"--study={path}: {error}") from error
+    if not isinstance(study, dict):
+        raise UserError(f"--study={path}: it must be a StudySpec, as gcp/studies has one.")
+    return study
+
+
+def _tried_flags(study: Spec) -> list[str]:
+    """What a trial might have: each parameter with its first value."""
+    found = []
+    try:
+        for parameter in study["parameters"]:
+            for name, spec in parameter.items():
+                if name.endswith("ValueSpec"):
+                    value = spec["minValue"] if "minValue" in spec else spec["values"][0]
+                    found.append(f"--{parameter['parameterId']}={value}")
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"--study: a parameter is malformed ({type(error).__name__}: {error}); it must be as "
+            "in gcp/studies/atari_vtrace.json."
+        ) from error
+    return found
 
 
 def commands(request: Request) -> list[tuple[list[str], Spec]]:
@@ -228,10 +261,7 @@ def commands(request: Request) -> list[tuple[list[str], Spec]]:
             (["ai", "custom-jobs", "create", *place, f"--display-name={name}"], spec)
             for name, spec in job.jobs(request.plan).items()
         ]
-    try:
-        study = json.loads(request.study.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"--study={request.study}: {error}") from error
+    study = _read_study(request.study)
     spec = job.sweep(request.plan, study, request.trials, request.parallel_trials)
     # gcloud has defaults of its own for these numbers, so the file alone does not do.
     options = (
@@ -285,79 +315,13 @@ def submit(request: Request) -> str:
     )
 
 
-def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divides our options from the run's arguments."""
-    names = {name for action in parser()._actions for name in action.option_strings}
-    own = [a for a in arguments if a.partition("=")[0] in names]
-    return own, [a for a in arguments if a.partition("=")[0] not in names]
-
-
-def _value_options() -> list[str]:
-    actions = parser()._actions
-    return [action.dest for action in actions if action.option_strings and action.nargs != 0]
-
-
-def _with_flag_files(flags: Sequence[str]) -> list[str]:
-    """The flags, with those of flag files in their place: images need not have the files."""
-    found: list[str] = []
-    for flag in flags:
-        if not re.match("--flagfile=", flag):
-            found.append(flag)
-            continue
-        path = pathlib.Path(flag.partition("=")[2])
-        try:
-            lines = (REPOSITORY / path).read_text("utf-8").splitlines()
-        except OSError as error:
-            raise UserError(f"{flag}: {error.strerror}.") from error
-        found += _with_flag_files([line.strip() for line in lines if line.startswith("-")])
-    return found
-
-
-def _last_of_each(flags: Sequence[str]) -> list[str]:
-    """The flags without those that a later one overrides."""
-    last = {_flag_name(flag): i for i, flag in enumerate(flags)}
-    return [
-        flag
-        for i, flag in enumerate(flags)
-        if last[_flag_name(flag)] == i or _flag_name(flag) in _REPEATED
-    ]
-
-
-def _flag_name(flag: str) -> str:
-    return flag.lstrip("-").partition("=")[0]
-
-
-def _is_logdir(flag: str) -> bool:
-    return _flag_name(flag) == "logdir"
-
-
-def _default_name(game: str, agent: str, flags: Sequence[str]) -> str:
-    given = {_flag_name(flag): flag.partition("=")[2] for flag in flags}
-    environment = given.get("game") or given.get("env_name") or ""
-    program = pathlib.Path(game).stem if game.endswith(".py") else game
-    return "-".join(part for part in (program, agent, environment) if part)
-
-
-def _safe_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:100]
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"must be a positive integer, not '{text}'")
-    return int(text)
-
-
-def _natural(text: str) -> int:
-    return 0 if text == "0" else _count(text)
-
-
 def main(arguments: Sequence[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
-        parser().print_help()
+        command_line.parser().print_help()
         return 0
     try:
         request = parse(arguments, os.environ)
+        check_flags(request, os.environ)
         print(dry_run(request) if request.dry_run else submit(request), end="")
         if not request.dry_run:
             print()

@@ -7,7 +7,8 @@
 #   k8s/submit.sh --with=gpu atari vtrace 32 4 --game=Pong
 #
 # The arguments are those of ./run_local.sh; other flags, and those in a --flagfile, go to the learner
-# and the actors. Options:
+# and the actors. The program checks them first, if this machine has SEED RL's packages: in PYTHON,
+# or else in the checkout's .venv. Options:
 #
 #   --run=NAME           directory of the run on the volume (default: GAME-AGENT); the same name
 #                        resumes
@@ -34,15 +35,19 @@ positional=() flags=()
 
 # A flag, or those of a flag file: the images need not have the file.
 add_flag() { # FLAG
-  local path="${1#--flagfile=}" line
+  local path="${1#--flagfile=}" line outer="${files:-:}" files
   if [[ "$1" != --flagfile=* ]]; then
     flags+=("$1")
     return
   fi
   [[ -e "$path" ]] || path="$root/$path"
   [[ -r "$path" && ! -d "$path" ]] || fail "$1: there is no such file that can be read."
+  path="$(realpath "$path")"
+  [[ "$outer" != *":$path:"* ]] ||
+    fail "$1: the file names itself, perhaps by way of another: remove that line."
+  files="$outer$path:" # Seen by the calls below, for the files that are being read.
   while read -r line || [[ -n "$line" ]]; do
-    [[ "$line" != --* ]] || add_flag "$line"
+    [[ "$line" != -* ]] || add_flag "$line"
   done < "$path"
 }
 
@@ -70,11 +75,14 @@ for argument in "$@"; do
   esac
 done
 
-# The same checks as ./run_local.sh; with any Python, since they need no packages.
-python="${PYTHON:-python3}"
+# Any Python does; one without SEED RL's packages warns that it cannot check the flags.
+python="${PYTHON:-$root/.venv/bin/python}"
+[[ -n "${PYTHON:-}" || -x "$python" ]] || python=python3
 command -v "$python" > /dev/null || fail "$python is missing: sudo apt-get install python3"
-answer="$(cd "$root" && "$python" -m seed_rl.launch.options "${positional[@]}" "${flags[@]}" 2>&1)" ||
+answer="$(PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" SEED_RL_EVALUATORS=0 \
+  "$python" -m seed_rl.cluster.flag_check "${positional[@]}" "${flags[@]}" 2>&1)" ||
   fail "$(sed -n 's/^error: //p' <<< "$answer" | grep . || echo "$answer")"
+[[ -z "$answer" ]] || printf '%s\n' "$answer" >&2
 [[ "${positional[0]}" != *.py ]] ||
   fail "${positional[0]}: a program of your own needs an image and an overlay of its own, see" \
     "docs/deployment/kubernetes.md."

@@ -26,7 +26,8 @@ if [[ "$SKYPILOT_NODE_RANK" == 0 ]]; then
   exec "$python" -m seed_rl.cluster "${arguments[@]}"
 fi
 
-# From here on, a learner that cannot be reached is one that has gone.
+# From here on, a learner that cannot be reached is one that has gone. Twenty minutes: one that
+# resumes reads its files, maybe a large replay, from the bucket first.
 for ((waited = 0; ; waited += 5)); do
   if timeout 5 bash -c ": < /dev/tcp/${SEED_RL_ADDRESS/://}" 2> /dev/null; then break; fi
   ((waited % 60 != 0)) || echo "waiting for the learner at $SEED_RL_ADDRESS (for $waited s)"
@@ -46,5 +47,7 @@ for ((actor = 0; actor < ACTORS_PER_NODE; actor++)); do
   status=0
   wait -n || status=$?
   # 4: the learner has gone. Its own exit code shows SkyPilot whether it had finished.
+  # After other failures SkyPilot starts all nodes again, max_restarts_on_errors times
+  # (seed_rl.yaml); nothing is started again here.
   ((status == 4)) || exit "$status"
 done

@@ -22,6 +22,12 @@
 #SBATCH --signal=TERM@30
 set -uo pipefail
 
+# When an actor that has failed starts again: seed_rl/cluster/machine.py says why these.
+quick_s=60 most_failures=6 first_pause_s=2 longest_pause_s=30
+# How often Slurm, or the learner's directory, is asked again: for five minutes, after which Slurm
+# takes a silent node for lost (its default SlurmdTimeout).
+most_tries=10 retry_s=30
+
 say() { printf '%s slurm job %s on %s: %s\n' "$(date +%T)" "$SLURM_JOB_ID" "$(hostname)" "$*" >&2; }
 
 while [[ "$1" != -- ]]; do
@@ -42,13 +48,13 @@ program() {
 
 # Back into the queue, which ends this script. So does the user who cancels the job.
 requeue() {
-  local state
+  local state tries
   say "$1; back into the queue"
-  for _ in {1..10}; do # Slurm's controller may be away for a while.
+  for ((tries = 0; tries < most_tries; tries++)); do # Slurm's controller may be away for a while.
     state="$(squeue --noheader --jobs="$me" --format=%T)" || state=unknown
     [[ "$state" == RUNNING || "$state" == unknown ]] || exit 0
     scontrol requeue "$me"
-    sleep 30
+    sleep "$retry_s"
   done
   say "error: cannot requeue this job: see the lines above. Submit it again with the same command."
   exit 1
@@ -74,9 +80,9 @@ learner() {
     started="$(report started)"
     program "$@"
     code=$?
-    if ((++tries == 10)) || ! worth_a_retry "$code" "$started"; then break; fi
-    say "trying again in half a minute"
-    sleep 30
+    if ((++tries == most_tries)) || ! worth_a_retry "$code" "$started"; then break; fi
+    say "trying again in $retry_s s"
+    sleep "$retry_s"
   done
   if [[ "$code" == 0 && "$(report phase)" != "done" ]]; then
     if [[ "$(report frames)" != "$frames" ]]; then
@@ -109,7 +115,7 @@ learner_queued() {
 }
 
 actor() {
-  local code started failures=0
+  local code started pause_s failures=0
   while :; do
     started=$SECONDS
     program "$@"
@@ -118,19 +124,23 @@ actor() {
       say "the learner's job $LEARNER has ended"
       exit 0
     fi
-    ((SECONDS - started > 60)) && failures=0
+    ((SECONDS - started >= quick_s)) && failures=0
+    pause_s=1
     case "$code" in
       0) requeue "stopped before the learner" ;;
       2 | 3) exit "$code" ;; # Restarting would not help; the last line above says why.
       4) ;;                  # No learner: it may be back elsewhere.
-      *) failures=$((failures + 1)) ;;
+      *)
+        failures=$((failures + 1))
+        pause_s=$((first_pause_s * 2 ** (failures - 1)))
+        ;;
     esac
-    if ((failures > 5)); then
+    if ((failures >= most_failures)); then
       say "error: the actor has failed $failures times in a row; see above"
       exit "$code"
     fi
     say "the actor has ended with exit code $code; starting it again"
-    sleep "$((2 ** failures))"
+    sleep "$((pause_s < longest_pause_s ? pause_s : longest_pause_s))"
   done
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import subprocess
 import tempfile
 from collections.abc import Iterator
 
@@ -34,6 +35,18 @@ def free_port() -> int:
 def repository() -> pathlib.Path:
     """The root of the working tree."""
     return pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def python_without_packages() -> str:
+    """This machine's own Python, as after a setup that was broken off."""
+    python = "/usr/bin/python3"
+    if not os.path.exists(python):
+        pytest.skip(f"there is no {python}")
+    found = subprocess.run([python, "-c", "import absl"], capture_output=True, check=False)
+    if found.returncode == 0:
+        pytest.skip("this machine's own Python has the packages")
+    return python
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,10 @@ _ROLE = "Give the job's service account the role roles/storage.objectAdmin on th
 _SECRET = re.compile(r"projects/[^/]+/secrets/[^/]+(/versions/[^/]+)?")
 
 
+class UnavailableError(UserError):
+    """A service or the network does not answer; it may later."""
+
+
 class GoogleApi:
     """Requests with this machine's account.
 
@@ -82,6 +86,7 @@ class GoogleApi:
         """The content of an object, gs://BUCKET/NAME; None if it does not exist.
 
         Raises:
+          UnavailableError: it cannot be read now.
           UserError: it cannot be read.
         """
         bucket, name = _split(url)
@@ -136,7 +141,7 @@ class GoogleApi:
                     raise
             except OSError as error:
                 if tries == _TRIES:
-                    raise UserError(
+                    raise UnavailableError(
                         f"Cannot reach {urllib.parse.urlsplit(request.full_url).netloc}: {error}. "
                         "This is meant to run on a machine of Google Cloud."
                     ) from error
@@ -154,5 +159,6 @@ def _refused(what: str, url: str, error: urllib.error.HTTPError) -> UserError:
         401: _ROLE,
         403: _ROLE,
         404: "There is no such bucket.",
-    }.get(error.code, "Try again later.")
-    return UserError(f"Cannot {what} {url} (HTTP {error.code}). {mend}")
+    }.get(error.code)
+    text = f"Cannot {what} {url} (HTTP {error.code}). {mend or 'Try again later.'}"
+    return UserError(text) if mend else UnavailableError(text)

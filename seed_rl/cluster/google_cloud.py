@@ -15,13 +15,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from seed_rl.cluster import __main__ as cluster
 from seed_rl.cluster import roles, run, tuning
-from seed_rl.cluster.google_api import GoogleApi
+from seed_rl.cluster.google_api import GoogleApi, UnavailableError
 from seed_rl.cluster.machine import Machine
 from seed_rl.cluster.secrets import TOKEN
 from seed_rl.common.errors import UserError
@@ -42,6 +42,7 @@ _DONE = b"done"
 _STOPPED = 128 + signal.SIGTERM
 _REPORT_S = 60.0
 _PERIOD_S = 5.0
+_MOST_FAILURES = 20  # Of reading the address, each after half a minute of tries: ten minutes.
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -174,28 +175,47 @@ def _actors(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     return Machine(start).run(actor_indices(options.actors, environment))
 
 
-def wait_for_address(api: GoogleApi, place: str) -> str | None:
+def wait_for_address(
+    api: GoogleApi, place: str, sleep: Callable[[float], None] = time.sleep
+) -> str | None:
     """The learner's address as soon as it has written it; None if it has finished training.
+
+    A bucket that cannot be reached for some minutes does not end the machine's other actors.
+
+    Args:
+      api: reads the object.
+      place: the object, gs://BUCKET/NAME.
+      sleep: waits for so many seconds.
 
     Raises:
       UserError: the object cannot be read.
     """
-    waited_s = 0.0
+    waited_s, failures = 0.0, 0
     while True:
-        content = api.read(place)
+        try:
+            content = api.read(place)
+            failures = 0
+        except UnavailableError as error:
+            failures += 1
+            if failures == _MOST_FAILURES:
+                raise
+            _say(f"{error} Trying again.")
+            content = None
         if content == _DONE:
             return None
         if content:
             return content.decode().strip()
         if waited_s % _REPORT_S == 0:
-            print(
-                f"seed_rl.cluster: waiting for the learner to write its address to {place} (for "
-                f"{waited_s:.0f} s; is its job running, in the same bucket and network?)",
-                file=sys.stderr,
-                flush=True,
+            _say(
+                f"waiting for the learner to write its address to {place} (for {waited_s:.0f} s; "
+                "is its job running, in the same bucket and network?)"
             )
-        time.sleep(_PERIOD_S)
+        sleep(_PERIOD_S)
         waited_s += _PERIOD_S
+
+
+def _say(text: str) -> None:
+    print(f"seed_rl.cluster: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ import grpc
 from seed_rl.cluster import roles, run
 from seed_rl.cluster.secrets import AUTHORITY, CERTIFICATE
 from seed_rl.common.errors import UserError
-from seed_rl.grpc import addresses
+from seed_rl.grpc import addresses, diagnosis
+from seed_rl.grpc.options import ClientOptions
 
 _METHOD = "/grpc.health.v1.Health/Check"
 _SERVING = b"\x08\x01"  # HealthCheckResponse{status: SERVING}
@@ -26,12 +27,13 @@ _TIMEOUT_S = 5.0
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
-def check(address: str, authority: bytes | None = None, name: str | None = None) -> None:
+def check(address: str, authority: pathlib.Path | None = None, name: str | None = None) -> None:
     """Asks a server whether it serves; it wants no token for that.
 
     Args:
       address: "host:port" or "unix:/path".
-      authority: certificate (PEM) that signed the server's, or that itself; None: no encryption.
+      authority: file with the certificate (PEM) that signed the server's, or with that itself;
+        None: no encryption.
       name: host that the server's certificate must be for; None: that of `address`.
 
     Raises:
@@ -42,7 +44,7 @@ def check(address: str, authority: bytes | None = None, name: str | None = None)
         if authority is None
         else grpc.secure_channel(
             address,
-            grpc.ssl_channel_credentials(authority),
+            grpc.ssl_channel_credentials(authority.read_bytes()),
             [("grpc.ssl_target_name_override", name)] if name else None,
         )
     )
@@ -50,9 +52,10 @@ def check(address: str, authority: bytes | None = None, name: str | None = None)
         try:
             answer = channel.unary_unary(_METHOD)(b"", timeout=_TIMEOUT_S, wait_for_ready=True)
         except grpc.RpcError as error:
-            raise UserError(
-                f"The learner does not answer at {address}: {error.details()}"
-            ) from None
+            # gRPC waits for a server that it can trust, so it only says that the time is up.
+            options = ClientOptions(tls_ca=str(authority) if authority else None)
+            reason = diagnosis.why_unreachable(address, options, name) or error.details()
+            raise UserError(f"The learner does not answer at {address}: {reason}") from None
     if answer != _SERVING:
         raise UserError(f"The server at {address} does not serve.")
 
@@ -79,8 +82,8 @@ def check_own(environment: Mapping[str, str]) -> None:
     check(near, None if addresses.is_unix(address) else _authority(environment), host.strip("[]"))
 
 
-def _authority(environment: Mapping[str, str]) -> bytes | None:
-    """The certificate to trust; None if the learner does not encrypt."""
+def _authority(environment: Mapping[str, str]) -> pathlib.Path | None:
+    """The file with the certificate to trust; None if the learner does not encrypt."""
     if not (directory := environment.get("SEED_RL_SECRETS")):
         return None
     secrets = pathlib.Path(directory)
@@ -88,7 +91,7 @@ def _authority(environment: Mapping[str, str]) -> bytes | None:
         return None
     # The learner may have its own certificate only.
     authority = secrets / AUTHORITY
-    return (authority if authority.exists() else secrets / CERTIFICATE).read_bytes()
+    return authority if authority.exists() else secrets / CERTIFICATE
 
 
 def main(environment: Mapping[str, str]) -> int:

@@ -14,9 +14,20 @@ from seed_rl.launch.process import describe_exit
 
 _FINAL = (0, 2, 3)  # Stopped, a user's mistake, replaced: starting it again changes nothing.
 _NO_LEARNER = 4  # It may be on its way to another machine; the engine ends the run.
+
+# When an actor that has failed is started again. slurm/job.sh has the same numbers; sky/node.sh
+# restarts nothing, and Docker and Kubernetes count by rules of their own.
+#
+# One that ran for so long has played, so its earlier failures do not count any more. Twice as long
+# as an actor may look for a learner that has moved (`run.MOVED_S`): looking is not playing.
 _QUICK_S = 60.0
+# As under ./run_local.sh. With the pauses below, it is given up a minute after its first failure:
+# file systems and networks that hiccup are back by then, a broken environment is not.
 _MOST_QUICK_FAILURES = 6
+# Importing takes about two seconds, so failing costs at most half of a core from the start, and
+# little with a pause of half a minute.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 30.0
+
 _TICK_S = 0.2
 _STOPPED = 128 + signal.SIGTERM
 

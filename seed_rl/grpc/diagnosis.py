@@ -24,12 +24,13 @@ _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_L
 """What releases of OpenSSL make of an answer in plain HTTP/2."""
 
 
-def why_unreachable(address: str, options: ClientOptions) -> str:
+def why_unreachable(address: str, options: ClientOptions, name: str | None = None) -> str:
     """Tries to connect, for a few seconds at most.
 
     Args:
       address: "host:port"; nothing is known of other addresses.
       options: of the client that could not connect.
+      name: host that the server's certificate must be for; None: that of `address`.
 
     Returns:
       What failed and what to do, as the end of a sentence; "" if nothing was found.
@@ -47,7 +48,7 @@ def why_unreachable(address: str, options: ClientOptions) -> str:
             with socket.socket(family) as connection:
                 connection.settimeout(_LONGEST_S)
                 connection.connect(place)
-                return _greet(connection, host, options)
+                return _greet(connection, name or host, options)
         except OSError as error:
             reason = _why_not_connected(place[0], error)
     return reason

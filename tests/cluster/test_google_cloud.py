@@ -130,6 +130,22 @@ def test_objects_are_written_and_read(services: Services) -> None:
         assert google_cloud.wait_for_address(api, "gs://runs/pong/address") is None
 
 
+def test_a_bucket_that_is_away_for_minutes_ends_no_actors(
+    services: Services, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each read fails after five tries; it is said each time, and given up in the end."""
+    place, api = "gs://runs/pong/address", _KnownMachine(services)
+    services.failures = [503] * 5 * 19
+    assert google_cloud.wait_for_address(api, place, sleep=lambda _: None)
+    assert capfd.readouterr().err.count("HTTP 503). Try again later. Trying again.") == 19
+    services.failures = [503] * 5 * 20
+    with pytest.raises(UserError, match="Cannot read gs://runs/pong/address"):
+        google_cloud.wait_for_address(api, place, sleep=lambda _: None)
+    services.failures = [403]  # That does not pass.
+    with pytest.raises(UserError, match="objectAdmin"):
+        google_cloud.wait_for_address(api, place, sleep=lambda _: None)
+
+
 # Which actors.
 
 

@@ -197,6 +197,8 @@ def test_flag_files_need_not_be_in_the_image(tmp_path):
     [
         (("atari", "vtrace", "8", "--flagfile=none"), "--flagfile=none: there is no such file"),
         (("atari", "vtrase", "8"), "atari has no agent 'vtrase'"),
+        (("atari", "vtrace", "8", "--learning_rat=1"), "Unknown command line flag 'learning_rat'"),
+        (("atari", "vtrace", "8", "--restart=fresh"), "--restart=fresh cannot be set here"),
         (("atari", "vtrace"), "but got 2 arguments"),
         (("atari", "vtrace", "8", "--num_envs=3"), "--num_envs cannot be set here"),
         (("atari", "vtrace", "8", "--logdir=/runs"), "--run=NAME"),
@@ -209,6 +211,28 @@ def test_submit_refuses_what_makes_no_sense(arguments, says):
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ") and says in line
+
+
+def test_a_flag_file_that_names_itself(tmp_path):
+    """Perhaps by way of another. Naming a file twice is allowed."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text(f"--seed=1\n--flagfile={second}\n")
+    second.write_text("--seed=2\n")
+    task = ("gym", "vtrace", "8", f"--flagfile={first}", f"--flagfile={second}")
+    done = script("submit.sh", *IMAGES, "--dry_run", *task)
+    assert done.returncode == 0, done.stderr
+    second.write_text(f"--flagfile={first}\n")
+    done = script("submit.sh", *IMAGES, "--dry_run", *task)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: --flagfile={first}: the file names itself")
+
+
+def test_where_flags_cannot_be_checked_that_is_said(python_without_packages):
+    task = ("gym", "vtrace", "8", "--learning_rat=1")
+    done = script("submit.sh", *IMAGES, "--dry_run", *task, PYTHON=python_without_packages)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warning: flags were not checked, because")
+    assert done.returncode == 0 and "--learning_rat=1" in done.stdout
 
 
 def test_submit_wants_images():

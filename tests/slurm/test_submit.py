@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
+
+from seed_rl.cluster import machine, run
 
 REVIEWED = pathlib.Path(__file__).parent / "dry_run.txt"
 TASK = ("gym", "vtrace", "32", "4", "--env=CartPole-v1")
@@ -108,13 +111,9 @@ def test_no_python(submit):
     assert "there is no /nowhere/python: run scripts/setup.sh gym first" in done.stderr
 
 
-def test_a_python_without_packages(submit):
-    """As after a setup that was broken off."""
-    environment = {"PYTHON": "/usr/bin/python3", "PYTHONNOUSERSITE": "1"}
-    found = subprocess.run(["/usr/bin/python3", "-c", "import absl"], capture_output=True)
-    if found.returncode == 0:
-        pytest.skip("this machine's own Python has the packages")
-    done = submit("--dry_run", *TASK, **environment)
+def test_a_python_without_packages(submit, python_without_packages):
+    """The jobs would run it, so this is no mere warning."""
+    done = submit("--dry_run", *TASK, PYTHON=python_without_packages)
     (line,) = done.stderr.splitlines()
     assert done.returncode == 2
     assert line.startswith("error: /usr/bin/python3 has no packages of SEED RL: run scripts/setup")
@@ -133,3 +132,15 @@ def test_a_logdir_that_cannot_be_written(submit, tmp_path, without_slurm):
     done = submit(*TASK, PATH=str(without_slurm))
     assert done.returncode == 2
     assert f"error: cannot write to {tmp_path}/run/slurm: choose a" in done.stderr
+
+
+def test_actors_start_again_as_on_other_engines(repository):
+    """The numbers are explained once, in `seed_rl.cluster.machine`; bash cannot read them there."""
+    text = (repository / "slurm" / "job.sh").read_text()
+    names = ("quick_s", "most_failures", "first_pause_s", "longest_pause_s")
+    numbers = [float(re.search(rf"\b{name}=(\d+)", text)[1]) for name in names]
+    assert numbers == [
+        *(machine._QUICK_S, machine._MOST_QUICK_FAILURES),
+        *(machine._FIRST_PAUSE_S, machine._LONGEST_PAUSE_S),
+    ]
+    assert machine._QUICK_S > run.MOVED_S  # As the explanation says.

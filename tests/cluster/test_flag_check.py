@@ -1,0 +1,47 @@
+"""The check of a command line before a run is sent to a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from seed_rl.cluster import flag_check
+from seed_rl.common.errors import UserError
+
+TASK = ("gym", "vtrace", "4", "--env=CartPole-v1")
+
+
+def test_a_command_line_without_mistakes(capsys, monkeypatch, tmp_path):
+    """Nothing is said, nothing left behind, and a logdir of the cluster is not looked for."""
+    monkeypatch.chdir(tmp_path)
+    assert flag_check.main([*TASK, "--entropy_cost=0.01", "--logdir=gs://bucket/run"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("--entropy_cots=0.01", "Unknown command line flag 'entropy_cots'"),
+        ("--seed=one", "--seed=one"),
+        ("--server_address=x:1", "--server_address cannot be set here"),
+        ("--num_eval_envs=4", "--num_eval_envs cannot be set along with SEED_RL_EVALUATORS"),
+    ],
+)
+def test_mistakes(wrong, message, capsys, monkeypatch):
+    monkeypatch.setenv("SEED_RL_EVALUATORS", "2")
+    assert flag_check.main([*TASK, wrong]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and message in line
+
+
+def test_a_program_that_wants_packages_of_the_cluster(capsys, tmp_path):
+    """They are no mistake; other failures of a program are."""
+    program = tmp_path / "mine.py"
+    program.write_text("import of_the_cluster\n")
+    assert flag_check.main([str(program), "4"]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: flags were not checked, because")
+    assert "No module named 'of_the_cluster'" in line
+    program.write_text("1 / 0\n")
+    with pytest.raises(UserError, match="division by zero"):
+        flag_check.check([str(program), "4"])

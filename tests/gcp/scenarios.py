@@ -1,0 +1,47 @@
+"""Calls of gcp/submit.py and of the scenario scripts."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+from gcp import submit
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+EXPECTED = pathlib.Path(__file__).parent / "jobs"
+PLACE = {
+    "SEED_RL_GCP_PROJECT": "my-lab",
+    "SEED_RL_GCP_REGION": "us-central1",
+    "SEED_RL_GCP_BUCKET": "my-runs",
+    "SEED_RL_GCP_SERVICE_ACCOUNT": "seed-rl@my-lab.iam.gserviceaccount.com",
+    "SEED_RL_TAG": "1.0",
+}
+MACHINES = ("--learner_machine=n1-standard-8", "--actor_machine=n2-standard-8")
+NETWORK = "--network=projects/12345/global/networks/lab"
+SCENARIOS = {
+    **{path.stem: (path.name,) for path in sorted((REPOSITORY / "gcp").glob("*.sh"))},
+    "train_atari_spot": ("train_atari.sh", "--spot=all", "--game=Breakout"),
+    "train_football_spot_actors": ("train_football_scoring.sh", "--spot=actors", NETWORK),
+    "sweep_spot": ("sweep_atari.sh", "--spot=all", "--trials=50"),
+}
+
+
+def run(
+    script: str, *arguments: str, path: str = "/usr/bin:/bin", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a script with the system's Python, as users without this project's packages do.
+
+    They may have them in another: this one checks the flags.
+    """
+    return subprocess.run(
+        [REPOSITORY / "gcp" / script, *arguments],
+        env={"PATH": path, "PYTHON": sys.executable, **PLACE, **environment},
+        cwd="/",
+        capture_output=True,
+        text=True,
+    )
+
+
+def parse(*arguments: str, **environment: str) -> submit.Request:
+    return submit.parse(arguments, {**PLACE, **environment})

@@ -1,0 +1,136 @@
+"""Google's command line program: its messages, and what it is given."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from gcp import gcloud
+from tests.gcp.scenarios import EXPECTED, MACHINES, parse, run
+
+# The first two texts are what version 528.0.0 wrote; the others, which need an account, follow
+# issues and documentation in public.
+
+
+@pytest.mark.parametrize(
+    ("output", "mend"),
+    [
+        (
+            "ERROR: (gcloud.ai.custom-jobs.create) You do not currently have an active account "
+            "selected.\nPlease run:\n\n  $ gcloud auth login\n",
+            "You are not logged in, or no longer: gcloud auth login",
+        ),
+        (
+            "ERROR: (gcloud.ai.custom-jobs.create) Invalid value for [region]: Available values "
+            "are [africa-south1, asia-east1], but found [mars].",
+            "--region=us-central1 is no region",
+        ),
+        (
+            "Using endpoint [https://us-central1-aiplatform.googleapis.com/]\n"
+            "ERROR: (gcloud.ai.custom-jobs.create) PERMISSION_DENIED: Permission "
+            "'aiplatform.customJobs.create' denied on resource "
+            "'//aiplatform.googleapis.com/projects/my-lab/locations/us-central1' (or it may not "
+            "exist).\n- '@type': type.googleapis.com/google.rpc.ErrorInfo\n"
+            "  reason: IAM_PERMISSION_DENIED",
+            "roles/aiplatform.user on --project=my-lab",
+        ),
+        (
+            "ERROR: (gcloud.ai.custom-jobs.create) PERMISSION_DENIED: Vertex AI API has not been "
+            "used in project 12345 before or it is disabled.\n  reason: SERVICE_DISABLED",
+            "gcloud services enable aiplatform.googleapis.com",
+        ),
+        (
+            "ERROR: (gcloud.ai.custom-jobs.create) PERMISSION_DENIED: Permission denied on "
+            "resource project my-lab.\n  reason: CONSUMER_INVALID",
+            "no project --project=my-lab",
+        ),
+        (
+            "ERROR: (gcloud.ai.custom-jobs.create) PERMISSION_DENIED: You do not have permission "
+            "to act as service_account: seed-rl@x. (iam.serviceAccounts.actAs)",
+            "roles/iam.serviceAccountUser",
+        ),
+        (
+            "ERROR: (gcloud.ai.custom-jobs.create) HttpError accessing <https://mars-"
+            "aiplatform.googleapis.com/>: Unsupported region for Vertex AI, select from ['us-",
+            "--region=us-central1 is no region",
+        ),
+        (
+            "ERROR: (gcloud.artifacts.docker.images.describe) Image not found: us-docker.pkg.dev/x",
+            "docker/build.sh and docker/push.sh",
+        ),
+        (
+            "ERROR: (gcloud.storage.buckets.describe) gs://my-runs not found: 404.",
+            "gcloud storage buckets create gs://my-runs --location=us-central1 --project=my-lab",
+        ),
+        (
+            "ERROR: (gcloud.ai.custom-jobs.create) RESOURCE_EXHAUSTED: The following quota metrics "
+            "exceed quota limits: aiplatform.googleapis.com/custom_model_training_nvidia_a100_gpus",
+            "ask for more",
+        ),
+        ("ERROR: (gcloud.x) Something new.\n", "gcloud failed: ERROR: (gcloud.x) Something new."),
+        ("", "gcloud failed: no output"),
+    ],
+)
+def test_failures_of_gcloud_say_what_to_do(output: str, mend: str) -> None:
+    message = gcloud.explain(output, parse("gym", "vtrace", "4", *MACHINES).names)
+    assert mend in message and "\n" not in message
+    if "ERROR" in output:
+        assert output.partition("ERROR: ")[2].splitlines()[0] in message
+
+
+def test_without_gcloud(tmp_path: pathlib.Path) -> None:
+    for name in ("bash", "dirname", "env"):
+        (tmp_path / name).symlink_to(shutil.which(name) or "")
+    (tmp_path / "python3").symlink_to(pathlib.Path(sys.executable).resolve())
+    done = run("train_mujoco.sh", path=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(
+        r"error: gcloud is not installed: .*--dry_run needs neither.*\n", done.stderr
+    )
+
+
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="needs gcloud")
+def test_the_real_gcloud_without_an_account(tmp_path: pathlib.Path) -> None:
+    path = f"{pathlib.Path(shutil.which('gcloud') or '').parent}:/usr/bin:/bin"
+    environment = {"CLOUDSDK_CONFIG": str(tmp_path), "HOME": str(tmp_path)}
+    done = run("train_mujoco.sh", path=path, **environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: You are not logged in: gcloud auth login\n"
+    # Its parser accepts the command, and it would go on to the job.
+    place = ["--project=my-lab", "--region=us-central1"]
+    job_file = f"--config={EXPECTED / 'train_mujoco.yaml'}"
+    create = ["gcloud", "ai", "custom-jobs", "create", *place, "--display-name=x", job_file]
+    refused = subprocess.run(
+        [*create, "--quiet"], env={"PATH": path, **environment}, capture_output=True, text=True
+    )
+    message = gcloud.explain(refused.stderr, parse("gym", "vtrace", "4", *MACHINES).names)
+    assert message.startswith("You are not logged in, or no longer: gcloud auth login.")
+
+
+def test_what_is_handed_to_gcloud_is_the_dryrun(tmp_path: pathlib.Path) -> None:
+    # A program of that name that keeps what it is given; nothing answers for the service.
+    keeper = tmp_path / "gcloud"
+    keeper.write_text(
+        '#!/bin/sh\necho "$@" >> "$0.calls"\n'
+        'for a; do case "$a" in --config=*) cat "${a#--config=}" > "$0.job";; esac; done\n'
+        "echo me@example.com\n"
+    )
+    keeper.chmod(0o755)
+    done = run("train_atari.sh", path=f"{tmp_path}:/usr/bin:/bin")
+    assert done.returncode == 0, done.stderr
+    expected = (EXPECTED / "train_atari.yaml").read_text("utf-8")
+    assert (tmp_path / "gcloud.job").read_text() == expected.split("# JOB.yaml:\n")[1]
+    registry, ends = "us-central1-docker.pkg.dev/my-lab/seed-rl", (":1.0-gpu", "-actor:1.0")
+    calls = (tmp_path / "gcloud.calls").read_text().splitlines()
+    assert [call.split(" --")[0] for call in calls] == [
+        "auth list",
+        "storage buckets describe gs://my-runs",
+        *(f"artifacts docker images describe {registry}/seed-rl-atari{end}" for end in ends),
+        "ai custom-jobs create",
+    ]
+    assert "tensorboard --logdir=gs://my-runs/runs/atari-r2d2-Pong" in done.stdout

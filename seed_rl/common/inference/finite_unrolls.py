@@ -10,14 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
-if TYPE_CHECKING:
-    from seed_rl.common.inference.inference_store import StoredUnrolls
-    from seed_rl.common.types import Step
+from seed_rl.common.types import Step, StoredUnrolls
 
 _WARN_EVERY_S = 60.0
 _MOST_NAMED = 10

@@ -60,7 +60,7 @@ class Learner:
         try:
             self._create()
         except BaseException:
-            self._lock.release()  # The program may go on, and try again.
+            self._lock.release()  # The program may continue, and try again.
             raise
 
     def _create(self) -> None:

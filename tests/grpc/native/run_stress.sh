@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the transport with a sanitizer and runs stress.cc against it.
+# Builds the transport with a sanitizer and runs stress/ against it.
 #
 # Usage: tests/grpc/native/run_stress.sh [address|thread] [ROUNDS]
 set -euo pipefail
@@ -22,7 +22,7 @@ esac
 
 read -ra packages <<<"$(pkg-config --cflags --libs grpc++)"
 "${CXX:-g++}" -std=c++17 -O1 -g -Wall "${flags[@]}" -I"${root}" \
-  "${root}"/seed_rl/grpc/native/transport/*.cc "${here}/stress.cc" \
+  "${root}"/seed_rl/grpc/native/transport/*.cc "${here}"/stress/*.cc \
   -o "${build}/stress" "${packages[@]}" -pthread
 
 "${build}/stress" batcher "${rounds}"

@@ -69,7 +69,7 @@ int Main(int argc, char** argv) {
   Shared shared;
   shared.address = argv[1];
   if (!shared.recording.Read(argv[2])) {
-    std::fprintf(stderr, "%s is no recording\n", argv[2]);
+    std::fprintf(stderr, "%s is not a recording\n", argv[2]);
     return 2;
   }
   shared.credentials = grpc::InsecureChannelCredentials();

@@ -353,7 +353,7 @@ def test_a_full_disk_is_told_before_writing(
 def test_restore_falls_back_to_an_empty_replay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Guards a resume whose replay is damaged, or was not saved: the run continues with a warning."""
+    """Guards a resume whose replay is damaged, or was not saved: it continues with a warning."""
     replay = new_replay()
     folder = tmp_path / "ckpt-1" / "replay"
     ReplayFiles(replay).restore(folder)

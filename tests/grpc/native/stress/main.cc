@@ -1,4 +1,4 @@
-// Stress of the transport alone, to be built with a sanitizer: see ../run_stress.sh.
+// Stress of the transport alone, to be built with a sanitizer.
 //
 // Usage: stress service|batcher ROUNDS
 

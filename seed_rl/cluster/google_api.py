@@ -70,13 +70,13 @@ class GoogleApi:
             answer = self._request(f"{self._secrets}/v1/{version}:access")
             return base64.b64decode(json.loads(answer)["payload"]["data"])
         except urllib.error.HTTPError as error:
-            fix = {
+            mend = {
                 403: "Give the job's service account the role roles/secretmanager.secretAccessor "
                 f"on {name}, and enable secretmanager.googleapis.com in its project.",
                 404: f"Create it: openssl rand -hex 32 | gcloud secrets create "
                 f"{name.split('/')[3]} --project={name.split('/')[1]} --data-file=-",
             }.get(error.code, "Try again later.")
-            raise UserError(f"Cannot read the secret {name} (HTTP {error.code}). {fix}") from error
+            raise UserError(f"Cannot read the secret {name} (HTTP {error.code}). {mend}") from error
 
     def read(self, url: str) -> bytes | None:
         """The content of an object, gs://BUCKET/NAME; None if it does not exist.
@@ -150,9 +150,9 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def _refused(what: str, url: str, error: urllib.error.HTTPError) -> UserError:
-    fix = {
+    mend = {
         401: _ROLE,
         403: _ROLE,
         404: "There is no such bucket.",
     }.get(error.code, "Try again later.")
-    return UserError(f"Cannot {what} {url} (HTTP {error.code}). {fix}")
+    return UserError(f"Cannot {what} {url} (HTTP {error.code}). {mend}")

@@ -3,7 +3,7 @@
     python -m benchmarks.load [--load=cartpole] [--actors=2000] [--envs_per_actor=4] [--seconds=60]
 
 A real learner trains; the actors are one process that sends recorded steps, each actor on its own
-connection, with its own environment ids and as a life of its own. Measured in turn:
+connection, with its own environment ids and its own life. Measured in turn:
 
 1. the learner's memory with the actors connected but silent, with their streams of calls open, and
    after an unroll of each environment

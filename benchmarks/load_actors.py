@@ -1,7 +1,7 @@
 """Many actors in one process, which send recorded steps instead of stepping environments.
 
-`record` plays an environment once; `Actors` starts `native/actors.cc`, which repeats the recording
-on any number of connections. That is a C++ program with one thread and one completion queue,
+`record` plays an environment once; `Actors` starts `native/actors`, which repeats the recording on
+any number of connections. That is a C++ program with one thread and one completion queue,
 because the actors' own client waits in its caller's thread, which is right for one actor and not
 for thousands, and a call through grpcio takes several times the CPU.
 """
@@ -53,7 +53,7 @@ class Played:
 
 
 class Actors(processes.Program):
-    """The process of the actors; see `native/actors.cc` for what the commands do."""
+    """The process of the actors; see `native/actors/main.cc` for what the commands do."""
 
     def __init__(self, address: str, recording: Path, actors: int, tls_ca: str | None = None):
         """Starts the process; the actors do not connect yet."""

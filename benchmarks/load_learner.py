@@ -181,7 +181,7 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
         )
 
     def memory_mib(self, seconds: float) -> float:
-        """Its resident memory: the median of what is seen in so many seconds."""
+        """Its resident memory in MiB: the median over a number of seconds."""
         end = time.monotonic() + seconds
         seen: list[float] = []
         while not seen or time.monotonic() < end:

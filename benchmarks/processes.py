@@ -17,15 +17,21 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def compile_native(name: str) -> str:
-    """Compiles benchmarks/native/NAME.cc if necessary; returns the program's path.
+    """Compiles a program of benchmarks/native if necessary; returns the program's path.
+
+    Args:
+      name: NAME.cc is its source, or the folder NAME has them all.
 
     Raises:
       SystemExit: with the compiler's output, if compilation fails.
     """
-    source = _FOLDER / "native" / f"{name}.cc"
+    native = _FOLDER / "native"
+    files = [*native.glob(f"{name}.cc"), *native.glob(f"{name}/*")]
     binary = _FOLDER.parent / "build" / "benchmarks" / name
-    if binary.exists() and binary.stat().st_mtime > source.stat().st_mtime:
+    changed = max(file.stat().st_mtime for file in files)
+    if binary.exists() and binary.stat().st_mtime > changed:
         return str(binary)
+    sources = sorted(str(file) for file in files if file.suffix == ".cc")
     binary.parent.mkdir(parents=True, exist_ok=True)
     try:
         flags = subprocess.run(
@@ -34,7 +40,7 @@ def compile_native(name: str) -> str:
             capture_output=True,
             text=True,
         ).stdout.split()
-        command = ["g++", "-std=c++17", "-O2", str(source), "-o", str(binary), *flags]
+        command = ["g++", "-std=c++17", "-O2", *sources, "-o", str(binary), *flags]
         subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError as error:
         raise SystemExit(
@@ -42,7 +48,7 @@ def compile_native(name: str) -> str:
             "apt-get install g++ pkg-config libgrpc++-dev"
         ) from None
     except subprocess.CalledProcessError as error:
-        raise SystemExit(f"error: {name}.cc does not compile:\n{error.stderr}") from None
+        raise SystemExit(f"error: {name} does not compile:\n{error.stderr}") from None
     return str(binary)
 
 

@@ -31,7 +31,7 @@ compile store seed_rl/common/native/unrolls/inference_store.cc \
 "${build}/store" "${rounds}"
 
 read -ra packages <<<"$(pkg-config --cflags --libs grpc++)"
-compile transport seed_rl/grpc/native/transport/*.cc tests/grpc/native/stress.cc "${packages[@]}"
+compile transport seed_rl/grpc/native/transport/*.cc tests/grpc/native/stress/*.cc "${packages[@]}"
 "${build}/transport" batcher "${rounds}"
 # gRPC is not instrumented: its own synchronization looks like races.
 if [[ "${sanitizer}" != thread ]]; then

@@ -1,9 +1,9 @@
-"""Checks an environment: what is wrong, what it costs, and the mend.
+"""Checks an environment: what is wrong, what it costs, and how to fix it.
 
     python -m seed_rl.check_env --env=my_package.maze:make --env_kwargs='{"size": 9}'
 
 Takes the options of the environment that the programs of `seed_rl.gym` take. The exit code is 0 if
-agents can train on it, 1 if something must be mended, 2 if there is no such environment.
+agents can train on it, 1 if something must be fixed, 2 if there is no such environment.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check(environment: gym_env.GymConfig, config: CheckConfig) -> tuple[list[str
       config: how thoroughly.
 
     Returns:
-      Facts about it, in words, and what is to mend.
+      Facts about it, in words, and what to fix.
 
     Raises:
       UserError: there is no such environment.
@@ -230,11 +230,11 @@ def report(facts: Sequence[str], findings: Findings) -> str:
     lines = list(facts)
     found = list(findings)
     for finding in found:
-        head = "MUST BE MENDED" if finding.must else "Could be better"
+        head = "MUST BE FIXED" if finding.must else "Could be better"
         lines += ["", f"{head} ({finding.name}): {finding.what}"]
-        lines += [f"  It costs: {finding.cost}", f"  Mend: {finding.mend}"]
+        lines += [f"  It costs: {finding.cost}", f"  Fix: {finding.fix}"]
     must = sum(finding.must for finding in found)
-    verdict = f"{must} to mend, {len(found) - must} to consider."
+    verdict = f"{must} to fix, {len(found) - must} to consider."
     lines += ["", verdict if found else "All is well."]
     wrapped = [textwrap.fill(line, 100, subsequent_indent="    ") for line in lines]
     return "\n".join(wrapped)

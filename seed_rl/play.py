@@ -117,7 +117,7 @@ def ask_for_trust(logdir: Path, code: Sequence[str]) -> None:
     """Asks at the terminal whether code named by a logdir may run.
 
     Raises:
-      UserError: it may not, or there is nobody to ask.
+      UserError: the user refuses, or there is no terminal to ask at.
     """
     if not code:
         return

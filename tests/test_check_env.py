@@ -171,7 +171,7 @@ def test_each_fault_is_found(name: str) -> None:
     said = MUST.get(name) or SHOULD[name]
     assert said in finding.what + finding.cost
     assert finding.must == (name in MUST)
-    assert finding.cost and finding.mend
+    assert finding.cost and finding.fix
     assert [other for other in findings.values() if other.must and other is not finding] == []
 
 
@@ -211,7 +211,7 @@ def test_what_costs_too_much(cost: Cost, expected: dict[str, str]) -> None:
 
 
 def test_a_good_environment() -> None:
-    """Nothing to mend, and the facts in words."""
+    """Nothing to fix, and the facts in words."""
     facts, findings = check_env.check(GymConfig(f"{HERE}:Good"), CheckConfig(500, 0.3, 30.0))
     assert not [finding for finding in findings if finding.name != "heavy"]
     text = check_env.report(facts, findings)

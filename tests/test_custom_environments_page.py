@@ -41,7 +41,7 @@ def test_the_environment_is_short(repository):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_page_works(tmp_path, repository):
-    """Every file is written and every command run, in order; the checker finds nothing to mend."""
+    """Every file is written and every command run, in order; the checker finds nothing to fix."""
     folder = tmp_path
     outputs = []
     for name, text in blocks(repository):
@@ -62,7 +62,7 @@ def test_the_page_works(tmp_path, repository):
         folder = type(tmp_path)(result.stdout.splitlines()[-1])
     made, checked, trained, played = outputs
     assert folder.name == "my_project"
-    assert "MUST BE MENDED" not in checked and "vtrace, ppo, r2d2, sac" in checked
+    assert "MUST BE FIXED" not in checked and "vtrace, ppo, r2d2, sac" in checked
     assert "training has ended" in trained
     progress = json.loads(
         (folder / "runs" / "gym-vtrace-my_env_Maze" / "progress.json").read_text()

@@ -18,7 +18,9 @@ FREE = (
     "seed_rl/gym/*env*.py",
     "seed_rl/mujoco/*env*.py",
     "seed_rl/*/*_main.py",
-    # What environments of users import.
+    "seed_rl/check_env.py",
+    # What environments of users, and their tests, import.
+    "seed_rl/testing/*.py",
     "seed_rl/common/types.py",
     "seed_rl/common/errors.py",
     "seed_rl/common/nest.py",

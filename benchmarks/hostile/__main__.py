@@ -3,8 +3,8 @@
     python -m benchmarks.hostile [--attack=NAME ...] [--seconds=S] [--json=FILE]
 
 For each attack: a new server, in its own process; an honest client that calls all the time and
-checks the server's health; new clients that join during the attack and after it. The attacker has a
-process of its own, with lower priority. All is on this machine, and bounded in number and time.
+checks the server's health; new clients that join during the attack and after it. The attacker is a
+separate process, with lower priority. All is on this machine, and bounded in number and time.
 
 An attack fails, and the exit code is 1, if an honest client waits longer than 500 ms or gets an
 error, if a new one does not get in within 5 s, or if the server's memory grows by more than

@@ -44,7 +44,7 @@ def _attack(run: Callable[[Stage], None], **special: object) -> Attack:
 
 
 _ALL = (
-    # 500 connections use up 300 descriptors: nobody can get in before they are closed.
+    # 500 connections use up 300 descriptors: no client can get in before they are closed.
     _attack(connection_attacks.descriptors, max_files=300, newcomers_during=False),
     _attack(connection_attacks.churn),
     _attack(connection_attacks.slowloris),

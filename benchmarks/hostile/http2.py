@@ -94,7 +94,7 @@ def _integer(value: int) -> bytes:
 def connect(port: int, timeout_s: float = _TIMEOUT_S) -> socket.socket:
     """A TCP connection to a local port, from another address than that of honest clients.
 
-    So a server can tell them apart, as it can if attackers are other machines.
+    So a server can distinguish them, as it can if attackers are other machines.
     """
     return socket.create_connection(("127.0.0.1", port), timeout_s, ("127.0.0.2", 0))
 

@@ -21,7 +21,7 @@ from seed_rl.grpc.options import ClientOptions
 
 _MIB = 1 << 20
 _MAX_BATCH_SIZE = 1024
-_DOUBLE, _WIDE = 0, 1  # Positions in server.FUNCTIONS.
+_DOUBLE, _WIDE = 0, 1  # In the order in which server.py binds them.
 _SLOW_S = 1.7
 _FAILURES = (CallError, ConnectionLost, Timeout)
 

@@ -17,9 +17,6 @@ from benchmarks import processes
 from seed_rl.grpc import ops
 from seed_rl.grpc.options import ServerOptions
 
-FUNCTIONS = ("double", "wide", "work", "picky")
-"""The names of the functions that are served; the index is the wire code."""
-
 WIDE_ROW = 16_384
 """Elements in a row that `wide` returns: 64 KiB."""
 

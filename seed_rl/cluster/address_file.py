@@ -69,7 +69,7 @@ def wait_for(
     Args:
       path: the file.
       say: reports, at first and each minute, that there is none yet.
-      sleep: waits for so many seconds.
+      sleep: waits for a number of seconds.
 
     Raises:
       NoLearnerError: there is none for ten minutes.

@@ -38,7 +38,7 @@ class GoogleApi:
       metadata: address of the metadata server; None: Google's.
       secrets: address of Secret Manager.
       storage: address of Cloud Storage; None: Google's.
-      sleep: waits for so many seconds; tests replace it.
+      sleep: waits for a number of seconds; tests replace it.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
     python -m seed_rl.cluster.health
 
-Reads the variables that also tell the learner what to be (`python -m seed_rl.cluster --help`). Exit
+Reads the variables that make the process a learner (`python -m seed_rl.cluster --help`). Exit
 code 0: it serves, or this process is not a learner, so there is no port to ask; 1: it does not.
 """
 

@@ -38,7 +38,7 @@ class Machine:
     Args:
       start: starts the actor with this index; None: there is nothing more to do.
       clock: monotonic seconds; tests replace it.
-      sleep: waits for so many seconds; tests replace it.
+      sleep: waits for a number of seconds; tests replace it.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class Mirror:
     Args:
       remote: where the copy is.
       logdir: the directory on this machine's disk.
-      sleep: waits for so many seconds; tests replace it.
+      sleep: waits for a number of seconds; tests replace it.
       clock: monotonic seconds; tests replace it.
     """
 

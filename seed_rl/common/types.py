@@ -73,3 +73,17 @@ class Unroll(NamedTuple):
     prev_actions: Nest
     env_outputs: EnvOutput
     agent_outputs: Nest
+
+
+class StoredUnrolls(NamedTuple):
+    """A batch of complete unrolls, as they leave the inference store.
+
+    Attributes:
+      env_ids: <int32>[batch], the environment of each unroll.
+      agent_state: nest of [batch, ...], the recurrent state before the first step.
+      steps: nest of [overlap + unroll_length + 1, batch, ...].
+    """
+
+    env_ids: Any
+    agent_state: Nest
+    steps: Nest

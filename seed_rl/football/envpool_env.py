@@ -63,7 +63,7 @@ class EnvpoolGame(gymnasium.Env[np.ndarray, Any]):
 
         Args:
           seed: begins a repeatable series of episodes. EnvPool takes seeds only when it starts an
-            engine, so this starts one. None: the series goes on, or a random one begins.
+            engine, so this starts one. None: the series continues, or a random one begins.
           options: unused.
         """
         del options

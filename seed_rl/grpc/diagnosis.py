@@ -1,7 +1,7 @@
-"""Why a server cannot be reached, in words that say what to do.
+"""Why a server cannot be reached, with what to do about it.
 
 gRPC only reports that the time is up. After a failed attempt, a plain socket and Python's `ssl`
-look up the name, connect and greet in the same way, and tell which of these failed.
+repeat name lookup, connection and handshake, to find which of them failed.
 """
 
 from __future__ import annotations

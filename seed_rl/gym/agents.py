@@ -5,7 +5,7 @@
     if __name__ == "__main__":
         agents.main(FAMILY)
 
-is a program that `--agent=vtrace|r2d2|ppo|sac` tells what to train. No TensorFlow here.
+is a program whose agent `--agent=vtrace|r2d2|ppo|sac` selects. No TensorFlow here.
 """
 
 from __future__ import annotations

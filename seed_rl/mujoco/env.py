@@ -189,7 +189,7 @@ def _take_warnings() -> None:
     """
     try:
         import mujoco
-    except ImportError:  # Not needed by all environments; Gymnasium tells if it is.
+    except ImportError:  # Not needed by all environments; Gymnasium says so if it is.
         return
 
     @functools.cache

@@ -117,12 +117,12 @@ class BitFlippingEnv(gymnasium.Env[dict[str, np.ndarray], Any]):
     Observation: a dict of <float32>[n_bits] of 0 and 1: `observation` and `achieved_goal`, both the
     bits, and `desired_goal`.
 
-    An episode goes on when the goal is reached, and is truncated after `horizon` steps. So neither
+    An episode continues at the goal, and is truncated after `horizon` steps. So neither
     rewards nor ends depend on anything but bits and goal, and a transition whose goal is replaced
     in hindsight is one that the environment could have produced.
 
     `info["score_reward"]` is 1 when an episode reaches its goal for the first time: the score of an
-    episode is 1 if it is solved and 0 otherwise. `info["is_success"]` tells whether the bits equal
+    episode is 1 if it is solved and 0 otherwise. `info["is_success"]` says whether the bits equal
     the goal.
 
     The optimal score is 1, if `horizon` is at least `n_bits` and 2. As every action flips a bit,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -343,10 +342,3 @@ def _choice_to_json(choice: Choice) -> dict[str, Any]:
     if choice.conditions:
         values["if"] = {name: list(wanted) for name, wanted in choice.conditions.items()}
     return values
-
-
-def distinct_values(choice: Choice) -> float:
-    """How many values a choice can take; infinity for real numbers."""
-    if choice.kind == "values":
-        return len(choice.domain)
-    return choice.high - choice.low + 1 if choice.kind == "integers" else math.inf

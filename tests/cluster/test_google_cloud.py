@@ -19,7 +19,8 @@ from seed_rl.cluster.google_api import GoogleApi
 from seed_rl.cluster.machine import Machine
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import progress
-from tests.cluster.google_services import Services, storage
+from tests.helpers import PROGRAMS
+from tests.helpers.google_services import Services, storage
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
 
@@ -229,11 +230,7 @@ def test_an_actor_that_fails_at_once_every_time_is_given_up(
 
 def test_a_machine_that_is_taken_away_stops_its_actors() -> None:
     # 143 and not 0: the service must not take the replica for finished.
-    program = (
-        "import subprocess\nfrom seed_rl.cluster.machine import Machine\n"
-        "raise SystemExit(Machine(lambda i: subprocess.Popen(['sleep', '1000'])).run(range(3)))"
-    )
-    process = subprocess.Popen([sys.executable, "-c", program])
+    process = subprocess.Popen([sys.executable, str(PROGRAMS / "three_actors.py")])
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
     wait_until(lambda: len(children.read_text().split()) == 3)
     pids = children.read_text().split()

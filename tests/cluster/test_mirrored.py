@@ -17,30 +17,12 @@ from seed_rl.cluster import mirror, mirrored
 from seed_rl.cluster.mirror import OWNER, DisplacedError
 from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.errors import NotSavedError
+from tests.helpers import PROGRAMS
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
 
-# Counts its lives in the logdir; saves one more file on SIGTERM, as a learner does.
-LEARNER = """
-import pathlib, signal, sys, time
-logdir, code = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-def stop(number, frame):
-    (logdir / "saved").write_text("on SIGTERM")
-    sys.exit(code)
-signal.signal(signal.SIGTERM, stop)
-lives = logdir / "lives"
-lives.write_text((lives.read_text() if lives.exists() else "") + "x")
-while code == 0:
-    time.sleep(0.01)
-sys.exit(code)
-"""
-WRAPPED = f"""
-import os, sys
-from seed_rl.cluster import mirrored
-sys.exit(mirrored.run(
-    lambda logdir: [sys.executable, "-c", {LEARNER!r}, str(logdir), "0"],
-    sys.argv[1], os.environ, lambda logdir: None, 0.1))
-"""
+LEARNER = str(PROGRAMS / "mirrored_learner.py")
+PARENT = str(PROGRAMS / "mirroring_parent.py")
 
 
 @pytest.fixture
@@ -52,7 +34,7 @@ def bucket(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
 
 def _run(bucket: pathlib.Path, code: int, seen: list[str] | None = None) -> int:
     return mirrored.run(
-        lambda logdir: [sys.executable, "-c", LEARNER, str(logdir), str(code)],
+        lambda logdir: [sys.executable, LEARNER, str(logdir), str(code)],
         f"file://{bucket}/run",
         {},
         lambda logdir: None if seen is None else seen.append(logdir.name),
@@ -100,7 +82,7 @@ def test_a_learner_shows_life_between_rounds_of_copying(
     thread = threading.Thread(target=stop_after_ten_beats)
     thread.start()
     mirrored.run(
-        lambda logdir: [sys.executable, "-c", LEARNER, str(logdir), "0"],
+        lambda logdir: [sys.executable, LEARNER, str(logdir), "0"],
         remote.url,
         {},
         lambda logdir: None,
@@ -110,7 +92,7 @@ def test_a_learner_shows_life_between_rounds_of_copying(
 
 
 def test_what_a_learner_saves_on_sigterm_is_copied(bucket: pathlib.Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", WRAPPED, f"file://{bucket}/run"])
+    process = subprocess.Popen([sys.executable, PARENT, f"file://{bucket}/run"])
     wait_until(lambda: (bucket / "run" / "lives").exists())
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
@@ -118,7 +100,7 @@ def test_what_a_learner_saves_on_sigterm_is_copied(bucket: pathlib.Path) -> None
 
 
 def test_a_learner_does_not_outlive_its_mirror(bucket: pathlib.Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", WRAPPED, f"file://{bucket}/run"])
+    process = subprocess.Popen([sys.executable, PARENT, f"file://{bucket}/run"])
     wait_until(lambda: (bucket / "run" / "lives").exists())
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
     [learner] = children.read_text().split()

@@ -1,6 +1,6 @@
 """A run on five machines, which are namespaces with their own addresses; each in turn has trouble.
 
-docs/reliability.md tells what a user sees of it.
+docs/reliability.md says what a user sees of it.
 """
 
 from __future__ import annotations

@@ -16,17 +16,10 @@ from seed_rl.cluster.__main__ import program_environment
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import progress
 from seed_rl.common.system.file_lock import LearnerLock
-from tests.helpers import run_python
+from tests.helpers import PROGRAMS, run_python
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
 
-# Claims an index and execs a program that waits for its input to end, as an actor would run.
-CLAIM = """
-import os, pathlib, sys
-from seed_rl.cluster import indices
-print(indices.claim(pathlib.Path(sys.argv[1]), "actor", 3), flush=True)
-os.execv("/bin/cat", ["cat"])
-"""
 TASK = ("gym", "vtrace", "2", "4", "--env=CartPole-v1")
 
 
@@ -35,7 +28,7 @@ class Claimant:
 
     def __init__(self, folder):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CLAIM, str(folder)],
+            [sys.executable, str(PROGRAMS / "index_claimant.py"), str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

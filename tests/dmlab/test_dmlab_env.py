@@ -161,7 +161,7 @@ def test_each_environment_plays_the_level_of_its_id() -> None:
 
 
 def test_levels_of_tests_are_not_played_by_mistake() -> None:
-    """In programs that do not tell how many environments there are."""
+    """In programs that do not say how many environments there are."""
     config = DmlabConfig(game="dmlab30")
     assert [config.task_of(i) for i in range(30)] == [level.train for level in games.LEVELS]
     assert not config.is_evaluation(30)
@@ -195,7 +195,7 @@ def test_instructions_are_sent_only_where_there_are_any() -> None:
 
 
 def test_learners_need_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They create an environment for its spaces. A reset tells where to get the engine."""
+    """They create an environment for its spaces. A reset says where to get the engine."""
     monkeypatch.setitem(sys.modules, "deepmind_lab", None)
     lab = create_environment(0, DmlabConfig())
     assert lab.observation_space.shape == (72, 96, 3)

@@ -15,6 +15,7 @@ import tensorflow as tf
 from benchmarks.hostile import http2
 from seed_rl.grpc import NumpyClient, ops, wire
 from seed_rl.grpc.options import ClientOptions, ServerOptions
+from tests.helpers import PROGRAMS
 from tests.helpers.op_helpers import INTS, Gate, double, serving, values
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
@@ -72,15 +73,9 @@ def test_connections_that_come_and_go_leave_nothing(host):
 
 def test_a_server_without_descriptors_recovers():
     """Guards the listener: gRPC's would never accept again."""
-    crowd = """
-import socket, sys
-peers = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(100)]
-print("here", flush=True)
-sys.stdin.read()
-"""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with serving(f"{HOST}:0", double) as server:
-        command = [sys.executable, "-c", crowd, str(server.ports[0])]
+        command = [sys.executable, str(PROGRAMS / "crowd.py"), str(server.ports[0])]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as others:
             resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + 20, limits[1]))
             try:

@@ -135,7 +135,7 @@ def test_calls_without_waiting(address, stream_kind):
     ],
 )
 def test_arguments_are_checked(address, args, message):
-    """Mistakes are found before anything is sent, and the message tells them."""
+    """Mistakes are found before anything is sent, and the message names them."""
     arguments = [INTS, TensorSpec("float32", (None, 2))]
     server = serve(address, lambda a, b: [a], arguments)
     with Client(address) as client:

@@ -188,7 +188,7 @@ def test_a_closed_client(socket_address):
 
 
 def test_a_client_killed_in_its_call_harms_nobody(socket_address):
-    """Guards against actors that die: their rows run, the reply is dropped, others go on."""
+    """Guards against actors that die: their rows run, the reply is dropped, others continue."""
     gate = Gate()
     with serving(socket_address, gated(gate)) as server:
         victim = subprocess.Popen([sys.executable, PROGRAMS / "killed_client.py", socket_address])
@@ -202,7 +202,7 @@ def test_a_client_killed_in_its_call_harms_nobody(socket_address):
 
 @pytest.mark.slow
 def test_a_server_killed_in_a_call_fails_it(socket_address):
-    """Guards clients against learners that die without a word, and the socket they leave."""
+    """Guards clients against learners that die silently, and the socket they leave."""
     server = subprocess.Popen(
         [sys.executable, PROGRAMS / "killed_server.py", socket_address],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What the op's server makes of strangers: malformed frames, limits, secrets, and what it tells."""
+"""Strangers at the op's server: malformed frames, limits, secrets, and what it reveals."""
 
 import contextlib
 import gc

@@ -23,7 +23,7 @@ def make(size: int, **arguments: Any) -> Any:
 
 
 def test_episodes_end_within_the_step() -> None:
-    """A terminated episode reports the next one's first observation; its neighbours go on."""
+    """A terminated episode reports the next one's first observation; its neighbours continue."""
     vector = make(4)
     first = np.copy(vector.reset(seed=3))
     np.testing.assert_array_equal(vector.reset(seed=3), first)

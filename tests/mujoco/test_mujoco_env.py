@@ -15,7 +15,7 @@ from gymnasium import spaces
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.errors import UserError
 from seed_rl.mujoco.env import MujocoConfig, SinglePrecisionWrapper, create, create_environment
-from tests.helpers import run_python
+from tests.helpers import PROGRAMS, run_python
 
 
 class Recorder(gymnasium.Env[Any, Any]):
@@ -225,13 +225,7 @@ def test_mistakes_are_told_in_words(options: dict[str, Any], message: str) -> No
 
 def test_mujoco_is_not_installed() -> None:
     """The message has the command that installs it; environments without MuJoCo work."""
-    program = (
-        "import sys; sys.modules['mujoco'] = None\n"
-        "from seed_rl.mujoco.env import MujocoConfig, create\n"
-        "create(0, MujocoConfig(env_name='Toy-v0'))\n"
-        "create(0, MujocoConfig())\n"
-    )
-    result = run_python("-c", program)
+    result = run_python(PROGRAMS / "without_mujoco.py")
     assert f'run `{sys.executable} -m pip install "gymnasium[mujoco]"`' in result.stderr
     assert "UserError: --env_name=HalfCheetah-v5: MuJoCo is not installed" in result.stderr
 
@@ -239,18 +233,8 @@ def test_mujoco_is_not_installed() -> None:
 def test_warnings_are_logged_once_and_write_no_file(tmp_path: Any, repository: Any) -> None:
     """MuJoCo's own handler would append to MUJOCO_LOG.TXT for every environment."""
     (tmp_path / "cart.xml").write_text(CART.format(mass=1))
-    program = (
-        "import mujoco\n"
-        "from seed_rl.mujoco.env import MujocoConfig, create\n"
-        "name = 'InvertedPendulum-v5'\n"
-        "for _ in range(2):\n"
-        "    env = create(0, MujocoConfig(env_name=name, xml_file='cart.xml'))\n"
-        "    env.reset()\n"
-        "    env.unwrapped.data.qpos[0] = float('nan')\n"
-        "    mujoco.mj_step(env.unwrapped.model, env.unwrapped.data)\n"
-    )
     environment = {**os.environ, "PYTHONPATH": str(repository)}
-    result = run_python("-c", program, cwd=tmp_path, env=environment)
+    result = run_python(PROGRAMS / "mujoco_warnings.py", cwd=tmp_path, env=environment)
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("MuJoCo: Nan, Inf or huge value") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["cart.xml"]

@@ -1,4 +1,4 @@
-"""One real learner that is treated badly, killed, and goes on from its last whole checkpoint.
+"""One real learner that is treated badly, killed, and continues from its last whole checkpoint.
 
 The tests of this file share the learner and its actors, and run in their order.
 """
@@ -115,7 +115,7 @@ def test_memory_when_actors_come_and_go(place, learner):
 
 
 def test_calls_of_strangers(place, learner, actors):
-    """Each wrong call has its answer; nobody else notices."""
+    """Each wrong call has its answer; no one else notices."""
     with Client(place.address) as client:
         wrong = {
             "Environment id 8 ": arguments([8], 1),
@@ -140,7 +140,7 @@ def test_calls_of_strangers(place, learner, actors):
 
 @pytest.mark.parametrize("room", [4096, 0])
 def test_a_full_disk(place, learner, room):
-    """No room for a checkpoint, or for anything: warnings; training goes on; old ones stay."""
+    """No room for a checkpoint, or for anything: warnings; training continues; old ones stay."""
     unlimited = resource.RLIM_INFINITY
     _, hard = resource.prlimit(learner.pid, resource.RLIMIT_FSIZE)
     failures = learner.text().count("The run continues")

@@ -101,7 +101,7 @@ class Side:
         return self.unrolls[task * ENVS_PER_ACTOR]
 
     def goes_on(self, *tasks, unrolls=20):
-        """Waits until each of these actors has given so many more unrolls."""
+        """Waits until each of these actors has produced this many more unrolls."""
         goals = {task: self.of(task) + unrolls for task in tasks}
         wait_until(lambda: self.faults or all(self.of(task) >= goals[task] for task in tasks))
         assert not self.faults
@@ -213,7 +213,7 @@ def test_check_finds_faults():
 
 
 def test_kill_9_of_half_of_the_actors_again_and_again(place, side, actors):
-    """The others go on while they are dead; new ones begin new lives; no unroll mixes lives."""
+    """The others continue while they are dead; new ones begin new lives; no unroll mixes lives."""
     lot = random.Random(1)
     for _ in range(6):
         killed = lot.sample(sorted(actors), ACTORS // 2)
@@ -232,7 +232,7 @@ def test_kill_9_of_half_of_the_actors_again_and_again(place, side, actors):
 
 
 def test_a_frozen_actor_stalls_nobody_and_is_taken_back(side, actors):
-    """SIGSTOP holds no other actor up; SIGCONT, and it goes on in the same life."""
+    """SIGSTOP holds up no other actor; after SIGCONT it continues in the same life."""
     lives = set(side.lives[0])
     actors[0].send(signal.SIGSTOP)
     side.goes_on(1, 2, 3, unrolls=50)

@@ -45,7 +45,7 @@ class LearnerState(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The learner after some training steps. The state is not copied: it goes on changing.
+    """The learner after some training steps. The state is not a copy: it keeps changing.
 
     Attributes:
       steps_done: training steps.

@@ -65,7 +65,7 @@ def batch_size_from_flags() -> int:
     if config.batch_size or not rest:
         return config.batch_size or size
     raise UserError(
-        f"A minibatch is no whole number of unrolls: {config.num_training_envs()} unrolls are "
+        f"A minibatch is not a whole number of unrolls: {config.num_training_envs()} unrolls are "
         f"split into --batches_per_step={config.batches_per_step}. Use another number, or "
         "seed_rl.agents.policy_gradient.config.step_sizes for the size in transitions."
     )

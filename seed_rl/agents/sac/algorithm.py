@@ -221,21 +221,8 @@ def create_job(
             context.run.seed,
             create_hindsight,
         )
-        if length > config.unroll_length and tf.nest.flatten(created.network.initial_state(1)):
-            raise UserError(
-                f"--her_window_length={length} is longer than --unroll_length="
-                f"{config.unroll_length}, but the network is recurrent: there is no recurrent "
-                "state for the middle of a window. Make them equal, or set --lstm_sizes=0."
-            )
-        if updates := updates_per_step(config, replay, hindsight):
-            logging.info(
-                "%.3g updates per agent step: replay_ratio %g / (batch_size %d * %d steps per "
-                "unroll in the replay).",
-                updates,
-                replay.replay_ratio,
-                config.batch_size,
-                length,
-            )
+        _check_windows(created.network, length, config.unroll_length)
+        _log_updates(config, replay, hindsight)
         return created
 
     return make_job(
@@ -248,3 +235,25 @@ def create_job(
         agent_options=(sac, replay, hindsight, continuous, config),
         **options,
     )
+
+
+def _check_windows(network: tf.Module, length: int, unroll_length: int) -> None:
+    """Refuses windows longer than unrolls if the network is recurrent."""
+    if length > unroll_length and tf.nest.flatten(network.initial_state(1)):
+        raise UserError(
+            f"--her_window_length={length} is longer than --unroll_length={unroll_length}, but the "
+            "network is recurrent: there is no recurrent state for the middle of a window. Make "
+            "them equal, or set --lstm_sizes=0."
+        )
+
+
+def _log_updates(config: LearnerConfig, replay: ReplayConfig, hindsight: HindsightConfig) -> None:
+    if updates := updates_per_step(config, replay, hindsight):
+        logging.info(
+            "%.3g updates per agent step: replay_ratio %g / (batch_size %d * %d steps per unroll "
+            "in the replay).",
+            updates,
+            replay.replay_ratio,
+            config.batch_size,
+            kept_length(config, hindsight),
+        )

@@ -241,7 +241,7 @@ def create_network(
     if any(is_image(space) for space in tf.nest.flatten(leaf_spaces(observation_space))):
         raise UserError(
             f"SAC's networks take vectors, but observations contain images: {observation_space}. "
-            "Train with vtrace or r2d2, or pass your own network to `learner_loop`."
+            "Train with vtrace, ppo or r2d2, or pass your own network to `learner_loop`."
         )
     sizes = config.mlp_sizes
     if any(config.lstm_sizes):

@@ -152,7 +152,7 @@ def run_actor(
     """As `actor_loop`, but whatever ends the actor is raised.
 
     Raises:
-      ActorEnded, EnvironmentFailure, UserError: the actor cannot go on.
+      ActorEnded, EnvironmentFailure, UserError: the actor cannot continue.
     """
     # Before creating environments, whose threads must inherit it.
     scheduling.use_batch_scheduling()
@@ -214,7 +214,7 @@ class Actor:
           stop: ends the actor.
 
         Raises:
-          ActorEnded, EnvironmentFailure, UserError: the actor cannot go on.
+          ActorEnded, EnvironmentFailure, UserError: the actor cannot continue.
         """
         num_groups = self._config.env_groups
         with env_groups(

@@ -16,21 +16,21 @@ from seed_rl.common.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something to mend.
+    """Something to fix.
 
     Attributes:
       name: what kind it is, in one word.
-      must: whether training cannot work without the mend.
+      must: whether training cannot work unless it is fixed.
       what: what is wrong.
       cost: what it leads to.
-      mend: what to do.
+      fix: what to do.
     """
 
     name: str
     must: bool
     what: str
     cost: str
-    mend: str
+    fix: str
 
 
 class Unusable(Exception):
@@ -46,13 +46,13 @@ class Findings:
     def __iter__(self) -> Iterator[Finding]:
         return iter(sorted(self._found.values(), key=lambda finding: not finding.must))
 
-    def must(self, name: str, what: str, cost: str, mend: str) -> None:
-        """Adds a finding without whose mend training cannot work."""
-        self._found.setdefault(name, Finding(name, True, what, cost, mend))
+    def must(self, name: str, what: str, cost: str, fix: str) -> None:
+        """Adds a finding that keeps training from working."""
+        self._found.setdefault(name, Finding(name, True, what, cost, fix))
 
-    def should(self, name: str, what: str, cost: str, mend: str) -> None:
+    def should(self, name: str, what: str, cost: str, fix: str) -> None:
         """Adds a finding that makes training slower or worse."""
-        self._found.setdefault(name, Finding(name, False, what, cost, mend))
+        self._found.setdefault(name, Finding(name, False, what, cost, fix))
 
     @contextlib.contextmanager
     def of(self, call: str, timeout_s: float) -> Iterator[None]:
@@ -84,7 +84,7 @@ class Findings:
                 "raises",
                 f"{call} {did} ({frame.filename}, line {frame.lineno}).",
                 "The actor ends and is restarted; unrolls in progress are lost.",
-                "Mend the error there.",
+                "Fix the error there.",
             )
         raise Unusable
 

@@ -17,7 +17,7 @@ from seed_rl.common.learner.serving import serving
 
 
 class SteppedLearner(Learner):
-    """`Learner` in pieces: `serve`, `step` or `run`, `save`, and in the end `close`."""
+    """`Learner` in pieces: `serve`, `step` or `run`, `save`, and finally `close`."""
 
     def __init__(self, job: TrainingJob):
         """See `Learner`; from here on, the signals SIGTERM and SIGINT end `run`."""
@@ -62,7 +62,7 @@ class SteppedLearner(Learner):
         """
         self.serve()
         batch = self._strategy.run(self._batch_codec.decode, args=(next(self._all_batches()),))
-        self._inference.store.trained()  # Inference may go on.
+        self._inference.store.trained()  # Inference may continue.
         return batch
 
     def step(self) -> dict[str, tf.Tensor] | None:

@@ -48,7 +48,7 @@ def check(logdir: str | os.PathLike[str]) -> None:
     for part in Path(logdir).parts:
         path = parent / part
         try:
-            # Not where a link leads: whoever made the link chose that.
+            # Not where a link leads: the user who made the link chose that.
             owner, open_to_all = path.lstat().st_uid, parent.stat().st_mode & stat.S_IWOTH
         except FileNotFoundError:
             return

@@ -83,11 +83,7 @@ def check_multi_discrete_space(space: Any) -> None:
     Raises:
       UserError: they do not.
     """
-    if len(space.shape) != 1:
-        raise UserError(
-            f"The action space {space} has {len(space.shape)} dimensions, but only 1 is supported; "
-            "wrap the environment to flatten its actions."
-        )
+    _check_vector(space)
 
 
 def check_box_space(space: Any) -> None:
@@ -96,15 +92,19 @@ def check_box_space(space: Any) -> None:
     Raises:
       UserError: it is not.
     """
-    if len(space.shape) != 1:
-        raise UserError(
-            f"The action space {space} has {len(space.shape)} dimensions, but only 1 is supported; "
-            "wrap the environment to flatten its actions."
-        )
+    _check_vector(space)
     if not (np.allclose(space.low, -1.0) and np.allclose(space.high, 1.0)):
         raise UserError(
             f"Continuous actions must have bounds -1 and 1, but the action space is {space}. Wrap "
             "the environment in seed_rl.common.acting.env_wrappers.UniformBoundActionSpaceWrapper."
+        )
+
+
+def _check_vector(space: Any) -> None:
+    if len(space.shape) != 1:
+        raise UserError(
+            f"The action space {space} has {len(space.shape)} dimensions, but only 1 is supported; "
+            "wrap the environment to flatten its actions."
         )
 
 

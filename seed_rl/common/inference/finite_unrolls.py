@@ -10,14 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
-if TYPE_CHECKING:
-    from seed_rl.common.inference.inference_store import StoredUnrolls
-    from seed_rl.common.types import Step
+from seed_rl.common.types import Step, StoredUnrolls
 
 _WARN_EVERY_S = 60.0
 _MOST_NAMED = 10
@@ -106,10 +103,10 @@ def leave_out(unrolls: StoredUnrolls, log: NonFiniteUnrolls) -> StoredUnrolls:
     """
     good = finite(unrolls)
 
-    def mended() -> list[tf.Tensor]:
+    def replaced() -> list[tf.Tensor]:
         bad = tf.boolean_mask(unrolls.env_ids, ~good)
         tf.numpy_function(log.note, [bad], [])
         return tf.nest.flatten(without_effect(unrolls, good | ~tf.reduce_any(good)))
 
-    tensors = tf.cond(tf.reduce_all(good), lambda: tf.nest.flatten(unrolls), mended)
+    tensors = tf.cond(tf.reduce_all(good), lambda: tf.nest.flatten(unrolls), replaced)
     return tf.nest.pack_sequence_as(unrolls, tensors)

@@ -16,21 +16,7 @@ import tensorflow as tf
 from seed_rl.common.inference.finite_unrolls import NonFiniteUnrolls
 from seed_rl.common.native import op_library
 from seed_rl.common.nest import Nest
-from seed_rl.common.types import EnvOutput
-
-
-class StoredUnrolls(NamedTuple):
-    """A batch of complete unrolls.
-
-    Attributes:
-      env_ids: <int32>[batch], the environment of each unroll.
-      agent_state: nest of [batch, ...], the recurrent state before the first step.
-      steps: nest of [overlap + unroll_length + 1, batch, ...].
-    """
-
-    env_ids: Any
-    agent_state: Nest
-    steps: Nest
+from seed_rl.common.types import EnvOutput, StoredUnrolls
 
 
 class EpisodeStats(NamedTuple):

@@ -28,8 +28,8 @@ from seed_rl.common.inference import saved_model
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes, initialize
 from seed_rl.common.learner import devices
 from seed_rl.common.learner.batch_codec import BatchCodec
-from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.learner.serving import serving
+from seed_rl.common.learner.setup import TrainingSetup
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.monitoring.reporting import Reporter
 from seed_rl.common.run_files import checkpoint_list, saved_run
@@ -42,7 +42,7 @@ _REPORT_WAITING_S = 0.5
 class Learner:
     """One training run, from its start or newest checkpoint to its last frame."""
 
-    def __init__(self, job: TrainingJob):
+    def __init__(self, job: TrainingSetup):
         """Creates all variables and restores the newest checkpoint, if any.
 
         Raises:
@@ -60,7 +60,7 @@ class Learner:
         try:
             self._create()
         except BaseException:
-            self._lock.release()  # The program may go on, and try again.
+            self._lock.release()  # The program may continue, and try again.
             raise
 
     def _create(self) -> None:

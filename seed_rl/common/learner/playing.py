@@ -20,7 +20,7 @@ from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
 from seed_rl.common.inference.inference import initialize
-from seed_rl.common.learner.job import TrainingJob
+from seed_rl.common.learner.setup import TrainingSetup
 from seed_rl.common.monitoring.video import Film, VideoWriter
 from seed_rl.common.nest import Nest
 from seed_rl.common.system import terminal
@@ -84,7 +84,7 @@ class PlayRequest:
             ) from None
 
 
-def play(job: TrainingJob, request: PlayRequest) -> None:
+def play(job: TrainingSetup, request: PlayRequest) -> None:
     """Plays and writes each episode to `request.results` as it ends; Ctrl-C stops early.
 
     Raises:
@@ -114,7 +114,7 @@ def play(job: TrainingJob, request: PlayRequest) -> None:
 
 
 def trained_policy(
-    job: TrainingJob, weights: str | os.PathLike[str] | None = None, sampled: bool = False
+    job: TrainingSetup, weights: str | os.PathLike[str] | None = None, sampled: bool = False
 ) -> ActingPolicy:
     """The policy of a job, with its current weights or saved ones.
 
@@ -142,7 +142,7 @@ def trained_policy(
     return ActingPolicy(act, network.initial_state, job.specs)
 
 
-def _policy(job: TrainingJob, request: PlayRequest) -> ActingPolicy:
+def _policy(job: TrainingSetup, request: PlayRequest) -> ActingPolicy:
     if request.weights is None:
         return load_policy(str(request.model))
     return trained_policy(job, request.weights, request.sampled)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from seed_rl import grpc
 from seed_rl.common.acting import spaces
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner.job import TrainingJob
+from seed_rl.common.learner.setup import TrainingSetup
 from seed_rl.common.types import ACTION_SPACE
 from seed_rl.grpc import addresses
 
@@ -21,7 +21,7 @@ _OP_MARKS = re.compile(r"\{\{.*?\}\} | \[Op:\w+\]$")  # TensorFlow puts them aro
 
 
 @contextlib.contextmanager
-def serving(job: TrainingJob, functions: Sequence[Any]) -> Iterator[grpc.Server]:
+def serving(job: TrainingSetup, functions: Sequence[Any]) -> Iterator[grpc.Server]:
     """Serves inference within the context.
 
     Args:

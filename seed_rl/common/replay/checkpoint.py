@@ -49,7 +49,7 @@ _HEADER = struct.Struct("<8sqQ")
 _ARRAYS = ("priorities", "inserted_at")
 # Disk space to leave for logs and the rest of the checkpoint.
 _SPARE_BYTES = 64 << 20
-# One in so many shared segments is checked per save: rot is found within as many saves.
+# A save checks one of this many shared segments, so rot is found within as many saves.
 _SAVES_PER_CHECK = 8
 
 

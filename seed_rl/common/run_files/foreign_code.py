@@ -29,7 +29,7 @@ def find(record: Mapping[str, Any]) -> list[str]:
     """The code named by a record that is neither installed as a package nor part of SEED RL.
 
     Args:
-      record: from `run_record.read`; it may be damaged, or somebody's trap.
+      record: from `run_record.read`; it may be damaged or malicious.
 
     Returns:
       A description of each, with its place, for the user to judge: the program, modules in

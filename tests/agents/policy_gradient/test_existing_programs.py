@@ -187,7 +187,7 @@ def test_sizes_from_flags():
             assert learner_flags.batch_size_from_flags() == 1
             assert learner_flags.training_config_from_flags().step_size_transitions is None
         with flagsaver.flagsaver(batches_per_step=16, batch_mode="split"):
-            with pytest.raises(UserError, match="no whole number of unrolls"):
+            with pytest.raises(UserError, match="not a whole number of unrolls"):
                 learner_flags.batch_size_from_flags()
         with flagsaver.flagsaver(batch_size=3, batches_per_step=2):
             assert learner_flags.batch_size_from_flags() == 3

@@ -29,7 +29,7 @@ def specs():
 
 
 def unroll(number):
-    """All of whose values tell which one it is, and whose actions tell the step too."""
+    """Its values identify the unroll, and its actions the step."""
     full = tf.nest.map_structure(
         lambda s: tf.cast(tf.fill(s.shape, number), s.dtype), specs()._replace(priority=())
     )

@@ -35,7 +35,7 @@ def values(agent):
 
 
 def play(run, num_unrolls):
-    """Plays until so many unrolls have reached the replay."""
+    """Plays until this many unrolls have reached the replay."""
     actions = run.step(None, reset=True)
     while run.algorithm.unrolls_consumed < num_unrolls:
         actions = run.step(actions)
@@ -90,7 +90,7 @@ def test_feedback_and_target_network():
             _, (indices, priorities) = run.train()
             algorithm.before_save()  # All updates are written.
             written = algorithm.replay.storage.priorities(indices.numpy())
-            there = ~np.isnan(written)  # The actor goes on, and new unrolls replace old ones.
+            there = ~np.isnan(written)  # The actor continues, and new unrolls replace old ones.
             np.testing.assert_allclose(written[there], priorities.numpy()[there], rtol=1e-6)
             compared += there.sum()
             agent, target = values(algorithm.network), values(algorithm.target_network)
@@ -113,7 +113,7 @@ def manager(run, directory):
 
 @pytest.mark.parametrize("save_replay", ["never", "stop", "always"])
 def test_checkpoint_and_resume(tmp_path, save_replay):
-    """Guards that a resumed run goes on with target network, frames and, if wanted, replay."""
+    """Guards that a resumed run continues with target network, frames and, if wanted, replay."""
     config = R2D2Config(burn_in=1, n_steps=2)
     replay = ReplayConfig(replay_buffer_size=100, replay_buffer_min_size=4, save_replay=save_replay)
 
@@ -172,7 +172,7 @@ class NotANumberEnv(LifeStepEnv):
 
 
 def test_what_is_not_a_number_stays_out_of_the_replay(caplog):
-    """Guards the run from an environment's NaN: its unrolls go, training goes on with the rest."""
+    """Guards the run from an environment's NaN: training continues without its unrolls."""
     with Run(lambda: NotANumberEnv(12), SHORT) as run:
         run.start()
         run.act()

@@ -32,11 +32,11 @@ def best_evaluation(run, wanted, min_episodes, max_steps):
 
 @pytest.mark.slow
 def test_a_cue_is_remembered_across_burn_in():
-    """One of three cues at the first step tells which action pays ten steps later.
+    """One of three cues at the first step says which action pays ten steps later.
 
     Without memory the mean return is 1/3 at best. Episodes of 11 steps against unrolls that begin
-    every 15 steps, after 5 of burn-in: for many, the cue lies in burn-in or in the unroll before,
-    so only stored states and burn-in can tell it.
+    every 15 steps, after 5 of burn-in: for many, the cue is in burn-in or in the unroll before,
+    so only stored states and burn-in can reveal it.
     """
     r2d2 = R2D2Config(
         discounting=0.97, n_steps=5, burn_in=5, update_target_every_n_step=50, eval_epsilon=0.0

@@ -1,4 +1,4 @@
-"""docs/monitoring.md tells of every curve of R2D2."""
+"""docs/monitoring.md documents every curve of R2D2."""
 
 import pathlib
 
@@ -10,7 +10,7 @@ PAGE = pathlib.Path(__file__).parents[3] / "docs" / "monitoring.md"
 
 
 def test_every_tag_is_documented():
-    """Guards against a curve that nobody can make sense of, and a page about what is gone."""
+    """Guards against an undocumented curve, and documentation of one that is gone."""
     with Run(lambda: LifeStepEnv(5), R2D2Config(burn_in=2, n_steps=2)) as run:
         run.start()
         run.act()

@@ -92,7 +92,7 @@ def test_target_network_moves_by_its_fraction():
 
 
 def test_checkpoint_and_resume(tmp_path):
-    """Guards that a resumed run goes on with target network, temperature and replay."""
+    """Guards that a resumed run continues with target network, temperature and replay."""
 
     def manager(algorithm):
         objects = {"agent": algorithm.network, **algorithm.checkpointables()}

@@ -8,11 +8,10 @@ from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.networks import AgentOutput
 from seed_rl.common.inference import finite_unrolls
-from seed_rl.common.inference.inference_store import StoredUnrolls
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.parametric_distribution import categorical_distribution
-from seed_rl.common.types import EnvOutput, Step, Unroll
+from seed_rl.common.types import EnvOutput, Step, StoredUnrolls, Unroll
 
 SHAPE = (4, 5)
 

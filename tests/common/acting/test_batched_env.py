@@ -180,7 +180,7 @@ def test_failure_names_environment_and_keeps_the_cause(fault: str) -> None:
 
 
 def test_user_errors_of_environments_stay_user_errors() -> None:
-    """A missing package is for the user to mend, however late the environment notices."""
+    """A missing package is for the user to fix, however late the environment notices."""
 
     class Lacking(envs.LifeStepEnv):
         def step(self, action: int) -> Any:

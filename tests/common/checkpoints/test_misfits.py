@@ -14,7 +14,7 @@ SHAPE = r"agent/layers/0/_kernel has shape \[3, 4\] in the checkpoint, but \[3, 
 
 
 class Agent(tf.Module):
-    """One layer or more, of so many units."""
+    """One layer or more, with this many units each."""
 
     def __init__(self, *units):
         super().__init__()

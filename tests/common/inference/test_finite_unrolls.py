@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.inference.finite_unrolls import NonFiniteUnrolls
-from seed_rl.common.inference.inference_store import StoredUnrolls
-from seed_rl.common.types import EnvOutput, Step
+from seed_rl.common.types import EnvOutput, Step, StoredUnrolls
 
 TIME, BATCH = 3, 5
 ENV_IDS = np.array([4, 9, 2, 7, 0], np.int32)

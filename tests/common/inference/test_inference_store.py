@@ -288,7 +288,7 @@ def test_close_ends_waits():
     store.close()
     thread.join(10)
     assert not thread.is_alive() and len(errors) == 1
-    step(store, [0], [1])  # inference goes on
+    step(store, [0], [1])  # inference continues
 
 
 def test_dequeue_feeds_a_dataset_that_can_be_dropped():
@@ -367,7 +367,7 @@ def test_silence_is_the_time_since_the_last_call():
     assert silence[0] >= 0.3 and silence[0] - silence[1] >= 0.3
     assert np.isnan(silence[2:]).all()
     time.sleep(0.1)
-    assert store.silence()[1] - silence[1] >= 0.1  # Nobody calls: it grows.
+    assert store.silence()[1] - silence[1] >= 0.1  # Without calls it grows.
 
 
 def test_waiting_for_the_learner_is_no_silence():

@@ -224,7 +224,7 @@ def test_training_is_no_silence():
     after = store.silence()
     assert (after <= before + (time.monotonic() - end) + 1e-3).all()
     time.sleep(0.1)
-    assert (store.silence() > after + 0.09).all()  # Whoever does not call now is silent.
+    assert (store.silence() > after + 0.09).all()  # No calls now: silence.
 
 
 def test_sizes_that_would_never_go_on_are_errors():

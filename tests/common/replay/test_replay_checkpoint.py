@@ -273,7 +273,7 @@ def test_damage_is_noticed(tmp_path: Path, damage: Any, file: str) -> None:
     ],
 )
 def test_wrong_manifest_is_noticed(tmp_path: Path, change: Any) -> None:
-    """Guards against manifests of other versions, or that tell something else than the files."""
+    """Guards against manifests of other versions, or that contradict the files."""
     save_replay(used_replay(), tmp_path)
     manifest = json.loads((tmp_path / "replay.json").read_text())
     change(manifest)
@@ -353,7 +353,7 @@ def test_a_full_disk_is_told_before_writing(
 def test_restore_falls_back_to_an_empty_replay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Guards a resume whose replay is damaged, or was not saved: a warning, and the run goes on."""
+    """Guards a resume whose replay is damaged, or was not saved: it continues with a warning."""
     replay = new_replay()
     folder = tmp_path / "ckpt-1" / "replay"
     ReplayFiles(replay).restore(folder)

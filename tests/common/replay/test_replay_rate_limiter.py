@@ -60,7 +60,7 @@ def test_surplus_stays_within_its_bounds(
 def test_time_waited_counts_whether_or_not_it_was_long_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Guards the figures that tell which side is too slow: feeds wait in many short turns."""
+    """Guards the figures that show which side is too slow: feeds wait in many short turns."""
     now = [0.0]
     limiter = RateLimiter(1.0, 2, 4, clock=lambda: now[0])
     wait_for = limiter._changed.wait_for
@@ -149,7 +149,7 @@ def test_waiting_ends_when_the_other_side_goes_on(side: str) -> None:
 
 
 def test_close_ends_waiting() -> None:
-    """Guards a clean stop: nobody hangs in the limiter, and nobody enters it again."""
+    """Guards a clean stop: no thread hangs in the limiter, and none enters it again."""
     limiter = RateLimiter(1.0, min_size=10, slack=4)
     ended = []
 
@@ -191,7 +191,7 @@ def test_state_goes_on_where_it_was() -> None:
 
 
 def test_changed_options_do_not_stall_a_resumed_run() -> None:
-    """Guards a resume with another ratio: nobody has to catch up with the whole past."""
+    """Guards a resume with another ratio: no side has to catch up with the whole past."""
     old = RateLimiter(0.0, min_size=10, slack=4)
     old.count_insert(1_000_000)
     new = RateLimiter(4.0, min_size=500, slack=8)

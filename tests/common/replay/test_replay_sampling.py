@@ -97,7 +97,7 @@ def test_uniform_replay_has_no_weights() -> None:
 
 
 def test_priorities_of_zero() -> None:
-    """Guards both: never sampled beside others, and sampling goes on when all are 0."""
+    """Guards both: never sampled beside others, and sampling continues when all are 0."""
     replay = new_replay()
     fill(replay, [0.0, 1.0, 0.0])
     assert set(replay.sample(100).keys) == {1}
@@ -151,7 +151,7 @@ def test_same_seed_same_batches() -> None:
 
 
 def test_back_pressure_both_ways() -> None:
-    """Guards insert and sample: each times out, unchanged, until the other side goes on."""
+    """Guards insert and sample: each times out, unchanged, until the other side continues."""
     replay = new_replay(replay_ratio=1.0, replay_ratio_slack=4, replay_buffer_min_size=2)
     with pytest.raises(ReplayTimeout):
         replay.sample(1, timeout_s=0)

@@ -71,7 +71,7 @@ def test_it_is_written_once_a_second_and_at_each_new_phase(tmp_path):
     assert writer.due()
     writer.update(frames=4)
     assert progress.read(tmp_path).frames == 4
-    clock.now -= 3600  # Somebody sets the clock back: the file must not stand still for an hour.
+    clock.now -= 3600  # The clock is set back: the file must not stand still for an hour.
     assert writer.due()
     with pytest.raises(ValueError, match="phase"):
         writer.update("sleeping")
@@ -92,7 +92,7 @@ def test_no_time_is_left_to_tell_when_training_stands_still(tmp_path):
         clock.now += 1
         writer.update("training", frames=1000 * second)
     assert 900_000 < writer.last.eta_s < 1_100_000
-    for _ in range(8000):  # The rate is 0 in the end: it has no smaller number.
+    for _ in range(8000):  # The rate ends at 0: it has no smaller number.
         clock.now += 1
         writer.last.line()
         writer.update(warning="no actor")

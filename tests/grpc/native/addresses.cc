@@ -7,19 +7,12 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
+
+#include "tests/helpers/check.h"
 
 namespace seed_rl::transport {
 namespace {
-
-#define CHECK(condition)                                                   \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
-      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      std::exit(1);                                                        \
-    }                                                                      \
-  } while (false)
 
 // A name that has these addresses, in this order.
 Resolve NameOf(std::vector<std::string> hosts) {

@@ -1,20 +1,13 @@
-// Tests of the batcher alone; see test_batcher.py. Each runs in a process of its own.
+// Tests of the batcher alone; see test_batcher.py. Each runs in a separate process.
 
 #include "seed_rl/grpc/native/transport/batcher.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string>
 #include <thread>
@@ -22,158 +15,11 @@
 
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
+#include "tests/grpc/native/batcher_fixture.h"
+#include "tests/helpers/check.h"
 
 namespace seed_rl::transport {
 namespace {
-
-#define CHECK(condition)                                                 \
-  if (!(condition)) {                                                    \
-    std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-    std::abort();                                                        \
-  }
-
-constexpr size_t kMiB = 1 << 20;
-
-Tensor Bytes(std::vector<int64_t> dims, char value) {
-  Tensor tensor;
-  tensor.dtype = DType::kUint8;
-  tensor.dims = std::move(dims);
-  tensor.bytes = 1;
-  for (const int64_t dim : tensor.dims) tensor.bytes *= dim;
-  std::shared_ptr<char> data(new char[tensor.bytes], [](char* data) { delete[] data; });
-  std::memset(data.get(), value, tensor.bytes);
-  tensor.data = data.get();
-  tensor.owner = data;
-  return tensor;
-}
-
-// Runs a C++ function.
-class Local : public Function {
- public:
-  using Body = std::function<Status(const std::vector<Tensor>& arguments, Tensor* result)>;
-  explicit Local(Body body, bool may_block = false)
-      : body_(std::move(body)), may_block_(may_block) {}
-
-  void Start(std::vector<Tensor> arguments, Done done) override {
-    Tensor result;
-    const Status status = body_(arguments, &result);
-    std::vector<Tensor> results;
-    if (status.ok()) results.push_back(std::move(result));
-    done(status, std::move(results));
-  }
-  void Cancel() override {}
-  bool may_block() const override { return may_block_; }
-
- private:
-  const Body body_;
-  const bool may_block_;
-};
-
-// Keeps the answers it gets.
-class Answers : public Caller {
- public:
-  void Send(grpc::ByteBuffer reply, size_t) override {
-    std::lock_guard<std::mutex> lock(mu_);
-    replies_.push_back(std::move(reply));
-    arrived_.notify_all();
-  }
-  void Wait(size_t count) {
-    std::unique_lock<std::mutex> lock(mu_);
-    arrived_.wait(lock, [&] { return replies_.size() >= count; });
-  }
-  // The number of answers by error code.
-  std::map<int, int> Codes() {
-    std::lock_guard<std::mutex> lock(mu_);
-    std::map<int, int> codes;
-    for (const grpc::ByteBuffer& reply : replies_) {
-      Frame frame;
-      CHECK(frame.Parse(reply).ok());
-      ++codes[frame.kind() == Kind::kReply ? 0 : frame.error_code()];
-    }
-    return codes;
-  }
-
- private:
-  std::mutex mu_;
-  std::condition_variable arrived_;
-  std::vector<grpc::ByteBuffer> replies_;  // Guarded by mu_.
-};
-
-// A running batcher of one function with a row of `row_bytes` bytes, or of one string if that is 0.
-class Fixture {
- public:
-  Fixture(Local::Body body, int64_t row_bytes, bool isolate_errors = false, bool may_block = false)
-      : batcher_(Bind(std::move(body), row_bytes, isolate_errors, may_block), 1024, 0),
-        answers(std::make_shared<Answers>()) {
-    batcher_.Start();
-  }
-
-  void Add(const Tensor& argument) {
-    FrameWriter writer(Kind::kCall, 1, 0, 1);
-    writer.Add(argument);
-    Add(writer.Finish());
-  }
-  void Add(const grpc::ByteBuffer& message) {
-    Frame frame;
-    CHECK(frame.Parse(message).ok());
-    Call call;
-    call.caller = answers;
-    call.id = 1;
-    call.bytes = message.Length();
-    call.arrived = Clock::now();
-    batcher_.Add(call, frame);
-    ++added_;
-  }
-  // Runs the added calls and waits for all answers so far.
-  void Run() {
-    batcher_.Dispatch();
-    answers->Wait(added_);
-  }
-
- private:
-  static Binding Bind(Local::Body body, int64_t row_bytes, bool isolate_errors, bool may_block) {
-    Binding binding;
-    binding.name = "f";
-    Spec spec;
-    spec.dtype = row_bytes > 0 ? DType::kUint8 : DType::kString;
-    spec.dims = {-1};
-    if (row_bytes > 0) spec.dims.push_back(row_bytes);
-    binding.arguments = {spec};
-    binding.num_results = 1;
-    binding.batch = kDynamicBatch;
-    binding.isolate_errors = isolate_errors;
-    binding.functions.push_back(std::make_unique<Local>(std::move(body), may_block));
-    return binding;
-  }
-
-  Batcher batcher_;
-  size_t added_ = 0;
-
- public:
-  const std::shared_ptr<Answers> answers;
-};
-
-Status Same(const std::vector<Tensor>& arguments, Tensor* result) {
-  *result = arguments[0];
-  return {};
-}
-
-// Lowers the limit of the address space during its life: large allocations fail, small ones find
-// memory that the allocator has.
-class ScarceMemory {
- public:
-  ScarceMemory() {
-    CHECK(getrlimit(RLIMIT_AS, &old_) == 0);
-    size_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    const rlimit scarce = {pages * 4096 + 8 * kMiB, old_.rlim_max};
-    CHECK(setrlimit(RLIMIT_AS, &scarce) == 0);
-  }
-  ~ScarceMemory() { CHECK(setrlimit(RLIMIT_AS, &old_) == 0); }
-
- private:
-  rlimit old_;
-};
 
 // --- Replies.
 

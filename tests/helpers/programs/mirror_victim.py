@@ -5,7 +5,7 @@ import sys
 
 from seed_rl.cluster.mirror import Mirror
 from seed_rl.cluster.remote_files import RemoteFiles
-from tests.cluster.runs import save
+from tests.helpers.saved_logdirs import save
 
 logdir, url = pathlib.Path(sys.argv[1]), sys.argv[2]
 mirror = Mirror(RemoteFiles(url), logdir)

@@ -1,4 +1,4 @@
-"""Values and losses that the parts of the agent log, collected by whoever runs them.
+"""Values and losses that the parts of the agent log, collected by their caller.
 
     class Part(tf.Module, LoggingModule):
         def __call__(self, x):

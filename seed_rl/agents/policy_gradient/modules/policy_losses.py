@@ -46,7 +46,7 @@ class AdvantagePreprocessor(tf.Module, LoggingModule):
           normalize: to mean 0 and standard deviation 1 over the batch.
           only_positive: whether to drop advantages of 0 and less.
           only_top_half: whether to drop advantages below the median.
-          offset: added in the end; None for 0.
+          offset: added to the result; None for 0.
           name: of the module.
         """
         super().__init__(name=name)

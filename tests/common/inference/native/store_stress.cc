@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "seed_rl/common/native/unrolls/inference_store.h"
+#include "tests/helpers/check.h"
 
 namespace {
 
@@ -27,19 +28,13 @@ constexpr size_t kRowBytes = 1000;
 constexpr int kThreads = 4;
 constexpr int kCallsPerRound = 2000;
 
-void Check(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "%s\n", what);
-  std::abort();
-}
-
 // One value per row of a batch, [kBatch][kRowBytes].
 struct Values {
   std::vector<uint8_t> bytes = std::vector<uint8_t>(kBatch * kRowBytes);
   void Set(uint8_t value) { bytes.assign(bytes.size(), value); }
-  void CheckRows(const char* what) const {
+  void CheckRows() const {
     for (size_t i = 1; i < bytes.size(); ++i) {
-      Check(i % kRowBytes == 0 || bytes[i] == bytes[i - 1], what);
+      CHECK(i % kRowBytes == 0 || bytes[i] == bytes[i - 1]);
     }
   }
 };
@@ -47,7 +42,7 @@ struct Values {
 void CheckUnroll(const seed_rl::Unroll& unroll) {
   for (const auto& field : unroll.steps) {
     for (size_t i = 1; i < field.size(); ++i) {
-      Check(i % kRowBytes == 0 || field[i] == field[i - 1], "a step of an unroll is mixed");
+      CHECK(i % kRowBytes == 0 || field[i] == field[i - 1]);
     }
   }
 }
@@ -71,8 +66,8 @@ void Act(InferenceStore* store, int seed) {
       run_id += kThreads;
       continue;
     }
-    actions.CheckRows("an action is mixed");
-    states.CheckRows("a state is mixed");
+    actions.CheckRows();
+    states.CheckRows();
     recorded.Set(random() % 256);
     store->End(kBatch, ids, run_ids.data(), {recorded.bytes.data()}, {recorded.bytes.data()},
                {recorded.bytes.data()});
@@ -114,7 +109,7 @@ void Round(int round) {
   for (std::thread& actor : actors) actor.join();
   store.Close();
   trainer.join();
-  Check(store.counters().unrolls > 0, "no unrolls");
+  CHECK(store.counters().unrolls > 0);
 }
 
 }  // namespace

@@ -39,20 +39,20 @@ def main_module(game: str, agent: str) -> str:
     games = available()
     if game not in games:
         raise UserError(
-            f"Unknown game '{game}'; {_choices(game, games)}. (A program of yours: the path of its "
+            f"Unknown game '{game}'; {_choices(game, games)} (A program of yours: the path of its "
             "file, ending in .py.)"
         )
     if agent not in games[game]:
-        raise UserError(f"{game} has no agent '{agent}'; {_choices(agent, games[game])}.")
+        raise UserError(f"{game} has no agent '{agent}'; {_choices(agent, games[game])}")
     return f"seed_rl.{game}.{agent}_main"
 
 
 def _choices(typed: str, names: Iterable[str]) -> str:
-    """The end of a message about a name that does not exist: what exists, the nearest first."""
+    """The end of a message about a name that does not exist: what exists, and the nearest."""
     names = list(names)
     near = difflib.get_close_matches(typed.lower(), names, n=1)
-    meant = f"did you mean {near[0]}? Choose from" if near else "choose from"
-    return f"{meant}: {', '.join(names)}"
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"choose from: {', '.join(names)}.{hint}"
 
 
 def is_file(game: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import random
 import subprocess
@@ -278,3 +279,23 @@ def test_the_program(repository: Any, arguments: list[str], code: int, said: str
     )
     assert result.returncode == code, result.stdout + result.stderr
     assert said in result.stdout + result.stderr
+
+
+def deadlock(env: Any, result: Any) -> Any:
+    """Native code that waits for ever, holds Python's lock, and ignores signals."""
+    mutex = ctypes.create_string_buffer(64)
+    libc = ctypes.PyDLL(None)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
+
+
+FAULTS["deadlock"] = changed(deadlock)
+
+
+def test_a_hang_in_native_code_ends_the_check(repository: Any) -> None:
+    """Guards from a check that itself hangs; the traceback names the call."""
+    command = [sys.executable, "-m", "seed_rl.check_env", "--env=tests.test_check_env:broken"]
+    command += ['--env_kwargs={"name": "deadlock"}', "--check_timeout_s=0.5"]
+    result = subprocess.run(command, cwd=repository, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "Timeout" in result.stderr and "in deadlock" in result.stderr

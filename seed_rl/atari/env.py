@@ -10,12 +10,10 @@ With `episodic_life`, a lost life ends the learner's episode but not the game.
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import re
 from typing import Any
 
+from seed_rl.atari import games
 from seed_rl.common.config.options import as_config, option, provide_flags
-from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import missing_extra
 
 SCREEN_SIZE = 84
@@ -61,6 +59,9 @@ class AtariConfig:
         choices=("human", "rgb_array"),
         neutral=True,
     )
+
+    def __post_init__(self) -> None:
+        games.rom_name(self.game, games.available())
 
 
 provide_flags(AtariConfig)  # Existing programs expect the flags on import.
@@ -142,14 +143,7 @@ def rom_name(game: str) -> str:
     Raises:
       UserError: if ALE is not installed or has no such game; suggests similar names.
     """
-    known = {_key(rom): rom for rom in _roms().get_all_rom_ids()}
-    bare = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", game)
-    rom = known.get(_key(bare))
-    if rom is None:
-        close = difflib.get_close_matches(_key(bare), known, n=3, cutoff=0.5)
-        names = [_title(known[key]) for key in close] or ["Pong", "Breakout", "SpaceInvaders"]
-        raise UserError(f"Unknown Atari game '{game}'. Did you mean {', '.join(names)}?")
-    return rom
+    return games.rom_name(game, _roms().get_all_rom_ids())
 
 
 def _rom_path(game: str) -> str:
@@ -166,11 +160,3 @@ def _roms() -> Any:
 
 def _repeat_probability(config: AtariConfig) -> float:
     return STICKY_PROBABILITY if config.sticky_actions else 0.0
-
-
-def _key(name: str) -> str:
-    return name.replace("_", "").lower()
-
-
-def _title(rom: str) -> str:
-    return rom.title().replace("_", "")

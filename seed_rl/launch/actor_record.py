@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from seed_rl.common.errors import UserError
 from seed_rl.launch.process import Process
 
-_MAX_USER_ERRORS = 2  # One may be transient, such as a learner that has just exited.
+_MAX_USER_ERRORS = 2  # Of an actor that has worked, one may be a rare state of its environment.
 
 
 class Actor:
@@ -29,14 +29,26 @@ class Actor:
         self._healthy_s = healthy_s
         self._max_failures = max_failures
         self._user_errors = 0  # In a row.
+        self._worked = False
 
-    def crashed(self, code: int) -> None:
-        """Records an exit; an actor never exits by itself, so any exit code is a crash."""
+    def crashed(self, code: int, trains: bool) -> None:
+        """Records an exit; an actor never exits by itself, so any exit code is a crash.
+
+        Args:
+          code: the exit code.
+          trains: whether the learner trains; before, actors wait for it, however long they live.
+        """
+        self._worked |= self._healthy and trains
         if self._healthy:
             self.failures = self._user_errors = 0
         self.failures += 1
         user_error = code == UserError.exit_code
         self._user_errors = self._user_errors + 1 if user_error else 0
+
+    @property
+    def cannot_start(self) -> bool:
+        """Whether it exited with a `UserError` and has never worked: it would do so again."""
+        return self._user_errors > 0 and not self._worked
 
     @property
     def hopeless(self) -> bool:

@@ -6,7 +6,11 @@ Standard library only, because `./run_local.sh` checks its arguments before inst
 from __future__ import annotations
 
 import contextlib
+import difflib
 import pathlib
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
 
 from seed_rl.common.errors import UserError
 
@@ -14,6 +18,8 @@ _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 _SUFFIX = "_main.py"
 # Games whose environments need the extra of the same name (pyproject.toml).
 _EXTRAS = ("atari", "dmlab", "football", "gym", "mujoco")
+# Programs that need no installation and check the flags that select a game's environment.
+_CHECKS = {"atari": "seed_rl.atari.games"}
 
 
 def available() -> dict[str, list[str]]:
@@ -33,12 +39,20 @@ def main_module(game: str, agent: str) -> str:
     games = available()
     if game not in games:
         raise UserError(
-            f"Unknown game '{game}'; choose from: {', '.join(games)}. (A program of yours: the "
-            "path of its file, ending in .py.)"
+            f"Unknown game '{game}'; {_choices(game, games)} (A program of yours: the path of its "
+            "file, ending in .py.)"
         )
     if agent not in games[game]:
-        raise UserError(f"{game} has no agent '{agent}'; choose from: {', '.join(games[game])}.")
+        raise UserError(f"{game} has no agent '{agent}'; {_choices(agent, games[game])}")
     return f"seed_rl.{game}.{agent}_main"
+
+
+def _choices(typed: str, names: Iterable[str]) -> str:
+    """The end of a message about a name that does not exist: what exists, and the nearest."""
+    names = list(names)
+    near = difflib.get_close_matches(typed.lower(), names, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"choose from: {', '.join(names)}.{hint}"
 
 
 def is_file(game: str) -> bool:
@@ -62,6 +76,22 @@ def file_program(path: str) -> str:
         if all(part.isidentifier() for part in parts):
             return ".".join(parts)
     return str(file)
+
+
+def check_environment(game: str, flags: Sequence[str]) -> None:
+    """Checks the flags that select the environment, if that is possible before the installation.
+
+    Afterwards the main program checks them, see `local.ask_program`.
+
+    Raises:
+      UserError: there is no such environment; the message suggests similar ones.
+    """
+    if game not in _CHECKS:
+        return
+    command = [sys.executable, "-m", _CHECKS[game], *flags]
+    asked = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
+    if asked.returncode == UserError.exit_code:
+        raise UserError(asked.stderr.strip())
 
 
 def extra(game: str) -> str:

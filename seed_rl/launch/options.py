@@ -216,7 +216,9 @@ def main(arguments: Sequence[str]) -> int:
         print(usage(), end="")
         return 0
     try:
-        print(games.extra(parse(arguments).game))
+        options = parse(arguments)
+        games.check_environment(options.game, options.flags)
+        print(games.extra(options.game))
     except UserError as error:
         print(f"error: {error}\n{usage_line()}", file=sys.stderr)
         return 2

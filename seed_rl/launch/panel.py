@@ -7,7 +7,6 @@ run then continues silently.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import errno
 import os
 import sys
@@ -23,6 +22,7 @@ import rich.table
 import rich.text
 
 from seed_rl.common.run_files.progress import SILENCE_S, Progress
+from seed_rl.common.system import durations
 
 S_contra = TypeVar("S_contra", contravariant=True)
 S = TypeVar("S")
@@ -244,7 +244,7 @@ def describe(status: Status) -> list[tuple[str, str]]:
         ("updates", f"{progress.train_steps:,}"),
     ]
     if progress.eta_s is not None:
-        rows.append(("ETA", str(datetime.timedelta(seconds=round(progress.eta_s)))))
+        rows.append(("ETA", durations.describe(progress.eta_s)))
     if progress.warning:
         rows.append(("warning", progress.warning))
     silence = time.time() - progress.time

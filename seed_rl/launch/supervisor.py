@@ -39,7 +39,7 @@ class SupervisorConfig:
       max_backoff_s: upper limit of that pause.
       healthy_s: running this long clears an actor's crash record.
       max_failures: crashes in a row (or two `UserError` exits) that make an actor hopeless; the run
-        fails once all actors are.
+        fails once all actors are, or if one that has never worked exits with a `UserError`.
       silence_s: the panel names actors that the learner has not heard from for longer.
       poll_s: polling interval.
     """
@@ -216,7 +216,7 @@ class Supervisor:
         if code is None:
             return
         self._guardian.forget(process.pid)
-        actor.crashed(code)
+        actor.crashed(code, trains=self._state.phase != "starting")
         self._check_hope(actor, code)
         pause = backoff_s(actor.failures, self._config.first_backoff_s, self._config.max_backoff_s)
         actor.restart_at = time.monotonic() + pause
@@ -229,8 +229,11 @@ class Supervisor:
         )
 
     def _check_hope(self, actor: Actor, code: int) -> None:
-        """Fails the run once no actor is worth restarting; while one works, it continues."""
-        if not all(other.hopeless for other in self._actors):
+        """Fails the run once no actor is worth restarting; while one works, it continues.
+
+        But not with an actor that could not even start: the user should mend that first.
+        """
+        if not (actor.cannot_start or all(other.hopeless for other in self._actors)):
             return
         if code == UserError.exit_code:
             raise Failure(last_words(actor.process, code), UserError.exit_code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import time
 from collections.abc import Sequence
 
@@ -16,6 +15,7 @@ import rich.text
 
 from seed_rl.common.run_files import progress as progress_lib
 from seed_rl.common.run_files.progress import Progress
+from seed_rl.common.system import durations
 from seed_rl.launch.panel import Console, Panel, PatientPanel
 from seed_rl.study.directory import Run
 
@@ -75,7 +75,7 @@ class StudyStatus:
             parts.append(f"{self.failed} failed")
         parts.append(f"{len(self.running)} {'stopping' if self.stopping else 'running'}")
         if self.eta_s is not None and not self.stopping:
-            parts.append(f"ETA {datetime.timedelta(seconds=round(self.eta_s))}")
+            parts.append(f"ETA {durations.describe(self.eta_s)}")
         return ", ".join(parts)
 
 

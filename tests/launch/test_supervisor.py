@@ -90,15 +90,27 @@ def test_actors_that_all_keep_crashing_end_the_run(start):
     assert run.saved()
 
 
-def test_a_user_error_of_all_actors_ends_the_run_clearly(start):
-    run = start("train", "user_error", "2")
+@pytest.mark.parametrize("trouble", ["user_error", "user_error@1"])
+def test_a_user_error_at_the_start_ends_the_run_clearly(start, trouble):
+    """At once, of all actors or of one: restarting does not mend options."""
+    run = start("train", trouble, "2")
     assert run.wait() == 2
     error = [line for line in run.text().splitlines() if "error: actor" in line]
     assert len(error) == 1 and "there is no game 'Pnog'; did you mean 'Pong'?" in error[0]
-    assert not is_alive(run.learner())
+    assert "restarting" not in run.text() and len(run.lives(1)) <= 1
+    assert not any(is_alive(pid) for task in (0, 1) for pid in run.lives(task))
 
 
-@pytest.mark.parametrize("trouble", ["crash", "user_error"])
+def test_user_errors_after_work_end_the_run_if_they_stay(start):
+    """The first may be a rare state of the environment: the actor is restarted once."""
+    run = start("train", "later_user_error", "1")
+    assert run.wait() == 2
+    assert len(run.lives(0)) == 2
+    assert "error: actor 0: there is no game 'Pnog'" in run.text()
+    assert run.saved()
+
+
+@pytest.mark.parametrize("trouble", ["crash", "later_user_error"])
 def test_one_actor_in_trouble_leaves_the_others_alone(start, trouble):
     """However often it fails, and whoever's fault it is."""
     run = start("train", f"{trouble}@1", "2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import faulthandler
 import signal
 import threading
 import traceback
@@ -12,6 +13,9 @@ from typing import Any
 
 from seed_rl.common.acting.batched_env import EnvironmentFailure
 from seed_rl.common.errors import UserError
+
+_NATIVE_GRACE_S = 3.0
+_STDERR = 2  # Not `sys.stderr`, which may be no file.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +99,11 @@ class _TooLong(BaseException):
 
 @contextlib.contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raises _TooLong in the block after this time; without effect outside the main thread."""
+    """Raises _TooLong in the block after this time; without effect outside the main thread.
+
+    Native code that does not return cannot be interrupted: some seconds later, Python's traceback
+    is printed and the process exits with code 1.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -105,8 +113,10 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
+    faulthandler.dump_traceback_later(seconds + _NATIVE_GRACE_S, exit=True, file=_STDERR)
     try:
         yield
     finally:
+        faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -6,7 +6,6 @@ The learner replaces `<logdir>/progress.json` about once a second.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import logging
 import math
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from seed_rl.common.system import files
+from seed_rl.common.system import durations, files
 
 FILE_NAME = "progress.json"
 PHASES = ("starting", "training", "saving", "done", "stopped", "failed")
@@ -59,7 +58,7 @@ class Progress:
         """One line for the console."""
         share = 100 * self.frames / self.total_frames if self.total_frames else 0.0
         returns = "–" if self.episode_return_mean is None else f"{self.episode_return_mean:.4g}"
-        eta = "–" if self.eta_s is None else str(datetime.timedelta(seconds=round(self.eta_s)))
+        eta = "–" if self.eta_s is None else durations.describe(self.eta_s)
         return (
             f"{self.phase}: {self.frames:,}/{self.total_frames:,} frames ({share:.1f}%) | "
             f"{self.frames_per_s:,.0f} frames/s | return {returns} ({self.episodes:,} episodes) | "
@@ -204,7 +203,7 @@ class ProgressWriter:
             self._rate.update(progress.frames, now)
         rate = self._rate.rate
         left = max(0, progress.total_frames - progress.frames)
-        # Stalled training drives this to infinity, which JSON and `timedelta` cannot express.
+        # Stalled training drives this to infinity, which JSON cannot express.
         eta_s = left / rate if rate > left / _LONGEST_ETA_S else None
         mean = progress.episode_return_mean
         self._last = dataclasses.replace(

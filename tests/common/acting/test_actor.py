@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,48 +16,10 @@ from seed_rl.common.acting import actor
 from seed_rl.common.acting.actor import ActorConfig, ExitCode, actor_loop
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.errors import UserError
-from seed_rl.common.types import EnvOutput
 from seed_rl.grpc.errors import CallError, StatusCode
 from seed_rl.testing import envs
 from seed_rl.testing.scripted_learner import ScriptedLearner
-
-OBSERVATIONS = envs.LifeStepEnv().observation_space
-ACTIONS = spaces.Discrete(2)
-
-
-class Recorder:
-    """Answers random actions, keeps the calls and ends the actor after some of them."""
-
-    def __init__(self, calls: int = 10, end: CallError | None = None):
-        self.calls: list[tuple[np.ndarray, np.ndarray, EnvOutput, np.ndarray]] = []
-        self.actions: list[np.ndarray] = []
-        self._limit = calls
-        self._end = end or CallError(StatusCode.FAILED_PRECONDITION, "A newer actor is here.")
-        self._random = np.random.default_rng(0)
-
-    def __call__(self, env_ids: Any, run_ids: Any, env_outputs: Any, raw_rewards: Any) -> Any:
-        if len(self.calls) >= self._limit:
-            raise self._end
-        self.calls.append((env_ids, run_ids, env_outputs, raw_rewards))
-        self.actions.append(self._random.integers(2, size=len(env_ids)))
-        return self.actions[-1]
-
-
-def run(
-    learner: ScriptedLearner, create_env_fn: Callable[[int, Any], Any], **options: Any
-) -> ExitCode:
-    """Runs an actor until it ends by itself."""
-    with pytest.raises(SystemExit) as ending:
-        actor_loop(create_env_fn, ActorConfig(server_address=learner.address, **options))
-    return ExitCode(ending.value.code)
-
-
-def serve(inference: Any, **kwargs: Any) -> ScriptedLearner:
-    return ScriptedLearner(OBSERVATIONS, ACTIONS, inference, **kwargs)
-
-
-def make(env_id: int, config: Any = None) -> envs.LifeStepEnv:
-    return envs.LifeStepEnv(episode_length=3 + env_id, truncate=env_id % 2 == 1)
+from tests.helpers.actor_runs import ACTIONS, OBSERVATIONS, Recorder, make, run, serve
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -95,45 +56,6 @@ def test_calls_carry_the_protocol(size: int) -> None:
             if over:
                 observation, steps = env.reset()[0], 0
             expected[i] = (observation, reward, over, False, steps, info["score_reward"])
-
-
-def test_groups_take_turns() -> None:
-    """While a group steps, the other's call is at the learner; each call has its own steps."""
-    recorder = Recorder(calls=40)
-    arrived = [threading.Semaphore(0), threading.Semaphore(0)]  # By group.
-    in_time: list[bool] = []
-
-    def inference(env_ids: Any, *rest: Any) -> Any:
-        arrived[int(env_ids[0]) // 2].release()
-        return recorder(env_ids, *rest)
-
-    class Env(envs.LifeStepEnv):
-        def __init__(self, env_id: int):
-            super().__init__(episode_length=3)
-            self._env_id = env_id
-
-        def step(self, action: Any) -> Any:
-            if self._env_id % 2 == 0:  # The first of its group.
-                in_time.append(arrived[1 - self._env_id // 2].acquire(timeout=10))
-            return super().step(action)
-
-    with serve(inference) as learner:
-        code = run(learner, lambda i, config: Env(i), env_batch_size=4, env_groups=2)
-    assert code == ExitCode.SUPERSEDED
-    assert all(in_time) and len(in_time) > 30
-    assert len({int(run_id) for call in recorder.calls for run_id in call[1]}) == 1
-    for group in range(2):
-        calls = [call for call in recorder.calls if call[0][0] == 2 * group]
-        assert len(calls) == 20
-        assert all(call[0].tolist() == [2 * group, 2 * group + 1] for call in calls)
-        steps = np.stack([call[2].episode_step for call in calls])
-        np.testing.assert_array_equal(steps, np.arange(20)[:, None] % 3 + np.zeros((1, 2), int))
-
-
-def test_groups_of_unequal_size(socket_address: str) -> None:
-    config = ActorConfig(server_address=socket_address, env_batch_size=4, env_groups=3)
-    with pytest.raises(UserError, match="--env_groups=3 does not divide --env_batch_size=4"):
-        actor_loop(make, config)
 
 
 def test_new_life_after_the_learner_was_away(socket_address: str) -> None:

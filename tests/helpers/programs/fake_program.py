@@ -2,7 +2,8 @@
 
 fake_program.py learner LOGDIR [train | end | fail=CODE | deaf | quit_slowly=SECONDS | unsaved |
                                 importing | slow_start | silent=ENVIRONMENT | chatty]
-fake_program.py actor LOGDIR TASK [run | crash | user_error | crash_once | family | exit_0]
+fake_program.py actor LOGDIR TASK [run | crash | user_error | later_user_error | crash_once |
+                               family | exit_0]
 
 An actor's behaviour ending in @N is that of actor N alone; the others run.
 """
@@ -89,7 +90,11 @@ def actor(logdir: pathlib.Path, task: str, behaviour: str) -> int:
         return 3
     if behaviour == "exit_0":
         return 0
-    if behaviour == "user_error":
+    if behaviour == "later_user_error" and len(lives.read_text().split()) == 1:
+        while (report := progress.read(logdir)) is None or report.phase != "training":
+            time.sleep(0.02)
+        time.sleep(1.5)  # Longer than a healthy life needs.
+    if behaviour.endswith("user_error"):
         print("error: there is no game 'Pnog'; did you mean 'Pong'?", flush=True)
         return 2
     if behaviour == "family":

@@ -23,6 +23,7 @@ _MIB = 1 << 20
 _MAX_BATCH_SIZE = 1024
 _DOUBLE, _WIDE = 0, 1  # Positions in server.FUNCTIONS.
 _SLOW_S = 1.7
+_PREFACE = http2.PREFACE + http2.settings({})
 _FAILURES = (CallError, ConnectionLost, Timeout)
 
 
@@ -51,6 +52,18 @@ def _compressed_zeros(mib: int) -> bytes:
 def unread_unary(stage: Stage) -> None:
     """Health checks whose requests of 60 MiB stop a byte before their end; they need no token."""
     _stop_short(stage, http2.request(http2.HEALTH))
+
+
+def unwritable_health(stage: Stage) -> None:
+    """Health checks whose answers have no room, so that they last, and whose requests never end.
+
+    Each connection sends little; there are many.
+    """
+    preface = http2.PREFACE + http2.settings({http2.INITIAL_WINDOW_SIZE: 0})
+    block = http2.request(http2.HEALTH)
+    streams = _open(stage, block, connections=stage.share(100), streams=30, preface=preface)
+    stage.upload(streams, memoryview(http2.message_prefix(60 * _MIB) + bytes(_MIB // 8)))
+    stage.hold(list({id(connection): connection for connection, _ in streams}.values()))
 
 
 def partial_calls(stage: Stage) -> None:
@@ -165,12 +178,12 @@ def _call_message(function: int, rows: np.ndarray) -> bytes:
 
 
 def _open(
-    stage: Stage, block: bytes, *, connections: int, streams: int
+    stage: Stage, block: bytes, *, connections: int, streams: int, preface: bytes = _PREFACE
 ) -> list[tuple[Connection, int]]:
     """Opens connections with this many streams each; fewer, if the server refuses some."""
     result = []
     for _ in range(connections):
-        connection = stage.connect()
+        connection = stage.connect(preface)
         if connection is None:
             continue
         for _ in range(streams):

@@ -60,6 +60,7 @@ _ALL = (
     _attack(message_attacks.gzip_bomb),
     _attack(message_attacks.unread_unary, token="secret"),
     _attack(message_attacks.unwritable_health, token="secret"),
+    _attack(message_attacks.tiny_pieces, token="secret"),
     _attack(message_attacks.partial_calls),
     _attack(message_attacks.partial_calls_of_strangers, token="secret"),
     _attack(message_attacks.slow_readers),

@@ -30,9 +30,9 @@ constexpr double kStrangerBytesPerSecond = 32 << 10;
 // What gRPC may receive on a stream of calls before the server hears of it, if it is busy: the
 // window of HTTP/2 that gRPC opens once it has seen how fast the network is.
 constexpr int64_t kUnheardBytes = 4 << 20;
-// What all strangers may have sent that gRPC may keep; in many small pieces, it takes three times
-// the memory.
-constexpr int64_t kUnreadOfStrangers = 64 << 20;
+// What all strangers may have sent that gRPC may keep; in pieces of one byte, it takes five times
+// the memory. A newcomer sends 64 KiB before gRPC knows how fast the network is.
+constexpr int64_t kUnreadOfStrangers = 40 << 20;
 constexpr int kMaxStreamsPerConnection = 8;
 // Connections with streams, and without, that are looked at in one Check: about a millisecond.
 constexpr size_t kMaxChecks = 512;

@@ -173,8 +173,8 @@ def test_a_stranger_may_be_a_member_of_whom_the_server_has_not_heard():
     unknown = http2.frame(kind=0xFF, payload=bytes(http2.MAX_FRAME_BYTES))  # To be ignored.
     with serving(f"{HOST}:0", double) as server, connect(server) as stranger:
         stranger.sendall(http2.PREFACE + http2.settings({}))
-        # As much as gRPC accepts on a stream that nobody reads.
-        stranger.sendall(unknown * (4 * MIB // len(unknown)))
+        # Several windows of a new stream that nobody reads.
+        stranger.sendall(unknown * (MIB // 2 // len(unknown)))
         stranger.sendall(http2.frame(http2.PING, payload=b"the last"))
         received = b""
         while b"the last" not in received:
@@ -199,11 +199,11 @@ def test_strangers_share_what_may_be_kept():
         while rest:
             member.receive()
             rest = rest[member.send_data(stream, rest) :]
-        strangers = [stack.enter_context(connect(server)) for _ in range(40)]
+        strangers = [stack.enter_context(connect(server)) for _ in range(120)]
         for stranger in strangers:
             with contextlib.suppress(ConnectionError):
                 stranger.sendall(http2.PREFACE + http2.settings({}))
-                stranger.sendall(unknown * (2 * MIB // len(unknown)))
+                stranger.sendall(unknown * (MIB // 2 // len(unknown)))
         wait_until(lambda: any(is_closed(stranger) for stranger in strangers))
         assert server.stats()["connections"] == 1
 

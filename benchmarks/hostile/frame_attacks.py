@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from benchmarks.hostile import http2
 from benchmarks.hostile.http2 import Connection
 from benchmarks.hostile.stage import Stage
 
 _BURST = 100
+_DEAF_PEERS = 300
 _LARGE_BLOCK_BYTES = 100_000
 
 
@@ -38,6 +41,21 @@ def settings_flood(stage: Stage) -> None:
     """Settings whose acknowledgements are not read."""
     frame = http2.settings({http2.INITIAL_WINDOW_SIZE: 65_535})
     _repeat(stage, "settings", frame, 1_000_000)
+
+
+def deaf_peers(stage: Stage) -> None:
+    """Connections that send settings until the server stops reading them, and read nothing."""
+    frames = http2.settings({http2.INITIAL_WINDOW_SIZE: 65_535}) * 1000
+    for _ in range(stage.scaled(_DEAF_PEERS)):
+        connection = stage.connect()
+        if connection is None or not stage.running():
+            break
+        connection.socket.settimeout(0.05)
+        with contextlib.suppress(OSError):
+            while stage.running():
+                connection.send(frames)
+                stage.counts["settings"] += 1000
+    stage.hold(deaf=True)
 
 
 def large_headers(stage: Stage) -> None:

@@ -23,6 +23,8 @@ _MIB = 1 << 20
 _MAX_BATCH_SIZE = 1024
 _DOUBLE, _WIDE = 0, 1  # In the order in which server.py binds them.
 _SLOW_S = 1.7
+_PIECES = 10_000  # On each stream.
+_PREFACE = http2.PREFACE + http2.settings({})
 _FAILURES = (CallError, ConnectionLost, Timeout)
 
 
@@ -51,6 +53,38 @@ def _compressed_zeros(mib: int) -> bytes:
 def unread_unary(stage: Stage) -> None:
     """Health checks whose requests of 60 MiB stop a byte before their end; they need no token."""
     _stop_short(stage, http2.request(http2.HEALTH))
+
+
+def unwritable_health(stage: Stage) -> None:
+    """Health checks whose answers have no room, so that they last, and whose requests never end.
+
+    Each connection sends little; there are many.
+    """
+    preface = http2.PREFACE + http2.settings({http2.INITIAL_WINDOW_SIZE: 0})
+    block = http2.request(http2.HEALTH)
+    streams = _open(stage, block, connections=stage.share(100), streams=30, preface=preface)
+    stage.upload(streams, memoryview(http2.message_prefix(60 * _MIB) + bytes(_MIB // 8)))
+    stage.hold(list({id(connection): connection for connection, _ in streams}.values()))
+
+
+def tiny_pieces(stage: Stage) -> None:
+    """The same in frames of one byte, which take more memory than they have bytes."""
+    preface = http2.PREFACE + http2.settings({http2.INITIAL_WINDOW_SIZE: 0})
+    block = http2.request(http2.HEALTH)
+    start = http2.message_prefix(60 * _MIB)
+    limit = stage.scaled(20_000_000)
+    opened = []
+    while stage.running() and stage.counts["pieces"] < limit:
+        connection = stage.connect(preface)
+        opened.append(connection)
+        with contextlib.suppress(OSError):
+            for _ in range(30 if connection else 0):
+                stream = connection.open(block)
+                connection.send(http2.frame(http2.DATA, 0, stream, start))
+                connection.send(http2.frame(http2.DATA, 0, stream, b"x") * _PIECES)
+                stage.counts["pieces"] += _PIECES
+                connection.receive()
+    stage.hold(opened)
 
 
 def partial_calls(stage: Stage) -> None:
@@ -165,12 +199,12 @@ def _call_message(function: int, rows: np.ndarray) -> bytes:
 
 
 def _open(
-    stage: Stage, block: bytes, *, connections: int, streams: int
+    stage: Stage, block: bytes, *, connections: int, streams: int, preface: bytes = _PREFACE
 ) -> list[tuple[Connection, int]]:
     """Opens connections with this many streams each; fewer, if the server refuses some."""
     result = []
     for _ in range(connections):
-        connection = stage.connect()
+        connection = stage.connect(preface)
         if connection is None:
             continue
         for _ in range(streams):

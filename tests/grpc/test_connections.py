@@ -89,6 +89,46 @@ def test_a_server_without_descriptors_recovers():
         wait_until(lambda: server.stats()["open_connections"] <= 1)
 
 
+def test_too_few_descriptors_are_announced(forks, tmp_path):
+    """Guards operators, who would else see clients being refused for no reason."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import resource
+import tensorflow as tf
+from seed_rl.grpc import ops
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+
+@tf.function(input_signature=[tf.TensorSpec([None])])
+def same(x):
+    return x
+
+server = ops.Server(["127.0.0.1:0"])
+server.bind(same)
+server.start()
+server.shutdown()
+"""
+    )
+    done = forks.run(program)
+    assert done.returncode == 0, done.stderr
+    assert "max_connections=4096 needs" in done.stderr
+    assert "this process may only have 300" in done.stderr
+
+
+def test_proxies_are_not_used(monkeypatch):
+    """Guards clients on machines whose programs reach the internet by a proxy."""
+    for name in ("no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("grpc_proxy", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, f"http://{HOST}:9")
+    with serving(f"{HOST}:0", double) as server:
+        address = f"{HOST}:{server.ports[0]}"
+        assert values(ops.Client(address).double(1)) == 2
+        with NumpyClient(address) as client:
+            assert values(client.double(np.int32([1]))) == [2]
+
+
 def test_strangers_give_way():
     """Guards newcomers: the oldest connections without a stream go; those with one stay."""
     options = ServerOptions(max_connections=2, token="sesame")
@@ -128,8 +168,8 @@ def test_a_stranger_may_be_a_member_of_whom_the_server_has_not_heard():
     unknown = http2.frame(kind=0xFF, payload=bytes(http2.MAX_FRAME_BYTES))  # To be ignored.
     with serving(f"{HOST}:0", double) as server, connect(server) as stranger:
         stranger.sendall(http2.PREFACE + http2.settings({}))
-        # As much as gRPC accepts on a stream that nobody reads.
-        stranger.sendall(unknown * (4 * MIB // len(unknown)))
+        # Several windows of a new stream that nobody reads.
+        stranger.sendall(unknown * (MIB // 2 // len(unknown)))
         stranger.sendall(http2.frame(http2.PING, payload=b"the last"))
         received = b""
         while b"the last" not in received:
@@ -138,6 +178,107 @@ def test_a_stranger_may_be_a_member_of_whom_the_server_has_not_heard():
         with pytest.raises(ConnectionError):
             for _ in range(100):
                 stranger.sendall(unknown * (MIB // len(unknown)))
+
+
+def test_strangers_share_what_may_be_kept():
+    """Guards memory from many connections of which none sends too much, and members from them."""
+    unknown = http2.frame(kind=0xFF, payload=bytes(http2.MAX_FRAME_BYTES))  # To be ignored.
+    options = ServerOptions(token="sesame")
+    with serving(f"{HOST}:0", double, options=options) as server, contextlib.ExitStack() as stack:
+        member = http2.Connection(server.ports[0], timeout_s=PATIENCE_S)
+        stack.callback(member.close)
+        stream = member.open(http2.request(http2.CALL, "sesame"))
+        wait_until(lambda: server.stats()["connections"] == 1)
+        # More than any of the others.
+        rest = memoryview(http2.message_prefix(4 * MIB - 1) + bytes(3 * MIB))
+        while rest:
+            member.receive()
+            rest = rest[member.send_data(stream, rest) :]
+        strangers = [stack.enter_context(connect(server)) for _ in range(120)]
+        for stranger in strangers:
+            with contextlib.suppress(ConnectionError):
+                stranger.sendall(http2.PREFACE + http2.settings({}))
+                stranger.sendall(unknown * (MIB // 2 // len(unknown)))
+        wait_until(lambda: any(is_closed(stranger) for stranger in strangers))
+        assert server.stats()["connections"] == 1
+
+
+def test_a_peer_that_never_reads_is_closed():
+    """Guards memory: pings of gRPC's would wait for ever behind what the peer does not take."""
+    options = ServerOptions(keepalive_s=1)
+    with serving(f"{HOST}:0", double, options=options) as server, socket.socket() as peer:
+        for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            peer.setsockopt(socket.SOL_SOCKET, buffer, 4096)
+        peer.connect((HOST, server.ports[0]))
+        stream = http2.frame(http2.HEADERS, http2.END_HEADERS, 1, http2.request(http2.CALL))
+        peer.sendall(http2.PREFACE + http2.settings({}) + stream)
+        wait_until(lambda: server.stats()["connections"] == 1)
+        peer.settimeout(0.5)
+        pings = http2.frame(http2.PING, payload=bytes(8)) * 1000
+        with pytest.raises(TimeoutError):
+            for _ in range(1000):  # As much as may be unfinished.
+                peer.sendall(pings)
+        wait_until(lambda: server.stats()["open_connections"] == 0)
+
+
+def test_a_port_has_one_connection():
+    """Guards members: gRPC names the peer of an RPC, but not the address at which it came."""
+
+    def connect_from(port, other):
+        peer = stack.enter_context(socket.socket())
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        peer.bind(("127.0.0.2", port))
+        peer.settimeout(PATIENCE_S)
+        peer.connect((HOST, other))
+        return peer
+
+    def greet(peer):
+        peer.sendall(http2.PREFACE + http2.settings({}))
+        assert peer.recv(1)
+
+    with serving([f"{HOST}:0"] * 3, double) as server, contextlib.ExitStack() as stack:
+        first = connect_from(0, server.ports[0])
+        port = first.getsockname()[1]
+        greet(first)
+        second = connect_from(port, server.ports[1])
+        wait_until(lambda: is_closed(second))
+        assert not is_closed(first)
+        first.close()
+        greet(connect_from(port, server.ports[2]))
+
+
+def test_children_do_not_keep_the_port(forks, tmp_path):
+    """Guards a learner that starts again while a forked process of the last one is still there."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import os
+import tensorflow as tf
+from seed_rl.grpc import ops
+
+@tf.function(input_signature=[tf.TensorSpec([None])])
+def same(x):
+    return x
+
+def serve(address):
+    server = ops.Server([address])
+    server.bind(same)
+    server.start()
+    return server
+
+server = serve("127.0.0.1:0")
+port = server.ports[0]
+reader, writer = os.pipe()
+if not os.fork():
+    os.close(writer)
+    os.read(reader, 1)
+    os._exit(0)
+server.shutdown()
+serve(f"127.0.0.1:{port}").shutdown()
+"""
+    )
+    done = forks.run(program)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_member_may_send_what_its_calls_take():

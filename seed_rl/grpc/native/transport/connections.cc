@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,11 +27,15 @@ constexpr double kCancellationsPerSecond = 5;
 // What a connection without a stream may send: handshakes, health checks, requests for statistics.
 constexpr double kStrangerBytes = 128 << 10;
 constexpr double kStrangerBytesPerSecond = 32 << 10;
-// What gRPC may receive on a stream of calls before the server hears of it, if it is busy: the
-// window of HTTP/2 that gRPC opens once it has seen how fast the network is.
-constexpr int64_t kUnheardBytes = 4 << 20;
+// What gRPC may receive on a stream of calls before the server hears of it, if it is busy. HTTP/2's
+// window of 64 KiB grows, up to 4 MiB on fast networks; but whoever may send as much can open and
+// reset 16,000 streams, which take a second and 400 MiB.
+constexpr int64_t kUnheardBytes = 512 << 10;
+// What all strangers may have sent that gRPC may keep; in pieces of one byte, it takes five times
+// the memory. A newcomer sends 64 KiB before gRPC knows how fast the network is.
+constexpr int64_t kUnreadOfStrangers = 40 << 20;
 constexpr int kMaxStreamsPerConnection = 8;
-// Connections with streams that are looked at in one Check: about half a millisecond.
+// Connections with streams, and without, that are looked at in one Check: about a millisecond.
 constexpr size_t kMaxChecks = 512;
 // Besides EPOLLHUP and EPOLLERR, which are always reported. gRPC may take a while to see that a
 // peer has gone, if many come and go.
@@ -111,6 +116,7 @@ bool Connections::Add(int fd, bool is_unix) {
   Fd duplicate(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!duplicate.ok()) return false;
   std::lock_guard<std::mutex> lock(mu_);
+  if (HasPeer(peer)) return false;
   if (static_cast<int64_t>(connections_.size()) >= max_connections_ && !EndOldest()) return false;
   const uint64_t id = ++last_id_;
   epoll_event event = {};
@@ -153,7 +159,11 @@ bool Connections::BeginRpc(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
   if (connection == nullptr) return true;
-  if (connection->streams > 0) CountBytes(connection);  // It may have been the only one.
+  if (connection->streams > 0) {
+    CountBytes(connection);  // It may have been the only one.
+  } else {
+    ChargeStranger(connection);  // What it sends from now on may be kept.
+  }
   ++connection->open_rpcs;
   if (connection->home != &members_) Move(connection, &callers_);
   if (connection->rpcs.Take(1)) return true;
@@ -165,7 +175,11 @@ void Connections::EndRpc(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
   if (connection == nullptr) return;
-  if (connection->streams > 0) CountBytes(connection);  // While it is not the only one.
+  if (connection->streams > 0) {
+    CountBytes(connection);  // While it is not the only one.
+  } else {
+    ChargeStranger(connection);
+  }
   --connection->open_rpcs;
 }
 
@@ -180,7 +194,11 @@ std::shared_ptr<Connections::Traffic> Connections::OpenStream(uint64_t id) {
   Connection* const connection = Get(id);
   if (connection == nullptr) return std::make_shared<Traffic>();
   if (connection->streams >= kMaxStreamsPerConnection) return nullptr;
-  if (++connection->streams == 1) {
+  const int64_t unread = connection->unread;
+  SetUnread(connection, 0);
+  ++connection->streams;
+  SetUnread(connection, unread);
+  if (connection->streams == 1) {
     Move(connection, &members_);
     Watch(id, *connection);
   }
@@ -190,11 +208,15 @@ std::shared_ptr<Connections::Traffic> Connections::OpenStream(uint64_t id) {
 void Connections::CloseStream(uint64_t id) {
   std::lock_guard<std::mutex> lock(mu_);
   Connection* const connection = Get(id);
-  if (connection == nullptr || --connection->streams > 0) return;
+  if (connection == nullptr) return;
+  CountBytes(connection);
+  const int64_t unread = connection->unread;
+  SetUnread(connection, 0);
+  if (--connection->streams > 0 || connection->open_rpcs > 0) SetUnread(connection, unread);
+  if (connection->streams > 0) return;
   Move(connection, &callers_);
   Watch(id, *connection);
-  CountBytes(connection);
-  SetUnread(connection, 0);
+  connection->charged = TokenBucket::Clock::now();
   connection->under_way = max_unread_bytes_;
 }
 
@@ -206,7 +228,15 @@ void Connections::Check() {
     CountBytes(connection);
     if (connection->unread > max_unread_bytes_) Abort(*connection);
   }
-  if (unread_ > shared_bytes_) EndLargest();
+  // Strangers, too: the kernel reports not all that arrives while gRPC reads.
+  auto next = connections_.lower_bound(next_to_check_);
+  for (size_t i = std::min(connections_.size(), kMaxChecks); i > 0; --i) {
+    if (next == connections_.end()) next = connections_.begin();
+    Connection* const connection = &next->second;
+    if (connection->streams == 0 && !connection->IsUnix()) ChargeStranger(connection);
+    next_to_check_ = ++next == connections_.end() ? 0 : next->first;
+  }
+  if (unread_of_members_ > shared_bytes_) EndLargest(/*with_streams=*/true);
 }
 
 int64_t Connections::size() const {
@@ -256,10 +286,20 @@ void Connections::Watch(uint64_t id, const Connection& connection) {
   epoll_event event = {};
   event.events = connection.streams > 0 ? 0 : kStrangerEvents;
   event.data.u64 = id;
-  epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd.get(), &event);
+  // A stranger that is not watched could send without limit.
+  if (epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd.get(), &event) != 0) Abort(connection);
 }
 
-void Connections::CountBytes(Connection* connection) {
+bool Connections::HasPeer(const std::string& peer) {
+  const auto named = by_peer_.find(peer);
+  if (named == by_peer_.end()) return false;
+  pollfd state = {Get(named->second)->fd.get(), POLLRDHUP, 0};
+  if (poll(&state, 1, 0) == 0) return true;
+  Remove(named->second);
+  return false;
+}
+
+bool Connections::CountBytes(Connection* connection) {
   // First, for a message may come in between.
   int64_t messages = connection->messages->bytes.exchange(0);
   const int64_t overhead = connection->messages->overhead.exchange(0);
@@ -270,35 +310,55 @@ void Connections::CountBytes(Connection* connection) {
   socklen_t size = sizeof(info);
   if (getsockopt(connection->fd.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
       size < offsetof(tcp_info, tcpi_bytes_received) + sizeof(info.tcpi_bytes_received)) {
-    return;
+    return true;
   }
   const int64_t received = info.tcpi_bytes_received;
   const int64_t news = std::max<int64_t>(0, received - connection->received);
   connection->received = received;
   SetUnread(connection, std::max<int64_t>(0, connection->unread + news - messages));
+  return info.tcpi_notsent_bytes == 0;
+}
+
+int64_t& Connections::UnreadSum(const Connection& connection) {
+  return connection.streams > 0 ? unread_of_members_ : unread_of_strangers_;
 }
 
 void Connections::SetUnread(Connection* connection, int64_t bytes) {
-  unread_ += bytes - connection->unread;
+  UnreadSum(*connection) += bytes - connection->unread;
   connection->unread = bytes;
 }
 
 void Connections::ChargeStranger(Connection* connection) {
+  const auto now = TokenBucket::Clock::now();
+  const std::chrono::duration<double> passed = now - std::exchange(connection->charged, now);
   const int64_t before = connection->unread;
-  CountBytes(connection);
+  const bool reads = CountBytes(connection);
   const int64_t news = std::max<int64_t>(0, connection->unread - before);
-  SetUnread(connection, before + std::ceil(connection->bytes.TakeWhatIsThere(news)));
-  if (connection->unread > connection->under_way) Abort(*connection);
+  connection->under_way -= std::ceil(connection->bytes.TakeWhatIsThere(news));
+  if (connection->under_way < 0) {
+    SetUnread(connection, 0);
+    Abort(*connection);
+    return;
+  }
+  if (reads && connection->open_rpcs == 0) {
+    // Slowly, for the server may not yet have heard of an RPC.
+    const int64_t handled = passed.count() * kStrangerBytesPerSecond;
+    SetUnread(connection, std::max<int64_t>(0, connection->unread - handled));
+  }
+  while (unread_of_strangers_ > kUnreadOfStrangers && EndLargest(/*with_streams=*/false)) {
+  }
 }
 
-void Connections::EndLargest() {
+bool Connections::EndLargest(bool with_streams) {
   Connection* largest = nullptr;
   for (auto& [id, connection] : connections_) {
+    if (with_streams != (connection.streams > 0)) continue;
     if (largest == nullptr || connection.unread > largest->unread) largest = &connection;
   }
-  if (largest == nullptr) return;
+  if (largest == nullptr || largest->unread == 0) return false;
   SetUnread(largest, 0);
   Abort(*largest);
+  return true;
 }
 
 void Connections::Abort(const Connection& connection) {

@@ -4,7 +4,7 @@
 // has shut the socket down (EPOLLHUP), and can end a connection from outside gRPC.
 //
 // A connection without a stream of calls is a stranger's: it may still have to show a token. Such
-// a connection may send little, which is looked at whenever something arrives from it, and it has
+// a connection may send little, which is looked at when something arrives from it, and it has
 // to go if there are too many connections. One with a stream is looked at ten times per second: it
 // may send what its calls take, and have little more under way. (gRPC 1.51 keeps what has arrived
 // of a message, and compares its size with the limit only once it is complete.)
@@ -19,6 +19,7 @@
 #include <chrono>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -70,7 +71,9 @@ class Connections {
   void set_max_unread_bytes(int64_t bytes) { max_unread_bytes_ = bytes; }
 
   // Remembers an accepted connection. If there are too many, ends the oldest without a stream.
-  // False if the new one must go: all others have a stream, or its peer has already gone.
+  // False if the new one must go: all others have a stream, its peer has already gone, or has
+  // another connection from the same port to another of our addresses (RPCs of both would be
+  // taken for those of one).
   bool Add(int fd, bool is_unix);
   // Handles an event of a connection.
   void OnEvent(uint64_t id, uint32_t events);
@@ -90,7 +93,7 @@ class Connections {
   // the result. CloseStream must follow.
   std::shared_ptr<Traffic> OpenStream(uint64_t id);
   void CloseStream(uint64_t id);
-  // Looks at connections with streams: at all in turn, if there are many.
+  // Looks at connections: at all in turn, if there are many.
   void Check();
 
   int64_t size() const;
@@ -113,8 +116,10 @@ class Connections {
     // or the server not yet of the first.
     int64_t under_way;
     int64_t received = 0;
-    // Received, but not of complete messages; of a stranger, what it had to send besides.
+    // Received, but not of complete messages. Of a stranger, all that may be kept: gRPC keeps the
+    // requests of RPCs that last, and the answers to a peer that does not read.
     int64_t unread = 0;
+    TokenBucket::Clock::time_point charged = TokenBucket::Clock::now();
     std::shared_ptr<Traffic> messages = std::make_shared<Traffic>();
     bool IsUnix() const { return peer.empty(); }
   };
@@ -126,13 +131,17 @@ class Connections {
   static void Move(Connection* connection, std::list<uint64_t>* home);
   bool EndOldest();
   void Watch(uint64_t id, const Connection& connection);
-  // Updates `received` and `unread`.
-  void CountBytes(Connection* connection);
+  // Whether an older connection from this peer still exists; forgets it if not.
+  bool HasPeer(const std::string& peer);
+  // Updates `received` and `unread`; true if the peer has read all that was sent to it.
+  bool CountBytes(Connection* connection);
   void SetUnread(Connection* connection, int64_t bytes);
+  // The sum that the connection's unread bytes belong to.
+  int64_t& UnreadSum(const Connection& connection);
   // Counts what a stranger has sent, and ends the connection if that is too much.
   void ChargeStranger(Connection* connection);
-  // Ends the connection with the most unread bytes.
-  void EndLargest();
+  // Of connections with or without streams, ends that with the most unread bytes, if there are any.
+  bool EndLargest(bool with_streams);
   // Discards what has been received but not been read.
   static void Abort(const Connection& connection);
 
@@ -141,15 +150,18 @@ class Connections {
   const int64_t shared_bytes_;
   int64_t max_unread_bytes_ = int64_t{1} << 26;
   mutable std::mutex mu_;
-  uint64_t last_id_ = 0;                                  // Guarded by mu_.
-  std::unordered_map<uint64_t, Connection> connections_;  // By id. Guarded by mu_.
-  std::unordered_map<std::string, uint64_t> by_peer_;     // Guarded by mu_.
+  uint64_t last_id_ = 0;                               // Guarded by mu_.
+  std::map<uint64_t, Connection> connections_;         // By id. Guarded by mu_.
+  std::unordered_map<std::string, uint64_t> by_peer_;  // Guarded by mu_.
   // TCP connections without streams: those that have begun no RPC, oldest first. Guarded by mu_.
   std::list<uint64_t> strangers_;
   // Those that have begun an RPC, such as a health check; the longest silent first. Guarded by mu_.
   std::list<uint64_t> callers_;
   std::list<uint64_t> members_;  // Those with streams, next to be checked first. Guarded by mu_.
-  int64_t unread_ = 0;           // Sum over connections. Guarded by mu_.
+  // Sums over connections with and without streams: strangers must not cost members theirs.
+  int64_t unread_of_members_ = 0;    // Guarded by mu_.
+  int64_t unread_of_strangers_ = 0;  // Guarded by mu_.
+  uint64_t next_to_check_ = 0;       // Of all, if it has no stream. Guarded by mu_.
 };
 
 }  // namespace seed_rl::transport

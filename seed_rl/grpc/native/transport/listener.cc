@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -69,19 +70,20 @@ int64_t ReserveDescriptors(int64_t max_connections) {
   return possible;
 }
 
-void Watch(int epoll, int fd, uint64_t id) {
+bool Watch(int epoll, int fd, uint64_t id) {
   epoll_event event = {};
   event.events = EPOLLIN;
   event.data.u64 = id;
-  epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+  return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 Fd OpenReserve() { return Fd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace
 
-Listener::Listener(int64_t max_connections)
-    : epoll_(epoll_create1(EPOLL_CLOEXEC)),
+Listener::Listener(int64_t max_connections, std::chrono::milliseconds unsent_timeout)
+    : unsent_timeout_(unsent_timeout),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
       stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       reserve_(OpenReserve()),
       connections_(epoll_.get(), ReserveDescriptors(max_connections)) {}
@@ -92,8 +94,14 @@ Status Listener::Listen(const std::vector<std::string>& addresses, std::vector<i
     Status status = sockets_.Add(addresses[i], &(*ports)[i]);
     if (!status.ok()) return status;
   }
+  sockets_.CloseInForks();
   if (!epoll_.ok() || !stop_.ok()) return {Code::kUnavailable, "Too many open files"};
-  return {};
+  bool watched = Watch(epoll_.get(), stop_.get(), kStop);
+  for (size_t i = 0; i < sockets_.sockets().size() && watched; ++i) {
+    watched = Watch(epoll_.get(), sockets_.sockets()[i].fd.get(), kFirstSocket + i);
+  }
+  if (watched) return {};
+  return {Code::kUnavailable, std::string("Cannot wait for connections: ") + std::strerror(errno)};
 }
 
 void Listener::AddTo(grpc::ServerBuilder* builder,
@@ -105,10 +113,6 @@ void Listener::AddTo(grpc::ServerBuilder* builder,
 }
 
 void Listener::Start() {
-  Watch(epoll_.get(), stop_.get(), kStop);
-  for (size_t i = 0; i < sockets_.sockets().size(); ++i) {
-    Watch(epoll_.get(), sockets_.sockets()[i].fd.get(), kFirstSocket + i);
-  }
   hand_over_.Start();
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "seed_accept");
@@ -177,6 +181,9 @@ void Listener::Admit(const ListeningSocket& socket, Fd connection) {
   if (!socket.is_unix) {
     const int on = 1;
     setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    // gRPC's pings do not notice a peer that never reads: they wait behind what it does not take.
+    const unsigned timeout = unsent_timeout_.count();
+    setsockopt(connection.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
   }
   if (!connections_.Add(connection.get(), socket.is_unix)) return;
   hand_over_.Add((socket.is_unix ? unix_acceptor_ : tcp_acceptor_).get(), socket.fd.get(),

@@ -8,6 +8,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -23,8 +24,9 @@ namespace seed_rl::transport {
 
 class Listener {
  public:
-  // `max_connections`: as many should have streams of calls at once.
-  explicit Listener(int64_t max_connections);
+  // `max_connections`: as many should have streams of calls at once. A TCP connection ends if what
+  // was sent on it has not arrived, or its peer reads nothing, for `unsent_timeout`.
+  Listener(int64_t max_connections, std::chrono::milliseconds unsent_timeout);
   ~Listener() { Stop(); }
 
   // Listens at all addresses or fails; `ports` gets an entry per address. Clients wait until Start.
@@ -48,6 +50,7 @@ class Listener {
   void Refuse(const ListeningSocket& socket);
   void Admit(const ListeningSocket& socket, Fd connection);
 
+  const std::chrono::milliseconds unsent_timeout_;
   const Fd epoll_;
   const Fd stop_;  // An eventfd.
   Fd reserve_;     // Used only by the thread.

@@ -1,6 +1,7 @@
 #include "seed_rl/grpc/native/transport/listening_sockets.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -9,6 +10,8 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "seed_rl/grpc/native/transport/addresses.h"
@@ -34,6 +37,27 @@ bool UnixAddress(const std::string& address, const std::string& path, sockaddr_u
 }
 
 }  // namespace
+
+struct ListeningSockets::Registry {
+  std::mutex mu;
+  std::set<ListeningSockets*> all;  // Guarded by mu.
+
+  static Registry& Get() {
+    static Registry* const registry = [] {
+      pthread_atfork([] { Get().mu.lock(); }, [] { Get().mu.unlock(); }, OnChild);
+      return new Registry;
+    }();
+    return *registry;
+  }
+
+  static void OnChild() {
+    // Frees no memory: other threads of the parent may have been at it.
+    for (ListeningSockets* const sockets : Get().all) {
+      for (ListeningSocket& socket : sockets->sockets_) socket.fd.reset();
+    }
+    Get().mu.unlock();
+  }
+};
 
 Status ListeningSockets::Add(const std::string& address, int* port) {
   *port = 0;
@@ -84,7 +108,18 @@ Status ListeningSockets::AddUnix(const std::string& address) {
   return {};
 }
 
+void ListeningSockets::CloseInForks() {
+  Registry& registry = Registry::Get();
+  std::lock_guard<std::mutex> lock(registry.mu);
+  registry.all.insert(this);
+}
+
 void ListeningSockets::Close() {
+  {
+    Registry& registry = Registry::Get();
+    std::lock_guard<std::mutex> lock(registry.mu);
+    registry.all.erase(this);
+  }
   for (const SocketFile& file : files_) {
     struct stat info;
     if (lstat(file.path.c_str(), &info) == 0 && info.st_dev == file.device &&

@@ -29,6 +29,9 @@ class ListeningSockets {
   // Listens at all places of an address. `port` is 0 for Unix sockets. kUnavailable if the address
   // is in use or not of this machine, kInvalidArgument if it is none.
   Status Add(const std::string& address, int* port);
+  // From now on, processes that are forked without exec do not keep the addresses. No Add may
+  // follow. In a child, the object must not be destroyed.
+  void CloseInForks();
   void Close();
 
   const std::vector<ListeningSocket>& sockets() const { return sockets_; }
@@ -39,6 +42,9 @@ class ListeningSockets {
     dev_t device;
     ino_t inode;
   };
+
+  // Those that are closed in forks, and the handlers of fork(2), which lock it meanwhile.
+  struct Registry;
 
   Status AddUnix(const std::string& address);
 

@@ -147,7 +147,8 @@ ServerImpl::~ServerImpl() {
 }
 
 Status ServerImpl::StartGrpc(std::vector<int>* ports) {
-  auto listener = std::make_unique<Listener>(config_.max_connections);
+  auto listener = std::make_unique<Listener>(
+      config_.max_connections, std::chrono::milliseconds(int64_t(2000 * config_.keepalive_s)));
   {
     std::lock_guard<std::mutex> lock(mu_);
     listener_ = std::move(listener);

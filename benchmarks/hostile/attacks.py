@@ -52,6 +52,7 @@ _ALL = (
     _attack(connection_attacks.idle_streams, per_connection=True),
     _attack(connection_attacks.random_bytes),
     _attack(frame_attacks.rapid_reset),
+    _attack(frame_attacks.short_resets),
     _attack(frame_attacks.ping_flood),
     _attack(frame_attacks.settings_flood),
     _attack(frame_attacks.deaf_peers),

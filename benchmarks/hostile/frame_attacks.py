@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 
 from benchmarks.hostile import http2
 from benchmarks.hostile.http2 import Connection
 from benchmarks.hostile.stage import Stage
 
 _BURST = 100
+_SHORT_RESETS = 25_000  # Some 700 KB.
 _DEAF_PEERS = 300
 _LARGE_BLOCK_BYTES = 100_000
 
@@ -16,20 +18,35 @@ _LARGE_BLOCK_BYTES = 100_000
 def rapid_reset(stage: Stage) -> None:
     """Streams of calls that are opened and reset at once."""
     block = http2.request(http2.CALL, stage.token)
-    reset = http2.CANCEL.to_bytes(4, "big")
 
     def burst(connection: Connection) -> int:
-        frames = []
-        for _ in range(_BURST):
-            stream = connection.new_stream()
-            frames.append(http2.frame(http2.HEADERS, http2.END_HEADERS, stream, block))
-            frames.append(http2.frame(http2.RST_STREAM, 0, stream, reset))
-        connection.send(b"".join(frames))
+        connection.send(_resets([connection.new_stream() for _ in range(_BURST)], block, block))
         connection.windows = {0: connection.windows[0]}  # Forgets them, too.
         connection.closed_streams.clear()
         return _BURST
 
     stage.flood("resets", stage.scaled(100_000), burst)
+
+
+def short_resets(stage: Stage) -> None:
+    """The same in as few bytes as possible, all that a connection may send at once."""
+    resets = _resets(range(1, 2 * _SHORT_RESETS, 2), *http2.short_requests(http2.CALL, stage.token))
+
+    def burst(connection: Connection) -> int:
+        connection.send(resets)
+        return _SHORT_RESETS
+
+    stage.flood("resets", stage.scaled(4_000_000), burst)
+
+
+def _resets(streams: Iterable[int], first: bytes, block: bytes) -> bytes:
+    """Requests with the header block `first`, then `block`, each followed by its reset."""
+    frames = []
+    for stream in streams:
+        frames.append(http2.frame(http2.HEADERS, http2.END_HEADERS, stream, first))
+        frames.append(http2.frame(http2.RST_STREAM, 0, stream, http2.CANCEL.to_bytes(4, "big")))
+        first = block
+    return b"".join(frames)
 
 
 def ping_flood(stage: Stage) -> None:

@@ -55,12 +55,24 @@ def field(name: str, value: str) -> bytes:
 
 def request(path: str, token: str | None = None, **more: str) -> bytes:
     """The header block of a gRPC call; underscores in the names of `more` are sent as hyphens."""
+    return b"".join(field(*item) for item in _request_fields(path, token, **more).items())
+
+
+def short_requests(path: str, token: str | None = None) -> tuple[bytes, bytes]:
+    """Header blocks of gRPC calls: a connection's first, and shorter ones that refer to it."""
+    fields = _request_fields(path, token)
+    first = b"".join(b"\x40" + _text(name) + _text(value) for name, value in fields.items())
+    newest = 62  # RFC 7541, 2.3.3: of the entries of the dynamic table.
+    return first, bytes(0x80 | newest + i for i in reversed(range(len(fields))))
+
+
+def _request_fields(path: str, token: str | None, **more: str) -> dict[str, str]:
     fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "localhost"}
     fields |= {"te": "trailers", "content-type": "application/grpc"}
     fields |= {name.replace("_", "-"): value for name, value in more.items()}
     if token is not None:
         fields["authorization"] = f"Bearer {token}"
-    return b"".join(field(*item) for item in fields.items())
+    return fields
 
 
 def message_prefix(length: int, *, compressed: bool = False) -> bytes:

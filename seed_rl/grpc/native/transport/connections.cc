@@ -25,12 +25,12 @@ constexpr double kRpcsPerSecond = 100;
 constexpr double kCancellationBurst = 50;
 constexpr double kCancellationsPerSecond = 5;
 // What a connection without a stream may send: handshakes, health checks, requests for statistics.
-constexpr double kStrangerBytes = 128 << 10;
+constexpr double kStrangerBytes = 64 << 10;
 constexpr double kStrangerBytesPerSecond = 32 << 10;
-// What gRPC may receive on a stream of calls before the server hears of it, if it is busy. HTTP/2's
-// window of 64 KiB grows, up to 4 MiB on fast networks; but whoever may send as much can open and
-// reset 16,000 streams, which take a second and 400 MiB.
-constexpr int64_t kUnheardBytes = 512 << 10;
+// What gRPC may receive on a stream of calls before the server hears of it, if it is busy: HTTP/2's
+// first window. gRPC soon enlarges it, so a client that sends more at once may lose its connection;
+// but whoever may send 640 KiB can open and reset 23,000 streams, which take 3 s and 350 MiB.
+constexpr int64_t kUnheardBytes = 64 << 10;
 // What all strangers may have sent that gRPC may keep; in pieces of one byte, it takes five times
 // the memory. A newcomer sends 64 KiB before gRPC knows how fast the network is.
 constexpr int64_t kUnreadOfStrangers = 40 << 20;

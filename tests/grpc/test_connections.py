@@ -6,6 +6,7 @@ import resource
 import socket
 import subprocess
 import sys
+import time
 
 import grpc
 import numpy as np
@@ -178,6 +179,22 @@ def test_a_stranger_may_be_a_member_of_whom_the_server_has_not_heard():
         with pytest.raises(ConnectionError):
             for _ in range(100):
                 stranger.sendall(unknown * (MIB // len(unknown)))
+
+
+def test_windows_allow_no_more_than_a_stranger_may_send():
+    """Guards clients whose first call is large, from losing their connection for it."""
+    deaf = http2.PREFACE + http2.settings({http2.INITIAL_WINDOW_SIZE: 0})
+    with serving(f"{HOST}:0", double) as server:
+        peer = http2.Connection(server.ports[0], deaf, timeout_s=PATIENCE_S)
+        with contextlib.closing(peer):
+            stream = peer.open(http2.request(http2.HEALTH))  # Nobody reads its request.
+            sent = peer.send_data(stream, memoryview(bytes(50_000)))
+            assert sent == 50_000
+            for _ in range(5):  # The window would have grown after one round trip.
+                peer.send(http2.frame(http2.PING, payload=bytes(8)))
+                time.sleep(0.05)
+                peer.receive()
+            assert sent + peer.windows[stream] < 1 << 16
 
 
 def test_strangers_share_what_may_be_kept():

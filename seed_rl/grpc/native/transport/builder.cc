@@ -56,6 +56,10 @@ void SetChannelArguments(const ServerConfig& config, size_t max_call_bytes,
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
   builder->AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kMaxReadChunkBytes);
+  // Otherwise HTTP/2's window grows from 64 KiB to 4 MiB as fast as the peer sends. Until the
+  // server has heard of a stream, no client shall be allowed to send what only members may. For
+  // messages that are larger, gRPC opens the window as it reads them, which costs a round trip.
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }
 
 std::shared_ptr<grpc::ServerCredentials> TcpCredentials(const ServerConfig& config) {

@@ -28,8 +28,8 @@ constexpr double kCancellationsPerSecond = 5;
 constexpr double kStrangerBytes = 64 << 10;
 constexpr double kStrangerBytesPerSecond = 32 << 10;
 // What gRPC may receive on a stream of calls before the server hears of it, if it is busy: HTTP/2's
-// first window. gRPC soon enlarges it, so a client that sends more at once may lose its connection;
-// but whoever may send 640 KiB can open and reset 23,000 streams, which take 3 s and 350 MiB.
+// window, see builder.cc. Whoever may send 640 KiB can open and reset 23,000 streams, which take 3
+// s and 350 MiB.
 constexpr int64_t kUnheardBytes = 64 << 10;
 // What all strangers may have sent that gRPC may keep; in pieces of one byte, it takes five times
 // the memory. A newcomer sends 64 KiB before gRPC knows how fast the network is.

@@ -76,9 +76,11 @@ def tiny_pieces(stage: Stage) -> None:
     opened = []
     while stage.running() and stage.counts["pieces"] < limit:
         connection = stage.connect(preface)
+        if connection is None:
+            continue
         opened.append(connection)
         with contextlib.suppress(OSError):
-            for _ in range(30 if connection else 0):
+            for _ in range(30):
                 stream = connection.open(block)
                 connection.send(http2.frame(http2.DATA, 0, stream, start))
                 connection.send(http2.frame(http2.DATA, 0, stream, b"x") * _PIECES)

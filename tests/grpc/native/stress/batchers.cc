@@ -14,9 +14,9 @@
 #include "seed_rl/grpc/native/transport/batcher.h"
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
-#include "tests/helpers/check.h"
 #include "tests/grpc/native/stress/functions.h"
 #include "tests/grpc/native/stress/stress.h"
+#include "tests/helpers/check.h"
 
 namespace seed_rl::transport {
 namespace {

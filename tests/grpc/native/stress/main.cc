@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "tests/helpers/check.h"
 #include "tests/grpc/native/stress/stress.h"
+#include "tests/helpers/check.h"
 
 int main(int argc, char** argv) {
   CHECK(argc == 3);

@@ -20,9 +20,9 @@
 #include "seed_rl/grpc/native/transport/frame_stream.h"
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
-#include "tests/helpers/check.h"
 #include "tests/grpc/native/stress/functions.h"
 #include "tests/grpc/native/stress/stress.h"
+#include "tests/helpers/check.h"
 
 namespace seed_rl::transport {
 

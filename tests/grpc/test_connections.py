@@ -90,28 +90,9 @@ def test_a_server_without_descriptors_recovers():
         wait_until(lambda: server.stats()["open_connections"] <= 1)
 
 
-def test_too_few_descriptors_are_announced(forks, tmp_path):
+def test_too_few_descriptors_are_announced(forks):
     """Guards operators, who would else see clients being refused for no reason."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        """
-import resource
-import tensorflow as tf
-from seed_rl.grpc import ops
-
-resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
-
-@tf.function(input_signature=[tf.TensorSpec([None])])
-def same(x):
-    return x
-
-server = ops.Server(["127.0.0.1:0"])
-server.bind(same)
-server.start()
-server.shutdown()
-"""
-    )
-    done = forks.run(program)
+    done = forks.run(PROGRAMS / "server_with_few_files.py")
     assert done.returncode == 0, done.stderr
     assert "max_connections=4096 needs" in done.stderr
     assert "this process may only have 300" in done.stderr
@@ -271,37 +252,9 @@ def test_a_port_has_one_connection():
         greet(connect_from(port, server.ports[2]))
 
 
-def test_children_do_not_keep_the_port(forks, tmp_path):
+def test_children_do_not_keep_the_port(forks):
     """Guards a learner that starts again while a forked process of the last one is still there."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        """
-import os
-import tensorflow as tf
-from seed_rl.grpc import ops
-
-@tf.function(input_signature=[tf.TensorSpec([None])])
-def same(x):
-    return x
-
-def serve(address):
-    server = ops.Server([address])
-    server.bind(same)
-    server.start()
-    return server
-
-server = serve("127.0.0.1:0")
-port = server.ports[0]
-reader, writer = os.pipe()
-if not os.fork():
-    os.close(writer)
-    os.read(reader, 1)
-    os._exit(0)
-server.shutdown()
-serve(f"127.0.0.1:{port}").shutdown()
-"""
-    )
-    done = forks.run(program)
+    done = forks.run(PROGRAMS / "server_after_fork.py")
     assert done.returncode == 0, done.stderr
 
 

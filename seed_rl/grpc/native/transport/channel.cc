@@ -10,8 +10,6 @@
 namespace seed_rl::transport {
 namespace {
 
-constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
-
 grpc::Status Describe(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel,
                       bool wait_for_ready, SystemClock::time_point deadline,
                       std::string* description) {

@@ -77,7 +77,6 @@ struct SeedFrameStream {
 
 namespace {
 
-constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
 constexpr size_t kHeaderBytes = 24;
 constexpr size_t kCallIdOffset = 8;
 constexpr double kLongestWait = 1e6;  // Seconds; later deadlines may overflow.
@@ -131,7 +130,8 @@ int Return(int result, const char* text, size_t bytes, char** answer, size_t* an
 SeedFrameStream::SeedFrameStream(const seed_rl::transport::ClientConfig& config)
     : channel_(seed_rl::transport::OpenChannel(config)) {
   seed_rl::transport::Authenticate(config, &context_);
-  stream_ = grpc::GenericStub(channel_).PrepareCall(&context_, kCallMethod, &queue_);
+  stream_ =
+      grpc::GenericStub(channel_).PrepareCall(&context_, seed_rl::transport::kCallMethod, &queue_);
   stream_->StartCall(Tag(kStarted));
 }
 

@@ -3,7 +3,6 @@
 namespace seed_rl::transport {
 namespace {
 
-constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
 // Of a message, HTTP/2's and gRPC's headers; with acknowledgements, at most about.
 constexpr size_t kMinHeaderBytes = 9 + 5;
 constexpr size_t kMaxHeaderBytes = 256;

@@ -25,7 +25,6 @@
 namespace seed_rl::transport {
 namespace {
 
-constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
 constexpr char kStatsMethod[] = "/seed_rl.Inference/Stats";
 constexpr char kHealthMethod[] = "/grpc.health.v1.Health/Check";
 constexpr char kServing[] = "\x08\x01";  // HealthCheckResponse{status: SERVING}

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "seed_rl/grpc/native/transport/addresses.h"
+#include "seed_rl/grpc/native/transport/wire.h"
 
 namespace seed_rl::transport {
 namespace {

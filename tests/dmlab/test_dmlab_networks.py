@@ -1,4 +1,4 @@
-"""The network that reads instructions, and the rewards that DMLab-30 is learned from."""
+"""The network that reads instructions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.vtrace import losses
 from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.types import EnvOutput
@@ -118,12 +117,3 @@ def test_without_instructions_frames_are_the_observation() -> None:
     output, _ = network(prev_actions, env_outputs, network.initial_state(2), unroll=True)
     assert output.policy_logits.shape == (2, 2, 9)
     assert not [v.name for v in network.variables if "embeddings" in v.name]
-
-
-def test_asymmetric_rewards() -> None:
-    """The formula of the paper: a penalty counts little beside a reward of the same size."""
-    rewards = np.array([-100.0, -1.0, -0.1, 0.0, 0.1, 1.0, 100.0])
-    expected = [0.3 * min(np.tanh(r), 0) + 5 * max(np.tanh(r), 0) for r in rewards]
-    actual = losses.asymmetric(tf.constant(rewards, tf.float32)).numpy()
-    np.testing.assert_allclose(actual, expected, rtol=1e-5)
-    assert actual[0] == pytest.approx(-0.3) and actual[-1] == pytest.approx(5)

@@ -84,9 +84,9 @@ def shaped(rewards: tf.Tensor, shaping: str) -> tf.Tensor:
     Args:
       rewards: <float32>[...], r.
       shaping: `OPTIMISTIC`: 0.3 min(tanh r, 0) + 5 max(tanh r, 0), the "optimistic asymmetric
-        clipping" of Espeholt et al. 2018, appendix D. `SOFT`: 5 tanh(r/5), times 0.3 where negative,
-        as in the code published with that paper; unlike `OPTIMISTIC`, close to r for rewards up to
-        about 5. `NO_SHAPING`: r.
+        clipping" of Espeholt et al. 2018, appendix D. `SOFT`: 5 tanh(r/5), times 0.3 where
+        negative, as in the code published with that paper; close to r for small positive rewards.
+        `NO_SHAPING`: r.
     """
     if shaping == NO_SHAPING:
         return rewards

@@ -1,14 +1,21 @@
-"""The network that reads instructions."""
+"""The network that reads instructions, and what a trained one is played in."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.agents.vtrace.algorithm import create_job
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import ConvNetworkConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.types import EnvOutput
 from seed_rl.dmlab import env, instructions
@@ -117,3 +124,21 @@ def test_without_instructions_frames_are_the_observation() -> None:
     output, _ = network(prev_actions, env_outputs, network.initial_state(2), unroll=True)
     assert output.policy_logits.shape == (2, 2, 9)
     assert not [v.name for v in network.variables if "embeddings" in v.name]
+
+
+def test_evaluation_plays_the_level_of_tests() -> None:
+    """Guards `seed_rl.play` of agents whose level has a counterpart for tests."""
+    config = env.DmlabConfig("rooms_collect_good_objects_train", 48, 36, num_envs=3)
+    for num_eval_envs, level in enumerate(("train", "test")):
+        job = create_job(
+            env.create_environment,
+            lambda _, observations, family: create_network(observations, family, NETWORK),
+            env_config=dataclasses.replace(config, num_eval_envs=num_eval_envs),
+            run=RunConfig(num_envs=3, num_eval_envs=num_eval_envs),
+            config=LearnerConfig(batch_size=1, unroll_length=1),
+            vtrace=VTraceConfig(),
+            optimizer=OptimizerConfig(),
+            device_config=DeviceConfig("cpu:0", "cpu:0"),
+        )
+        assert job.create_env is not None
+        assert job.create_env()._game == f"rooms_collect_good_objects_{level}"

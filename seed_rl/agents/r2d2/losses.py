@@ -251,8 +251,8 @@ def explore(
       actions: <int>[batch] in [0, num_actions).
       epsilons: probabilities of a random action, <float32>[batch], or one for all.
       num_actions: number of actions.
-      q_values: <float32>[batch, num_actions]; an action whose value is -inf is masked by the network
-        and never chosen at random, unless all are. None: no action is masked.
+      q_values: <float32>[batch, num_actions]; an action whose value is -inf is masked by the
+        network and never chosen at random, unless all are. None: no action is masked.
     """
     shape = tf.shape(actions)
     if q_values is None:

@@ -134,7 +134,7 @@ def _check_vector(
         findings.should(
             "reset_mask",
             "It cannot reset some of its environments.",
-            "Episodes that terminate take one step more, with reward 0."
+            "Each terminated episode costs one step more, from which nothing is learned."
             if env.autoreset_mode == AutoresetMode.NEXT_STEP
             else "After a truncated episode, agents do not see the first step of the next.",
             'Make reset() accept options={"reset_mask": <bool>[num_envs]}, and set '

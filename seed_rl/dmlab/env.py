@@ -54,6 +54,7 @@ _MAX_SEED = 2**31 - 1
 # Tests combine seeds with this number, training with the engine's default, 0: procedural levels of
 # tests never occur in training. The value is that of the paper's published evaluation.
 _TEST_MIXER_SEED = 0x600D5EED
+_HOLD_OUT = "allowHoldOutLevels"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,11 +247,16 @@ class DmLab(gymnasium.Env[Any, Any]):
           renderer: "software" or "hardware".
           homepath: directory of the engine's files; None: the engine knows.
           instruction_words: number of words of the instructions to observe; 0: none.
+
+        Raises:
+          UserError: a level is only for tests, and neither `is_test` nor `config` allows it.
         """
         settings: dict[str, Any] = {"width": _WIDTH, "height": _HEIGHT, **(config or {})}
         if is_test:
-            settings |= {"allowHoldOutLevels": "true", "mixerSeed": _TEST_MIXER_SEED}
+            settings |= {_HOLD_OUT: "true", "mixerSeed": _TEST_MIXER_SEED}
         self._game = game.removeprefix(games.FOLDER)
+        if _HOLD_OUT not in settings:
+            games.check_training(self._game)
         self._settings = {name: _text(value) for name, value in settings.items()}
         self._num_action_repeats = num_action_repeats
         self._seed = seed

@@ -91,6 +91,12 @@ def validate(
             f"--her_window_length={window} is shorter than --unroll_length={length}: windows have "
             "no part of that length. Raise the former or lower the latter."
         )
+    if window and run.num_action_repeats > 1:
+        raise UserError(
+            f"--num_action_repeats={run.num_action_repeats} with --her_window_length={window}: "
+            "what another goal would have paid between two observations is not known. Leave out "
+            "--num_action_repeats, or set --her_window_length=0."
+        )
     validate_warm_up(replay, learner, kept_length(learner, hindsight) * run.num_action_repeats)
     if replay.priority_exponent:
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.run_config import ACTOR, RunConfig
 from seed_rl.common.run_files import saved_run
 
-_AGENT = "agent"
+_AGENT, _REPEATS = "agent", "num_action_repeats"
 
 
 def main(
@@ -84,12 +85,17 @@ def main(
 
 
 def _prepare(family: EnvironmentFamily) -> None:
-    """Names the run's directory after agent and environment, unless --logdir is given.
+    """Refuses action repeats without effect, and names the run's directory after agent and
+    environment, unless --logdir is given.
 
     After the agent, if --agent says which of the program's.
 
     With --only_check_args, prints what `./run_local.sh` needs before it starts the program.
     """
+    if _REPEATS not in {field.name for field in dataclasses.fields(family.config)}:
+        options.refuse_unused(
+            (_REPEATS,), f"{family.config.__name__} has no such option for the environments"
+        )
     known: Any = flags.FLAGS["logdir"]
     if not known.present and known.default == RunConfig().logdir:
         names = [_AGENT] if _AGENT in flags.FLAGS and flags.FLAGS[_AGENT].present else []

@@ -96,6 +96,8 @@ def make_job(
         steps = config.final_train_step(run) * algorithm.updates_per_unroll
         keras_optimizer, learning_rate_fn = make_optimizer(max(1, round(steps)))
     identity = environment_identity(env_config)
+    # To play in: for evaluation, if any is. Some environments hold levels out for it.
+    played = run.num_envs - run.num_eval_envs if run.num_eval_envs else 0
     return TrainingJob(
         run=run,
         config=config,
@@ -107,7 +109,7 @@ def make_job(
         clip_norm=optimizer.clip_norm,
         options={**identity, **flag_values(run, config, optimizer, *agent_options)},
         action_space=spaces.action,
-        create_env=lambda: create_env_fn(0, env_config),
+        create_env=lambda: create_env_fn(played, env_config),
         environment=identity,
         create_env_fn=create_env_fn,
         env_config=env_config,

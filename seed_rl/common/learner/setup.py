@@ -30,7 +30,8 @@ class TrainingSetup:
       clip_norm: maximum global norm of the gradients; None: no clipping.
       options: all options by name, stored with checkpoints.
       action_space: of one environment; actors compare it with their own. None: no check.
-      create_env: creates another environment like the actors'; None: not available.
+      create_env: creates another environment like the actors', one for evaluation if any is; None:
+        not available.
       create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment; None: not
         available.
       env_config: passed to `create_env_fn`.

@@ -163,13 +163,21 @@ def test_sampled_windows_are_relabelled():
     assert hits > 0.2 * len(rewards)  # Without hindsight 1 of 16.
 
 
-def job(env, hindsight=None, config=None, replay=UNIFORM, network=SMALL, wrap=wrap_for_agent):
+def job(
+    env,
+    hindsight=None,
+    config=None,
+    replay=UNIFORM,
+    network=SMALL,
+    wrap=wrap_for_agent,
+    repeats=1,
+):
     return learner.create_job(
         lambda *_: wrap(env()),
         lambda actions, observations, distribution: networks.create_network(
             observations, distribution, network
         ),
-        run=RunConfig(num_envs=1, env_batch_size=1),
+        run=RunConfig(num_envs=1, num_action_repeats=repeats),
         config=config or LearnerConfig(unroll_length=1),
         optimizer=OptimizerConfig(),
         sac=SACConfig(),
@@ -218,6 +226,14 @@ def test_updates_per_step():
                 config=LearnerConfig(unroll_length=6),
             ),
             "shorter than --unroll_length",
+        ),
+        (
+            dict(
+                env=BitFlippingEnv,
+                hindsight=HindsightConfig(her_window_length=5),
+                repeats=2,
+            ),
+            "Leave out --num_action_repeats",
         ),
         (
             dict(env=pendulum, config=LearnerConfig(unroll_length=1, total_environment_frames=9)),

@@ -125,7 +125,7 @@ def create_job(
     on_policy = on_policy or from_flags(OnPolicyConfig)
     continuous = continuous or ContinuousDistributionConfig()
     run = run or from_flags(RunConfig)
-    config = config or from_flags(LearnerConfig)
+    config = config or from_flags(LearnerConfig, batch_size=1)  # `sizes` replaces it.
     settings = settings or from_flags(MinibatchSettings)
     num_training_envs = run.num_envs - run.num_eval_envs
     sizes = step_sizes(on_policy, settings, config.unroll_length, num_training_envs)

@@ -70,8 +70,8 @@ def main(
                 create_optimizer,
                 create_loss=gin_config.create_loss,
                 on_policy=config,
-                continuous=options.check(gin_config.continuous_action_config()),
-                optimizer=options.check(gin_config.optimizer_config()),
+                continuous=gin_config.continuous_action_config(),
+                optimizer=gin_config.optimizer_config(),
                 env_config=env_config,
                 algorithm=algorithm() if algorithm else PolicyGradient,
             )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 
 
 @dataclasses.dataclass(frozen=True)
-class VTraceConfig:
+class VTraceConfig(Checked):
     """V-trace: the loss."""
 
     discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)

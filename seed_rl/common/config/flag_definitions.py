@@ -11,7 +11,7 @@ from typing import Any
 
 from absl import flags
 
-from seed_rl.common.config.flag_parsers import NumbersParser, WholeNumberParser
+from seed_rl.common.config.flag_parsers import FiniteParser, NumbersParser, WholeNumberParser
 from seed_rl.common.config.presets import Preset
 
 DATACLASS = "dataclass"
@@ -182,19 +182,17 @@ def _define(
 ) -> None:
     metadata, name, value = field.metadata, field.name, default.effective
     text = _help(field, default)
-    kind = _without_none(hint)
+    kind = without_none(hint)
     common: dict[str, Any] = {"module_name": heading, "allow_override": allow_override}
     if metadata["choices"]:
         flags.DEFINE_enum(name, value, metadata["choices"], text, **common)
     elif kind is bool:
         flags.DEFINE_bool(name, value, text, **common)
-    elif kind is int:
-        parser: Any = WholeNumberParser(metadata["minimum"], metadata["maximum"])
+    elif kind in (int, float):
+        number = WholeNumberParser if kind is int else FiniteParser
+        parser: Any = number(metadata["minimum"], metadata["maximum"])
         serializer: Any = flags.ArgumentSerializer()
         flags.DEFINE(parser, name, value, text, serializer=serializer, **common)
-    elif kind is float:
-        bounds = {"lower_bound": metadata["minimum"], "upper_bound": metadata["maximum"]}
-        flags.DEFINE_float(name, value, text, **bounds, **common)
     elif kind is str:
         flags.DEFINE_string(name, value, text, **common)
     elif metadata["repeated"]:
@@ -216,12 +214,12 @@ def _list_parser(element: Any, metadata: Mapping[str, Any]) -> Any:
     if element is int:
         return NumbersParser(WholeNumberParser(metadata["minimum"], metadata["maximum"]))
     if element is float:
-        return NumbersParser(flags.FloatParser(metadata["minimum"], metadata["maximum"]))
+        return NumbersParser(FiniteParser(metadata["minimum"], metadata["maximum"]))
     return NumbersParser(flags.ArgumentParser())
 
 
-def _without_none(hint: Any) -> Any:
-    """`T` of `T | None`."""
+def without_none(hint: Any) -> Any:
+    """`T` of `T | None`; any other type as it is."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return next(arg for arg in typing.get_args(hint) if arg is not type(None))
     return hint

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class LearnerConfig:
+class LearnerConfig(Checked):
     """Learner: batches, checkpoints and logs."""
 
     total_environment_frames: int = option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from seed_rl.common.config import logdirs
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import tokens
 from seed_rl.grpc import addresses
@@ -20,7 +20,7 @@ MISSING_MODE = (
 
 
 @dataclasses.dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Checked):
     """Run: options that learner and actors share."""
 
     run_mode: str | None = option(
@@ -94,6 +94,7 @@ class RunConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_address(self.server_address)
 
     def required_mode(self) -> str:

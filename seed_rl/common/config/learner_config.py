@@ -8,6 +8,9 @@ from seed_rl.common.config.options import Checked, option
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
+MOST = 10**6
+"""Unrolls of a batch, and steps of an unroll. More would overflow sizes long before they fit."""
+
 
 @dataclasses.dataclass(frozen=True)
 class LearnerConfig(Checked):
@@ -17,10 +20,17 @@ class LearnerConfig(Checked):
         1_000_000_000, "Environment frames after which the run ends.", minimum=1
     )
     batch_size: int = option(
-        32, "Unrolls per training step, over all replicas.", minimum=1, shared=True
+        32,
+        "Unrolls per training step, over all replicas.",
+        minimum=1,
+        maximum=MOST,
+        shared=True,
     )
     unroll_length: int = option(
-        20, "Agent steps per unroll, not counting burn-in and the bootstrap step.", minimum=1
+        20,
+        "Agent steps per unroll, not counting burn-in and the bootstrap step.",
+        minimum=1,
+        maximum=MOST,
     )
     unroll_queue_size: int = option(
         -1,

@@ -61,7 +61,7 @@ class RunConfig(Checked):
         minimum=1,
     )
     play_request: str = option(
-        "", "Set by `python -m seed_rl.play`: what the learner plays instead."
+        "", "Set by `python -m seed_rl.play`: what learner and actor play instead."
     )
     stopped_exit_code: int = option(
         0,

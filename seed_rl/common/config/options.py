@@ -34,6 +34,8 @@ from seed_rl.common.config.flag_definitions import (
     define_flags,
     is_of_another_class,
     provide_flags,
+    same_value,
+    shown,
     without_none,
 )
 from seed_rl.common.config.main_program import help_text, run_main
@@ -54,6 +56,7 @@ __all__ = (
     "help_text",
     "option",
     "provide_flags",
+    "refuse_contradiction",
     "refuse_unused",
     "run_main",
 )
@@ -247,6 +250,22 @@ def refuse_unused(names: Sequence[str], why: str) -> None:
     changed = [f"--{flag.name}" for flag in known if flag.value != flag.default]
     if changed and flags.FLAGS.is_parsed():
         raise UserError(f"{' and '.join(changed)} would have no effect: {why}. Leave it out.")
+
+
+def refuse_contradiction(name: str, value: Any, why: str) -> None:
+    """Refuses a flag that was given another value than the one in effect.
+
+    Args:
+      name: of the flag; nothing is refused if the program does not define it.
+      value: in effect.
+      why: what sets it, such as "--step_size_transitions=256".
+
+    Raises:
+      UserError: both were given.
+    """
+    flag = flags.FLAGS[name] if name in flags.FLAGS else None
+    if flag is not None and flag.present and not same_value(flag.value, value):
+        raise UserError(f"--{name}={shown(flag.value)} contradicts {why}, which makes it {value}.")
 
 
 def flag_values(*configs: Any) -> dict[str, Any]:

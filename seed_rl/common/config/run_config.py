@@ -75,6 +75,7 @@ class RunConfig(Checked):
         None,
         "Random seed of environments and initial weights. Default: different each time.",
         minimum=0,
+        maximum=2**32 - 1,  # NumPy's global generator takes no larger ones.
     )
     auth_token_file: str | None = option(
         None, "File with the secret that authenticates actors to the learner. Default: no secret."

@@ -70,7 +70,7 @@ def provide_flags(*config_classes: type, presets: Sequence[Preset] = (), **defau
 
     Modules whose import brings flags in existing programs call this. An existing flag stays; one
     made here gives way to any definition of its name: by `define_flags`, by absl, or by a later
-    call for a class that declares it as `shared`.
+    call for a class that declares it as `shared`; and a class's default gives way to a preset's.
 
     Args:
       *config_classes: dataclasses with `option` fields.
@@ -80,10 +80,17 @@ def provide_flags(*config_classes: type, presets: Sequence[Preset] = (), **defau
     layers = (*presets, Preset(PROGRAM, defaults))
     for name, (field, hint, heading) in _options(config_classes, layers).items():
         known = flags.FLAGS[name] if name in flags.FLAGS else None
-        replaced = known is not None and known.allow_override and field.metadata["shared"]
-        if known is None or (replaced and not flags.FLAGS.is_parsed()):
-            _define(field, hint, _default(field, name, layers), heading, allow_override=True)
+        default = _default(field, name, layers)
+        if known is None or (_replaces(field, default, known) and not flags.FLAGS.is_parsed()):
+            _define(field, hint, default, heading, allow_override=True)
             _define_aliases(field, heading)
+
+
+def _replaces(field: dataclasses.Field[Any], default: Default, known: flags.Flag[Any]) -> bool:
+    """Whether `provide_flags` replaces a flag, whatever the order of a program's imports."""
+    old = default_of(known)
+    preset_wins = old is not None and old.origin == DATACLASS != default.origin
+    return bool(known.allow_override and (field.metadata["shared"] or preset_wins))
 
 
 def is_of_another_class(field: dataclasses.Field[Any]) -> bool:

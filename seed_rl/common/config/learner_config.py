@@ -24,7 +24,6 @@ class LearnerConfig(Checked):
         "Unrolls per training step, over all replicas.",
         minimum=1,
         maximum=MOST,
-        shared=True,
     )
     unroll_length: int = option(
         20,

@@ -2,6 +2,7 @@
 
 The options of a run are stored with its checkpoints. This program restarts the one that trained the
 agent, as a learner with a request (`--play_request`) to play in one environment and not to train.
+The environment is stepped and filmed by a second such process, an actor: see `environment_process`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from seed_rl.common.acting.environment_process import EnvironmentRequest
+from seed_rl.common.acting.video import VideoWriter
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.monitoring.video import VideoWriter
 from seed_rl.common.run_files import checkpoint_list, foreign_code, run_record
 from seed_rl.common.system import chatter, display, terminal
 
@@ -33,7 +35,6 @@ _FORGOTTEN = {field.name for field in dataclasses.fields(DeviceConfig)} | {
 }
 # One environment is too little work for a GPU, which may be training.
 _OVERRIDES = (
-    "--run_mode=learner",
     "--inference_devices=cpu:0",
     "--training_devices=cpu:0",
     "--replay_buffer_size=1",
@@ -99,18 +100,33 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
         results = Path(folder) / "episodes"
         request = PlayRequest(
             results=str(results),
+            # The same command, so that both processes start the same program with the same flags.
+            environment=[
+                *(sys.executable, "-m", "seed_rl.play", "--step_environment", "--trust"),
+                *sys.argv[1:],
+            ],
             episodes=arguments.episodes,
             weights=str(saved.weights) if saved.weights else None,
             model=str(saved.model) if saved.model else None,
             sampled=arguments.sampled,
-            video=str(arguments.video) if arguments.video else None,
             seed=arguments.seed,
         )
-        _start_program(arguments, saved.record, request.to_json(), overrides)
+        own = ["--run_mode=learner", *overrides, f"--play_request={request.to_json()}"]
+        _start_program(arguments, saved.record, own)
         if not results.exists():
             raise UserError(f"{saved.record[run_record.PROGRAM]} ended without creating an agent.")
         lines = results.read_text(encoding="utf-8").splitlines()
         _show([Episode(**json.loads(line)) for line in lines], arguments)
+
+
+def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
+    """Steps the environment for the process in which `play` runs."""
+    video = str(arguments.video) if arguments.video else None
+    request = EnvironmentRequest(video).to_json()
+    own = ["--run_mode=actor", *overrides, f"--play_request={request}"]
+    if arguments.render or video:
+        own.insert(0, f"--render_mode={'human' if arguments.render else 'rgb_array'}")
+    _start_program(arguments, find(arguments.logdir).record, own)
 
 
 def ask_for_trust(logdir: Path, code: Sequence[str]) -> None:
@@ -131,9 +147,9 @@ def ask_for_trust(logdir: Path, code: Sequence[str]) -> None:
 
 
 def _start_program(
-    arguments: argparse.Namespace, saved: dict[str, Any], request: str, overrides: Sequence[str]
+    arguments: argparse.Namespace, saved: dict[str, Any], flags: Sequence[str]
 ) -> None:
-    """Runs the recorded program in this process, as a learner that plays."""
+    """Runs the recorded program in this process, with further flags."""
     record = dict(saved)
     kept = record.get(run_record.ARGUMENTS)
     if isinstance(kept, list):  # Otherwise `start_again` reports what is wrong.
@@ -142,11 +158,9 @@ def _start_program(
     own = [*_OVERRIDES, f"--logdir={arguments.logdir}"]
     if arguments.seed is not None:
         own.append(f"--seed={arguments.seed}")
-    if arguments.render or arguments.video:
-        own.append(f"--render_mode={'human' if arguments.render else 'rgb_array'}")
-    own.append("--undefok=" + ",".join(_flag_name(argument) for argument in own))
-    # Not in --undefok: a program that ignored it would train.
-    run_record.start_again(record, [*own, *overrides, f"--play_request={request}"])
+    # Not --play_request: a program that ignored it would train.
+    unknown = {_flag_name(flag) for flag in own} | {"run_mode", "render_mode"}
+    run_record.start_again(record, [*own, f"--undefok={','.join(sorted(unknown))}", *flags])
 
 
 def _flag_name(argument: str) -> str:
@@ -202,6 +216,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run the run's own programs and modules without asking, also from unknown places",
     )
+    parser.add_argument("--step_environment", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
@@ -218,6 +233,9 @@ def main() -> int:
     arguments, overrides = _parser().parse_known_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
+        if arguments.step_environment:
+            _step_environment(arguments, overrides)
+            return 0
         with chatter.left_out():
             import tensorflow as tf
 

@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from seed_rl import check_env
 from seed_rl.check_env import CheckConfig
-from seed_rl.common.acting import environment_measure
+from seed_rl.common.acting import environment_measure, goals
 from seed_rl.common.acting.environment_findings import Findings
 from seed_rl.common.acting.environment_measure import Cost
 from seed_rl.common.errors import UserError
@@ -106,6 +106,29 @@ class SelfResetting(Good):
         return observation, *rest
 
 
+class Reach(Good):
+    """A `Good` environment with goals of one number; each step costs what lacks."""
+
+    observation_space = spaces.Dict(
+        dict.fromkeys(goals.GOAL_KEYS, spaces.Box(-5.0, 5.0, (1,), np.float32))
+    )
+
+    def __init__(self, compute_reward: Any = None):
+        self.compute_reward = compute_reward or (lambda a, d, info: self.reward(a, d))
+
+    @staticmethod
+    def reward(achieved: Any, desired: Any) -> Any:
+        return -np.abs(achieved - desired)[..., 0]
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, float(self.reward(np.array([self.place]), np.ones(1))), *rest
+
+    def observation(self) -> Any:
+        place, goal = np.float32([self.place]), np.float32([1.0])
+        return dict(zip(goals.GOAL_KEYS, (place, place, goal), strict=True))
+
+
 FAULTS: dict[str, Any] = {
     "raises": changed(lambda env, result: 1 / 0),
     "raises_in_reset": fault(reset=raising),
@@ -141,7 +164,12 @@ FAULTS: dict[str, Any] = {
     ),
     "refused": changed(refusing),
 }
+FAULTS |= {
+    "goal_reward": lambda: Reach(compute_reward=lambda a, d, info: Reach.reward(a, d) - 1),
+    "goal_batch": lambda: Reach(compute_reward=lambda a, d, info: float(Reach.reward(a, d).sum())),
+}
 MUST = {
+    **{"goal_reward": "compute_reward returns", "goal_batch": "shape [] for arrays of 200 goals"},
     **{"raises": "ZeroDivisionError", "hangs": "did not return within", "nan": "contains NaN"},
     **{"shape": "shape [1]; its space says [2]", "dtype": "complex64", "structure": "dict"},
     **{"reward": "None", "step_result": "a tuple of 3", "reset_result": "an array float32[2]"},
@@ -264,7 +292,7 @@ def test_no_such_environment_is_an_error_of_the_call() -> None:
     ("arguments", "code", "said"),
     [
         (["--env=CartPole-v1"], 0, "All is well"),
-        (["--env_name=CartPole-v1"], 0, "All is well"),
+        (["--env_name=tests.test_check_env:Reach"], 0, "All is well"),
         (["--env=tests.test_check_env:broken", '--env_kwargs={"name": "nan"}'], 1, "MUST BE"),
         (["--env=CartPool-v1"], 2, "Did you mean"),
     ],

@@ -17,10 +17,11 @@ import tensorflow as tf
 from rich.console import Console
 
 from seed_rl import play
+from seed_rl.common.acting import video
+from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.acting_policy import ActingPolicy
 from seed_rl.common.learner import playing
-from seed_rl.common.monitoring import video
 from seed_rl.common.system.chatter import is_chatter
 from seed_rl.common.types import EnvOutput, Specs
 from tests.helpers import run_python
@@ -61,7 +62,10 @@ def table_rows(output):
 
 @pytest.mark.slow
 def test_cartpole_from_training_to_video(tmp_path, socket_address):
-    """Guards the options beside a run, weights from a checkpoint and from the exported model."""
+    """Guards the options beside a run, weights from a checkpoint and from the exported model.
+
+    And the process that films, which TensorFlow would crash on machines without a GPU.
+    """
     logdir = tmp_path / "run"
     shared = (f"--server_address={socket_address}", "--num_envs=2", "--env_batch_size=2")
     # An option that differs from its default, to see that it is kept.
@@ -74,6 +78,7 @@ def test_cartpole_from_training_to_video(tmp_path, socket_address):
         "--batch_size=2",
         "--total_environment_frames=400",
         '--env_kwargs={"sutton_barto_reward": true}',
+        "--env_wrappers=tests.helpers.odd_envs:FilmedWithoutTensorFlow",
     )
     actor = start("seed_rl.gym.vtrace_main", *shared, "--run_mode=actor")
     try:
@@ -85,7 +90,8 @@ def test_cartpole_from_training_to_video(tmp_path, socket_address):
         actor.kill()
 
     film = tmp_path / "films" / "cartpole.mp4"
-    output = run_play(logdir, "--episodes=3", "--seed=5", f"--video={film}")
+    trusted = (logdir, "--trust")  # The wrapper is a test's.
+    output = run_play(*trusted, "--episodes=3", "--seed=5", f"--video={film}")
     rows = table_rows(output)
     assert len(rows) == 3 and "mean ± std" in output
     # Sutton and Barto's reward is -1 at the end and 0 before.
@@ -98,10 +104,10 @@ def test_cartpole_from_training_to_video(tmp_path, socket_address):
 
     # Without checkpoints there is the exported model, which must act alike.
     shutil.rmtree(logdir / "checkpoints")
-    assert table_rows(run_play(logdir, "--episodes=3", "--seed=5")) == rows
+    assert table_rows(run_play(*trusted, "--episodes=3", "--seed=5")) == rows
 
     # Ctrl-C shows what was played until then.
-    endless = start("seed_rl.play", str(logdir), "--episodes=1000000")
+    endless = start("seed_rl.play", str(logdir), "--trust", "--episodes=1000000")
     assert endless.stdout is not None
     assert any(line.startswith("episode 2/") for line in endless.stdout)
     endless.send_signal(signal.SIGINT)
@@ -264,9 +270,9 @@ def test_whole_games_are_played():
         return prev_actions, state
 
     specs = Specs(tf.TensorSpec([], tf.int64), EnvOutput(*(None,) * 5))
-    episodes = playing.play_episodes(Lives(), ActingPolicy(act, lambda size: (), specs), None)
+    env = BatchedEnvironment(lambda *_: Lives(), 1, 0)
+    episodes = playing.play_episodes(env, ActingPolicy(act, lambda size: (), specs), None)
     played = [next(episodes), next(episodes)]
-    episodes.close()
     assert played == [playing.Episode(6, 6.0, 6.0)] * 2
     assert [step for step, done in seen if done] == [0.0]  # At the second game's start.
 

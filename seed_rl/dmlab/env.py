@@ -18,7 +18,7 @@ from absl import logging
 from gymnasium import spaces
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 
-from seed_rl.common.config.options import as_config, option, provide_flags
+from seed_rl.common.config.options import Checked, as_config, option, provide_flags
 from seed_rl.common.errors import UserError
 from seed_rl.dmlab import games, instructions
 from seed_rl.dmlab.level_cache import LevelCache
@@ -58,7 +58,7 @@ _HOLD_OUT = "allowHoldOutLevels"
 
 
 @dataclasses.dataclass(frozen=True)
-class DmlabConfig:
+class DmlabConfig(Checked):
     """DeepMind Lab: the environment."""
 
     game: str = option(
@@ -121,6 +121,7 @@ class DmlabConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         games.choose(self.game)
         for name in ("width", "height"):
             if getattr(self, name) % 4:

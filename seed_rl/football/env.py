@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 
 from seed_rl.common.acting.env_wrappers import RepeatActions
-from seed_rl.common.config.options import as_config, option, provide_flags
+from seed_rl.common.config.options import Checked, as_config, option, provide_flags
 from seed_rl.common.errors import UserError
 from seed_rl.football import envpool_env, gfootball_env
 from seed_rl.football.observation import PackedBitsObservation
@@ -31,7 +31,7 @@ _BUILD = "scripts/build_gfootball.sh"
 
 
 @dataclasses.dataclass(frozen=True)
-class FootballConfig:
+class FootballConfig(Checked):
     """Google Research Football: the environment."""
 
     game: str = option(

@@ -22,7 +22,7 @@ from seed_rl.common.acting import vector_environment
 from seed_rl.common.acting.env_adapters import as_gymnasium
 from seed_rl.common.acting.env_wrappers import RepeatActions, wrap_for_agent
 from seed_rl.common.acting.vector_environment import SingleEnvironment, VectorEnvironment
-from seed_rl.common.config.options import as_config, option, provide_flags
+from seed_rl.common.config.options import Checked, as_config, option, provide_flags
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import missing_dependency
 
@@ -31,7 +31,7 @@ ENTRY_POINTS = "seed_rl.environments"
 
 
 @dataclasses.dataclass(frozen=True)
-class GymConfig:
+class GymConfig(Checked):
     """Gymnasium: the environment."""
 
     env_name: str = option(

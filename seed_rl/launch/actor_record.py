@@ -24,7 +24,7 @@ class Actor:
     def __init__(self, process: Process, env_ids: range, healthy_s: float, max_failures: int):
         self.process = process
         self.failures = 0  # In a row, without a healthy run in between.
-        self.restart_at: float | None = None
+        self.start_at: float | None = 0.0  # None: it has been started.
         self._env_ids = env_ids
         self._healthy_s = healthy_s
         self._max_failures = max_failures

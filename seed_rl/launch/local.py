@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import memory
 from seed_rl.launch import games, panel
 from seed_rl.launch import options as options_lib
 from seed_rl.launch.options import RunOptions
@@ -26,6 +27,26 @@ from seed_rl.launch.supervisor import Supervisor, SupervisorConfig
 
 _ANSWER_S = 120
 """Longest time that a program may take to check its flags, its imports included."""
+
+_ACTOR_BYTES = 32_000_000
+"""Private memory of an actor with a tiny environment. (Resident are 67 MB, with libraries.)"""
+
+
+def check_memory(options: RunOptions) -> None:
+    """Refuses actors that cannot all fit, before they freeze the machine.
+
+    Raises:
+      UserError: the message names how many fit.
+    """
+    available = memory.available_bytes()
+    needed = options.actors * _ACTOR_BYTES
+    if needed > available:
+        raise UserError(
+            f"{options.actors:,} actors do not fit in memory: each needs at least "
+            f"{_ACTOR_BYTES / 1e6:.0f} MB of its own, together {needed / 1e9:,.1f} GB, and "
+            f"{available / 1e9:,.1f} GB are available. Use at most {available // _ACTOR_BYTES:,}, "
+            "better a few for each core, and raise ENVS_PER_ACTOR for more environments."
+        )
 
 
 def create_supervisor(options: RunOptions) -> Supervisor:
@@ -144,7 +165,9 @@ def _answer(output: str) -> dict[str, Any] | None:
 
 def main(arguments: Sequence[str]) -> int:
     try:
-        options = ask_program(options_lib.parse(arguments))
+        options = options_lib.parse(arguments)
+        check_memory(options)
+        options = ask_program(options)
     except UserError as error:
         print(f"error: {error}\n{options_lib.usage_line()}", file=sys.stderr)
         return 2

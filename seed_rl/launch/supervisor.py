@@ -176,13 +176,13 @@ class Supervisor:
         try:
             self._state = RunState(self._config.logdir)
             self._start(self._learner, patient=True)
-            for actor in self._actors:
-                self._start(actor.process)
             while not self._stop_requested:
                 self._show()
                 if (code := self._learner.poll()) is not None:
                     return self._learner_ended(code)
                 for actor in self._actors:
+                    if self._stop_requested:  # Starting many actors takes long.
+                        break
                     self._look_after(actor)
                 self._look_after_tensorboard()
                 time.sleep(self._config.poll_s)
@@ -205,11 +205,11 @@ class Supervisor:
         self._guardian.watch(process.pid, patient)
 
     def _look_after(self, actor: Actor) -> None:
-        """Detects a crash, and restarts the actor after a pause."""
+        """Starts the actor, detects a crash, and restarts it after a pause."""
         process = actor.process
-        if actor.restart_at is not None:
-            if time.monotonic() >= actor.restart_at:
-                actor.restart_at = None
+        if actor.start_at is not None:
+            if time.monotonic() >= actor.start_at:
+                actor.start_at = None
                 self._start(process)
             return
         code = process.poll()
@@ -219,7 +219,7 @@ class Supervisor:
         actor.crashed(code, trains=self._state.phase != "starting")
         self._check_hope(actor, code)
         pause = backoff_s(actor.failures, self._config.first_backoff_s, self._config.max_backoff_s)
-        actor.restart_at = time.monotonic() + pause
+        actor.start_at = time.monotonic() + pause
         why = "".join(f": {line}" for line in tail(process, 1) if code > 0)
         if code == 0:
             why = " unexpectedly (does its environment exit the program?)"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 
 
 @dataclasses.dataclass(frozen=True)
-class ObservationConfig:
+class ObservationConfig(Checked):
     """Network: its input."""
 
     normalize_observations: bool = option(

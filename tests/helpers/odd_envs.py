@@ -1,7 +1,8 @@
-"""Environments that no agent can learn, for `--env_name=tests.helpers.odd_envs:NAME`."""
+"""A wrapper, and environments that no agent can learn: `--env_name=tests.helpers.odd_envs:NAME`."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import gymnasium
@@ -35,3 +36,12 @@ class HugeRewards(TextActions):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         return np.zeros(2, np.float32), 1e30, True, False, {}
+
+
+class FilmedWithoutTensorFlow(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Renders where TensorFlow is not imported, or not at all."""
+
+    def render(self) -> Any:
+        if "tensorflow" in sys.modules:
+            raise RuntimeError("TensorFlow is in this process")
+        return self.env.render()

@@ -158,6 +158,17 @@ def test_an_unknown_flag_names_the_help_that_lists_all():
         local.ask_program(options.parse(["gym", "vtrace", "1", "--lr=3"]))
 
 
+def test_actors_that_do_not_fit_are_refused(monkeypatch, capsys):
+    """Guards the machine, which thousands of actors would freeze; nothing has started."""
+    monkeypatch.setattr(local.memory, "available_bytes", lambda: 8_000_000_000)
+    monkeypatch.setattr(local.subprocess, "run", None)
+    assert local.main(["gym", "vtrace", "100000", "4"]) == 2
+    message = capsys.readouterr().err
+    assert "100,000 actors do not fit in memory" in message and "3,200.0 GB" in message
+    assert "at most 250," in message
+    local.check_memory(options.parse(["gym", "vtrace", "250", "4"]))
+
+
 def test_flags_may_stand_anywhere():
     parsed = options.parse(
         "--game=Pong atari --nosave_model=true vtrace 3 --batch_size=3 2".split()

@@ -10,10 +10,13 @@ import subprocess
 import sys
 import time
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from seed_rl.common.run_files import checkpoint_list
+from seed_rl.launch import supervisor
+from seed_rl.launch.process import Process
 from tests.helpers import PROGRAMS
 from tests.helpers.run_helpers import going, is_alive, is_locked, pids
 from tests.helpers.waiting import wait_until
@@ -35,6 +38,26 @@ def test_a_signal_saves_and_exits_0(start, number):
     assert run.wait() == 0
     assert run.saved() > 0
     assert not any(is_alive(pid) for pid in pids(run, 2))
+
+
+def test_a_signal_ends_the_start(tmp_path, monkeypatch):
+    """Guards Ctrl-C while hundreds of actors start."""
+    started = []
+
+    def start(process):
+        started.append(process.name)
+        if len(started) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Process, "start", start)
+    monkeypatch.setattr(Process, "pid", 2**30)  # Nobody's.
+    monkeypatch.setattr(Process, "poll", lambda _: -signal.SIGTERM if started[2:] else None)
+    monkeypatch.setattr(supervisor, "Guardian", mock.MagicMock())
+    config = supervisor.SupervisorConfig(tmp_path / "run", actors=100)
+    panel = mock.MagicMock()
+    run = supervisor.Supervisor(config, lambda _: ["true"], lambda *_: ["true"], None, panel)
+    assert run.run() == 0
+    assert started == ["learner", "actor 0", "actor 1"]
 
 
 def test_a_second_start_goes_on_and_fresh_moves_aside(start, tmp_path):

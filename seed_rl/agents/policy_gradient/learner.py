@@ -7,6 +7,7 @@ algorithm's parts come from the current gin configuration; if the program has no
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -34,6 +35,7 @@ from seed_rl.agents.policy_gradient.compat import (
 from seed_rl.agents.policy_gradient.eval_utils import EpisodeInfo, Evaluator
 from seed_rl.agents.policy_gradient.learner_config import TrainingConfig
 from seed_rl.common.acting import local_actors
+from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.acting.local_actors import Environments, LocalActors
 from seed_rl.common.compat.stepped_learner import SteppedLearner
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
@@ -258,14 +260,16 @@ class Learner:
           The episodes, whose `eval_name` is "evaluation".
         """
         job = self._prepared
-        assert job.create_env is not None
+        create_env = job.create_env
+        assert create_env is not None
         policy = playing.trained_policy(job, sampled=not deterministic_inference)
-        episodes = playing.play_episodes(job.create_env(), policy, job.run.seed)
-        infos = [
-            EpisodeInfo(EVALUATION, e.steps * job.run.num_action_repeats, e.reward, e.score)
-            for e in itertools.islice(episodes, num_episodes)
-        ]
-        episodes.close()  # type: ignore[attr-defined]
+        env = BatchedEnvironment(lambda *_: create_env(), 1, 0)
+        with contextlib.closing(env):
+            episodes = playing.play_episodes(env, policy, job.run.seed)
+            infos = [
+                EpisodeInfo(EVALUATION, e.steps * job.run.num_action_repeats, e.reward, e.score)
+                for e in itertools.islice(episodes, num_episodes)
+            ]
         evaluator = Evaluator(print_episode_summaries=False)
         for info in infos:
             evaluator.add(info)

@@ -12,6 +12,7 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchS
 from seed_rl.common.acting import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config import options
+from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.presets import Preset
 
 
@@ -70,8 +71,8 @@ def main(
                 create_optimizer,
                 create_loss=gin_config.create_loss,
                 on_policy=config,
-                continuous=options.check(gin_config.continuous_action_config()),
-                optimizer=options.check(gin_config.optimizer_config()),
+                continuous=gin_config.continuous_action_config(),
+                optimizer=gin_config.optimizer_config(),
                 env_config=env_config,
                 algorithm=algorithm() if algorithm else PolicyGradient,
             )
@@ -79,6 +80,10 @@ def main(
         files = {gin_config.OPERATIVE_FILE: gin_config.operative()}
         dataclasses.replace(job, files=files).execute()
 
+    instead = {
+        field.name: f"--gin_bindings=OptimizerConfig.{field.name}=..."
+        for field in dataclasses.fields(OptimizerConfig)
+    }
     configs = (OnPolicyConfig, MinibatchSettings, *agent_configs)
     program.main(
         family,
@@ -88,5 +93,6 @@ def main(
         optimizer=None,
         argv=argv,
         agent="ppo",
+        instead=instead,
         **defaults,
     )

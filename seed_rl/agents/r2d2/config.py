@@ -6,14 +6,14 @@ import dataclasses
 
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import TorsoConfig
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.config.replay_config import ReplayConfig, validate_warm_up
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Config:
+class R2D2Config(Checked):
     """R2D2: acting and learning, with library defaults from the paper."""
 
     discounting: float = option(0.997, "Discount factor per agent step.", minimum=0.0, maximum=1.0)

@@ -6,7 +6,7 @@ import dataclasses
 
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import MLPNetworkConfig
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig, validate_warm_up
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
@@ -15,7 +15,7 @@ BOOTSTRAP_V, BOOTSTRAP_Q = "v", "q"
 
 
 @dataclasses.dataclass(frozen=True)
-class SACConfig:
+class SACConfig(Checked):
     """SAC: the loss."""
 
     discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.errors import UserError
 
 NO_SHAPING, OPTIMISTIC, SOFT = "none", "optimistic_asymmetric", "soft_asymmetric"
@@ -12,7 +12,7 @@ NO_SHAPING, OPTIMISTIC, SOFT = "none", "optimistic_asymmetric", "soft_asymmetric
 
 
 @dataclasses.dataclass(frozen=True)
-class VTraceConfig:
+class VTraceConfig(Checked):
     """V-trace: the loss."""
 
     discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
@@ -79,6 +79,7 @@ class VTraceConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.asymmetric_rewards and self.reward_shaping == SOFT:
             raise UserError(
                 f"--asymmetric_rewards is --reward_shaping={OPTIMISTIC}, which contradicts "

@@ -24,9 +24,11 @@ from typing import Any
 import numpy as np
 from absl import logging
 
+from seed_rl.common.acting import environment_process
 from seed_rl.common.acting.actor_clock import ActorClock
 from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
 from seed_rl.common.acting.env_group import CreateVectorEnv, describe_ids, env_groups
+from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.acting.inference_check import check_inference
 from seed_rl.common.config.options import environment_options, from_flags, option
 from seed_rl.common.config.run_config import RunConfig
@@ -102,6 +104,9 @@ def actor_loop(
 ) -> None:
     """Runs an actor until SIGTERM or SIGINT, as a batch process (see `scheduling`).
 
+    Or serves one environment to `python -m seed_rl.play`, if that started the program
+    (`--play_request`).
+
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns a Gymnasium (or old gym)
         environment.
@@ -121,9 +126,16 @@ def actor_loop(
     if not isinstance(config, ActorConfig):
         env_config = environment_options(config if env_config is None else env_config)
         config = from_flags(ActorConfig)
-    if logging.get_verbosity() == logging.WARNING:  # absl's default hides the actor's logs.
+    playing = config.play_request
+    if (
+        logging.get_verbosity() == logging.WARNING and not playing
+    ):  # absl's default hides the actor's logs.
         logging.set_verbosity(logging.INFO)
     try:
+        if playing:
+            request = EnvironmentRequest.from_json(playing)
+            environment_process.serve(lambda: create_env_fn(0, env_config), request)
+            return
         run_actor(
             create_env_fn,
             config,

@@ -12,6 +12,7 @@ from seed_rl.common import nest
 from seed_rl.common.acting import env_adapters, rewards
 from seed_rl.common.acting import spaces as space_lib
 from seed_rl.common.acting.environment_findings import Findings, Unusable
+from seed_rl.common.acting.goal_check import GoalCheck
 from seed_rl.common.acting.space_check import check_spaces
 from seed_rl.common.errors import UserError
 
@@ -37,6 +38,8 @@ class Contract:
         with findings.of("Reading its spaces", timeout_s):
             self.env = env_adapters.as_gymnasium(env)
             self.env.action_space.seed(seed)
+            space = self.env.observation_space
+            self._goals = GoalCheck(self.env, space, findings, timeout_s)
         self._calls = itertools.count(1)
 
     def check(self, steps: int) -> None:
@@ -48,6 +51,7 @@ class Contract:
         check_spaces(self.env.observation_space, self.env.action_space, self.findings)
         self._check_seed(min(steps, 200))
         self._play(steps)
+        self._goals.check_batch()
         self._judge_episodes(steps)
 
     def reset(self, seed: int | None = None) -> Any:
@@ -80,7 +84,9 @@ class Contract:
             raise Unusable
         observation, reward, terminated, truncated, info = result
         self._check_observation(observation, call)
-        return observation, self._reward(reward, info, call), bool(terminated), bool(truncated)
+        value = self._reward(reward, info, call)
+        self._goals.add(observation, value, info, call)
+        return observation, value, bool(terminated), bool(truncated)
 
     def _reward(self, reward: Any, info: Any, call: str) -> float:
         try:

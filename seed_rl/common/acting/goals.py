@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 
 from seed_rl.common.acting.env_adapters import as_gymnasium
@@ -15,7 +16,23 @@ GOAL_KEYS = (OBSERVATION, ACHIEVED, DESIRED)
 """Keys of their observations."""
 
 
-def reward_function(env: Any, space: spaces.Space[Any]) -> Callable[..., Any]:
+def has_goals(space: spaces.Space[Any]) -> bool:
+    """Whether observations have goals."""
+    return isinstance(space, spaces.Dict) and set(GOAL_KEYS) <= set(space.spaces)
+
+
+def compute_reward(env: Any, space: spaces.Space[Any]) -> Callable[..., Any] | None:
+    """`compute_reward(achieved_goal, desired_goal, info)` of an environment, if it has goals."""
+    if not has_goals(space):
+        return None
+    try:
+        found: Callable[..., Any] = as_gymnasium(env).get_wrapper_attr("compute_reward")
+        return found
+    except AttributeError:
+        return None
+
+
+def reward_function(env: Any, space: spaces.Space[Any]) -> Callable[..., np.ndarray]:
     """`compute_reward(achieved_goal=, desired_goal=)` of an environment, for arrays of goals.
 
     Args:
@@ -23,18 +40,35 @@ def reward_function(env: Any, space: spaces.Space[Any]) -> Callable[..., Any]:
       space: observation space.
 
     Raises:
-      UserError: the environment has no goals, or no such function.
+      UserError: the environment has no goals, or no such function for arrays of goals.
     """
-    has_goals = isinstance(space, spaces.Dict) and set(GOAL_KEYS) <= set(space.spaces)
-    try:
-        compute_reward = as_gymnasium(env).get_wrapper_attr("compute_reward")
-    except AttributeError:
-        has_goals = False
-    if not has_goals:
+    compute = compute_reward(env, space)
+    if compute is None:
         raise UserError(
             "--her_window_length needs an environment with goals: observations must be a dict of "
             f"{', '.join(GOAL_KEYS)}, and compute_reward(achieved_goal, desired_goal, info) must "
             f"take arrays of goals. Observations are {space}. For other environments, set "
             "--her_window_length=0."
         )
-    return lambda achieved_goal, desired_goal: compute_reward(achieved_goal, desired_goal, {})
+    assert isinstance(space, spaces.Dict)
+    goal = np.zeros(space[DESIRED].shape or (), space[DESIRED].dtype)
+    size = 1 + max(goal.shape, default=1)  # Not the size of a goal, whose rewards are no batch's.
+    batch = np.broadcast_to(goal, (size, *goal.shape))
+    rewards(compute, batch, batch)
+    return lambda achieved_goal, desired_goal: rewards(compute, achieved_goal, desired_goal)
+
+
+def rewards(compute: Callable[..., Any], achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+    """Rewards [n] of actions that led to goals [n, ...].
+
+    Raises:
+      UserError: `compute` returns anything else.
+    """
+    result = np.asarray(compute(achieved, desired, {}))
+    if result.shape != achieved.shape[:1]:
+        raise UserError(
+            f"compute_reward returned an array of shape {list(result.shape)} for arrays of "
+            f"{len(achieved)} goals. It must return a reward for each, [{len(achieved)}]: reduce "
+            "with axis=-1."
+        )
+    return result

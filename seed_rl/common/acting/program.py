@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -31,6 +31,7 @@ def main(
     optimizer: type | None = OptimizerConfig,
     argv: Sequence[str] | None = None,
     agent: str = "",
+    instead: Mapping[str, str] | None = None,
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -48,6 +49,7 @@ def main(
       optimizer: dataclass of the optimizer's options; None: not set by flags.
       argv: name of the program, then flags; None: the command line.
       agent: its name, which --agent may repeat: a call for another agent then fails.
+      instead: by names of flags that the program does not have, what to write instead.
       **defaults: further defaults of this program.
     """
     options.define_flags(
@@ -81,7 +83,7 @@ def main(
             create_vector_env_fn=family.create_batch,
         )
 
-    options.run_main(run, lambda: _prepare(family), argv)
+    options.run_main(run, lambda: _prepare(family), argv, instead)
 
 
 def _prepare(family: EnvironmentFamily) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 
 STD_FNS = ("safe_exp", "softplus")
 POSTPROCESSORS = ("Tanh", "ClippedIdentity")
 
 
 @dataclasses.dataclass(frozen=True)
-class ContinuousDistributionConfig:
+class ContinuousDistributionConfig(Checked):
     """Continuous actions."""
 
     action_min_gaussian_std: float = option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 
 TORSOS = ("nature", "impala_shallow", "impala_deep")
 COMPUTE_DTYPES = ("float32", "bfloat16")
@@ -12,7 +12,7 @@ ACTIVATIONS = ("relu", "tanh")
 
 
 @dataclasses.dataclass(frozen=True)
-class TorsoConfig:
+class TorsoConfig(Checked):
     """Network for images: convolutions."""
 
     torso: str = option(
@@ -52,7 +52,7 @@ class ConvNetworkConfig(TorsoConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class MLPNetworkConfig:
+class MLPNetworkConfig(Checked):
     """Network for vectors."""
 
     mlp_sizes: tuple[int, ...] = option(

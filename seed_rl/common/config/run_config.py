@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from seed_rl.common.config import logdirs
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import tokens
 from seed_rl.grpc import addresses
@@ -20,7 +20,7 @@ MISSING_MODE = (
 
 
 @dataclasses.dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Checked):
     """Run: options that learner and actors share."""
 
     run_mode: str | None = option(
@@ -61,7 +61,7 @@ class RunConfig:
         minimum=1,
     )
     play_request: str = option(
-        "", "Set by `python -m seed_rl.play`: what the learner plays instead."
+        "", "Set by `python -m seed_rl.play`: what learner and actor play instead."
     )
     stopped_exit_code: int = option(
         0,
@@ -75,6 +75,7 @@ class RunConfig:
         None,
         "Random seed of environments and initial weights. Default: different each time.",
         minimum=0,
+        maximum=2**32 - 1,  # NumPy's global generator takes no larger ones.
     )
     auth_token_file: str | None = option(
         None, "File with the secret that authenticates actors to the learner. Default: no secret."
@@ -94,6 +95,7 @@ class RunConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_address(self.server_address)
 
     def required_mode(self) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -20,7 +22,8 @@ def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> Spac
       UserError: the environment cannot be created.
     """
     try:
-        env = env_adapters.as_gymnasium(create_env(0, env_config))
+        with _without_osmesa():
+            env = env_adapters.as_gymnasium(create_env(0, env_config))
     except UserError:
         raise
     except Exception as error:
@@ -29,6 +32,22 @@ def probe_spaces(create_env: Callable[[int, Any], Any], env_config: Any) -> Spac
         return Spaces(observation=env.observation_space, action=env.action_space)
     finally:
         env.close()
+
+
+@contextlib.contextmanager
+def _without_osmesa() -> Iterator[None]:
+    """Keeps MuJoCo from loading OSMesa on import, which aborts a process with TensorFlow at exit.
+
+    Actors import MuJoCo in processes of their own, and render there.
+    """
+    if os.environ.get("MUJOCO_GL") != "osmesa":
+        yield
+        return
+    os.environ["MUJOCO_GL"] = "disabled"
+    try:
+        yield
+    finally:
+        os.environ["MUJOCO_GL"] = "osmesa"
 
 
 def env_output_specs(observation_space: Any) -> EnvOutput:

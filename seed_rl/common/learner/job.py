@@ -10,9 +10,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from seed_rl.common.acting import environment_process
+from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.config import logdirs
 from seed_rl.common.config.options import from_flags
-from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.config.run_config import ACTOR, RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import playing
 from seed_rl.common.learner.learner import Learner
@@ -33,10 +35,13 @@ class TrainingJob(TrainingSetup):
         Raises:
           UserError: see `train`.
         """
-        if request := self._play_request():
-            playing.play(self, playing.PlayRequest.from_json(request))
-        else:
+        request = self._play_request()
+        if not request:
             self.train()
+        elif from_flags(RunConfig).run_mode != ACTOR:
+            playing.play(self, playing.PlayRequest.from_json(request))
+        elif self.create_env is not None:  # The program has no actors of its own.
+            environment_process.serve(self.create_env, EnvironmentRequest.from_json(request))
 
     def train(self) -> None:
         """Trains until all frames are used, or SIGTERM or SIGINT.

@@ -8,20 +8,17 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.common.acting.batched_env import BatchedEnvironment
+from seed_rl.common.acting.batched_env import BatchedEnv
+from seed_rl.common.acting.environment_process import EnvironmentProcess, internal_request
 from seed_rl.common.checkpoints import checkpoints
-from seed_rl.common.errors import UserError
 from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.learner.setup import TrainingSetup
-from seed_rl.common.monitoring.video import Film, VideoWriter
 from seed_rl.common.nest import Nest
 from seed_rl.common.system import terminal
 from seed_rl.common.types import EnvOutput
@@ -50,20 +47,20 @@ class PlayRequest:
 
     Attributes:
       results: file for the episodes, one JSON line each, written as they end.
+      environment: command of the environment's process, see `EnvironmentProcess`.
       episodes: how many to play.
       weights: a checkpoint, or a directory of them; None: use `model`.
       model: an exported model.
       sampled: act as environment 0 does in training, rather than as in evaluation.
-      video: file to write a video to.
       seed: makes the environment repeatable.
     """
 
     results: str
+    environment: Sequence[str]
     episodes: int
     weights: str | None = None
     model: str | None = None
     sampled: bool = False
-    video: str | None = None
     seed: int | None = None
 
     def to_json(self) -> str:
@@ -79,27 +76,22 @@ class PlayRequest:
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError) as error:
-            raise UserError(
-                f"--play_request is internal; run `python -m seed_rl.play` instead. ({error})"
-            ) from None
+            raise internal_request(error) from None
 
 
 def play(job: TrainingSetup, request: PlayRequest) -> None:
     """Plays and writes each episode to `request.results` as it ends; Ctrl-C stops early.
 
     Raises:
-      UserError: the job cannot create an environment, or the video cannot be written.
+      SystemExit: the environment failed, and its process said why.
+      UserError: its process was killed, or the weights do not fit.
     """
-    if job.create_env is None:
-        raise UserError("This program cannot create an environment to play in.")
-    policy = _policy(job, request)
-    with contextlib.ExitStack() as stack:
-        results = stack.enter_context(open(request.results, "w", encoding="utf-8"))
-        video = VideoWriter(Path(request.video)) if request.video else None
-        if video:
-            stack.callback(video.close)
-        episodes = play_episodes(Film(job.create_env(), video), policy, request.seed)
-        stack.callback(episodes.close)  # type: ignore[attr-defined]
+    with (
+        EnvironmentProcess(request.environment) as env,
+        open(request.results, "w", encoding="utf-8") as results,
+    ):
+        policy = _policy(job, request)  # While the other process starts.
+        episodes = play_episodes(env, policy, request.seed)
         with contextlib.suppress(KeyboardInterrupt), terminal.interrupt_raises():
             for number in range(1, request.episodes + 1):
                 episode = next(episodes)
@@ -148,41 +140,39 @@ def _policy(job: TrainingSetup, request: PlayRequest) -> ActingPolicy:
     return trained_policy(job, request.weights, request.sampled)
 
 
-def play_episodes(env: Any, policy: ActingPolicy, seed: int | None) -> Iterator[Episode]:
+def play_episodes(
+    env: BatchedEnv | EnvironmentProcess, policy: ActingPolicy, seed: int | None
+) -> Iterator[Episode]:
     """Plays endlessly, like an actor and the learner's inference together.
 
     Args:
-      env: Gymnasium (or old gym) environment; closed with the iterator.
+      env: of one environment; not closed.
       policy: acts in it.
       seed: of the first reset; None: a different one each time.
     """
-    batched = BatchedEnvironment(lambda *_: env, 1, 0)
-    try:
-        observation = batched.reset(seed)
-        zero, false = np.zeros(1, np.float32), np.zeros(1, np.bool_)
-        env_output = EnvOutput(zero, false, observation, false, np.zeros(1, np.int32))
-        state = policy.initial_state(1)
-        steps, reward, score = 0, 0.0, 0.0
-        last_news = time.monotonic()
-        while True:
-            if time.monotonic() - last_news > _NEWS_S:
-                last_news = time.monotonic()
-                print(f"{steps:,} steps so far in this episode", file=sys.stderr)
-            # Copied, because the next step writes into the same arrays.
-            tensors = tf.nest.map_structure(lambda a: tf.constant(np.array(a)), env_output)
-            action, state = policy.act(tensors, state)
-            step = batched.step(action)
-            # Whole games, as in evaluation: a lost life may end only the learner's episode.
-            done = step.done & (step.abandoned | (step.episode_step == 0))
-            env_output = EnvOutput(
-                step.reward, done, step.observation, step.abandoned, step.episode_step
-            )
-            reward += float(step.reward[0])
-            score += float(step.raw_reward[0])
-            steps += not step.abandoned[0]
-            if done[0]:
-                yield Episode(steps, reward, score)
-                steps, reward, score = 0, 0.0, 0.0
-                last_news = time.monotonic()
-    finally:
-        batched.close()
+    observation = env.reset(seed)
+    zero, false = np.zeros(1, np.float32), np.zeros(1, np.bool_)
+    env_output = EnvOutput(zero, false, observation, false, np.zeros(1, np.int32))
+    state = policy.initial_state(1)
+    steps, reward, score = 0, 0.0, 0.0
+    last_news = time.monotonic()
+    while True:
+        if time.monotonic() - last_news > _NEWS_S:
+            last_news = time.monotonic()
+            print(f"{steps:,} steps so far in this episode", file=sys.stderr)
+        # Copied, because the next step writes into the same arrays.
+        tensors = tf.nest.map_structure(lambda a: tf.constant(np.array(a)), env_output)
+        action, state = policy.act(tensors, state)
+        step = env.step(action)
+        # Whole games, as in evaluation: a lost life may end only the learner's episode.
+        done = step.done & (step.abandoned | (step.episode_step == 0))
+        env_output = EnvOutput(
+            step.reward, done, step.observation, step.abandoned, step.episode_step
+        )
+        reward += float(step.reward[0])
+        score += float(step.raw_reward[0])
+        steps += not step.abandoned[0]
+        if done[0]:
+            yield Episode(steps, reward, score)
+            steps, reward, score = 0, 0.0, 0.0
+            last_news = time.monotonic()

@@ -1,1 +1,1 @@
-"""Reports on a run: metrics, TensorBoard, plots, videos."""
+"""Reports on a run: metrics, TensorBoard, plots."""

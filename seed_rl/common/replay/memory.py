@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 
 import numpy as np
 
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.replay.specs import FieldSpec, Layout
+from seed_rl.common.system.memory import available_bytes
 
 _AVAILABLE_SHARE = 0.8
 # Fields of at least this size are compressed on their own; smaller ones are assumed not to shrink.
@@ -87,57 +87,10 @@ def limit(config: ReplayConfig, layout: Layout) -> int:
     )
 
 
-def available_bytes(root: Path = Path("/")) -> int:
-    """Memory that this process can still allocate, within its machine and its control group.
-
-    Args:
-      root: root of the file system; tests replace it.
-    """
-    available = [_meminfo(root / "proc/meminfo")]
-    for folder, maximum, current in (
-        (root / "sys/fs/cgroup", "memory.max", "memory.current"),
-        (root / "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ):
-        for group in {folder, folder / _own_group(root / "proc/self/cgroup")}:
-            if (free := _free_of_group(group, maximum, current)) is not None:
-                available.append(free)
-    return max(0, min(available))
-
-
 def _assumed_ratio(config: ReplayConfig, field: FieldSpec) -> float:
     dtype = np.dtype(field.dtype)
     image = dtype.itemsize == 1 and field.nbytes >= _LARGE_FIELD
     return config.replay_assumed_compression if image and config.replay_compression_level else 1.0
-
-
-def _meminfo(path: Path) -> int:
-    for line in path.read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise ValueError(f"{path} has no line MemAvailable.")
-
-
-def _own_group(path: Path) -> str:
-    """The control group of this process, relative to the root group."""
-    try:
-        for line in path.read_text().splitlines():
-            number, controllers, group = line.split(":", 2)
-            if number == "0" or "memory" in controllers.split(","):
-                return group.lstrip("/")
-    except (OSError, ValueError):
-        pass
-    return ""
-
-
-def _free_of_group(group: Path, maximum: str, current: str) -> int | None:
-    try:
-        allowed = int((group / maximum).read_text())
-        used = int((group / current).read_text())
-        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        # The kernel drops cached files before an allocation fails.
-        return allowed - used + int(stat.get("inactive_file", 0))
-    except (OSError, ValueError):  # No such group, or "max": no limit.
-        return None
 
 
 def _gb(count: float) -> str:

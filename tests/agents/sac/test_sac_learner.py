@@ -163,6 +163,13 @@ def test_sampled_windows_are_relabelled():
     assert hits > 0.2 * len(rewards)  # Without hindsight 1 of 16.
 
 
+class OneReward(BitFlippingEnv):
+    """One reward for all goals of a batch."""
+
+    def compute_reward(self, achieved_goal, desired_goal, info=None):
+        return float(np.mean(super().compute_reward(achieved_goal, desired_goal)))
+
+
 def job(
     env,
     hindsight=None,
@@ -210,6 +217,10 @@ def test_updates_per_step():
         (
             dict(env=pendulum, hindsight=HindsightConfig(her_window_length=5)),
             "needs an environment with goals",
+        ),
+        (
+            dict(env=OneReward, hindsight=HindsightConfig(her_window_length=5)),
+            r"compute_reward returned an array of shape \[\] for arrays of 11 goals",
         ),
         (
             dict(

@@ -8,9 +8,11 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
+from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
+from seed_rl.common.learner import job as job_module
 from seed_rl.common.learner import playing
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.job import TrainingJob
@@ -114,10 +116,23 @@ def job(monkeypatch):
 
 def test_a_job_trains_unless_it_is_asked_to_play(job):
     job, done = job
-    request = PlayRequest(results="file", episodes=3, model="model")
+    request = PlayRequest(results="file", environment=["true"], episodes=3, model="model")
     job.execute()
     dataclasses.replace(job, run=RunConfig(play_request=request.to_json())).execute()
     assert done == ["trained", request]
+
+
+def test_a_program_without_actors_still_has_an_environment(job, monkeypatch):
+    """Guards playing for programs that call `execute` whatever the --run_mode."""
+    job, done = job
+    monkeypatch.setattr(job_module, "from_flags", lambda cls: RunConfig(run_mode="actor"))
+    monkeypatch.setattr(
+        job_module.environment_process, "serve", lambda *served: done.append(served)
+    )
+    request = EnvironmentRequest("film.gif")
+    run = RunConfig(play_request=request.to_json())
+    dataclasses.replace(job, run=run, create_env=list).execute()
+    assert done == [(list, request)]
 
 
 def test_a_program_that_only_trains_is_not_played():

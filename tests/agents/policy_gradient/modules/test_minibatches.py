@@ -294,7 +294,9 @@ def test_recurrent_states_cannot_be_split():
 
 
 def test_unknown_modes():
-    with pytest.raises(UserError, match="--batch_mode=skip is none of repeat, shuffle, split, "):
+    with pytest.raises(
+        UserError, match="batch_mode must be one of repeat, shuffle, split, .*'skip'"
+    ):
         MinibatchSettings("skip")
 
 

@@ -17,7 +17,7 @@ _DEFAULT_FPS = 30.0
 
 
 class VideoWriter:
-    """Writes a video file frame by frame.
+    """Writes a video file frame by frame, under another name until it is complete.
 
     Args:
       path: ends with .mp4 (H.264) or .gif; its directory is created.
@@ -38,11 +38,12 @@ class VideoWriter:
             raise missing_extra("video", "Writing a video", error) from error
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
+            partial = path.with_name(f"{path.stem}.partial{path.suffix}")
+            partial.touch()
         except OSError as error:
             raise UserError(f"Cannot write --video={path}: {error.strerror}.") from error
         self._imageio = imageio
-        self._path = path
+        self._path, self._partial = path, partial
         self._writer: Any = None
 
     def add(self, frame: np.ndarray, fps: float) -> None:
@@ -53,15 +54,16 @@ class VideoWriter:
             else:
                 # H.264 requires even sizes; imageio's default of 16 would blur small screens.
                 options = {"fps": fps, "macro_block_size": 2}
-            self._writer = self._imageio.get_writer(self._path, **options)
+            self._writer = self._imageio.get_writer(self._partial, **options)
         self._writer.append_data(frame)
 
     def close(self) -> None:
-        """Completes the file; removes it if it has no frames."""
-        if self._writer is not None:
-            self._writer.close()
-        elif self._path.exists() and not self._path.stat().st_size:
-            self._path.unlink()
+        """Completes the file, if there are frames."""
+        if self._writer is None:
+            self._partial.unlink(missing_ok=True)
+            return
+        self._writer.close()
+        self._partial.replace(self._path)
 
 
 class Film(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -1,0 +1,152 @@
+"""An environment in a process of its own, for `python -m seed_rl.play`.
+
+The policy needs TensorFlow, and the environment must not share a process with it: the LLVM inside
+TensorFlow and that of Mesa, which draws on machines without a GPU, crash in one process. So the
+program that trained the agent is started a second time, as an actor, which imports no TensorFlow;
+`--play_request` makes it step its environment for the policy's process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from seed_rl.common.acting.batched_env import BatchedEnvironment, BatchStep
+from seed_rl.common.acting.video import Film, VideoWriter
+from seed_rl.common.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentRequest:
+    """What the environment's process does, as the JSON of `--play_request`.
+
+    Attributes:
+      video: file to write a video to.
+    """
+
+    video: str | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> EnvironmentRequest:
+        """Reads what `to_json` wrote.
+
+        Raises:
+          UserError: `text` is anything else.
+        """
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise internal_request(error) from None
+
+
+def internal_request(error: Exception) -> UserError:
+    """The error for a `--play_request` that was written by hand."""
+    return UserError(f"--play_request is internal; run `python -m seed_rl.play` instead. ({error})")
+
+
+def serve(create_env: Callable[[], Any], request: EnvironmentRequest) -> None:
+    """Steps an environment for the process at the other end of standard input, until that ends.
+
+    Raises:
+      EnvironmentFailure: the environment raised.
+      UserError: it cannot be created or recorded, or the video cannot be written.
+    """
+    with contextlib.ExitStack() as stack:
+        connection = stack.enter_context(Connection(os.dup(0)))
+        with open(os.devnull, "rb") as nothing:  # Environments may read, too.
+            os.dup2(nothing.fileno(), 0)
+        video = VideoWriter(Path(request.video)) if request.video else None
+        if video:
+            stack.callback(video.close)
+        env = BatchedEnvironment(lambda *_: Film(create_env(), video), 1, 0)
+        stack.callback(env.close)
+        methods: dict[str, Callable[[Any], Any]] = {"reset": env.reset, "step": env.step}
+        with contextlib.suppress(EOFError, ConnectionError):
+            while True:
+                name, argument = connection.recv()
+                connection.send(methods[name](argument))
+
+
+class EnvironmentProcess:
+    """One environment in another process, with the episode protocol of `BatchedEnv`.
+
+    A context manager, at whose end that process has ended too.
+    """
+
+    def __init__(self, command: Sequence[str]):
+        """Starts the process, and does not wait for it.
+
+        Args:
+          command: starts a program that calls `serve`.
+        """
+        self._connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            # Ctrl-C is for the policy, which then ends this process.
+            self._process = subprocess.Popen(command, stdin=theirs.fileno(), start_new_session=True)
+
+    def reset(self, seed: int | None = None) -> Any:
+        """As in `BatchedEnv`.
+
+        Raises:
+          SystemExit: the process has failed, and said why.
+          UserError: it was killed.
+        """
+        return self._call("reset", seed)
+
+    def step(self, action_batch: Any) -> BatchStep:
+        """As in `BatchedEnv`; raises as `reset`."""
+        result: BatchStep = self._call("step", action_batch)
+        return result
+
+    def __enter__(self) -> EnvironmentProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Closes the environment, and waits until its video is complete and its process has ended.
+
+        Raises:
+          SystemExit: the process has failed to complete the video, and said why.
+        """
+        self._connection.close()
+        try:
+            code = self._process.wait()
+        except BaseException:  # A second Ctrl-C.
+            self._process.kill()
+            raise
+        if code and kind is None:
+            raise SystemExit(1)
+
+    def _call(self, name: str, argument: Any) -> Any:
+        try:
+            self._connection.send((name, argument))
+            return self._connection.recv()
+        except (EOFError, ConnectionError):
+            self._end()
+
+    def _end(self) -> None:
+        code = self._process.wait()
+        if code > 0:
+            raise SystemExit(code)
+        if code == 0:
+            raise UserError("The program ended without creating an environment.")
+        name = signal.Signals(-code).name
+        advice = (
+            " Drawing without a GPU crashes in a process that has imported TensorFlow: import it "
+            "inside the function that runs the learner, not at the top of your program."
+        )
+        raise UserError(
+            f"The environment's process was ended by {name}."
+            f"{advice if -code == signal.SIGSEGV else ''}"
+        )

@@ -1,0 +1,55 @@
+"""The process that steps and films an environment for `seed_rl.play`."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seed_rl.common.acting.environment_process import EnvironmentProcess, EnvironmentRequest
+from seed_rl.common.errors import UserError
+from tests.helpers import PROGRAMS
+
+ACTION = np.zeros(1, np.int64)
+
+
+def command(env: str, request: EnvironmentRequest) -> list[str]:
+    program = str(PROGRAMS / "actor_program.py")
+    return [sys.executable, program, env, f"--play_request={request.to_json()}"]
+
+
+@pytest.fixture(autouse=True)
+def path(repository: pathlib.Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(repository))
+
+
+def test_an_actor_films(tmp_path: pathlib.Path, capfd: Any) -> None:
+    """Guards pictures from TensorFlow, and other programs from half a video."""
+    imageio = pytest.importorskip("imageio.v2")
+    film = tmp_path / "x.gif"
+    toy = command("--env_name=seed_rl.mujoco.toy_env:Toy-v0", EnvironmentRequest(str(film)))
+    with EnvironmentProcess(toy) as env:
+        assert env.reset(3).dtype == np.float32
+        assert env.step(ACTION).episode_step == [1]
+        assert [path.name for path in tmp_path.iterdir()] == ["x.partial.gif"]
+    assert imageio.mimread(film)[0].shape[-1] == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["x.gif"]
+    assert "TensorFlow imported: False" in capfd.readouterr().out
+
+
+def test_how_it_fails(capfd: Any) -> None:
+    """Its own words are enough; where it cannot speak, its end is named."""
+    faulty = "--env_name=seed_rl.testing.envs:Faulty-v0"
+    raises = '--env_kwargs={"fault": "raise", "at": 1}'
+    failing = EnvironmentProcess([*command(faulty, EnvironmentRequest()), raises])
+    with pytest.raises(SystemExit, match="1"), failing as env:
+        env.reset()
+        env.step(ACTION)
+    assert "the simulator crashed" in capfd.readouterr().err
+    for program, message in (("kill -SEGV $$", "SIGSEGV.*import it inside"), ("", "without creat")):
+        ended = EnvironmentProcess(["sh", "-c", program])
+        with pytest.raises(UserError, match=message), ended as env:
+            env.reset()

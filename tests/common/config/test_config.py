@@ -180,6 +180,7 @@ def test_the_default_of_a_preset_wins_in_any_order():
         size_of_this_test: int = options.option(32, "Number.")
         length_of_this_test: int = options.option(20, "Number.")
 
+    flags.FLAGS.unparse_flags()  # By other tests.
     options.provide_flags(Learner, presets=[options.Preset("a", {"size_of_this_test": 256})])
     options.provide_flags(Learner, presets=[options.Preset("b", {"length_of_this_test": 1})])
     flags.FLAGS.mark_as_parsed()

@@ -32,6 +32,9 @@ def test_init_learner_gives_settings():
     assert strategy is training_strategy
     assert hosts == [("/device:CPU:0", settings.inference_devices)]
     assert decode(encode(1)) == 1
+    # As learners do that take a flattened batch out of a dataset.
+    batch = tuple(tf.nest.flatten(encode({"a": tf.constant(1), "b": [tf.constant(2)]})))
+    assert settings.decode(batch, [0, 0]) == decode(batch, [0, 0]) == [1, 2]
 
 
 def test_batch_apply_folds_time_into_the_batch():

@@ -1,7 +1,7 @@
 """Networks with actor, state value and critics, feed-forward and recurrent.
 
 A network for SAC is a `tf.Module` with the methods of `ActorCriticMLP`. Those named `get_...` take
-unrolls, [time, batch, ...].
+unrolls, [time, batch, ...]. A call may return actions instead of an `AgentOutput`.
 """
 
 from __future__ import annotations

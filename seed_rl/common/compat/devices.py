@@ -5,6 +5,8 @@
     return tf.nest.flatten(settings.encode(batch))        # in the dataset, which would stack lists
     ...
     batch = tf.nest.pack_sequence_as(specs, settings.decode(args, data))   # on each replica
+
+Learners of this package use `learner.devices` and `learner.tpu_encoding`, which keep every dtype.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.common import profiling, utils
+from seed_rl.common import parametric_distribution, profiling, utils
 from seed_rl.common.types import EnvOutput
 
 
@@ -22,6 +22,19 @@ def test_every_name_of_the_facade_exists():
     assert utils.MultiHostSettings._fields[1] == "hosts"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = utils.nonsense
+
+
+def test_spaces_of_old_gym():
+    """Recognized by name: the old package need not be installed."""
+    box = type("Box", (), dict(low=-np.ones(2), high=np.ones(2), dtype=np.float32))()
+    space = type(
+        "Dict", (), dict(spaces={"steer": box, "gear": type("Discrete", (), {"n": 3})()})
+    )()
+    specs = utils.tensor_spec_from_gym_space(space, "action")
+    distribution = parametric_distribution.get_parametric_distribution_for_action_space(space)
+    sample = distribution.sample(tf.zeros([distribution.param_size]))
+    for key, spec in specs.items():
+        assert (sample[key].dtype, sample[key].shape) == (spec.dtype, spec.shape)
 
 
 def test_init_learner_gives_settings():

@@ -80,6 +80,12 @@ LEVELS = (
 )
 """DMLab-30."""
 
+# The same as tables, under the names that existing programs use.
+LEVEL_MAPPING = {level.train: level.test for level in LEVELS}
+ALL_LEVELS = frozenset(LEVEL_MAPPING.values())
+HUMAN_SCORES = {level.test: level.human for level in LEVELS}
+RANDOM_SCORES = {level.test: level.random for level in LEVELS}
+
 _BY_NAME = {name: level for level in LEVELS for name in (level.test, level.train)}
 
 

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.policy_gradient import gin_config, networks
+from seed_rl.common import parametric_distribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.learner.coefficients import LagrangeInequalityCoefficient
@@ -122,6 +123,21 @@ def test_a_wrong_value_is_refused(binding, message):
     gin_config.load([PPO], [with_regularizer, binding])
     with pytest.raises(UserError, match=message):
         create()
+
+
+def test_what_existing_programs_import_and_register(tmp_path):
+    """Guards gin's names of TensorFlow, and that a function registered twice is not ambiguous."""
+    own = gin.external_configurable(parametric_distribution.continuous_action_config)
+    lines = [
+        "import gin.tf.external_configurables",
+        "continuous_action_config.action_postprocessor = 'ClippedIdentity'",
+        "OptimizerConfig.learning_rate = @tf.train.exponential_decay",
+        "OptimizerConfig.optimizer = @tf.keras.optimizers.Adam",
+    ]
+    (tmp_path / "old.gin").write_text("\n".join(lines))
+    gin_config.load([str(tmp_path / "old.gin")])
+    for create_config in (own, gin_config.continuous_action_config):
+        assert create_config().action_postprocessor == "ClippedIdentity"
 
 
 def test_bindings_without_effect_are_told(caplog):

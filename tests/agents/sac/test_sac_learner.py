@@ -121,8 +121,17 @@ def test_checkpoint_and_resume(tmp_path):
         resumed.train()
 
 
-def test_a_recurrent_network_trains_on_unrolls_with_truncated_episodes():
-    """Guards stored states of all three parts, and discrete actions."""
+class ActionsAlone(networks.ActorCriticLSTM):
+    """Returns actions, as networks of existing programs do."""
+
+    def __call__(self, *args, **kwargs):
+        output, state = super().__call__(*args, **kwargs)
+        return output.action, state
+
+
+def test_a_recurrent_network_trains_on_unrolls_with_truncated_episodes(monkeypatch):
+    """Guards stored states of all three parts, discrete actions, and outputs that are actions."""
+    monkeypatch.setattr(networks, "ActorCriticLSTM", ActionsAlone)
     network = SACNetworkConfig(mlp_sizes=(8,), lstm_sizes=(4,))
     run = SACRun(lambda: TimeLimitEnv(5), network=network, unroll_length=4, num_eval_envs=1)
     with run:

@@ -199,7 +199,9 @@ def test_a_returns_file_that_cannot_be_written_is_warned_of_once(tmp_path, caplo
 
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_progress_logger_writes_means(tmp_path, in_graph):
-    logger = ProgressLogger(tf.summary.create_file_writer(str(tmp_path)), 1000, starting_step=50)
+    logger = ProgressLogger(
+        tf.summary.create_file_writer(str(tmp_path)), 1000, starting_step=tf.constant(50)
+    )
 
     def step(value):
         session = logger.log_session()

@@ -54,6 +54,7 @@ __all__ = (
     "flag_values",
     "from_flags",
     "help_text",
+    "library_flags",
     "option",
     "provide_flags",
     "refuse_contradiction",
@@ -232,8 +233,23 @@ def flag_dictionary() -> dict[str, Any]:
         flag.name: flag.value
         for heading, defined in flags.FLAGS.flags_by_module_dict().items()
         for flag in defined
-        if flag.name not in ALIASES and heading.partition(".")[0] not in _LIBRARIES
+        if flag.name not in ALIASES and not _is_of_library(heading)
     }
+
+
+def library_flags() -> frozenset[str]:
+    """The flags that absl and other libraries define for themselves; no run records them."""
+    own = {
+        flag.name
+        for heading, defined in flags.FLAGS.flags_by_module_dict().items()
+        for flag in defined
+        if _is_of_library(heading)
+    }
+    return frozenset(own | {"flagfile", "undefok"})  # Which absl does not keep with the others.
+
+
+def _is_of_library(heading: str) -> bool:
+    return heading.partition(".")[0] in _LIBRARIES
 
 
 def refuse_unused(names: Sequence[str], why: str) -> None:

@@ -94,12 +94,15 @@ def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
 def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
     """Runs the program of a record in this process, as `python -m` would, until it exits.
 
+    Modules are looked up on `sys.path` as it is.
+
     Args:
       record: from `describe`.
       overrides: further arguments, which win over those of the record.
 
     Raises:
-      UserError: the record does not name a program, or the program cannot be found.
+      UserError: the record does not name a program, has flags that no run records, or the program
+        cannot be found.
       SystemExit: the program exited with an error.
     """
     if PROGRAM not in record:
@@ -114,6 +117,7 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
     # Anything else could make the program ignore what follows, the overrides included.
     if not all(str(argument).strip("-") and str(argument).startswith("--") for argument in given):
         raise UserError(f"config.json of this run is damaged: its {ARGUMENTS} are not all flags.")
+    _refuse_library_flags(given)
     if name.endswith(".py") and not os.path.exists(name):
         raise UserError(f"Cannot start {name}, which trained this run: the file no longer exists.")
     origins = record.get(ORIGINS)
@@ -140,8 +144,17 @@ def _run(name: str) -> None:
         sys.path.insert(0, os.path.dirname(name))
         runpy.run_path(name, run_name="__main__")
     else:
-        sys.path.insert(0, os.getcwd())
         runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _refuse_library_flags(arguments: Sequence[Any]) -> None:
+    """Flags of absl itself write files, read further flags, or start a debugger."""
+    names = {str(argument).lstrip("-").partition("=")[0] for argument in arguments}
+    names |= {name.removeprefix("no") for name in names}
+    if refused := sorted(names & options.library_flags()):
+        raise UserError(
+            f"config.json of this run is damaged: no run records --{' or --'.join(refused)}."
+        )
 
 
 def _clipped(text: str) -> str:

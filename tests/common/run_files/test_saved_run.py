@@ -72,6 +72,13 @@ def test_arguments_that_are_no_flags_start_nothing(argument):
         run_record.start_again({"program": "timeit", "arguments": ["--a=b", argument]}, [])
 
 
+@pytest.mark.parametrize("flag", ["flagfile", "undefok", "profile_file", "norun_with_pdb"])
+def test_flags_of_absl_start_nothing(flag):
+    """Guards files: absl would write the profile to the one that a stranger's record names."""
+    with pytest.raises(UserError, match=f"no run records --.*{flag.removeprefix('no')}"):
+        run_record.start_again({"program": "timeit", "arguments": ["--a=b", f"--{flag}=x"]}, [])
+
+
 def test_flags_of_every_kind_are_recorded_as_arguments():
     """Guards lines in the values of repeated flags, and flags without a serializer."""
     given = ["--lines=a\nb", "--lines=c", "--nono", "--numbers=1", "--numbers=2", "--yes"]

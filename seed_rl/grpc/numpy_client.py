@@ -373,10 +373,12 @@ def _open_channel(address: str, options: ClientOptions) -> grpc.Channel:
     if not options.encrypts(address):
         return grpc.insecure_channel(address, list(settings.items()))
     try:
-        with open(str(options.tls_ca), "rb") as file:
-            credentials = grpc.ssl_channel_credentials(file.read())
+        tls = options.tls_files()
     except OSError as error:
         raise ConnectionLost(f"cannot read the TLS certificate: {error}") from None
+    credentials = grpc.ssl_channel_credentials(
+        tls.authority, tls.key or None, tls.certificate or None
+    )
     return grpc.secure_channel(address, credentials, list(settings.items()))
 
 

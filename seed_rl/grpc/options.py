@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
+from typing import NamedTuple
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import tokens
@@ -90,6 +92,9 @@ class ClientOptions:
       token: the server's shared secret; None: the server has none. Not part of `repr`.
       tls_ca: path of the certificate (PEM) that signed the server's; None: no encryption. Unix
         sockets are never encrypted.
+      tls_cert: path of this client's own certificate chain (PEM), which a proxy in front of the
+        server may ask for; None: none.
+      tls_key: path of the private key (PEM) of `tls_cert`.
       keepalive_s: interval of probes on a silent connection; it is closed if a probe is not
         answered.
       max_message_bytes: larger calls are rejected; a larger reply breaks the connection.
@@ -99,11 +104,17 @@ class ClientOptions:
     call_timeout_s: float | None = None
     token: str | None = dataclasses.field(default=None, repr=False)
     tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
     keepalive_s: float = 20.0
     max_message_bytes: int = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
         _check_positive(self, "connect_timeout_s", "keepalive_s", "max_message_bytes")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise UserError("Set both tls_cert and tls_key, or neither.")
+        if self.tls_cert is not None and self.tls_ca is None:
+            raise UserError("tls_cert needs tls_ca, which turns on TLS.")
         if self.call_timeout_s is not None:
             _check_positive(self, "call_timeout_s")
         if self.token is not None:
@@ -113,10 +124,27 @@ class ClientOptions:
         """Whether the connection to `address` is encrypted."""
         return bool(self.tls_ca) and not addresses.is_unix(address)
 
+    def tls_files(self) -> TlsFiles:
+        """The contents of `tls_ca`, `tls_cert` and `tls_key`.
+
+        Raises:
+          OSError: one cannot be read.
+        """
+        paths = (self.tls_ca, self.tls_cert, self.tls_key)
+        return TlsFiles(*(pathlib.Path(path).read_bytes() if path else b"" for path in paths))
+
     def warn_of_bare_token(self, address: str) -> None:
         """Logs, once per address, if the token can be read on its way to `address`."""
         if self.token and addresses.is_public(address) and not self.encrypts(address):
             addresses.warn_of_bare_token(address)
+
+
+class TlsFiles(NamedTuple):
+    """What a client encrypts with: PEM, or empty."""
+
+    authority: bytes = b""
+    certificate: bytes = b""
+    key: bytes = b""
 
 
 def _check_positive(options: object, *names: str) -> None:

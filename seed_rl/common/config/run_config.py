@@ -83,10 +83,16 @@ class RunConfig:
         None,
         "Actors: PEM file with the learner's certificate authority; turns on TLS.",
     )
+    tls_cert: str | None = option(
+        None,
+        "Actors: PEM file with their own certificate chain, for the proxy in front of the learner.",
+    )
     tls_certificate: str | None = option(
         None, "Learner: PEM file with its certificate chain; turns on TLS."
     )
-    tls_key: str | None = option(None, "Learner: PEM file with the private key of tls_certificate.")
+    tls_key: str | None = option(
+        None, "PEM file with the private key of tls_certificate (learner) or tls_cert (actors)."
+    )
     insecure: bool = option(
         False,
         "Learner: serve other machines even without token and TLS, in a network where you trust "

@@ -152,7 +152,9 @@ struct ClientConfig {
   int64_t max_message_bytes = 64 << 20;
   std::string token;
   bool tls = false;
-  std::string tls_ca;  // PEM; empty: the system's certificates.
+  std::string tls_ca;    // PEM; empty: the system's certificates.
+  std::string tls_cert;  // PEM: the client's own, for a proxy that asks for it; may be empty.
+  std::string tls_key;   // PEM, of tls_cert.
   double keepalive_s = 20;
 };
 

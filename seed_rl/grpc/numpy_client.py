@@ -127,6 +127,7 @@ class Client:
     def _connect(self, channel: grpc.Channel) -> dict[str, Any]:
         deadline = time.monotonic() + self._options.connect_timeout_s
         pause_s = _RECONNECT_MS[0] / 1000
+        refusal: grpc.RpcError | None = None
         while True:
             try:
                 description = self._unary(
@@ -137,7 +138,8 @@ class Client:
                 # A server that is shutting down answers UNAVAILABLE despite wait_for_ready, and so
                 # does a proxy without its server.
                 if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() > deadline:
-                    raise self._connect_error(error) from None
+                    raise self._connect_error(refusal or error) from None
+                refusal = error
                 time.sleep(pause_s * random.uniform(0.5, 1))  # Thousands may be waiting.
                 pause_s = min(2 * pause_s, _RECONNECT_MS[1] / 1000)
         protocol = description.get("protocol")

@@ -85,6 +85,7 @@ class Server:
                 max_connections=options.max_connections,
                 max_calls_per_peer=options.max_calls_per_peer,
                 max_bytes_per_peer=options.max_bytes_per_peer,
+                max_bytes=options.max_bytes or 0,
                 keepalive_s=options.keepalive_s,
                 threads=options.threads,
             )

@@ -24,6 +24,8 @@ class ServerOptions:
       max_calls_per_peer: unanswered calls per client; at the limit the server stops reading from
         the client.
       max_bytes_per_peer: the same limit in bytes.
+      max_bytes: unanswered calls and unsent replies of all clients together, in bytes; None: an
+        eighth of the machine's memory, at least 1 GiB.
       token: shared secret that clients must present, of visible ASCII characters and inner spaces;
         None: no authentication. Not part of `repr`.
       tls_certificate: path of the server's certificate chain (PEM); None: no encryption. Unix
@@ -42,6 +44,7 @@ class ServerOptions:
     max_connections: int = 4096
     max_calls_per_peer: int = 1024
     max_bytes_per_peer: int = 256 * 1024 * 1024
+    max_bytes: int | None = None
     token: str | None = dataclasses.field(default=None, repr=False)
     tls_certificate: str | None = None
     tls_key: str | None = None
@@ -52,6 +55,8 @@ class ServerOptions:
     def __post_init__(self) -> None:
         _check_positive(self, "max_batch_size", "max_message_bytes", "max_connections")
         _check_positive(self, "max_calls_per_peer", "max_bytes_per_peer", "keepalive_s")
+        if self.max_bytes is not None and self.max_bytes <= 0:
+            raise UserError(f"max_bytes must be above 0, not {self.max_bytes}.")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise UserError("Set both tls_certificate and tls_key, or neither.")
         if self.token is not None:

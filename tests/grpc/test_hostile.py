@@ -21,7 +21,7 @@ pytestmark = [
 def test_honest_clients_are_served():
     """Beside strangers and members, who wait and fire together."""
     with Range() as attack_range:
-        for name in ("silent", "held_hellos", "garbage", "reset_ambush", "empty_strings"):
+        for name in ("silent", "held_hellos", "reset_ambush"):
             result = attack_range.run(ATTACKS[name], SECONDS)
             assert result.counts, "nothing was attacked"
             # Times depend on the machine.

@@ -105,8 +105,11 @@ missing_system_packages() {
   command -v pkg-config > /dev/null || echo pkg-config
   pkg-config --exists grpc++ 2> /dev/null || echo libgrpc++-dev
   pkg-config --exists libzstd 2> /dev/null || echo libzstd-dev
-  # The tests create certificates.
-  if [[ ",$requested," == *,dev,* ]]; then command -v openssl > /dev/null || echo openssl; fi
+  # The tests create certificates, and start proxies.
+  if [[ ",$requested," == *,dev,* ]]; then
+    command -v openssl > /dev/null || echo openssl
+    command -v haproxy > /dev/null || [[ -x /usr/sbin/haproxy ]] || echo haproxy
+  fi
 }
 
 install_system_packages() {

@@ -194,8 +194,9 @@ class Actor:
     """Connects, runs lives, and reconnects."""
 
     def __init__(self, config: ActorConfig, log_period: float = 1):
-        if config.tls_ca and not os.access(config.tls_ca, os.R_OK):
-            raise UserError(f"--tls_ca={config.tls_ca} cannot be read.")
+        for flag in ("tls_ca", "tls_cert", *(("tls_key",) if config.tls_cert else ())):
+            if (path := getattr(config, flag)) and not os.access(path, os.R_OK):
+                raise UserError(f"--{flag}={path} cannot be read.")
         self._config = config
         config.auth_token()  # A file that cannot be read is told at once.
         period_s = config.actor_log_period_s * log_period if are_summaries_enabled(config) else None
@@ -270,6 +271,8 @@ class Actor:
         options = ClientOptions(
             token=token,
             tls_ca=config.tls_ca,
+            tls_cert=config.tls_cert,
+            tls_key=config.tls_key if config.tls_cert else None,
             connect_timeout_s=min(attempt_s, max(self._remaining_s(), 0.1)),
         )
         try:

@@ -42,10 +42,12 @@ def serving(job: TrainingSetup, functions: Sequence[Any]) -> Iterator[grpc.Serve
     )
     server = grpc.Server([run.server_address], options)
     server.bind(functions, isolate_errors=True, op_threads=config.inference_threads)
-    if not options.token and addresses.is_public(run.server_address):
+    if risk := run.risk():
+        logging.warning("%s", risk)
+    elif not options.token and addresses.is_public(run.server_address):
         logging.warning(
-            "Any client that can reach %s can take part in this run. To prevent that, give learner "
-            "and actors the same --auth_token_file.",
+            "Any user of this machine can take part in this run at %s. To prevent that, give "
+            "learner and actors the same --auth_token_file, or use unix:/path.",
             run.server_address,
         )
     if job.action_space is not None:

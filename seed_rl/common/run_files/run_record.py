@@ -26,7 +26,15 @@ NOT_OPTIONS = frozenset((PROGRAM, ARGUMENTS, ORIGINS))
 
 OWN_OPTIONS = frozenset(
     ("run_mode", "task", "play_request", "server_address", "logdir", "job-dir", "auth_token_file")
-    + ("tls_ca", "tls_certificate", "tls_key", "insecure", "stopped_exit_code", *NOT_OPTIONS)
+    + (
+        "tls_ca",
+        "tls_cert",
+        "tls_certificate",
+        "tls_key",
+        "insecure",
+        "stopped_exit_code",
+        *NOT_OPTIONS,
+    )
 )
 """Entries that belong to one process: never sent to others, and of no use for comparing runs."""
 

@@ -232,7 +232,7 @@ def test_a_wrong_token_is_not_tried_for_ever(tmp_path: Any) -> None:
             actor_loop(make, ActorConfig(server_address=learner.address, **options))
 
 
-@pytest.mark.parametrize("option", ["auth_token_file", "tls_ca"])
+@pytest.mark.parametrize("option", ["auth_token_file", "tls_ca", "tls_cert"])
 def test_unreadable_files_are_told_at_once(option: str, tmp_path: Any) -> None:
     """Not tried again and again, as if the learner were away."""
     with pytest.raises(UserError, match=f"--{option}"):

@@ -64,6 +64,8 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
   if (config.tls && !IsUnix(config.address)) {
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = config.tls_ca;
+    options.pem_cert_chain = config.tls_cert;
+    options.pem_private_key = config.tls_key;
     credentials = grpc::SslCredentials(options);
   }
   return grpc::CreateCustomChannel(config.address, credentials, arguments);

@@ -296,6 +296,7 @@ void SeedFrameStream::Break(const std::string& reason) {
 
 SEED_EXPORT SeedFrameStream* seed_frame_stream_open(const char* address, const char* token,
                                                     bool tls, const char* tls_ca,
+                                                    const char* tls_cert, const char* tls_key,
                                                     double keepalive_s, int64_t max_message_bytes) {
   seed_rl::transport::ConfigureRuntime();
   seed_rl::transport::ClientConfig config;
@@ -303,6 +304,8 @@ SEED_EXPORT SeedFrameStream* seed_frame_stream_open(const char* address, const c
   config.token = token;
   config.tls = tls;
   config.tls_ca = tls_ca;
+  config.tls_cert = tls_cert;
+  config.tls_key = tls_key;
   config.keepalive_s = keepalive_s;
   config.max_message_bytes = max_message_bytes;
   return new SeedFrameStream(config);

@@ -134,7 +134,7 @@ def _start_program(
     arguments: argparse.Namespace, saved: dict[str, Any], request: str, overrides: Sequence[str]
 ) -> None:
     """Runs the recorded program in this process, as a learner that plays."""
-    record = dict(saved)
+    record = {name: value for name, value in saved.items() if name not in _FORGOTTEN}
     kept = record.get(run_record.ARGUMENTS)
     if isinstance(kept, list):  # Otherwise `start_again` reports what is wrong.
         kept = [argument for argument in kept if _flag_name(str(argument)) not in _FORGOTTEN]

@@ -60,6 +60,7 @@ class VTraceConfig:
         False,
         "Whether the network predicts values normalized by the statistics of their targets, for "
         "rewards of any scale.",
+        network=True,
     )
     popart_beta: float = option(
         3e-4,

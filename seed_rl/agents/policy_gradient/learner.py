@@ -85,8 +85,9 @@ def learner_loop(
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
     """
-    saved_flags.adopt_saved_run()
-    config = config or learner_flags.training_config_from_flags()
+    if config is None:
+        saved_flags.adopt_saved_run()
+        config = learner_flags.training_config_from_flags()
     arguments = (create_env_fn, create_agent_fn, create_optimizer_fn, config, settings)
     make_job(*arguments, None, action_distribution_config).execute()
 

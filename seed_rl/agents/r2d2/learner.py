@@ -75,5 +75,6 @@ def learner_loop(
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
     """
-    saved_flags.adopt_saved_run()
+    if "run" not in options:
+        saved_flags.adopt_saved_run()
     create_job(create_env_fn, create_agent_fn, create_optimizer_fn, **options).execute()

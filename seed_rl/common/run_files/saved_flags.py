@@ -36,14 +36,17 @@ def adopt_saved_run() -> list[str]:
       The options that would otherwise have other values now, for the user, as on a command line.
 
     Raises:
-      UserError: a value is none any more, or names code; or --logdir cannot be read.
+      UserError: --logdir holds a run of another program, or cannot be read; or a value is none any
+        more, or names code.
     """
     if not flags.FLAGS.is_parsed() or "logdir" not in flags.FLAGS:
         return []
     replayed = flag_origins.replayed_record()
     if replayed is not None:
         return adopt(replayed, trusted=True)
-    record = saved_run.record(flags.FLAGS["logdir"].value)
+    logdir = flags.FLAGS["logdir"].value
+    saved_run.check(logdir, {})  # Another program's options are no matter of ours.
+    record = saved_run.record(logdir)
     return adopt(record) if record else []
 
 

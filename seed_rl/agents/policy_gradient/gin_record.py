@@ -63,7 +63,7 @@ def saved_config(logdir: str) -> SavedConfig | None:
     if not isinstance(known, Mapping):  # Recorded before 0.2.
         known = {}
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            known = _parsed(Path(logdir, gin_config.OPERATIVE_FILE).read_text(encoding="utf-8"))
+            known = parsed(Path(logdir, gin_config.OPERATIVE_FILE).read_text(encoding="utf-8"))
     files = record.get("gin_config")
     return SavedConfig(
         tuple(map(str, files)) if isinstance(files, list) else None,
@@ -98,7 +98,7 @@ def record(job: TrainingJob, saved: SavedConfig | None) -> TrainingJob:
     """
     gin_config.warn_of_unused()
     text = gin_config.operative()
-    now = {**_parsed(gin.config_str()), **_parsed(text)}
+    now = {**parsed(gin.config_str()), **parsed(text)}
     if saved is not None:
         network = {*_NETWORK, type(job.algorithm.network).__name__}
         changed = {
@@ -148,7 +148,7 @@ def _bind(parameters: Mapping[str, str]) -> None:
             del bound[later]
 
 
-def _parsed(text: str) -> dict[str, str]:
+def parsed(text: str) -> dict[str, str]:
     """The values in gin's description of a config, by parameter."""
     return {name: " ".join(value.split()) for name, value in _PARAMETER.findall(text)}
 

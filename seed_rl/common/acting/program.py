@@ -122,6 +122,7 @@ def _continuation(family: EnvironmentFamily) -> dict[str, Any]:
     """
     logdir = flags.FLAGS.logdir
     answer: dict[str, Any] = {"refusal": None, "kept": [], "changed": []}
+    options.from_flags(family.config)  # What is wrong with it has nothing to do with any other run.
     try:
         saved = saved_run.record(logdir)
         # Another program's options are no matter of ours.
@@ -129,9 +130,9 @@ def _continuation(family: EnvironmentFamily) -> dict[str, Any]:
         if saved is None or answer["refusal"]:
             return answer
         answer["kept"] = saved_flags.adopt(saved)
+        identity = options.environment_identity(options.from_flags(family.config))
     except UserError as error:
         return {**answer, "refusal": str(error)}
-    identity = options.environment_identity(options.from_flags(family.config))
     if _AGENT in flags.FLAGS:
         identity[_AGENT] = flags.FLAGS[_AGENT].value
     now = options.flag_dictionary()

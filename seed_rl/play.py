@@ -174,7 +174,7 @@ def _start_program(
     arguments: argparse.Namespace, saved: dict[str, Any], flags: Sequence[str]
 ) -> None:
     """Runs the recorded program in this process, with further flags."""
-    record = dict(saved)
+    record = {name: value for name, value in saved.items() if name not in _FORGOTTEN}
     kept = record.get(run_record.ARGUMENTS)
     if isinstance(kept, list):  # Otherwise `start_again` reports what is wrong.
         kept = [argument for argument in kept if _flag_name(str(argument)) not in _FORGOTTEN]

@@ -47,6 +47,7 @@ class FootballNetworkConfig(Checked):
         "Convolutional torso: the paper's residual network of four sections, or a smaller one of "
         "other papers.",
         choices=("gfootball", *TORSOS),
+        network=True,
     )
     compute_dtype: str = option(
         "float32",

@@ -135,9 +135,20 @@ def ask_program(options: RunOptions) -> RunOptions:
         raise UserError(
             f"{_not_a_program(options)} (It ignores --only_check_args; it printed: {printed!r})"
         )
-    if answer["refusal"] and not options.fresh:
-        raise UserError(answer["refusal"])
+    if not options.fresh:
+        if answer["refusal"]:
+            raise UserError(answer["refusal"])
+        _say_what_differs(answer)
     return dataclasses.replace(options, logdir=pathlib.Path(answer["logdir"]).absolute())
+
+
+def _say_what_differs(answer: dict[str, Any]) -> None:
+    """Prints how the options of a run that continues differ from before, or from today's."""
+    kept, changed = answer.get("kept"), answer.get("changed")
+    if kept:
+        print(f"The saved run keeps its options: {', '.join(kept)}.", file=sys.stderr)
+    if changed:
+        print(f"The saved run continues with other options: {'; '.join(changed)}.", file=sys.stderr)
 
 
 def _not_a_program(options: RunOptions) -> str:

@@ -16,6 +16,7 @@ class ObservationConfig(Checked):
         False,
         "Whether observations are shifted and scaled to mean 0 and standard deviation 1, by the "
         "statistics of all those trained on, and clipped to [-5, 5].",
+        network=True,
     )
 
 

@@ -10,7 +10,7 @@ import gin
 import tensorflow as tf
 from absl import flags
 
-from seed_rl.agents.policy_gradient import gin_config
+from seed_rl.agents.policy_gradient import gin_config, gin_record
 from seed_rl.agents.policy_gradient.algorithm import CreateLoss, create_job
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.agents.policy_gradient.learner_config import TrainingConfig
@@ -131,8 +131,9 @@ def make_job(
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
     """
+    saved = gin_record.saved_config(config.logdir)
     if not gin.config_str().strip():
-        gin_config.load(config.gin_config, config.gin_bindings)
+        gin_record.load(config, saved)
     devices = on_one_host(settings) if isinstance(settings, MultiHostDevices) else settings
     with gin_config.errors_for_users():
         job = create_job(
@@ -149,9 +150,7 @@ def make_job(
             device_config=config,
             devices=devices,
         )
-    gin_config.warn_of_unused()
-    files = {gin_config.OPERATIVE_FILE: gin_config.operative()}
-    return dataclasses.replace(job, files=files)
+    return gin_record.record(job, saved)
 
 
 def _optimizer_config(create_optimizer_fn: CreateOptimizer | None) -> OptimizerConfig:

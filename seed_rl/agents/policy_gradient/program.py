@@ -14,6 +14,7 @@ from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config import options
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.presets import Preset
+from seed_rl.common.config.run_config import RunConfig
 
 
 def create_agent(
@@ -57,13 +58,14 @@ def main(
     """
 
     def learn(env_config: Any) -> None:
-        from seed_rl.agents.policy_gradient import gin_config
+        from seed_rl.agents.policy_gradient import gin_config, gin_record
         from seed_rl.agents.policy_gradient.algorithm import PolicyGradient, create_job
 
         for module in gin_modules:
             importlib.import_module(module)
         config = options.from_flags(OnPolicyConfig)
-        gin_config.load(config.gin_config, config.gin_bindings)
+        saved = gin_record.saved_config(options.from_flags(RunConfig).logdir)
+        gin_record.load(config, saved)
         with gin_config.errors_for_users():
             job = create_job(
                 family.create,
@@ -76,9 +78,7 @@ def main(
                 env_config=env_config,
                 algorithm=algorithm() if algorithm else PolicyGradient,
             )
-        gin_config.warn_of_unused()
-        files = {gin_config.OPERATIVE_FILE: gin_config.operative()}
-        dataclasses.replace(job, files=files).execute()
+        gin_record.record(job, saved).execute()
 
     instead = {
         field.name: f"--gin_bindings=OptimizerConfig.{field.name}=..."

@@ -59,9 +59,14 @@ class SACConfig(Checked):
 class SACNetworkConfig(MLPNetworkConfig):
     """Networks: actor, V and critics, each with its own layers."""
 
-    mlp_sizes: tuple[int, ...] = option((256, 256), "Units of the dense layers.", minimum=1)
+    mlp_sizes: tuple[int, ...] = option(
+        (256, 256), "Units of the dense layers.", minimum=1, network=True
+    )
     n_critics: int = option(
-        2, "Critics; the smallest of their values is used (clipped double Q).", minimum=1
+        2,
+        "Critics; the smallest of their values is used (clipped double Q).",
+        minimum=1,
+        network=True,
     )
 
 

@@ -70,6 +70,7 @@ class VTraceConfig(Checked):
         False,
         "Whether the network predicts values normalized by the statistics of their targets, for "
         "rewards of any scale.",
+        network=True,
     )
     popart_beta: float = option(
         3e-4,

@@ -15,18 +15,20 @@ class ContinuousDistributionConfig(Checked):
     """Continuous actions."""
 
     action_min_gaussian_std: float = option(
-        0.001, "Minimum standard deviation of continuous actions.", minimum=0.0
+        0.001, "Minimum standard deviation of continuous actions.", minimum=0.0, network=True
     )
     action_gaussian_std_fn: str = option(
         "softplus",
         "Function that maps the network's output to the standard deviation of continuous actions.",
         choices=STD_FNS,
+        network=True,
     )
     action_std_for_zero_param: float = option(
-        1.0, "Standard deviation for a network output of 0.", minimum=0.0
+        1.0, "Standard deviation for a network output of 0.", minimum=0.0, network=True
     )
     action_postprocessor: str = option(
         "Tanh",
         "Function that maps Gaussian samples to [-1, 1].",
         choices=POSTPROCESSORS,
+        network=True,
     )

@@ -16,6 +16,7 @@ from seed_rl.common.config.presets import Preset
 
 DATACLASS = "dataclass"
 PROGRAM = "program"
+SAVED_RUN = "saved run"
 
 ALIASES: dict[str, str] = {}
 """Alternative names of flags, and the flags' names."""
@@ -30,12 +31,16 @@ class Default:
       effective: the flag's default, after all presets.
       origin: the layer that sets `effective`.
       shared: whether the flag is also that of other classes, which take its default.
+      neutral: see `options.option`.
+      network: see `options.option`.
     """
 
     library: Any
     effective: Any
     origin: str
     shared: bool = False
+    neutral: bool = False
+    network: bool = False
 
 
 _defaults: weakref.WeakKeyDictionary[flags.Flag[Any], Default] = weakref.WeakKeyDictionary()
@@ -44,6 +49,22 @@ _defaults: weakref.WeakKeyDictionary[flags.Flag[Any], Default] = weakref.WeakKey
 def default_of(flag: flags.Flag[Any]) -> Default | None:
     """Where the flag's default comes from; None if it was not generated from an option."""
     return _defaults.get(flag)
+
+
+def replace_default(name: str, value: Any) -> None:
+    """Makes the value of a saved run the default of a flag; what the user has typed stays.
+
+    Args:
+      name: of a flag; flags are parsed.
+      value: as the flag holds it, or as JSON has kept that.
+
+    Raises:
+      TypeError, ValueError, flags.IllegalFlagValueError: the flag does not accept it.
+    """
+    flag = flags.FLAGS[name]
+    known = _defaults.get(flag) or Default(flag.default, flag.default, PROGRAM)
+    flags.FLAGS.set_default(name, value)
+    _defaults[flag] = dataclasses.replace(known, effective=flag.default, origin=SAVED_RUN)
 
 
 def define_flags(*config_classes: type, presets: Sequence[Preset] = (), **defaults: Any) -> None:
@@ -132,7 +153,8 @@ def _options(
 
 
 def _default(field: dataclasses.Field[Any], name: str, layers: Sequence[Preset]) -> Default:
-    default = Default(field.default, field.default, DATACLASS, field.metadata["shared"])
+    marks = {mark: field.metadata[mark] for mark in ("shared", "neutral", "network")}
+    default = Default(field.default, field.default, DATACLASS, **marks)
     for layer in layers:
         if name in layer.values:
             origin = PROGRAM if layer.name == PROGRAM else layer.origin

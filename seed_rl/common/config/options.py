@@ -31,6 +31,7 @@ from absl import flags
 
 from seed_rl.common.config.flag_definitions import (
     ALIASES,
+    default_of,
     define_flags,
     is_of_another_class,
     provide_flags,
@@ -55,6 +56,7 @@ __all__ = (
     "from_flags",
     "help_text",
     "library_flags",
+    "network_options",
     "option",
     "provide_flags",
     "refuse_contradiction",
@@ -78,6 +80,7 @@ def option(
     maximum: float | None = None,
     shared: bool = False,
     neutral: bool = False,
+    network: bool = False,
     repeated: bool = False,
 ) -> Any:
     """A dataclass field that is also a command-line flag.
@@ -93,6 +96,8 @@ def option(
         help of the class passed last to `define_flags` win.
       neutral: for options of environments: whether the value makes no difference to the agent (how
         the environment is rendered, say), so that a saved run may continue with another.
+      network: whether the value decides what the network computes from its weights, or what its
+        outputs mean: with another one, a saved run cannot continue even if the shapes fit.
       repeated: for tuples of strings: the flag is given once per element, which may contain commas.
     """
     metadata = {
@@ -103,6 +108,7 @@ def option(
         "maximum": maximum,
         "shared": shared,
         "neutral": neutral,
+        "network": network,
         "repeated": repeated,
     }
     return dataclasses.field(default=default, metadata=metadata)
@@ -215,6 +221,18 @@ def environment_identity(config: Any) -> dict[str, Any]:
     else:
         names = [name for name in _NAMES_OF_ENVIRONMENTS if hasattr(config, name)]
     return {name: getattr(config, name) for name in names}
+
+
+def network_options(*configs: Any) -> frozenset[str]:
+    """Names of the options marked `network`, of the program's flags and of some dataclasses.
+
+    Args:
+      *configs: dataclasses of options, for programs without flags.
+    """
+    fields = [field for config in configs for field in dataclasses.fields(config)]
+    own = {field.name for field in fields if field.metadata.get("network")}
+    known = {name: default_of(flags.FLAGS[name]) for name in flag_dictionary()}
+    return frozenset(own | {name for name, default in known.items() if default and default.network})
 
 
 def _picked(cls: type[T], values: Mapping[str, Any]) -> T:

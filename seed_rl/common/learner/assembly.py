@@ -18,6 +18,7 @@ from seed_rl.common.config.options import (
     environment_options,
     flag_values,
     from_flags,
+    network_options,
 )
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
@@ -114,6 +115,7 @@ def make_job(
         action_space=spaces.action,
         create_env=lambda: create_env_fn(played, env_config),
         environment=identity,
+        network=network_options(run, config, optimizer, *agent_options),
         create_env_fn=create_env_fn,
         env_config=env_config,
     )

@@ -36,6 +36,7 @@ class TrainingSetup:
         available.
       env_config: passed to `create_env_fn`.
       environment: those of `options` that must match to resume a saved run.
+      network: names of further `options` that must.
       files: texts to write to the logdir when training starts, by file name.
     """
 
@@ -51,6 +52,7 @@ class TrainingSetup:
     action_space: Any = None
     create_env: Callable[[], Any] | None = None
     environment: dict[str, Any] = dataclasses.field(default_factory=dict)
+    network: frozenset[str] = frozenset()
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     create_env_fn: Callable[[int, Any], Any] | None = None
     env_config: Any = None

@@ -20,8 +20,9 @@ FILE = "config.json"
 PROGRAM = "program"
 ARGUMENTS = "arguments"
 ORIGINS = "origins"
+GIN = "gin"
 
-NOT_OPTIONS = frozenset((PROGRAM, ARGUMENTS, ORIGINS))
+NOT_OPTIONS = frozenset((PROGRAM, ARGUMENTS, ORIGINS, GIN))
 """Entries of a record that are not options."""
 
 OWN_OPTIONS = frozenset(
@@ -51,6 +52,7 @@ def describe(values: Mapping[str, Any]) -> dict[str, Any]:
       Flags and options by name. If the program has parsed its flags, also `program`, a module or
       the path of a script; `arguments`, its flags as on a command line; and `origins`, by name
       where the options come from that differ from the dataclass's default (see `flag_origins`).
+      The on-policy agent adds `gin`, by name the values of all parameters of its parts.
     """
     record = {**options.flag_dictionary(), **values}
     name = running_program.name()
@@ -129,11 +131,10 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
     if name.endswith(".py") and not os.path.exists(name):
         raise UserError(f"Cannot start {name}, which trained this run: the file no longer exists.")
     origins = record.get(ORIGINS)
+    known = origins if isinstance(origins, Mapping) else None
     arguments, sys.argv = sys.argv, [name, *map(str, given), *overrides]
     try:
-        with flag_origins.replayed_arguments(
-            len(given), origins if isinstance(origins, Mapping) else None
-        ):
+        with flag_origins.replayed_arguments(len(given), known, record):
             _run(name)
     except ImportError as error:
         raise UserError(

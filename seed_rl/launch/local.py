@@ -46,6 +46,7 @@ def create_supervisor(options: RunOptions) -> Supervisor:
         address = options.server_address or f"unix:{scratch}/server.sock"
         return [
             *(sys.executable, *options.program, f"--server_address={address}"),
+            *(options.actor_flags if run_mode == "actor" else ()),
             *options.flags,
             # Later flags win: a flag file must not change these.
             f"--run_mode={run_mode}",
@@ -106,6 +107,8 @@ def ask_program(options: RunOptions) -> RunOptions:
         if answer["refusal"]:
             raise UserError(answer["refusal"])
         _say_what_differs(answer)
+        # They cannot ask for options that may name code: see `environment_agreement`.
+        options = dataclasses.replace(options, actor_flags=tuple(answer.get("environment", ())))
     return dataclasses.replace(options, logdir=pathlib.Path(answer["logdir"]).absolute())
 
 

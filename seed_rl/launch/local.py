@@ -78,6 +78,7 @@ def create_supervisor(options: RunOptions) -> Supervisor:
     def command(run_mode: str, scratch: pathlib.Path) -> list[str]:
         return [
             *(sys.executable, *options.program, f"--server_address={address(scratch)}"),
+            *(options.actor_flags if run_mode == "actor" else ()),
             *options.flags,
             # Later flags win: a flag file must not change these.
             f"--run_mode={run_mode}",
@@ -139,6 +140,8 @@ def ask_program(options: RunOptions) -> RunOptions:
         if answer["refusal"]:
             raise UserError(answer["refusal"])
         _say_what_differs(answer)
+        # They cannot ask for options that may name code: see `environment_agreement`.
+        options = dataclasses.replace(options, actor_flags=tuple(answer.get("environment", ())))
     return dataclasses.replace(options, logdir=pathlib.Path(answer["logdir"]).absolute())
 
 

@@ -84,6 +84,7 @@ class RunOptions:
       tensorboard: whether to start TensorBoard.
       tensorboard_port: None: any free port.
       flags: passed to the learner and the actors.
+      actor_flags: passed to the actors, before `flags`.
     """
 
     game: str
@@ -100,6 +101,7 @@ class RunOptions:
     tensorboard: bool = True
     tensorboard_port: int | None = None
     flags: tuple[str, ...] = ()
+    actor_flags: tuple[str, ...] = ()
 
     @property
     def num_envs(self) -> int:

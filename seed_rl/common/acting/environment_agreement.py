@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,10 +17,11 @@ from absl import flags, logging
 from seed_rl.common.config.flag_definitions import same_value, shown
 from seed_rl.common.config.options import environment_identity
 from seed_rl.common.errors import UserError
-from seed_rl.common.run_files import foreign_code, run_record
 
 ENVIRONMENT = "environment"
 """Key of the options in the status of a learner's server."""
+
+_NAME = re.compile(r"[\w.+-]*")
 
 
 class OtherEnvironment(Exception):
@@ -56,7 +58,7 @@ def check(config: Any, learner: Any) -> None:
 
     Raises:
       OtherEnvironment: the actor should create its environments again, with other options.
-      UserError: it should, but the options name code.
+      UserError: it should, but the options could name code or files.
     """
     if not dataclasses.is_dataclass(config) or not isinstance(learner, Mapping):
         return
@@ -73,12 +75,18 @@ def check(config: Any, learner: Any) -> None:
     adopted = {name: value for name, value in differing.items() if name not in typed}
     if not adopted:
         return
-    arguments = [f"--{name}={shown(value)}" for name, value in sorted(adopted.items())]
-    if code := foreign_code.find({run_record.ARGUMENTS: arguments}):
+    arguments = {name: f"--{name}={shown(value)}" for name, value in sorted(adopted.items())}
+    if trusted := [arguments[name] for name in arguments if not _is_plain(adopted[name])]:
         raise UserError(
-            f"The learner's environment has {' '.join(arguments)}, which runs code "
-            f"({'; '.join(code)}). Start actors with the same environment options."
+            f"The learner's environment has {' '.join(trusted)}, which an actor takes only from "
+            "its own command line. Start actors with the same environment options."
         )
-    logging.info("Environments as the learner has them: %s.", " ".join(arguments))
+    logging.info("Environments as the learner has them: %s.", " ".join(arguments.values()))
     values = {n: tuple(v) if isinstance(v, list) else v for n, v in adopted.items()}
     raise OtherEnvironment(dataclasses.replace(config, **values))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is neither code nor a path: a learner must not run anything in its actors."""
+    elements = value if isinstance(value, list) else [value]
+    return all(not isinstance(e, str) or _NAME.fullmatch(e) for e in elements)

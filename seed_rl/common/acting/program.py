@@ -12,8 +12,9 @@ from absl import flags
 
 from seed_rl.common.acting import actor
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config import logdirs, options
+from seed_rl.common.config import flag_origins, logdirs, options
 from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.flag_definitions import SAVED_RUN
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.presets import Preset
@@ -126,9 +127,10 @@ def _continuation(family: EnvironmentFamily) -> dict[str, Any]:
       refusal: why it cannot be continued with the flags given; None if it can, or there is none.
       kept: options of that run which would have other values now.
       changed: options that differ from those of that run, each with both values.
+      environment: what is kept of the environment's options, as flags for actors.
     """
     logdir = flags.FLAGS.logdir
-    answer: dict[str, Any] = {"refusal": None, "kept": [], "changed": []}
+    answer: dict[str, Any] = {"refusal": None, "kept": [], "changed": [], "environment": []}
     options.from_flags(family.config)  # What is wrong with it has nothing to do with any other run.
     try:
         saved = saved_run.record(logdir)
@@ -146,4 +148,6 @@ def _continuation(family: EnvironmentFamily) -> dict[str, Any]:
     answer["refusal"] = saved_run.refusal(logdir, identity, now, options.network_options())
     typed = {name: value for name, value in now.items() if flags.FLAGS[name].present}
     answer["changed"] = saved_run.changes(saved, typed)
+    kept = [flags.FLAGS[name] for name in identity if flag_origins.origin(name) == SAVED_RUN]
+    answer["environment"] = [flag.serialize() for flag in kept if flag.value is not None]
     return answer

@@ -89,9 +89,11 @@ def test_an_actor_takes_over_the_learners_environment(caplog, monkeypatch) -> No
     assert (code, made) == (ExitCode.SUPERSEDED, [(3, False), (7, False)])
     assert "--truncate_of_this_test is false here, and true in the learner" in caplog.text
 
-    code = {"made_by_of_this_test": "builtins:exit"}
+    code = {"made_by_of_this_test": "a:b"}
     with serve(Recorder(), environment=code) as learner:
-        with pytest.raises(UserError, match="made_by_of_this_test=builtins:exit, which runs code"):
+        with pytest.raises(
+            UserError, match="--made_by_of_this_test=a:b, which an actor takes only"
+        ):
             actor_loop(make, ActorConfig(server_address=learner.address), Steps())
 
 

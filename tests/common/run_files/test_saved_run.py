@@ -124,10 +124,9 @@ def test_what_nobody_types_stays_as_the_run_was_started(adopting):
         ({"adopted_lines": ["elsewhere:make"]}, "elsewhere:make, which runs code .*Give the flag"),
     ],
 )
-def test_values_that_cannot_be_kept(adopting, tmp_path, monkeypatch, values, message):
+def test_values_that_cannot_be_kept(adopting, monkeypatch, values, message):
     """Guards choices that are gone, damage, and code that whoever wrote the file has chosen."""
-    (tmp_path / "elsewhere.py").touch()
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(foreign_code._CODE, "adopted_lines", foreign_code._wrappers)
     with pytest.raises(UserError, match=message):
         saved_flags.adopt(values)
 

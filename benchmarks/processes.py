@@ -95,8 +95,19 @@ class Program:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"error: '{self._name}' exited with code {self._process.wait()}")
+            self._process.wait()
+            self.check()
         return line.strip()
+
+    def check(self) -> None:
+        """Checks that the process has not exited.
+
+        Raises:
+          SystemExit: it has; its stderr says why.
+        """
+        code = self._process.poll()
+        if code is not None:
+            raise SystemExit(f"error: '{self._name}' exited with code {code}")
 
     def write_line(self, line: str) -> None:
         """Writes a line to the process."""

@@ -2,8 +2,13 @@
 
 The libraries are plain shared objects in `seed_rl/_native/`, not Python extension modules: ops are
 loaded by TensorFlow, the transport by the ops, the replay by ctypes. So one wheel works with every
-Python version. Objects are cached in `build/native/` and recompiled only if their source, a header,
-the command or a library's version has changed.
+Python version. Each library is compiled as one unit: TensorFlow's headers take most of a unit's
+time. Objects are cached in `build/native/` and recompiled only if a source, a header, the command
+or a library's version has changed.
+
+`scripts/setup.sh` compiles while pip installs packages, in two steps: `build_ext
+--without-tensorflow` before TensorFlow's headers are there, then `build_ext --inplace`. It
+installs the package itself with SEED_RL_NATIVE=later, which leaves the libraries out.
 """
 
 from __future__ import annotations
@@ -143,8 +148,8 @@ class Builder:
 
     def __init__(self, library: NativeLibrary):
         self.library = library
-        self._folder = CACHE / library.name
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._object = CACHE / f"{library.name}.o"
+        CACHE.mkdir(parents=True, exist_ok=True)
         self._compile_flags = [*COMPILE_FLAGS, *HARDENING_FLAGS, f"-I{ROOT}"]
         self._link_flags = ["-shared", "-pthread", "-ldl", *HARDENING_LINK_FLAGS]
         self._versions = [run([compiler(), "--version"])]
@@ -166,16 +171,17 @@ class Builder:
         else:
             self._link_flags.append("-Wl,-z,defs")
 
-    def compile(self, source: pathlib.Path) -> None:
-        """Compiles `source` unless the cached object is up to date."""
-        target = self._object(source)
-        if self._key(source) == read_text(target.with_suffix(".key")):
+    def compile(self) -> None:
+        """Compiles the sources unless the cached object is up to date."""
+        key = self._object.with_suffix(".key")
+        if self._key() == read_text(key):
             return
         # A single write, as several threads compile.
-        print(f"compiling {source.relative_to(ROOT)}\n", end="", flush=True)
-        command = [compiler(), *self._compile_flags, "-MMD", "-c", str(source), "-o", str(target)]
-        run(command)
-        target.with_suffix(".key").write_text(self._key(source))
+        print(f"compiling {self.library.folder}\n", end="", flush=True)
+        unit = self._object.with_suffix(".cc")
+        unit.write_text(self._unit())
+        run([compiler(), *self._compile_flags, "-MMD", "-c", str(unit), "-o", str(self._object)])
+        key.write_text(self._key())
 
     def link(self, target: pathlib.Path) -> None:
         """Links the objects into `target`.
@@ -185,23 +191,23 @@ class Builder:
         print(f"linking {target}", flush=True)
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(f"{target.name}.{os.getpid()}.new")
-        objects = [str(self._object(source)) for source in self.library.sources()]
-        run([compiler(), *objects, *self._link_flags, "-o", str(new)])
+        run([compiler(), str(self._object), *self._link_flags, "-o", str(new)])
         new.replace(target)
 
-    def _object(self, source: pathlib.Path) -> pathlib.Path:
-        return self._folder / f"{source.stem}.o"
+    def _unit(self) -> str:
+        names = [source.relative_to(ROOT) for source in self.library.sources()]
+        return "".join(f'#include "{name}"\n' for name in names)
 
-    def _key(self, source: pathlib.Path) -> str:
+    def _key(self) -> str:
         """A digest of everything the object depends on, according to the last compilation."""
         digest = hashlib.sha256()
         # TensorFlow's folder differs in every isolated build; its version is what matters.
         flags = [flag for flag in self._compile_flags if not flag.endswith("tensorflow/include")]
-        for text in (compiler(), *flags, *self._versions):
+        for text in (compiler(), *flags, *self._versions, self._unit()):
             digest.update(text.encode() + b"\0")
         # -MMD omits the system's and TensorFlow's headers: their versions are hashed above.
-        rule = read_text(self._object(source).with_suffix(".d")).replace("\\\n", " ")
-        for name in sorted({str(source), *rule.partition(":")[2].split()}):
+        rule = read_text(self._object.with_suffix(".d")).replace("\\\n", " ")
+        for name in sorted(set(rule.partition(":")[2].split())):
             digest.update(name.encode() + b"\0" + read_text(pathlib.Path(name)).encode() + b"\0")
         return digest.hexdigest()
 
@@ -217,19 +223,29 @@ def read_text(path: pathlib.Path) -> str:
 class BuildNative(build_ext):
     """Builds the libraries and records in `build_info.json` what they were built against."""
 
+    user_options = [
+        *build_ext.user_options,
+        ("without-tensorflow", None, "only compile what needs no TensorFlow; link nothing"),
+    ]
+    boolean_options = [*build_ext.boolean_options, "without-tensorflow"]
+
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.without_tensorflow = False
+
     def build_extensions(self) -> None:
         libraries = [library for library in LIBRARIES if library.sources()]
         check_system_packages(libraries)
+        if self.without_tensorflow:
+            libraries = [library for library in libraries if not library.tensorflow]
         builders = [Builder(library) for library in libraries]
         jobs = int(os.environ.get("MAX_JOBS", 0)) or min(os.cpu_count() or 1, 8)
         with futures.ThreadPoolExecutor(jobs) as pool:
-            tasks = [
-                pool.submit(builder.compile, source)
-                for builder in builders
-                for source in builder.library.sources()
-            ]
+            tasks = [pool.submit(builder.compile) for builder in builders]
         for task in tasks:
             task.result()
+        if self.without_tensorflow:
+            return
         for builder in builders:
             builder.link(self._output(builder.library.name))
         versions = {"tensorflow": TensorFlow.find().version}
@@ -290,7 +306,7 @@ setup(
     ext_modules=[
         Extension(f"seed_rl._native.{library.name}", [str(s) for s in library.sources()])
         for library in LIBRARIES
-        if library.sources()
+        if library.sources() and os.environ.get("SEED_RL_NATIVE") != "later"
     ],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": AnyPythonWheel},
 )

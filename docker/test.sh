@@ -97,6 +97,7 @@ start_one() { # ROLE NAME IMAGE TOTAL_FRAMES
     --health-interval 5s \
     --env "SEED_RL_ROLE=$1" --env "SEED_RL_ADDRESS=localhost:$port" \
     --env SEED_RL_BIND=0.0.0.0 --env SEED_RL_SECRETS=/secrets --env SEED_RL_INDEX_DIR=/index \
+    --env SEED_RL_PROXY=/index/learner.sock \
     --volume "$work/secrets-$1:/secrets:ro" --volume "$work/index:/index" \
     --volume "$work/runs:/runs" "$3" "${run[@]}" "--total_environment_frames=$4" > /dev/null
 }
@@ -110,13 +111,15 @@ seen "no root, no compiler, no secrets; no TensorFlow in the actor"
 
 "$root/scripts/make_secrets.sh" "$work/secrets" localhost > /dev/null
 mkdir "$work/runs" "$work/index" "$work/secrets-learner" "$work/secrets-actor"
-cp "$work"/secrets/{token,cert.pem,key.pem} "$work/secrets-learner"
-cp "$work"/secrets/{token,ca.pem} "$work/secrets-actor"
+cp "$work"/secrets/{token,proxy.pem,ca.pem} "$work/secrets-learner"
+cp "$work"/secrets/{token,ca.pem,actor-cert.pem,actor-key.pem} "$work/secrets-actor"
+cp -r "$work/secrets-learner" "$work/secrets-proxy"
 [[ "$(id -u)" != 0 ]] || chown -R "$user" "$work"/{runs,index,secrets-*}
 port="$(free_port)"
 run=(atari vtrace 2 4 --game=Pong --logdir=/runs/pong --batch_size=8 --unroll_length=20)
 many=1000000000
 
+start_one proxy "$id-proxy" "$learner" "$many"
 start_one learner "$id-learner" "$learner" "$many"
 start_one actor "$id-actor-0" "$actor" "$many"
 start_one actor "$id-actor-1" "$actor" "$many"

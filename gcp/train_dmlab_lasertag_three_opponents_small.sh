@@ -1,9 +1,2 @@
 #!/usr/bin/env bash
-# V-trace on DeepMind Lab's lasertag_three_opponents_small with the settings of the IMPALA paper.
-# The actors' image needs the engine (docs/environments/dmlab.md). Options: gcp/submit.py --help
-set -euo pipefail
-
-exec "$(dirname "${BASH_SOURCE[0]}")/submit.py" dmlab vtrace 150 1 \
-  --game=lasertag_three_opponents_small \
-  --learner_machine=a2-highgpu-1g \
-  --actor_machine=n2-standard-16 --actors_per_machine=15 "$@"
+exec "$(dirname "${BASH_SOURCE[0]}")/scenario.sh" train_dmlab_lasertag_three_opponents_small "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Hands the files of scripts/make_secrets.sh to the cluster: all but the authority's key to the
-# learner, whose health check trusts the authority, too; token and authority to the actors. Again,
+# Hands the files of scripts/make_secrets.sh to the cluster: token, the proxy's certificate and the
+# authority's to the learner's pod; token, authority and their own certificate to the actors. Again,
 # after a renewal, replaces them.
 #
 #   scripts/make_secrets.sh secrets learner      # As actors call it: the name of the Service.
@@ -30,7 +30,7 @@ done
 directory="${positional[0]%/}"
 namespace="${positional[1]:-seed-rl}"
 command -v kubectl > /dev/null || fail "kubectl is missing: https://kubernetes.io/docs/tasks/tools"
-for file in token cert.pem key.pem ca.pem; do
+for file in token proxy.pem ca.pem actor-cert.pem actor-key.pem; do
   [[ -r "$directory/$file" ]] ||
     fail "cannot read $directory/$file: scripts/make_secrets.sh $directory learner makes it."
 done
@@ -45,7 +45,8 @@ secret() { # NAME FILE ...
 }
 
 secrets="$(
-  secret learner-secrets token cert.pem key.pem ca.pem && secret actor-secrets token ca.pem
+  secret learner-secrets token proxy.pem ca.pem &&
+    secret actor-secrets token ca.pem actor-cert.pem actor-key.pem
 )"
 if $dry_run; then
   printf '%s\n' "$secrets"

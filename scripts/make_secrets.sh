@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes what a run on several machines needs to encrypt and to refuse strangers: a certificate
-# authority for development, the learner's certificate, and a token.
+# authority for development, certificates of the learner and of its actors, and a token.
 #
 #   scripts/make_secrets.sh [--days=N] DIR HOST [HOST ...]
 #   scripts/make_secrets.sh --renew [--days=N] DIR HOST [HOST ...]
@@ -11,11 +11,13 @@
 #
 #   DIR/token                 learner and actors   --auth_token_file
 #   DIR/cert.pem DIR/key.pem  learner              --tls_certificate --tls_key
-#   DIR/ca.pem                actors               --tls_ca
+#   DIR/proxy.pem             proxy                the two in one file, and
+#   DIR/ca.pem                actors, proxy        --tls_ca
+#   DIR/actor-cert.pem, DIR/actor-key.pem  actors  --tls_cert --tls_key
 #   DIR/ca-key.pem            nobody: it signs certificates, and stays on this machine
 #
 # readable by you alone, and refuses to replace them. --renew keeps the authority and the token and
-# issues a new certificate for these hosts. --days: how long it is valid (default 365).
+# issues new certificates for these hosts. --days: how long they are valid (default 365).
 set -euo pipefail
 umask 077
 
@@ -62,7 +64,7 @@ alternative_name() { # HOST
   fi
 }
 
-files=(ca.pem ca-key.pem cert.pem key.pem token)
+files=(ca.pem ca-key.pem cert.pem key.pem proxy.pem actor-cert.pem actor-key.pem token)
 existing() {
   local name
   for name in "${files[@]}"; do [[ ! -e "$directory/$name" ]] || echo "$directory/$name"; done
@@ -108,21 +110,27 @@ if ! $renew; then
   openssl rand -hex 32 > "$new/token"
 fi
 
-make_key "$new/key.pem"
-quietly openssl req -new -key "$new/key.pem" -subj "/CN=SEED RL learner" -out "$new/request"
-cat > "$new/extensions" << END
+certify() { # NAME PURPOSE KEY CERTIFICATE [EXTENSION]
+  make_key "$new/$3"
+  quietly openssl req -new -key "$new/$3" -subj "/CN=SEED RL $1" -out "$new/request"
+  cat > "$new/extensions" << END
 basicConstraints = critical, CA:FALSE
 keyUsage = critical, digitalSignature
-extendedKeyUsage = serverAuth
+extendedKeyUsage = $2
 authorityKeyIdentifier = keyid
-subjectAltName = $(IFS=,; echo "${names[*]}")
+${5:-}
 END
-quietly openssl x509 -req -in "$new/request" -CA "$authority/ca.pem" \
-  -CAkey "$authority/ca-key.pem" -set_serial "0x$(openssl rand -hex 16)" -days "$days" -sha256 \
-  -extfile "$new/extensions" -out "$new/cert.pem"
+  quietly openssl x509 -req -in "$new/request" -CA "$authority/ca.pem" \
+    -CAkey "$authority/ca-key.pem" -set_serial "0x$(openssl rand -hex 16)" -days "$days" -sha256 \
+    -extfile "$new/extensions" -out "$new/$4"
+}
 
-# The certificate comes last: with it, the directory is complete.
-for name in ca-key.pem ca.pem token key.pem cert.pem; do
+certify learner serverAuth key.pem cert.pem "subjectAltName = $(IFS=,; echo "${names[*]}")"
+certify actor clientAuth actor-key.pem actor-cert.pem
+cat "$new/cert.pem" "$new/key.pem" > "$new/proxy.pem"
+
+# The learner's certificate comes last: with it, the directory is complete.
+for name in ca-key.pem ca.pem token actor-key.pem actor-cert.pem key.pem proxy.pem cert.pem; do
   [[ ! -e "$new/$name" ]] || mv -f "$new/$name" "$directory/$name"
 done
 
@@ -132,10 +140,12 @@ $directory: secrets for a learner that actors reach as ${hosts[*]}, valid until 
 
   learner   --auth_token_file=$directory/token --tls_certificate=$directory/cert.pem --tls_key=$directory/key.pem
   actors    --auth_token_file=$directory/token --tls_ca=$directory/ca.pem
+            --tls_cert=$directory/actor-cert.pem --tls_key=$directory/actor-key.pem
 
-Copy to the actors' machines only token and ca.pem, by a way that you trust (scp -p). ca-key.pem
-stays here: --renew needs it, and who has it can pass for the learner.
+Copy to the actors' machines only token, ca.pem and actor-*.pem, by a way that you trust (scp -p).
+ca-key.pem stays here: --renew needs it, and who has it can pass for the learner.
 END
 if $renew; then
-  echo "A running learner serves the old certificate until it is restarted; actors need nothing new."
+  echo "A running learner or proxy has the old certificate until it is restarted. Actors keep theirs" \
+    "until it expires: copy actor-*.pem to them before."
 fi

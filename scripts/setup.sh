@@ -16,7 +16,8 @@ venv="$root/.venv"
 stamp="$venv/.seed_rl_setup_"
 report_s="${SETUP_REPORT_S:-30}"
 reporter=""
-trap 'if [[ -n "$reporter" ]]; then kill "$reporter" 2> /dev/null || true; fi' EXIT
+compiler=""
+trap 'kill $reporter $compiler 2> /dev/null || true' EXIT
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -104,8 +105,11 @@ missing_system_packages() {
   command -v pkg-config > /dev/null || echo pkg-config
   pkg-config --exists grpc++ 2> /dev/null || echo libgrpc++-dev
   pkg-config --exists libzstd 2> /dev/null || echo libzstd-dev
-  # The tests create certificates.
-  if [[ ",$requested," == *,dev,* ]]; then command -v openssl > /dev/null || echo openssl; fi
+  # The tests create certificates, and start proxies.
+  if [[ ",$requested," == *,dev,* ]]; then
+    command -v openssl > /dev/null || echo openssl
+    command -v haproxy > /dev/null || [[ -x /usr/sbin/haproxy ]] || echo haproxy
+  fi
 }
 
 install_system_packages() {
@@ -167,19 +171,43 @@ install_all() {
   if [[ ! -x "$venv/bin/pip" ]]; then
     reporting "creating the virtual environment $venv" "$python" -m venv "$venv"
   fi
-  # Install the build requirements here: an isolated build would download a second, temporary copy
-  # of TensorFlow. In a terminal, show progress bars for the large downloads.
+  # In a terminal, show progress bars for the large downloads.
   if [[ -t 2 ]] && ! compgen -G "$venv/lib/python*/site-packages/tensorflow" > /dev/null; then
     quiet=()
   fi
-  reporting "installing TensorFlow and the build tools (a few minutes the first time)" \
-    "${pip[@]}" install "${quiet[@]}" "setuptools>=77" wheel "$(tensorflow_requirement)"
-  extras="$(all_extras)"
+  "${pip[@]}" install --quiet "setuptools>=77" wheel
   # setuptools warns about every editable installation.
-  PYTHONWARNINGS=ignore reporting "building the native libraries, installing seed_rl[$extras]" \
-    "${pip[@]}" install --quiet --no-build-isolation --editable "$root${extras:+[$extras]}"
+  SEED_RL_NATIVE=later PYTHONWARNINGS=ignore "${pip[@]}" install --quiet --no-deps \
+    --no-build-isolation --editable "$root"
+  # Compile while pip unpacks: TensorFlow alone first, for its headers.
+  compiling --without-tensorflow
+  reporting "installing TensorFlow (a few minutes the first time)" \
+    "${pip[@]}" install "${quiet[@]}" --no-deps "$(tensorflow_requirement)"
+  compiled
+  extras="$(all_extras)"
+  compiling --inplace
+  reporting "building the native libraries, installing seed_rl[$extras]" \
+    "${pip[@]}" install --quiet "seed-rl${extras:+[$extras]}"
+  compiled
   native_fingerprint > "${stamp}native"
   mark_installed base "$extras"
+}
+
+# Compiles in the background, until `compiled`.
+compiling() { # OPTIONS OF build_ext ...
+  (cd "$root" && exec "$venv/bin/python" -W ignore setup.py --quiet build_ext "$@") \
+    > "$root/build/native.log" 2>&1 &
+  compiler=$!
+}
+
+compiled() {
+  local result=0
+  wait "$compiler" || result=$?
+  compiler=""
+  if ((result)); then
+    cat "$root/build/native.log" >&2
+    return "$result"
+  fi
 }
 
 # pip reads the extras' requirements from the installed package, without building anything.

@@ -24,7 +24,7 @@ from seed_rl.common.acting.environment_check import Contract
 from seed_rl.common.acting.environment_findings import Findings, Unusable
 from seed_rl.common.acting.environment_measure import Clock, Cost
 from seed_rl.common.acting.vector_environment import AutoresetMode, VectorEnvironment
-from seed_rl.common.config.options import define_flags, from_flags, option, run_main
+from seed_rl.common.config.options import Checked, define_flags, from_flags, option, run_main
 from seed_rl.gym import env as gym_env
 
 _HEAVY = {"tensorflow": "half a gigabyte", "torch": "a quarter of a gigabyte", "jax": "as much"}
@@ -32,7 +32,7 @@ _VECTOR_SIZE = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class CheckConfig:
+class CheckConfig(Checked):
     """The check."""
 
     check_steps: int = option(1000, "Steps with random actions, whose results are checked.")
@@ -134,7 +134,7 @@ def _check_vector(
         findings.should(
             "reset_mask",
             "It cannot reset some of its environments.",
-            "Episodes that terminate take one step more, with reward 0."
+            "Each terminated episode costs one step more, from which nothing is learned."
             if env.autoreset_mode == AutoresetMode.NEXT_STEP
             else "After a truncated episode, agents do not see the first step of the next.",
             'Make reset() accept options={"reset_mask": <bool>[num_envs]}, and set '

@@ -123,6 +123,7 @@ def run(
             server_address=f"unix:{folder}/socket",
             auth_token_file=None,
             tls_ca=None,
+            tls_cert=None,
             tls_certificate=None,
             tls_key=None,
         )

@@ -17,6 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import seed_rl
+
+if __name__ == "__main__" and sys.path[0] in ("", os.getcwd()):
+    # `python -m` imports from the working directory first. A logdir may have been unpacked there.
+    if os.path.dirname(os.path.dirname(seed_rl.__file__)) != os.getcwd():
+        del sys.path[0]
+
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -90,8 +97,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     if arguments.render:
         display.check()
     saved = find(arguments.logdir)
-    if not arguments.trust:
-        ask_for_trust(arguments.logdir, foreign_code.find(saved.record))
+    trusted = _trusts_code(arguments, saved.record)
     if saved.model is not None and arguments.sampled:
         raise UserError(f"The model in {saved.model} only acts greedily; leave out --sampled.")
     if arguments.video:
@@ -102,7 +108,8 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
             results=str(results),
             # The same command, so that both processes start the same program with the same flags.
             environment=[
-                *(sys.executable, "-m", "seed_rl.play", "--step_environment", "--trust"),
+                *(sys.executable, "-m", "seed_rl.play", "--step_environment"),
+                *(["--trust"] if trusted else []),
                 *sys.argv[1:],
             ],
             episodes=arguments.episodes,
@@ -120,13 +127,30 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
 
 
 def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
-    """Steps the environment for the process in which `play` runs."""
+    """Steps the environment for the process in which `play` runs, and has asked for trust."""
+    record = find(arguments.logdir).record
+    _trusts_code(arguments, record)
     video = str(arguments.video) if arguments.video else None
     request = EnvironmentRequest(video).to_json()
     own = ["--run_mode=actor", *overrides, f"--play_request={request}"]
     if arguments.render or video:
         own.insert(0, f"--render_mode={'human' if arguments.render else 'rgb_array'}")
-    _start_program(arguments, find(arguments.logdir).record, own)
+    _start_program(arguments, record, own)
+
+
+def _trusts_code(arguments: argparse.Namespace, record: dict[str, Any]) -> bool:
+    """Whether foreign code may run; it may then be in the working directory, as in training.
+
+    Raises:
+      UserError: the record names foreign code, which the user does not trust.
+    """
+    code = foreign_code.find(record)
+    if not arguments.trust:
+        ask_for_trust(arguments.logdir, code)
+    trusted = bool(code or arguments.trust)
+    if trusted:
+        sys.path.insert(0, os.getcwd())
+    return trusted
 
 
 def ask_for_trust(logdir: Path, code: Sequence[str]) -> None:
@@ -138,7 +162,7 @@ def ask_for_trust(logdir: Path, code: Sequence[str]) -> None:
     if not code:
         return
     listed = "".join(f"\n  {line}" for line in code)
-    named = f"The config.json of {logdir} names code that is not of SEED RL or a package:{listed}\n"
+    named = f"The config.json of {logdir} names code that is not part of SEED RL:{listed}\n"
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserError(f"{named}If you trust it, let it run with --trust.")
     print(f"{named}Run it? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -150,7 +174,7 @@ def _start_program(
     arguments: argparse.Namespace, saved: dict[str, Any], flags: Sequence[str]
 ) -> None:
     """Runs the recorded program in this process, with further flags."""
-    record = dict(saved)
+    record = {name: value for name, value in saved.items() if name not in _FORGOTTEN}
     kept = record.get(run_record.ARGUMENTS)
     if isinstance(kept, list):  # Otherwise `start_again` reports what is wrong.
         kept = [argument for argument in kept if _flag_name(str(argument)) not in _FORGOTTEN]
@@ -214,7 +238,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="run the run's own programs and modules without asking, also from unknown places",
+        help="run code that is not part of SEED RL without asking",
     )
     parser.add_argument("--step_environment", action="store_true", help=argparse.SUPPRESS)
     return parser

@@ -23,7 +23,8 @@ if [[ -z "${SEED_RL_ADDRESS:-}" ]]; then
 fi
 
 if [[ "$SKYPILOT_NODE_RANK" == 0 ]]; then
-  exec "$python" -m seed_rl.cluster "${arguments[@]}"
+  # Only this cluster's nodes reach its port.
+  exec "$python" -m seed_rl.cluster "${arguments[@]}" --insecure
 fi
 
 # From here on, a learner that cannot be reached is one that has gone. Twenty minutes: one that

@@ -46,6 +46,25 @@ program() {
     "$PYTHON" -m seed_rl.cluster "$@"
 }
 
+# Keeps a proxy in front of the learner, on this node, until the job ends. It publishes its address.
+proxy() {
+  local directory
+  directory="$(mktemp --directory)"
+  trap 'kill "$proxy_pid" 2> /dev/null; rm -rf "'"$directory"'"' EXIT
+  export SEED_RL_PROXY="$directory/learner.sock"
+  (
+    trap 'kill $! 2> /dev/null; exit' TERM
+    while :; do
+      SEED_RL_ROLE=proxy PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" \
+        "$PYTHON" -m seed_rl.cluster "$@" &
+      wait $!
+      say "the proxy has ended; starting it again"
+      sleep "$first_pause_s"
+    done
+  ) &
+  proxy_pid=$!
+}
+
 # Back into the queue, which ends this script. So does the user who cancels the job.
 requeue() {
   local state tries
@@ -75,6 +94,11 @@ worth_a_retry() {  # EXIT_CODE, the start that progress.json showed before
 
 learner() {
   local code frames started tries=0 stalled="$LOGDIR/slurm/stalled"
+  if [[ -e "$SEED_RL_SECRETS/proxy.pem" ]]; then
+    proxy "$@"
+  else
+    set -- "$@" --insecure # Only the cluster's machines reach its port, and the token is asked for.
+  fi
   frames="$(report frames)"
   while :; do
     started="$(report started)"

@@ -95,7 +95,7 @@ def test_cartpole_from_training_to_video(tmp_path, socket_address):
     rows = table_rows(output)
     assert len(rows) == 3 and "mean ± std" in output
     # Sutton and Barto's reward is -1 at the end and 0 before.
-    assert [reward for reward, _ in rows] == [-1.0] * 3
+    assert rows == [(0.0 if steps == 500 else -1.0, steps) for _, steps in rows]
     frames = [frame for frame in imageio.get_reader(film)]  # noqa: C416 - its length is infinite.
     assert frames[0].shape == (400, 600, 3)
     # The first of each episode (also of the one that was not played) and one for each step.
@@ -146,7 +146,9 @@ def test_atari_without_training(tmp_path, socket_address):
 
 @pytest.mark.parametrize("number", ["0", "-1", "many"])
 def test_numbers_of_episodes(tmp_path, number):
-    result = run_python("-m", "seed_rl.play", tmp_path, f"--episodes={number}")
+    """Guards also people inside an unpacked logdir: nothing is imported from there."""
+    (tmp_path / "gymnasium.py").write_text("raise SystemExit('the trap was run')")
+    result = run_python("-m", "seed_rl.play", tmp_path, f"--episodes={number}", cwd=tmp_path)
     assert result.returncode == 2
     assert f"--episodes: must be a whole number of at least 1, not {number}" in result.stderr
 
@@ -171,7 +173,7 @@ def test_a_run_without_its_program_cannot_be_played(tmp_path, capsys, monkeypatc
     """Guards the message for models that were trained without flags, or elsewhere."""
     (tmp_path / "saved_model").mkdir()
     (tmp_path / "saved_model" / "saved_model.pb").touch()
-    monkeypatch.setattr(sys, "argv", ["play", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["play", str(tmp_path), "--trust"])
     assert play.main() == 2
     assert "Cannot read the options of the run" in capsys.readouterr().err
     for record, message in (

@@ -1,15 +1,16 @@
-"""Attacks a server, and reports what an honest client notices of it.
+"""Attacks a server behind its proxy, and reports what an honest client notices of it.
 
     python -m benchmarks.hostile [--attack=NAME ...] [--seconds=S] [--json=FILE]
 
-For each attack: a new server, in its own process; an honest client that calls all the time and
-checks the server's health; new clients that join during the attack and after it. The attacker is a
-separate process, with lower priority. All is on this machine, and bounded in number and time.
+For each attack: a new server and a new proxy, with the configuration that ships; an honest client
+that calls all the time and checks the server's health; new clients that join during the attack and
+after it. The attacker is a separate process, with lower priority: strangers, or a member with a
+certificate and the token. All is on this machine, and bounded in number and time.
 
-An attack fails, and the exit code is 1, if an honest client waits longer than 500 ms or gets an
-error, if a new one does not get in within 5 s, or if the server's memory grows by more than
-256 MiB. Time in which the honest client's process did not run is not counted as waiting; `quiet`
-is the same client before the attack.
+An attack fails, and the exit code is 1, if an honest client waits longer than 200 ms or gets an
+error, if a new one is not answered within a second, or if the memory of server and proxy grows by
+more than 256 MiB. Time in which the honest client's process did not run is not counted as waiting;
+`quiet` is the same client before the attack.
 """
 
 from __future__ import annotations

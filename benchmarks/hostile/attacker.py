@@ -12,9 +12,9 @@ from benchmarks.hostile.stage import Stage
 _NICENESS = 10  # Attackers are other machines: they should not take the server's processor.
 
 
-def attack(name: str, port: int, token: str | None, seconds: float) -> dict[str, Any]:
+def attack(name: str, port: int, secrets: str, token: str | None, seconds: float) -> dict[str, Any]:
     """Runs an attack; returns its counts and marks."""
-    with Stage(port, token, seconds) as stage:
+    with Stage(port, secrets, token, seconds) as stage:
         ATTACKS[name].run(stage)
         return {"counts": dict(stage.counts), "marks": stage.marks}
 

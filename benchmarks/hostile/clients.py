@@ -22,7 +22,7 @@ from seed_rl.grpc.options import ClientOptions
 PATIENCE_S = 5.0
 """After this long without an answer a client gives up."""
 
-_HEALTH_CHECK_S = 0.02
+_HEALTH_CHECK_S = 0.2
 _NAP_S = 0.005
 _FAILURES = (CallError, ConnectionLost, Timeout, grpc.RpcError)
 
@@ -68,12 +68,12 @@ def run(action: str, **arguments: Any) -> Any:
     return call_steadily(**arguments) if action == "call" else join(**arguments)
 
 
-def join(port: int, token: str | None) -> dict[str, Any]:
+def join(port: int, secrets: str, token: str | None) -> dict[str, Any]:
     """Connects, calls once and leaves; returns how long that took, or why it failed.
 
     A failure does not count if this process did not run for much of the time.
     """
-    options = ClientOptions(connect_timeout_s=PATIENCE_S, call_timeout_s=PATIENCE_S, token=token)
+    options = options_of_member(secrets, token)
     while True:
         error = None
         start = time.monotonic()
@@ -89,7 +89,7 @@ def join(port: int, token: str | None) -> dict[str, Any]:
 
 
 def call_steadily(
-    port: int, token: str | None, function: str, pause_s: float, until: float
+    port: int, secrets: str, token: str | None, function: str, pause_s: float, until: float
 ) -> dict[str, Any]:
     """Calls a function until a time, and checks the server's health now and then.
 
@@ -102,7 +102,7 @@ def call_steadily(
     with Watch() as watch:
         while time.monotonic() < until:
             try:
-                _call_until_failure(port, token, function, pause_s, until, calls)
+                _call_until_failure(port, secrets, token, function, pause_s, until, calls)
             except _FAILURES as error:
                 time.sleep(0.1)  # Before a new attempt; and the pause, if any, is known.
                 now = time.monotonic()
@@ -111,14 +111,35 @@ def call_steadily(
     return {"calls": calls, "failures": failures, "pauses": watch.pauses}
 
 
+def options_of_member(secrets: str, token: str | None) -> ClientOptions:
+    """Of an honest client."""
+    files = {"tls_ca": "ca.pem", "tls_cert": "actor-cert.pem", "tls_key": "actor-key.pem"}
+    return ClientOptions(
+        connect_timeout_s=PATIENCE_S,
+        call_timeout_s=PATIENCE_S,
+        token=token,
+        **{option: f"{secrets}/{name}" for option, name in files.items()},  # type: ignore[arg-type]
+    )
+
+
 def _call_until_failure(
-    port: int, token: str | None, function: str, pause_s: float, until: float, calls: list[Any]
+    port: int,
+    secrets: str,
+    token: str | None,
+    function: str,
+    pause_s: float,
+    until: float,
+    calls: list[Any],
 ) -> None:
     address = f"127.0.0.1:{port}"
-    options = ClientOptions(connect_timeout_s=PATIENCE_S, call_timeout_s=PATIENCE_S, token=token)
+    options = options_of_member(secrets, token)
+    tls = options.tls_files()
+    credentials = grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
     with (
         Client(address, options) as client,
-        grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel,
+        grpc.secure_channel(
+            address, credentials, [("grpc.use_local_subchannel_pool", 1)]
+        ) as channel,
     ):
         check = channel.unary_unary(http2.HEALTH)
         check(b"", timeout=PATIENCE_S, wait_for_ready=True)

@@ -20,7 +20,7 @@ def rapid_reset(stage: Stage) -> None:
     block = http2.request(http2.CALL, stage.token)
 
     def burst(connection: Connection) -> int:
-        connection.send(_resets([connection.new_stream() for _ in range(_BURST)], block, block))
+        connection.send(resets([connection.new_stream() for _ in range(_BURST)], block, block))
         connection.windows = {0: connection.windows[0]}  # Forgets them, too.
         connection.closed_streams.clear()
         return _BURST
@@ -30,16 +30,16 @@ def rapid_reset(stage: Stage) -> None:
 
 def short_resets(stage: Stage) -> None:
     """The same in as few bytes as possible, all that a connection may send at once."""
-    resets = _resets(range(1, 2 * _SHORT_RESETS, 2), *http2.short_requests(http2.CALL, stage.token))
+    data = resets(range(1, 2 * _SHORT_RESETS, 2), *http2.short_requests(http2.CALL, stage.token))
 
     def burst(connection: Connection) -> int:
-        connection.send(resets)
+        connection.send(data)
         return _SHORT_RESETS
 
     stage.flood("resets", stage.scaled(4_000_000), burst)
 
 
-def _resets(streams: Iterable[int], first: bytes, block: bytes) -> bytes:
+def resets(streams: Iterable[int], first: bytes, block: bytes) -> bytes:
     """Requests with the header block `first`, then `block`, each followed by its reset."""
     frames = []
     for stream in streams:

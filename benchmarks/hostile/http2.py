@@ -7,6 +7,7 @@ they need no state.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Mapping
 
@@ -120,7 +121,11 @@ class Connection:
     """
 
     def __init__(
-        self, port: int, preface: bytes = PREFACE + settings({}), timeout_s: float = _TIMEOUT_S
+        self,
+        port: int,
+        preface: bytes = PREFACE + settings({}),
+        timeout_s: float = _TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
     ):
         """Connects to a local port and sends `preface`.
 
@@ -128,6 +133,7 @@ class Connection:
           port: where.
           preface: what to send first.
           timeout_s: for how long the server may read nothing; then `send` raises TimeoutError.
+          tls: encrypts the connection; None: it is not encrypted.
         """
         self._next_stream = 1
         self._received = bytearray()
@@ -135,8 +141,10 @@ class Connection:
         self.windows = {0: _DEFAULT_WINDOW}
         self.closed_streams: set[int] = set()
         self._timeout_s = timeout_s
-        self.socket = connect(port, timeout_s)
+        self.socket: socket.socket = connect(port, timeout_s)
         try:
+            if tls is not None:
+                self.socket = tls.wrap_socket(self.socket)
             self.send(preface)
         except OSError:
             self.close()
@@ -181,7 +189,7 @@ class Connection:
             while data := self.socket.recv(1 << 16):
                 self._received += data
             raise ConnectionResetError("closed by the server")
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError):
             pass
         finally:
             self.socket.settimeout(self._timeout_s)

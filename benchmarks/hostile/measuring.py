@@ -5,24 +5,24 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import pathlib
 import signal
 import statistics
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import processes
 from benchmarks.hostile.attacks import Attack
 
-MAX_WAIT_MS = 500.0
+MAX_WAIT_MS = 200.0
 """The longest that an honest client may wait for an answer."""
 
-MAX_GROWTH_MIB = 256.0
-"""How much the server's resident memory may grow during an attack."""
+MAX_JOIN_MS = 1000.0
+"""The longest that a new client may take to get in and be answered."""
 
-MAX_CONNECTION_KIB = 32.0
-"""How much memory an idle connection may take."""
+MAX_GROWTH_MIB = 256.0
+"""How much the resident memory of server and proxy together may grow during an attack."""
 
 MIN_RATE_RATIO = 0.5
 """What must remain of an honest client's rate."""
@@ -42,7 +42,7 @@ class Result:
       quiet_ms: p50, p99 and maximum of the honest client's waits before the attack.
       waits_ms: the same during and shortly after it.
       newcomer_ms: how long the slowest new client took to get in and be answered.
-      rss_mib: the server's resident memory before the attack, its peak, and afterwards.
+      rss_mib: resident memory of server and proxy before the attack, its peak, and afterwards.
       counts: what the attacker did.
       rate_ratio: what remained of the honest client's rate, if measured.
       problems: in words, the limits that were exceeded.
@@ -73,9 +73,9 @@ class Range(contextlib.ExitStack):
 
     def run(self, attack: Attack, seconds: float) -> Result:
         """Runs one attack against a new server."""
-        self._servers.send(token=attack.token, max_files=attack.max_files)
+        self._servers.send(token=attack.token)
         server = self._servers.receive()
-        access = {"port": server["port"], "token": attack.token}
+        access = {"port": server["port"], "secrets": server["secrets"], "token": attack.token}
         newcomers = [self._join(access)]
         quiet_s = max(1.0, seconds / 4)
         start = time.monotonic() + _WARM_UP_S
@@ -87,11 +87,10 @@ class Range(contextlib.ExitStack):
             until=start + quiet_s + seconds + _AFTER_S,
         )
         time.sleep(_WARM_UP_S + quiet_s)
-        with Memory(server["pid"]) as memory:
+        with Memory(server["pids"]) as memory:
             began = time.monotonic()
             self._attacker.send(name=attack.name, **access, seconds=seconds)
-            if attack.newcomers_during:
-                newcomers += self._join_during(access, began, seconds)
+            newcomers += self._join_during(access, began, seconds)
             attacked = self._attacker.receive()
             newcomers.append(self._join(access))
             honest = self._honest.receive()
@@ -112,19 +111,17 @@ class Range(contextlib.ExitStack):
 
 
 class Memory(contextlib.AbstractContextManager["Memory"]):
-    """Watches the resident memory of a process, and kills it before it takes the machine's.
+    """Watches the resident memory of processes, and kills them before they take the machine's.
 
     Attributes:
-      mib: at the start, the peak, and at the end.
-      killed: whether the process was killed.
+      mib: of all at the start, the peak, and at the end; 0 if one has ended.
+      killed: whether they were killed.
     """
 
-    def __init__(self, pid: int):
+    def __init__(self, pids: Sequence[int]):
         """Begins to watch."""
-        self._pid = pid
-        with contextlib.suppress(OSError):  # Resets the kernel's own record of the peak.
-            pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
-        start = self._read("VmRSS")
+        self._pids = pids
+        start = self._read()
         self.mib = (start, start, start)
         self.killed = False
         self._done = threading.Event()
@@ -138,18 +135,16 @@ class Memory(contextlib.AbstractContextManager["Memory"]):
     def _watch(self) -> None:
         while not self._done.wait(0.02):
             start, peak, _ = self.mib
-            now = self._read("VmRSS")
-            self.mib = (start, max(peak, now, self._peak()), now)
+            now = self._read()
+            self.mib = (start, max(peak, now), now)
             if now > start + _KILL_GROWTH_MIB and not self.killed:
                 self.killed = True
-                os.kill(self._pid, signal.SIGKILL)
+                for pid in self._pids:
+                    os.kill(pid, signal.SIGKILL)
 
-    def _peak(self) -> float:
-        # Before it is reset, the record includes the start of the process.
-        return self._read("VmHWM")
-
-    def _read(self, name: str) -> float:
-        return processes.memory_mib(self._pid, name)
+    def _read(self) -> float:
+        parts = [processes.memory_mib(pid, "VmRSS") for pid in self._pids]
+        return sum(parts) if all(parts) else 0.0
 
 
 def _judge(
@@ -170,7 +165,7 @@ def _judge(
     if memory.killed:
         problems.append("its memory grew without end")
     elif not last:
-        problems.append("the server died")
+        problems.append("the server or the proxy died")
     if waits[2] > MAX_WAIT_MS:
         problems.append(f"an honest client waited {waits[2]:,.0f} ms")
     failures = [text for _, text in honest["failures"]]
@@ -179,13 +174,10 @@ def _judge(
     refused = [newcomer["error"] for newcomer in newcomers if newcomer["error"]]
     if refused:
         problems.append(f"{len(refused)} newcomers did not get in: {refused[0]}")
+    elif newcomer_ms > MAX_JOIN_MS:
+        problems.append(f"a newcomer took {newcomer_ms:,.0f} ms")
     if peak - first > MAX_GROWTH_MIB:
         problems.append(f"memory grew by {peak - first:,.0f} MiB")
-    connections = attacked["counts"].get("connections", 0)
-    if attack.per_connection and connections:
-        kib = 1024 * (peak - first) / connections
-        if kib > MAX_CONNECTION_KIB:
-            problems.append(f"a connection takes {kib:,.0f} KiB")
     ratio = None
     if attack.rate_mark is not None:
         ratio = _rate_ratio(calls, began, attacked["marks"][attack.rate_mark])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import struct
 import threading
@@ -12,6 +13,7 @@ import zlib
 import numpy as np
 
 from benchmarks.hostile import http2
+from benchmarks.hostile.clients import options_of_member
 from benchmarks.hostile.http2 import Connection
 from benchmarks.hostile.stage import Stage
 from seed_rl.grpc import wire
@@ -48,11 +50,6 @@ def _compressed_zeros(mib: int) -> bytes:
         checksum = zlib.crc32(zeros, checksum)
     header = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
     return header + block * mib + b"\x03\x00" + struct.pack("<II", checksum, mib * _MIB % 2**32)
-
-
-def unread_unary(stage: Stage) -> None:
-    """Health checks whose requests of 60 MiB stop a byte before their end; they need no token."""
-    _stop_short(stage, http2.request(http2.HEALTH))
 
 
 def unwritable_health(stage: Stage) -> None:
@@ -92,11 +89,6 @@ def tiny_pieces(stage: Stage) -> None:
 def partial_calls(stage: Stage) -> None:
     """Calls of 60 MiB that stop a byte before their end."""
     _stop_short(stage, http2.request(http2.CALL, stage.token))
-
-
-def partial_calls_of_strangers(stage: Stage) -> None:
-    """The same without the token that the server requires."""
-    _stop_short(stage, http2.request(http2.CALL))
 
 
 def _stop_short(stage: Stage, block: bytes) -> None:
@@ -145,7 +137,7 @@ def many_streams(stage: Stage) -> None:
 
 def slow_function(stage: Stage) -> None:
     """A function that is quick 400 times, then takes 1.7 s."""
-    options = ClientOptions(connect_timeout_s=5, call_timeout_s=30, token=stage.token)
+    options = dataclasses.replace(_options(stage), call_timeout_s=30)
     with Client(f"127.0.0.1:{stage.port}", options) as client:
         trial = 20_000
         start = time.monotonic()
@@ -178,8 +170,7 @@ def bad_rows(stage: Stage) -> None:
     start = time.monotonic()
 
     def call() -> None:
-        options = ClientOptions(connect_timeout_s=5, call_timeout_s=5, token=stage.token)
-        with contextlib.suppress(ConnectionLost), Client(address, options) as client:
+        with contextlib.suppress(ConnectionLost), Client(address, _options(stage)) as client:
             while stage.running():
                 try:
                     client.picky(-1 if time.monotonic() > start + half else 1)
@@ -194,6 +185,10 @@ def bad_rows(stage: Stage) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def _options(stage: Stage) -> ClientOptions:
+    return options_of_member(str(stage.secrets), stage.token)
 
 
 def _call_message(function: int, rows: np.ndarray) -> bytes:

@@ -1,14 +1,19 @@
-"""Starts the servers that are attacked: a process that has imported TensorFlow, and forks.
+"""Starts the servers that are attacked, with the proxy in front of them.
+
+A process that has imported TensorFlow, and forks.
 
 Run by `benchmarks.hostile` as `python -m benchmarks.hostile.server`; takes commands.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import resource
+import pathlib
 import signal
+import socket
+import subprocess
+import tempfile
+import time
 from typing import Any
 
 import tensorflow as tf
@@ -16,10 +21,14 @@ import tensorflow as tf
 from benchmarks import processes
 from seed_rl.grpc import ops
 from seed_rl.grpc.options import ServerOptions
+from seed_rl.launch.ports import free_port
+from seed_rl.launch.process import die_with_parent
+from seed_rl.launch.proxy import Proxy
 
 WIDE_ROW = 16_384
 """Elements in a row that `wide` returns: 64 KiB."""
 
+_MAKE_SECRETS = pathlib.Path(__file__).resolve().parents[2] / "scripts/make_secrets.sh"
 _INTS = tf.TensorSpec([None], tf.int32, "x")
 
 
@@ -50,46 +59,75 @@ def picky(x: tf.Tensor) -> tf.Tensor:
         return x + 1
 
 
-def _serve(token: str | None, max_files: int | None, port: int, parent: int) -> None:
-    """Runs a server; writes its port to file `port`, and ends when `parent` is closed."""
-    if max_files is not None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
-    server = ops.Server(["127.0.0.1:0"], ServerOptions(token=token))
+def _serve(path: str, token: str | None, ready: int, parent: int) -> None:
+    """Runs a server at a Unix socket; closes `ready`, and ends when `parent` is closed."""
+    server = ops.Server([f"unix:{path}"], ServerOptions(token=token))
     for function in (double, wide, work):
         server.bind(function)
     server.bind(picky, isolate_errors=True)
     server.start()
-    os.write(port, json.dumps(server.ports[0]).encode())
-    os.close(port)
+    os.close(ready)
     os.read(parent, 1)
 
 
 class Servers:
-    """Forks servers; one runs at a time."""
+    """Forks servers; one runs at a time, with its proxy."""
 
     def __init__(self) -> None:
         self._pid, self._alive = 0, -1
+        self._proxy: subprocess.Popen[bytes] | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="seed_rl_hostile_")
+        self._secrets = pathlib.Path(self._folder.name) / "secrets"
+        command = [_MAKE_SECRETS, self._secrets, "localhost", "127.0.0.1"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
-    def __call__(self, token: str | None = None, max_files: int | None = None) -> dict[str, Any]:
-        """Ends the server that runs, and starts one with these options."""
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-            os.close(self._alive)
-        port, child_port = os.pipe()
+    def __call__(self, token: str | None = None) -> dict[str, Any]:
+        """Ends what runs, and starts a server with this token and its proxy."""
+        self._end()
+        ready, child_ready = os.pipe()
         child_alive, self._alive = os.pipe()
+        path = f"{self._folder.name}/learner"
         self._pid = os.fork()
         if not self._pid:
             try:
-                os.close(port)
+                os.close(ready)
                 os.close(self._alive)
-                _serve(token, max_files, child_port, child_alive)
+                _serve(path, token, child_ready, child_alive)
             finally:
                 os._exit(1)
-        os.close(child_port)
+        os.close(child_ready)
         os.close(child_alive)
-        with os.fdopen(port) as file:
-            return {"pid": self._pid, "port": json.loads(file.read())}
+        os.read(ready, 1)
+        os.close(ready)
+        port = free_port()
+        proxy = Proxy(f"127.0.0.1:{port}", pathlib.Path(path), self._secrets, self._secrets)
+        self._proxy = subprocess.Popen(
+            proxy.command(),
+            env={**os.environ, **proxy.environment()},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=die_with_parent(os.getpid(), signal.SIGKILL),
+        )
+        _wait_for(port)
+        pids = [self._pid, self._proxy.pid]
+        return {"pids": pids, "port": port, "secrets": str(self._secrets)}
+
+    def _end(self) -> None:
+        if self._proxy is not None:
+            self._proxy.kill()
+            self._proxy.wait()
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            os.close(self._alive)
+
+
+def _wait_for(port: int) -> None:
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            time.sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import pathlib
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -14,23 +16,38 @@ from benchmarks.hostile.http2 import Connection
 T = TypeVar("T")
 
 _REFUSED_PAUSE_S = 0.01
+_MEMBER_TIMEOUT_S = 2.0
 _DEFAULT_S = 5.0  # What counts are given for.
+
+
+def tls_context(secrets: pathlib.Path, member: bool) -> ssl.SSLContext:
+    """How attackers encrypt, with a member's certificate or without any."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(secrets / "ca.pem")
+    context.set_alpn_protocols(["h2"])
+    if member:
+        context.load_cert_chain(secrets / "actor-cert.pem", secrets / "actor-key.pem")
+    return context
 
 
 class Stage:
     """What an attack works with; closes its connections at the end.
 
     Attributes:
-      port: the server's.
+      port: the proxy's.
+      secrets: directory of the run's certificates, of which strangers have ca.pem only.
       token: the server's secret; None: it has none.
       seconds: how long the attack lasts.
       counts: what was done, for the report.
       marks: moments that the report needs, in seconds of `time.monotonic`.
     """
 
-    def __init__(self, port: int, token: str | None, seconds: float):
+    def __init__(self, port: int, secrets: str, token: str | None, seconds: float):
         """Starts the clock."""
         self.port = port
+        self.secrets = pathlib.Path(secrets)
+        self.tls = tls_context(self.secrets, member=True)
         self.token = token
         self.seconds = seconds
         self.counts: collections.Counter[str] = collections.Counter()
@@ -57,8 +74,8 @@ class Stage:
         return int(count * self.seconds / _DEFAULT_S)
 
     def connect(self, preface: bytes = http2.PREFACE + http2.settings({})) -> Connection | None:
-        """A connection that stays open until the end; None if the server refuses it."""
-        connection = self.attempt(Connection, self.port, preface)
+        """A member's connection that stays open until the end; None if it is refused."""
+        connection = self.attempt(Connection, self.port, preface, _MEMBER_TIMEOUT_S, self.tls)
         if connection is not None:
             self._opened.callback(connection.close)
             self.counts["connections"] += 1

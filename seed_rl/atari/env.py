@@ -13,7 +13,7 @@ import dataclasses
 from typing import Any
 
 from seed_rl.atari import games
-from seed_rl.common.config.options import as_config, option, provide_flags
+from seed_rl.common.config.options import Checked, as_config, option, provide_flags
 from seed_rl.common.system.extras import missing_extra
 
 SCREEN_SIZE = 84
@@ -21,7 +21,7 @@ STICKY_PROBABILITY = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
-class AtariConfig:
+class AtariConfig(Checked):
     """Atari: the environment."""
 
     game: str = option(
@@ -61,6 +61,7 @@ class AtariConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         games.rom_name(self.game, games.available())
 
 

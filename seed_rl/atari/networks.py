@@ -8,13 +8,18 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.r2d2.networks import AgentOutput, AgentState, DuelingLSTM
-from seed_rl.atari.packed_frames import initial_frame_stacking_state, stack_frames
+from seed_rl.atari.packed_frames import (
+    STACKING_STATE_DTYPE,
+    initial_frame_stacking_state,
+    stack_frames,
+)
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.networks.actor_critic import ConvAgent
 from seed_rl.common.networks.encoders import ImageEncoder
 from seed_rl.common.types import EnvOutput
 
 __all__ = [
+    "STACKING_STATE_DTYPE",
     "AgentOutput",
     "AgentState",
     "AtariVTraceNet",

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 MAX_STACK_SIZE = 4
+STACKING_STATE_DTYPE = tf.int32
 _BITS, _BYTE = 8, 255
 
 PackedState = Any
@@ -38,7 +39,7 @@ def initial_frame_stacking_state(
     if stack_size == 1:
         return ()
     _check(stack_size, observation_shape)
-    return tf.zeros([batch_size, *observation_shape[:-1]], tf.int32)
+    return tf.zeros([batch_size, *observation_shape[:-1]], STACKING_STATE_DTYPE)
 
 
 def stack_frames(
@@ -82,7 +83,7 @@ def stack_frames(
         return tf.where(same, every[places], tf.zeros([], frames.dtype))
 
     stack = [back(k) for k in range(stack_size)]
-    newest = [tf.cast(frame[-1], tf.int32) for frame in stack[:size]]
+    newest = [tf.cast(frame[-1], STACKING_STATE_DTYPE) for frame in stack[:size]]
     state = tf.add_n([tf.bitwise.left_shift(frame, _BITS * k) for k, frame in enumerate(newest)])
     return tf.stack(stack, axis=-1), state
 

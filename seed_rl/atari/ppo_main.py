@@ -15,6 +15,7 @@ from seed_rl.common.config.presets import Preset
 PRESET = Preset(
     "atari ppo",
     dict(
+        total_environment_frames=40_000_000,
         gin_config=("seed_rl/atari/gin/ppo.gin",),
         unroll_length=128,
         epochs_per_step=4,

@@ -18,6 +18,7 @@ from seed_rl.common.config.presets import Preset
 PRESET = Preset(
     "atari vtrace",
     dict(
+        total_environment_frames=40_000_000,
         max_abs_reward=1.0,
         # Small batches make many updates from few frames, which suits a workstation. With an
         # entropy cost of 0.01, the policy on Pong stays uniform for millions of frames.

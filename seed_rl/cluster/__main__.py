@@ -12,6 +12,7 @@ import pathlib
 import shlex
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
 from seed_rl.cluster import address_file, indices, mirrored, roles, run
@@ -27,12 +28,12 @@ USAGE = """\
 usage: python -m seed_rl.cluster GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
        python -m seed_rl.cluster PROGRAM.py [AGENT] ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
 
-Becomes one process of a run: learner, actor, evaluator or TensorBoard. Every process of the run
-gets the same command line, that of ./run_local.sh, and is told by its environment which one it is.
-It is then replaced by the program, so that signals and exit codes are the program's
+Becomes one process of a run: learner, actor, evaluator, TensorBoard or proxy. Every process of the
+run gets the same command line, that of ./run_local.sh, and is told by its environment which one it
+is. It is then replaced by the program, so that signals and exit codes are the program's
 (docs/reliability.md lists them).
 
-  SEED_RL_ROLE          learner, actor, evaluator or tensorboard
+  SEED_RL_ROLE          learner, actor, evaluator, tensorboard or proxy
   SEED_RL_INDEX         index of this actor among the actors, or of this evaluator among the
                         evaluators, from 0
   SEED_RL_INDEX_DIR     instead: a directory in which each claims the lowest free index, with a
@@ -43,8 +44,11 @@ It is then replaced by the program, so that signals and exit codes are the progr
                         and in which actors look it up each time they start (with SEED_RL_ADDRESS
                         for the learner: it writes that)
   SEED_RL_BIND          host at which the learner listens instead, such as [::] or 10.0.0.5
-  SEED_RL_SECRETS       directory with any of token (for all), cert.pem and key.pem (learner) and
-                        ca.pem (actors), as scripts/make_secrets.sh makes them
+  SEED_RL_PROXY         path of a Unix socket, for learner and proxy: the learner listens there, and
+                        the proxy (HAProxy, which asks actors for certificates) where actors connect
+  SEED_RL_SECRETS       directory with any of token (for all), cert.pem and key.pem (learner),
+                        proxy.pem (proxy), ca.pem (proxy, actors), actor-cert.pem and actor-key.pem
+                        (actors), as scripts/make_secrets.sh makes them
   SEED_RL_EVALUATORS    number of evaluators (default: 0), for all processes: each has
                         ENVS_PER_ACTOR environments that only evaluate
   SEED_RL_TENSORBOARD_HOST
@@ -66,8 +70,12 @@ Options that the command sets itself: --run_mode, --task, --num_envs, --env_batc
 """
 
 
-def become(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The command line to become; claims an index, or publishes or looks up the learner's address.
+def become(
+    arguments: Sequence[str], environment: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The command line to become, and variables to set for it.
+
+    Claims an index, or publishes or looks up the learner's address.
 
     Args:
       arguments: the command line.
@@ -82,26 +90,33 @@ def become(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str
     shared_file = environment.get("SEED_RL_ADDRESS_FILE")
     secrets = environment.get("SEED_RL_SECRETS")
     address = roles.address_from(environment)
-    if shared_file and role.kind != roles.TENSORBOARD:
+    proxied = environment.get("SEED_RL_PROXY")
+    # With a proxy, it is the proxy that is met.
+    met = role.kind not in (roles.TENSORBOARD, *((roles.LEARNER,) if proxied else ()))
+    if shared_file and met:
         address = _meet(role, pathlib.Path(shared_file), logdir, address)
     described = Run(
         options=options,
         logdir=logdir,
         address=address,
         bind=environment.get("SEED_RL_BIND") or None,
+        proxied=pathlib.Path(proxied).absolute() if proxied else None,
         moves=bool(shared_file),
         secrets=Secrets(pathlib.Path(secrets).absolute() if secrets else None),
         evaluators=evaluators,
         tensorboard_host=environment.get("SEED_RL_TENSORBOARD_HOST") or "localhost",
     )
-    return _command(described, role)
+    if role.kind == roles.PROXY:
+        proxy = described.proxy(pathlib.Path(tempfile.mkdtemp(prefix="seed_rl_proxy_")))
+        return proxy.command(), proxy.environment()
+    return _command(described, role), {}
 
 
 def _meet(role: Role, path: pathlib.Path, logdir: str | None, address: str | None) -> str:
     """Writes the learner's address to the file, or reads it there; returns it."""
-    if role.kind != roles.LEARNER:
+    if role.kind not in (roles.LEARNER, roles.PROXY):
         return address_file.wait_for(path, _say)
-    if logdir and os.path.isdir(logdir):
+    if role.kind == roles.LEARNER and logdir and os.path.isdir(logdir):
         # A second learner, which will be refused, must not call the actors away from the first.
         LearnerLock(pathlib.Path(logdir)).release()
     address = run.check_address(address) if address else address_file.own_address()
@@ -158,14 +173,15 @@ def main(
         _check_packages()
         if url := _learners_url(arguments, os.environ):
             return _mirror(arguments, url, after_copy, code)
-        command = become(arguments, os.environ)
+        command, variables = become(arguments, os.environ)
     except UserError as error:
         print(f"error: {error} (--help lists the settings)", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
     _say(shlex.join(command[1:]))
-    os.execve(command[0], command, program_environment(command, os.environ))
+    environment = program_environment(command, {**os.environ, **variables})
+    os.execve(command[0], command, environment)
 
 
 def _check_packages() -> None:
@@ -198,7 +214,7 @@ def _mirror(
     logging.basicConfig(level=logging.INFO, format="seed_rl.cluster: %(message)s")
 
     def command(logdir: pathlib.Path) -> list[str]:
-        found = become([*arguments, f"--logdir={logdir}"], os.environ)  # The last one counts.
+        found, _ = become([*arguments, f"--logdir={logdir}"], os.environ)  # The last one counts.
         _say(shlex.join(found[1:]))
         return found
 

@@ -88,7 +88,8 @@ def _learner(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     place = environment.get("SEED_RL_ADDRESS_OBJECT")
     if place:
         GoogleApi().write(place, own_address(environment).encode())
-    code = cluster.main(with_trial(arguments, environment), after_copy)
+    # Only machines of the project's network reach its port.
+    code = cluster.main([*with_trial(arguments, environment), "--insecure"], after_copy)
     if place and code == 0:
         GoogleApi().write(place, _DONE)
     return code

@@ -68,6 +68,9 @@ def check_own(environment: Mapping[str, str]) -> None:
     """
     if roles.role_from(environment).kind != roles.LEARNER:
         return
+    if proxied := environment.get("SEED_RL_PROXY"):
+        check(f"unix:{proxied}")
+        return
     address = roles.address_from(environment)
     if not address and (file := environment.get("SEED_RL_ADDRESS_FILE")):
         address = pathlib.Path(file).read_text(encoding="utf-8").strip()

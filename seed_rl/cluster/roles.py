@@ -16,7 +16,8 @@ LEARNER = "learner"
 ACTOR = "actor"
 EVALUATOR = "evaluator"
 TENSORBOARD = "tensorboard"
-ROLES = (LEARNER, ACTOR, EVALUATOR, TENSORBOARD)
+PROXY = "proxy"
+ROLES = (LEARNER, ACTOR, EVALUATOR, TENSORBOARD, PROXY)
 
 DEFAULT_PORT = 8686
 """The learner's port where an engine names only its host."""
@@ -76,7 +77,7 @@ def role_from(environment: Mapping[str, str]) -> Role:
             raise UserError(_NO_ROLE)
     if kind not in ROLES:
         raise UserError(f"SEED_RL_ROLE must be one of {', '.join(ROLES)}, not '{kind}'.")
-    if kind in (LEARNER, TENSORBOARD):
+    if kind in (LEARNER, TENSORBOARD, PROXY):
         return Role(kind)
     if environment.get(_INDEX_DIR) and not environment.get("SEED_RL_INDEX"):
         return Role(kind, index_dir=pathlib.Path(environment[_INDEX_DIR]))

@@ -6,6 +6,7 @@ The engine (Docker, Kubernetes, Slurm, ...) starts, restarts and ends the proces
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.grpc import addresses
 from seed_rl.launch import options as options_lib
 from seed_rl.launch.options import RunOptions
+from seed_rl.launch.proxy import Proxy
 
 _TENSORBOARD_PORT = 6006
 _LOGDIR = ("--logdir=", "--job-dir=")
@@ -35,8 +37,11 @@ class Run:
       logdir: a directory or URL (gs://...); None: the program's default.
       address: the learner's HOST:PORT as actors reach it, or unix:/path; None: not known, which
         only TensorBoard can do with.
-      bind: host at which the learner listens; None: its own loopback address if that is where the
-        actors reach it, otherwise all addresses of its machine (IPv6 ones if `address` is one).
+      bind: host at which the learner, or the proxy, listens; None: its own loopback address if that
+        is where the actors reach it, otherwise all addresses of its machine (IPv6 ones if `address`
+        is one).
+      proxied: path of the Unix socket at which the learner listens instead, behind a proxy; None:
+        there is no proxy.
       moves: whether the learner may come back at another address, so that actors should give up
         soon and be started anew.
       secrets: token and certificates.
@@ -48,6 +53,7 @@ class Run:
     logdir: str | None = None
     address: str | None = None
     bind: str | None = None
+    proxied: pathlib.Path | None = None
     moves: bool = False
     secrets: Secrets = Secrets()
     evaluators: int = 0
@@ -59,7 +65,28 @@ class Run:
         Raises:
           UserError: the address is missing or malformed, or a secret is missing.
         """
+        if self.proxied:  # Which encrypts.
+            flags = [flag for flag in self.secrets.learner_flags() if not flag.startswith("--tls_")]
+            return self._command("learner", flags, f"unix:{self.proxied}")
         return self._command("learner", self.secrets.learner_flags(), self._listen_address())
+
+    def proxy(self, directory: pathlib.Path) -> Proxy:
+        """The proxy in front of the learner.
+
+        Args:
+          directory: a private one, for its sockets.
+
+        Raises:
+          UserError: the address, the learner's socket or the secrets are missing.
+        """
+        if self.proxied is None:
+            raise UserError(
+                "The proxy does not know where the learner listens: set SEED_RL_PROXY to the path "
+                "of a Unix socket in a directory that both share."
+            )
+        if self.secrets.directory is None:
+            raise UserError("The proxy needs certificates: set SEED_RL_SECRETS to their directory.")
+        return Proxy(self._listen_address(), self.proxied, self.secrets.directory, directory)
 
     def actor_command(self, index: int) -> list[str]:
         """The command line of an actor.

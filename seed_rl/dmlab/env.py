@@ -18,7 +18,7 @@ from absl import logging
 from gymnasium import spaces
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 
-from seed_rl.common.config.options import as_config, option, provide_flags
+from seed_rl.common.config.options import Checked, as_config, option, provide_flags
 from seed_rl.common.errors import UserError
 from seed_rl.dmlab import games, instructions
 from seed_rl.dmlab.level_cache import LevelCache
@@ -54,10 +54,11 @@ _MAX_SEED = 2**31 - 1
 # Tests combine seeds with this number, training with the engine's default, 0: procedural levels of
 # tests never occur in training. The value is that of the paper's published evaluation.
 _TEST_MIXER_SEED = 0x600D5EED
+_HOLD_OUT = "allowHoldOutLevels"
 
 
 @dataclasses.dataclass(frozen=True)
-class DmlabConfig:
+class DmlabConfig(Checked):
     """DeepMind Lab: the environment."""
 
     game: str = option(
@@ -120,6 +121,7 @@ class DmlabConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         games.choose(self.game)
         for name in ("width", "height"):
             if getattr(self, name) % 4:
@@ -246,11 +248,16 @@ class DmLab(gymnasium.Env[Any, Any]):
           renderer: "software" or "hardware".
           homepath: directory of the engine's files; None: the engine knows.
           instruction_words: number of words of the instructions to observe; 0: none.
+
+        Raises:
+          UserError: a level is only for tests, and neither `is_test` nor `config` allows it.
         """
         settings: dict[str, Any] = {"width": _WIDTH, "height": _HEIGHT, **(config or {})}
         if is_test:
-            settings |= {"allowHoldOutLevels": "true", "mixerSeed": _TEST_MIXER_SEED}
+            settings |= {_HOLD_OUT: "true", "mixerSeed": _TEST_MIXER_SEED}
         self._game = game.removeprefix(games.FOLDER)
+        if _HOLD_OUT not in settings:
+            games.check_training(self._game)
         self._settings = {name: _text(value) for name, value in settings.items()}
         self._num_action_repeats = num_action_repeats
         self._seed = seed

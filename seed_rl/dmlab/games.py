@@ -80,6 +80,12 @@ LEVELS = (
 )
 """DMLab-30."""
 
+# The same as tables, under the names that existing programs use.
+LEVEL_MAPPING = {level.train: level.test for level in LEVELS}
+ALL_LEVELS = frozenset(LEVEL_MAPPING.values())
+HUMAN_SCORES = {level.test: level.human for level in LEVELS}
+RANDOM_SCORES = {level.test: level.random for level in LEVELS}
+
 _BY_NAME = {name: level for level in LEVELS for name in (level.test, level.train)}
 
 
@@ -94,7 +100,8 @@ def choose(names: str) -> tuple[str, ...]:
       Names, those of DMLab-30 without folder.
 
     Raises:
-      UserError: nothing is named, or a name is almost that of a level of DMLab-30.
+      UserError: nothing is named, a name is almost that of a level of DMLab-30, or a level is only
+        for tests.
     """
     levels: list[str] = []
     for name in filter(None, (part.strip() for part in names.split(","))):
@@ -102,12 +109,31 @@ def choose(names: str) -> tuple[str, ...]:
             levels += [level.train for level in LEVELS]
         else:
             levels.append(_checked(name))
+            check_training(levels[-1])
     if not levels:
         raise UserError(
             f"No level is named. Name one, such as {LEVELS[-4].train}, or {DMLAB30} for all "
             "levels of DMLab-30."
         )
     return tuple(levels)
+
+
+def check_training(name: str) -> None:
+    """Checks that agents may be trained on a level.
+
+    Args:
+      name: of DMLab-30 without folder, or another.
+
+    Raises:
+      UserError: its content is held out from training. The engine would raise an error of Lua.
+    """
+    level = _BY_NAME.get(name)
+    if level is not None and name != level.train:
+        raise UserError(
+            f"'{name}' is a level for tests, which no agent is trained on. Train with "
+            f"--game={level.train}: with --num_eval_envs=1, the run's last environment plays the "
+            "level for tests; so does `python -m seed_rl.play LOGDIR --num_eval_envs=1` afterwards."
+        )
 
 
 def level_for_tests(name: str) -> str:

@@ -22,6 +22,7 @@ TRANSITIONS = 100 * 32
 PRESET = Preset(
     "dmlab vtrace",
     dict(
+        total_environment_frames=1_000_000_000,
         torso="impala_deep",
         lstm_sizes=(256,),
         stack_size=1,

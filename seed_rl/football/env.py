@@ -14,7 +14,8 @@ from typing import Any
 
 import gymnasium
 
-from seed_rl.common.config.options import as_config, option, provide_flags
+from seed_rl.common.acting.env_wrappers import RepeatActions
+from seed_rl.common.config.options import Checked, as_config, option, provide_flags
 from seed_rl.common.errors import UserError
 from seed_rl.football import envpool_env, gfootball_env
 from seed_rl.football.observation import PackedBitsObservation
@@ -30,7 +31,7 @@ _BUILD = "scripts/build_gfootball.sh"
 
 
 @dataclasses.dataclass(frozen=True)
-class FootballConfig:
+class FootballConfig(Checked):
     """Google Research Football: the environment."""
 
     game: str = option(
@@ -53,6 +54,9 @@ class FootballConfig:
         "envpool, which pip installs; gfootball, which is compiled and supports every option; "
         "auto: envpool for whatever it supports.",
         choices=(AUTO, ENVPOOL, GFOOTBALL),
+    )
+    num_action_repeats: int = option(
+        1, "Frames per action, whose rewards are summed.", minimum=1, shared=True
     )
     render_mode: str | None = option(
         None,
@@ -83,6 +87,8 @@ def create_environment(task_id: int, config: Any = None) -> gymnasium.Env[Any, A
     del task_id
     config = as_config(FootballConfig, config)
     game = _create_game(config)
+    if config.num_action_repeats > 1:
+        game = RepeatActions(game, config.num_action_repeats)
     return PackedBitsObservation(game, STACK_SIZE, config.render_mode)
 
 

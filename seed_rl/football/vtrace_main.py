@@ -14,7 +14,7 @@ from seed_rl.agents.vtrace import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.network_config import COMPUTE_DTYPES, TORSOS
 from seed_rl.common.config.optimizer_config import OptimizerConfig
-from seed_rl.common.config.options import from_flags, option
+from seed_rl.common.config.options import Checked, from_flags, option
 from seed_rl.common.config.presets import Preset
 from seed_rl.football import env
 
@@ -39,7 +39,7 @@ FAMILY = EnvironmentFamily(env.FootballConfig, env.create_environment, environme
 
 
 @dataclasses.dataclass(frozen=True)
-class FootballNetworkConfig:
+class FootballNetworkConfig(Checked):
     """Network: convolutions of the unpacked minimaps."""
 
     torso: str = option(
@@ -47,6 +47,7 @@ class FootballNetworkConfig:
         "Convolutional torso: the paper's residual network of four sections, or a smaller one of "
         "other papers.",
         choices=("gfootball", *TORSOS),
+        network=True,
     )
     compute_dtype: str = option(
         "float32",

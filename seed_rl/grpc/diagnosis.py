@@ -6,6 +6,7 @@ repeat name lookup, connection and handshake, to find which of them failed.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import socket
 import ssl
@@ -22,6 +23,9 @@ _NOT_YET_VALID, _EXPIRED = 9, 10
 _OTHER_HOST = (62, 64)
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 """What releases of OpenSSL make of an answer in plain HTTP/2."""
+
+
+_ENCRYPTS = "the server there encrypts: give this client tls_ca"
 
 
 def why_unreachable(address: str, options: ClientOptions, name: str | None = None) -> str:
@@ -99,20 +103,45 @@ def _greet(connection: socket.socket, host: str, options: ClientOptions) -> str:
     else:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    if options.tls_cert:
+        try:
+            context.load_cert_chain(options.tls_cert, options.tls_key)
+        except (OSError, ssl.SSLError) as error:
+            return f"tls_cert={options.tls_cert} with tls_key cannot be used: {error}"
     try:
-        context.wrap_socket(connection, server_hostname=host).close()
+        with context.wrap_socket(connection, server_hostname=host) as encrypted:
+            if options.tls_ca:
+                # With TLS 1.3, the server looks at the client's certificate after the handshake.
+                with contextlib.suppress(TimeoutError):
+                    encrypted.recv(1)
     except ssl.SSLCertVerificationError as error:
         return _why_not_trusted(host, error, options)
     except ssl.SSLError as error:
-        if options.tls_ca and error.reason in _NOT_TLS:
+        if not options.tls_ca:
+            return ""
+        if error.reason in _NOT_TLS:
             return (
                 "the server there does not encrypt: start it with tls_certificate and tls_key, or "
                 "this client without tls_ca"
             )
-        return ""
+        return _why_refused(error, options)
     except OSError:  # It is busy, or has just ended.
         return ""
-    return "" if options.tls_ca else "the server there encrypts: give this client tls_ca"
+    return "" if options.tls_ca else _ENCRYPTS
+
+
+def _why_refused(error: ssl.SSLError, options: ClientOptions) -> str:
+    """What a server's alert says about the client's certificate, if anything."""
+    alert = error.reason or ""
+    if "CERTIFICATE_REQUIRED" in alert or ("ALERT" in alert and not options.tls_cert):
+        return "the server there asks for a certificate: give this client tls_cert and tls_key"
+    if "ALERT" in alert:
+        reason = alert.rpartition("ALERT_")[2].lower().replace("_", " ")
+        return (
+            f"the server there refuses tls_cert={options.tls_cert} ({reason}): make a new one with "
+            "the same authority as the server's"
+        )
+    return ""
 
 
 def _why_not_trusted(host: str, error: ssl.SSLCertVerificationError, options: ClientOptions) -> str:

@@ -11,7 +11,6 @@ import ctypes
 import functools
 import itertools
 import os
-import pathlib
 import weakref
 from typing import Any
 
@@ -20,7 +19,7 @@ from seed_rl.common.native import native_library
 from seed_rl.grpc import wire
 from seed_rl.grpc.call_stream import decode_answer
 from seed_rl.grpc.errors import ConnectionLost, Timeout
-from seed_rl.grpc.options import ClientOptions
+from seed_rl.grpc.options import ClientOptions, TlsFiles
 
 _LIBRARY = "libseed_transport"
 _REPLY, _PENDING = 0, 1  # SeedFrameResult.
@@ -51,17 +50,15 @@ class NativeCallStream:
         self._ids = itertools.count(1)  # next() on it is atomic.
         self._library = _library()
         encrypted = options.encrypts(address)
-        certificate = b""
-        if encrypted:
-            try:
-                certificate = pathlib.Path(str(options.tls_ca)).read_bytes()
-            except OSError as error:
-                raise ConnectionLost(f"cannot read the TLS certificate: {error}") from None
+        try:
+            tls = options.tls_files() if encrypted else TlsFiles()
+        except OSError as error:
+            raise ConnectionLost(f"cannot read the TLS certificate: {error}") from None
         self._stream = self._library.seed_frame_stream_open(
             address.encode(),
             (options.token or "").encode(),
             encrypted,
-            certificate,
+            *tls,
             options.keepalive_s,
             options.max_message_bytes,
         )
@@ -160,7 +157,10 @@ def _library() -> Any:
     stream, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64
     outputs = [ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)]
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "open": (stream, [text, text, ctypes.c_bool, text, ctypes.c_double, ctypes.c_int64]),
+        "open": (
+            stream,
+            [text, text, ctypes.c_bool, text, text, text, ctypes.c_double, ctypes.c_int64],
+        ),
         "call": (
             ctypes.c_int,
             [stream, number, text, ctypes.c_size_t, ctypes.c_double, *outputs],

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import time
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,7 @@ from seed_rl.grpc.native_stream import NativeCallStream
 from seed_rl.grpc.options import ClientOptions
 
 _SERVICE = "/seed_rl.Inference/"
+_NO_SERVER = "status: 503"  # HAProxy's answer, in gRPC's words.
 _RECONNECT_MS = (100, 2000)  # First and longest pause between connection attempts.
 
 
@@ -124,6 +126,8 @@ class Client:
 
     def _connect(self, channel: grpc.Channel) -> dict[str, Any]:
         deadline = time.monotonic() + self._options.connect_timeout_s
+        pause_s = _RECONNECT_MS[0] / 1000
+        refusal: grpc.RpcError | None = None
         while True:
             try:
                 description = self._unary(
@@ -131,10 +135,13 @@ class Client:
                 )
                 break
             except grpc.RpcError as error:
-                # A server that is shutting down answers UNAVAILABLE despite wait_for_ready.
+                # A server that is shutting down answers UNAVAILABLE despite wait_for_ready, and so
+                # does a proxy without its server.
                 if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() > deadline:
-                    raise self._connect_error(error) from None
-                time.sleep(_RECONNECT_MS[0] / 1000)
+                    raise self._connect_error(refusal or error) from None
+                refusal = error
+                time.sleep(pause_s * random.uniform(0.5, 1))  # Thousands may be waiting.
+                pause_s = min(2 * pause_s, _RECONNECT_MS[1] / 1000)
         protocol = description.get("protocol")
         if protocol != wire.PROTOCOL_VERSION:
             raise CallError(
@@ -148,6 +155,8 @@ class Client:
         code = error.code()
         if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
             why = diagnosis.why_unreachable(self._address, self._options) or error.details()
+            if _NO_SERVER in why:
+                why = "the proxy there has no server behind it (yet)"
             return ConnectionLost(
                 f"no server answered at {self._address} within "
                 f"{self._options.connect_timeout_s:g} s: {why}"
@@ -373,10 +382,12 @@ def _open_channel(address: str, options: ClientOptions) -> grpc.Channel:
     if not options.encrypts(address):
         return grpc.insecure_channel(address, list(settings.items()))
     try:
-        with open(str(options.tls_ca), "rb") as file:
-            credentials = grpc.ssl_channel_credentials(file.read())
+        tls = options.tls_files()
     except OSError as error:
         raise ConnectionLost(f"cannot read the TLS certificate: {error}") from None
+    credentials = grpc.ssl_channel_credentials(
+        tls.authority, tls.key or None, tls.certificate or None
+    )
     return grpc.secure_channel(address, credentials, list(settings.items()))
 
 

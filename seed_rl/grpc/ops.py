@@ -85,6 +85,7 @@ class Server:
                 max_connections=options.max_connections,
                 max_calls_per_peer=options.max_calls_per_peer,
                 max_bytes_per_peer=options.max_bytes_per_peer,
+                max_bytes=options.max_bytes or 0,
                 keepalive_s=options.keepalive_s,
                 threads=options.threads,
             )
@@ -232,6 +233,8 @@ class Client:
                 server_address=tf.convert_to_tensor(server_address, tf.string),
                 token=options.token or "",
                 tls_ca=_read(options.tls_ca),
+                tls_cert=_read(options.tls_cert),
+                tls_key=_read(options.tls_key),
                 connect_timeout_s=options.connect_timeout_s,
                 call_timeout_s=options.call_timeout_s or 0.0,
                 max_message_bytes=options.max_message_bytes,

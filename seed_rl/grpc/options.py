@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
+from typing import NamedTuple
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import tokens
@@ -22,6 +24,8 @@ class ServerOptions:
       max_calls_per_peer: unanswered calls per client; at the limit the server stops reading from
         the client.
       max_bytes_per_peer: the same limit in bytes.
+      max_bytes: unanswered calls and unsent replies of all clients together, in bytes; None: an
+        eighth of the machine's memory, at least 1 GiB.
       token: shared secret that clients must present, of visible ASCII characters and inner spaces;
         None: no authentication. Not part of `repr`.
       tls_certificate: path of the server's certificate chain (PEM); None: no encryption. Unix
@@ -40,6 +44,7 @@ class ServerOptions:
     max_connections: int = 4096
     max_calls_per_peer: int = 1024
     max_bytes_per_peer: int = 256 * 1024 * 1024
+    max_bytes: int | None = None
     token: str | None = dataclasses.field(default=None, repr=False)
     tls_certificate: str | None = None
     tls_key: str | None = None
@@ -50,6 +55,8 @@ class ServerOptions:
     def __post_init__(self) -> None:
         _check_positive(self, "max_batch_size", "max_message_bytes", "max_connections")
         _check_positive(self, "max_calls_per_peer", "max_bytes_per_peer", "keepalive_s")
+        if self.max_bytes is not None and self.max_bytes <= 0:
+            raise UserError(f"max_bytes must be above 0, not {self.max_bytes}.")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise UserError("Set both tls_certificate and tls_key, or neither.")
         if self.token is not None:
@@ -90,6 +97,9 @@ class ClientOptions:
       token: the server's shared secret; None: the server has none. Not part of `repr`.
       tls_ca: path of the certificate (PEM) that signed the server's; None: no encryption. Unix
         sockets are never encrypted.
+      tls_cert: path of this client's own certificate chain (PEM), which a proxy in front of the
+        server may ask for; None: none.
+      tls_key: path of the private key (PEM) of `tls_cert`.
       keepalive_s: interval of probes on a silent connection; it is closed if a probe is not
         answered.
       max_message_bytes: larger calls are rejected; a larger reply breaks the connection.
@@ -99,11 +109,17 @@ class ClientOptions:
     call_timeout_s: float | None = None
     token: str | None = dataclasses.field(default=None, repr=False)
     tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
     keepalive_s: float = 20.0
     max_message_bytes: int = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
         _check_positive(self, "connect_timeout_s", "keepalive_s", "max_message_bytes")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise UserError("Set both tls_cert and tls_key, or neither.")
+        if self.tls_cert is not None and self.tls_ca is None:
+            raise UserError("tls_cert needs tls_ca, which turns on TLS.")
         if self.call_timeout_s is not None:
             _check_positive(self, "call_timeout_s")
         if self.token is not None:
@@ -113,10 +129,27 @@ class ClientOptions:
         """Whether the connection to `address` is encrypted."""
         return bool(self.tls_ca) and not addresses.is_unix(address)
 
+    def tls_files(self) -> TlsFiles:
+        """The contents of `tls_ca`, `tls_cert` and `tls_key`.
+
+        Raises:
+          OSError: one cannot be read.
+        """
+        paths = (self.tls_ca, self.tls_cert, self.tls_key)
+        return TlsFiles(*(pathlib.Path(path).read_bytes() if path else b"" for path in paths))
+
     def warn_of_bare_token(self, address: str) -> None:
         """Logs, once per address, if the token can be read on its way to `address`."""
         if self.token and addresses.is_public(address) and not self.encrypts(address):
             addresses.warn_of_bare_token(address)
+
+
+class TlsFiles(NamedTuple):
+    """What a client encrypts with: PEM, or empty."""
+
+    authority: bytes = b""
+    certificate: bytes = b""
+    key: bytes = b""
 
 
 def _check_positive(options: object, *names: str) -> None:

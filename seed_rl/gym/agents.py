@@ -27,6 +27,7 @@ from seed_rl.common.config.presets import Preset
 VTRACE = Preset(
     "gym vtrace",
     dict(
+        total_environment_frames=5_000_000,
         stack_size=1,
         batch_size=8,
         learning_rate=1e-3,
@@ -43,6 +44,7 @@ VTRACE = Preset(
 R2D2 = Preset(
     "gym r2d2",
     dict(
+        total_environment_frames=2_000_000,
         batch_size=32,
         replay_buffer_size=20_000,
         replay_buffer_min_size=200,
@@ -61,6 +63,7 @@ R2D2 = Preset(
 PPO = Preset(
     "gym ppo",
     dict(
+        total_environment_frames=1_000_000,
         gin_config=("seed_rl/gym/gin/ppo.gin",),
         unroll_length=32,
         batch_mode="split",
@@ -73,6 +76,7 @@ PPO = Preset(
 SAC = Preset(
     "gym sac",
     dict(
+        total_environment_frames=200_000,
         replay_buffer_size=100_000,
         replay_buffer_min_size=1_000,
         learning_rate=1e-3,

@@ -20,9 +20,9 @@ from gymnasium.envs import registration
 
 from seed_rl.common.acting import vector_environment
 from seed_rl.common.acting.env_adapters import as_gymnasium
-from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.acting.env_wrappers import RepeatActions, wrap_for_agent
 from seed_rl.common.acting.vector_environment import SingleEnvironment, VectorEnvironment
-from seed_rl.common.config.options import as_config, option, provide_flags
+from seed_rl.common.config.options import Checked, as_config, option, provide_flags
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import missing_dependency
 
@@ -31,7 +31,7 @@ ENTRY_POINTS = "seed_rl.environments"
 
 
 @dataclasses.dataclass(frozen=True)
-class GymConfig:
+class GymConfig(Checked):
     """Gymnasium: the environment."""
 
     env_name: str = option(
@@ -44,6 +44,12 @@ class GymConfig:
     env_kwargs: str = option("{}", "Arguments of the environment, as a JSON object.")
     env_wrappers: tuple[str, ...] = option(
         (), "Wrappers as module:callable, innermost first; each is called with the environment."
+    )
+    num_action_repeats: int = option(
+        1,
+        "Frames per action, whose rewards are summed. Not with vector environments.",
+        minimum=1,
+        shared=True,
     )
     raw_observations: bool = option(
         False, "Whether to pass observations unchanged, instead of as one-hot and float32."
@@ -95,14 +101,20 @@ def create_batch(env_ids: Any, config: Any = None) -> VectorEnvironment | None:
       The environments, or None if `env_name` makes single ones.
 
     Raises:
-      UserError: if it is not a vector environment, rejects its arguments, or a wrapper is not
-        found.
+      UserError: if it is not a vector environment, rejects its arguments, a wrapper is not found,
+        or actions are to be repeated.
     """
     config = as_config(GymConfig, config)
     arguments = keyword_arguments(config)
     factory = _factory(config.env_name)
     if factory is None or "num_envs" in arguments or not vector_environment.is_factory(factory):
         return None
+    if config.num_action_repeats > 1:
+        raise UserError(
+            f"--num_action_repeats={config.num_action_repeats}: actions cannot be repeated in a "
+            f"vector environment, which {config.env_name} makes. Leave it out; if the environment "
+            "has an option that does it, set that in --env_kwargs, and frames count its steps."
+        )
     env = _call(config, factory, {**arguments, "num_envs": len(env_ids)})
     env = _wrapped(env, config.env_wrappers)
     return VectorEnvironment(env, env_ids, raw_observations=config.raw_observations)
@@ -120,6 +132,8 @@ def make(config: GymConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, 
     """
     factory = _factory(config.env_name)
     env = as_gymnasium(_call(config, factory, dict(arguments)))
+    if config.num_action_repeats > 1:
+        env = RepeatActions(env, config.num_action_repeats)
     return _wrapped(env, config.env_wrappers)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import memory
-from seed_rl.launch import games, panel
+from seed_rl.launch import games, panel, proxy
 from seed_rl.launch import options as options_lib
 from seed_rl.launch.options import RunOptions
 from seed_rl.launch.ports import free_port
@@ -52,10 +52,14 @@ def check_memory(options: RunOptions) -> None:
 def create_supervisor(options: RunOptions) -> Supervisor:
     """Creates the supervisor of a run; `options.logdir` must be set."""
     assert options.logdir is not None
-    num_envs = options.actors * options.envs_per_actor
     task = f"{options.agent} on {options.game}" if options.agent else options.game
-    title = f"{task}: {options.actors} actors, {num_envs} environments"
+    title = f"{task}: {options.actors} actors, {options.num_envs} environments"
     facts = {"logdir": str(options.logdir)}
+    if options.expose:
+        proxy.check(options.secrets)
+        last = options.actors + options.remote_actors - 1
+        tasks = f"actors {options.actors} to {last}" if options.remote_actors else "no actors"
+        facts["exposed"] = f"{options.expose}, for {tasks} on other machines"
     tensorboard = None
     if options.tensorboard:
         port = options.tensorboard_port or free_port()
@@ -63,15 +67,22 @@ def create_supervisor(options: RunOptions) -> Supervisor:
         tensorboard = [sys.executable, "-m", "seed_rl.launch.tensorboard"]
         tensorboard += [f"--logdir={options.logdir}", "--host=localhost", f"--port={port}"]
 
+    def address(scratch: pathlib.Path) -> str:
+        return options.server_address or f"unix:{scratch}/server.sock"
+
+    def exposed(scratch: pathlib.Path) -> proxy.Proxy:
+        assert options.expose is not None
+        learner = pathlib.Path(address(scratch).removeprefix("unix:")).absolute()
+        return proxy.Proxy(options.expose, learner, options.secrets, scratch)
+
     def command(run_mode: str, scratch: pathlib.Path) -> list[str]:
-        address = options.server_address or f"unix:{scratch}/server.sock"
         return [
-            *(sys.executable, *options.program, f"--server_address={address}"),
+            *(sys.executable, *options.program, f"--server_address={address(scratch)}"),
             *options.flags,
             # Later flags win: a flag file must not change these.
             f"--run_mode={run_mode}",
             f"--logdir={options.logdir}",
-            f"--num_envs={num_envs}",
+            f"--num_envs={options.num_envs}",
             f"--env_batch_size={options.envs_per_actor}",
         ]
 
@@ -82,6 +93,7 @@ def create_supervisor(options: RunOptions) -> Supervisor:
         learner_command=lambda scratch: command("learner", scratch),
         actor_command=lambda task, scratch: [*command("actor", scratch), f"--task={task}"],
         tensorboard_command=tensorboard,
+        proxy=exposed if options.expose else None,
         panel=panel.create(title, facts),
     )
 
@@ -123,9 +135,20 @@ def ask_program(options: RunOptions) -> RunOptions:
         raise UserError(
             f"{_not_a_program(options)} (It ignores --only_check_args; it printed: {printed!r})"
         )
-    if answer["refusal"] and not options.fresh:
-        raise UserError(answer["refusal"])
+    if not options.fresh:
+        if answer["refusal"]:
+            raise UserError(answer["refusal"])
+        _say_what_differs(answer)
     return dataclasses.replace(options, logdir=pathlib.Path(answer["logdir"]).absolute())
+
+
+def _say_what_differs(answer: dict[str, Any]) -> None:
+    """Prints how the options of a run that continues differ from before, or from today's."""
+    kept, changed = answer.get("kept"), answer.get("changed")
+    if kept:
+        print(f"The saved run keeps its options: {', '.join(kept)}.", file=sys.stderr)
+    if changed:
+        print(f"The saved run continues with other options: {'; '.join(changed)}.", file=sys.stderr)
 
 
 def _not_a_program(options: RunOptions) -> str:

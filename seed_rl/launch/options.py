@@ -34,6 +34,10 @@ Run flags:
   --restart=fresh          start over; the contents of DIR are moved aside, never deleted
   --server_address=A       learner's address, host:port or unix:/path (default: a private Unix
                            socket)
+  --expose[=[HOST:]PORT]   let actors on other machines take part: HAProxy listens there (default:
+                           port 8686) and lets in who has a certificate (docs/security.md)
+  --remote_actors=N        with it: further actors on other machines, numbered from ACTORS
+  --secrets=DIR            with it: what scripts/make_secrets.sh has made (default: secrets)
   --tensorboard=false      do not start TensorBoard
   --tensorboard_port=PORT  TensorBoard's port (default: any free port)
 
@@ -52,6 +56,11 @@ _SET_BY_SUPERVISOR = {
     "num_envs": "it is ACTORS x ENVS_PER_ACTOR",
     "env_batch_size": "it is ENVS_PER_ACTOR",
 }
+_OWN_WITH_VALUE = (
+    *("logdir", "restart", "server_address", "tensorboard_port"),
+    *("remote_actors", "secrets"),
+)
+_DEFAULT_PORT = 8686
 _TRUE = ("true", "1", "yes")
 _FALSE = ("false", "0", "no")
 
@@ -68,6 +77,9 @@ class RunOptions:
       envs_per_actor: environments per actor.
       logdir: the run's directory; None: the program's default.
       server_address: the learner's address; None: a private Unix socket.
+      expose: where a proxy listens for actors on other machines, as [HOST]:PORT; None: nowhere.
+      remote_actors: number of those actors.
+      secrets: directory of the proxy's certificates.
       fresh: whether to move an earlier run in `logdir` aside.
       tensorboard: whether to start TensorBoard.
       tensorboard_port: None: any free port.
@@ -81,10 +93,18 @@ class RunOptions:
     envs_per_actor: int
     logdir: pathlib.Path | None = None
     server_address: str | None = None
+    expose: str | None = None
+    remote_actors: int = 0
+    secrets: pathlib.Path = pathlib.Path("secrets")
     fresh: bool = False
     tensorboard: bool = True
     tensorboard_port: int | None = None
     flags: tuple[str, ...] = ()
+
+    @property
+    def num_envs(self) -> int:
+        """Environments in the whole run."""
+        return (self.actors + self.remote_actors) * self.envs_per_actor
 
     @property
     def program(self) -> tuple[str, ...]:
@@ -131,6 +151,7 @@ def parse(arguments: Sequence[str]) -> RunOptions:
     if own_program and agent:
         passed_on = (f"--agent={agent}", *passed_on)
     port = own.get("tensorboard_port")
+    _check_exposed(own)
     return RunOptions(
         game=game,
         agent=agent,
@@ -139,6 +160,11 @@ def parse(arguments: Sequence[str]) -> RunOptions:
         envs_per_actor=_count(positional[3], "ENVS_PER_ACTOR") if positional[3:] else 1,
         logdir=_logdir(own["logdir"]) if "logdir" in own else None,
         server_address=own.get("server_address"),
+        expose=_place(own["expose"]) if "expose" in own else None,
+        remote_actors=_count(own["remote_actors"], "--remote_actors")
+        if own.get("remote_actors")
+        else 0,
+        secrets=pathlib.Path(own.get("secrets", "secrets")).expanduser(),
         fresh=_choice("restart", own.get("restart", "resume"), ("resume", "fresh")) == "fresh",
         tensorboard=_choice("tensorboard", own.get("tensorboard", "true"), _TRUE + _FALSE) in _TRUE,
         tensorboard_port=_port(port) if port else None,
@@ -174,9 +200,11 @@ def _split_flags(flags: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
         name = "logdir" if name == "job-dir" else name
         if name in _SET_BY_SUPERVISOR:
             raise UserError(f"--{name} cannot be set here: {_SET_BY_SUPERVISOR[name]}.")
-        if name in ("logdir", "restart", "server_address", "tensorboard_port") and not value:
+        if name in _OWN_WITH_VALUE and not value:
             raise UserError(f"--{name} needs a value: --{name}=...")
-        if name in ("logdir", "restart", "server_address", "tensorboard_port", "tensorboard"):
+        if name == "expose":
+            own[name] = value if equals else str(_DEFAULT_PORT)
+        elif name in _OWN_WITH_VALUE or name == "tensorboard":
             own[name] = value if equals else "true"
         elif name == "notensorboard":
             own["tensorboard"] = "false"
@@ -191,11 +219,29 @@ def _count(text: str, name: str) -> int:
     return int(text)
 
 
-def _port(text: str) -> int:
-    port = _count(text, "--tensorboard_port")
+def _port(text: str, name: str = "--tensorboard_port") -> int:
+    port = _count(text, name)
     if port > 65535:
-        raise UserError(f"--tensorboard_port={port}: ports range from 1 to 65535.")
+        raise UserError(f"{name}={port}: ports range from 1 to 65535.")
     return port
+
+
+def _place(text: str) -> str:
+    """Where to listen, as [HOST]:PORT."""
+    host, _, port = text.rpartition(":")
+    return f"{host}:{_port(port, '--expose')}"
+
+
+def _check_exposed(own: dict[str, str]) -> None:
+    if "expose" not in own:
+        for name in ("remote_actors", "secrets"):
+            if name in own:
+                raise UserError(f"--{name} is for runs that other machines take part in: --expose.")
+    elif not own.get("server_address", "unix:").startswith("unix:"):
+        raise UserError(
+            f"--server_address={own['server_address']} cannot be combined with --expose: the proxy "
+            "listens there, and the learner at a Unix socket."
+        )
 
 
 def _choice(name: str, value: str, choices: Sequence[str]) -> str:

@@ -20,8 +20,12 @@ from seed_rl.launch.guardian import Guardian
 from seed_rl.launch.log_text import last_words, tail
 from seed_rl.launch.panel import Panel, Status
 from seed_rl.launch.process import LIBRARY_THREADS, QUIET, Process, describe_exit
+from seed_rl.launch.proxy import Proxy
 from seed_rl.launch.run_lock import RunLock
 from seed_rl.launch.run_state import RunState
+
+_PROXY_SERVES_S = 3.0
+"""A proxy that ends sooner could not start: its port is taken, or a certificate is not one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +79,7 @@ class Supervisor:
         private directory (e.g. for a Unix socket) that is removed on exit.
       actor_command: `fn(task, scratch)` returns an actor's program and arguments.
       tensorboard_command: TensorBoard's program and arguments; None: no TensorBoard.
+      proxy: `fn(scratch)` returns the proxy in front of the learner; None: there is none.
       panel: shows progress and messages.
     """
 
@@ -85,12 +90,14 @@ class Supervisor:
         actor_command: Callable[[int, pathlib.Path], Sequence[str]],
         tensorboard_command: Sequence[str] | None,
         panel: Panel[Status],
+        proxy: Callable[[pathlib.Path], Proxy] | None = None,
     ):
         self._config = config
         self._learner_command = learner_command
         self._actor_command = actor_command
         self._tensorboard_command = tensorboard_command
         self._panel = panel
+        self._proxy_in = proxy
         self._requests = Requests()
         self._stop_requested = False
         self._impatient = False  # The user wants to exit immediately.
@@ -166,6 +173,10 @@ class Supervisor:
             )
             for task in range(self._config.actors)
         ]
+        self._proxy: Process | None = None
+        if self._proxy_in:
+            proxy = self._proxy_in(scratch)
+            self._proxy = Process("proxy", proxy.command(), logs / "proxy.log", proxy.environment())
         self._tensorboard: Process | None = None
         if self._tensorboard_command:
             self._tensorboard = Process(
@@ -175,6 +186,8 @@ class Supervisor:
     def _supervise(self) -> int:
         try:
             self._state = RunState(self._config.logdir)
+            if self._proxy:
+                self._start(self._proxy)
             self._start(self._learner, patient=True)
             while not self._stop_requested:
                 self._show()
@@ -185,6 +198,7 @@ class Supervisor:
                         break
                     self._look_after(actor)
                 self._look_after_tensorboard()
+                self._look_after_proxy()
                 time.sleep(self._config.poll_s)
             return self._stop()
         except Failure as failure:
@@ -251,6 +265,16 @@ class Supervisor:
             log = self._tensorboard.log
             self._panel.say(f"TensorBoard {describe_exit(code)}; training continues ({log})")
             self._tensorboard = None
+
+    def _look_after_proxy(self) -> None:
+        """Restarts it; actors on other machines wait. One that never served cannot be helped."""
+        if self._proxy is None or (code := self._proxy.poll()) is None:
+            return
+        self._guardian.forget(self._proxy.pid)
+        if self._proxy.lifetime_s < _PROXY_SERVES_S:
+            raise Failure(last_words(self._proxy, code), UserError.exit_code)
+        self._panel.say(f"the proxy {describe_exit(code)}; restarting it ({self._proxy.log})")
+        self._start(self._proxy)
 
     def _show(self, doing: str | None = None) -> None:
         report = self._state.progress()
@@ -333,7 +357,7 @@ class Supervisor:
 
     def _stop_others(self) -> None:
         others = [actor.process for actor in self._actors]
-        others += [self._tensorboard] if self._tensorboard else []
+        others += [process for process in (self._tensorboard, self._proxy) if process]
         for process in others:
             process.terminate()
         deadline = time.monotonic() + self._config.kill_timeout_s
@@ -345,7 +369,7 @@ class Supervisor:
     def _kill_all(self) -> None:
         """Kills whatever is still running."""
         processes = [self._learner, *(actor.process for actor in self._actors)]
-        processes += [self._tensorboard] if self._tensorboard else []
+        processes += [process for process in (self._tensorboard, self._proxy) if process]
         for process in processes:
             process.kill()
         while any(process.running for process in processes):

@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 
 
 @dataclasses.dataclass(frozen=True)
-class ObservationConfig:
+class ObservationConfig(Checked):
     """Network: its input."""
 
     normalize_observations: bool = option(
         False,
         "Whether observations are shifted and scaled to mean 0 and standard deviation 1, by the "
         "statistics of all those trained on, and clipped to [-5, 5].",
+        network=True,
     )
 
 

@@ -16,6 +16,7 @@ from seed_rl.mujoco import env, shared_models
 PRESET = Preset(
     "mujoco ppo",
     dict(
+        total_environment_frames=2_000_000,
         gin_config=("seed_rl/mujoco/gin/ppo.gin",),
         unroll_length=64,
         batch_mode="split",

@@ -10,7 +10,6 @@ import gin
 import tensorflow as tf
 
 from seed_rl.agents.policy_gradient import gin_config
-from seed_rl.common.config.options import check
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import optimizer
 
@@ -45,7 +44,7 @@ def create_optimizer(
       UserError: both describe it.
     """
     if optimizer_fn is None:
-        return optimizer.create_optimizer(check(gin_config.optimizer_config()), final_iteration)
+        return optimizer.create_optimizer(gin_config.optimizer_config(), final_iteration)
     both = sorted(gin_config.bindings("OptimizerConfig").keys() - {"clip_norm"})
     if both:
         raise UserError(

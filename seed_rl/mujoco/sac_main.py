@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seed_rl.agents.sac import program
+from seed_rl.common.config.presets import Preset
 from seed_rl.mujoco.vtrace_main import FAMILY, create_optimizer
+
+PRESET = Preset("mujoco sac", dict(total_environment_frames=1_000_000))
+"""The usual length of SAC's runs on MuJoCo (Haarnoja et al. 2018 use 1 to 10 million steps)."""
 
 create_agent = program.create_agent
 
@@ -16,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
-    program.main(FAMILY, create_agent, create_optimizer, argv=argv)
+    program.main(FAMILY, create_agent, create_optimizer, presets=(PRESET,), argv=argv)
 
 
 if __name__ == "__main__":

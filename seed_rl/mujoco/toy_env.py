@@ -1,6 +1,7 @@
 """Toy environments whose optimal returns are known.
 
-Importing this module registers them with Gymnasium as Toy-v0, ToyMemory-v0 and BitFlipping-v0.
+Importing this module registers them with Gymnasium as Toy-v0, ToyMemory-v0 and BitFlipping-v0, and
+by the names of their classes (ToyEnv, toy_env, ...), which existing programs use.
 """
 
 from __future__ import annotations
@@ -215,9 +216,10 @@ def _picture(rows: Sequence[np.ndarray]) -> np.ndarray:
     return np.repeat(gray[..., np.newaxis], 3, axis=-1)
 
 
-for _name, _class in {
-    "Toy-v0": ToyEnv,
-    "ToyMemory-v0": ToyMemoryEnv,
-    "BitFlipping-v0": BitFlippingEnv,
-}.items():
-    gymnasium.register(id=_name, entry_point=_class)  # type: ignore[arg-type]
+for _class, _names in (
+    (ToyEnv, ("Toy-v0", "ToyEnv", "toy_env")),
+    (ToyMemoryEnv, ("ToyMemory-v0", "ToyMemoryEnv", "toy_memory_env")),
+    (BitFlippingEnv, ("BitFlipping-v0", "BitFlippingEnv", "bit_flipping_env", "bit_flipping")),
+):
+    for _name in _names:
+        gymnasium.register(id=_name, entry_point=_class)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from seed_rl.mujoco.normalization import ObservationConfig, normalized
 PRESET = Preset(
     "mujoco vtrace",
     dict(
+        total_environment_frames=4_000_000,
         stack_size=1,
         # Small batches make many updates from few frames.
         batch_size=4,

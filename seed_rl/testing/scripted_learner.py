@@ -7,7 +7,7 @@ function for each inference call, and can disconnect and come back.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from typing import Any
 
@@ -15,6 +15,7 @@ import grpc
 import numpy as np
 
 from seed_rl.common import nest
+from seed_rl.common.acting.environment_agreement import ENVIRONMENT
 from seed_rl.common.acting.spaces import describe, specs
 from seed_rl.common.types import ACTION_SPACE, EnvOutput
 from seed_rl.grpc import structures, wire
@@ -39,6 +40,7 @@ class ScriptedLearner:
         inference: Inference,
         address: str = "localhost:0",
         token: str | None = None,
+        environment: Mapping[str, Any] | None = None,
     ):
         """Starts serving.
 
@@ -48,6 +50,7 @@ class ScriptedLearner:
           inference: called once per inference call, on several threads.
           address: "unix:/path" or "host:port"; port 0 picks a free port.
           token: secret that actors must present.
+          environment: options of the learner's environment, by name.
         """
         observation = nest.map_structure(_batched, specs(observation_space))
         env_output = EnvOutput(
@@ -71,7 +74,8 @@ class ScriptedLearner:
             "outputs": structures.to_json(outputs),
         }
         self._description = json.dumps({"protocol": wire.PROTOCOL_VERSION, "functions": [function]})
-        self._stats = json.dumps({"status": {ACTION_SPACE: describe(action_space)}})
+        status = {ACTION_SPACE: describe(action_space), ENVIRONMENT: dict(environment or {})}
+        self._stats = json.dumps({"status": status})
         self._inference = inference
         self._token = token
         self._server = grpc.server(futures.ThreadPoolExecutor(16))

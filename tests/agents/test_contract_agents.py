@@ -9,6 +9,7 @@ from gymnasium.spaces import Box
 
 from seed_rl.agents.r2d2 import networks as r2d2_networks
 from seed_rl.agents.r2d2.learner import compute_loss_and_priorities
+from seed_rl.agents.sac import networks as sac_networks
 from seed_rl.agents.vtrace import learner as vtrace_learner
 from seed_rl.agents.vtrace import networks as vtrace_networks
 from seed_rl.atari import networks as atari_networks
@@ -84,6 +85,20 @@ def test_every_network_takes_a_plain_tuple(name, unroll):
         np.testing.assert_allclose(unnamed, named, rtol=1e-6)
 
 
+def test_state_by_the_name_and_form_of_existing_programs():
+    """Guards `core_state=`, and () as the state of networks without memory."""
+    recurrent, feed_forward = (
+        vtrace_networks.MLPandLSTM(DISTRIBUTION, (8,), sizes) for sizes in ((4,), ())
+    )
+    outputs, actions = env_outputs(VECTOR, (2,)), tf.zeros([2], tf.int32)
+    state = recurrent.initial_state(2)
+    _, new_state = recurrent(actions, outputs, core_state=state)
+    tf.nest.assert_same_structure(new_state, state)
+    sac = sac_networks.ActorCriticMLP(DISTRIBUTION, 2, (8,))
+    for network in (feed_forward, sac):
+        assert network.initial_state(2) == network(actions, outputs, ())[1] == ()
+
+
 def recorded(network, shape, leading):
     """(agent state, previous actions, env outputs, agent outputs) of an unroll."""
     outputs, actions = env_outputs(shape, leading), tf.zeros(leading, tf.int32)
@@ -144,7 +159,7 @@ def test_stack_frames(shape, stack_size):
     state = atari_networks.initial_frame_stacking_state(stack_size, 6, (*shape, 1))
     stack = tf.function(atari_networks.stack_frames)
     for part in (slice(0, 1), slice(1, 3), slice(3, 15)):
-        assert state.dtype == tf.int32
+        assert state.dtype == atari_networks.STACKING_STATE_DTYPE == tf.int32
         assert state.shape == (6, *shape)
         stacked, state = stack(frames[part], state, done[part], stack_size)
         assert stacked.dtype == tf.uint8

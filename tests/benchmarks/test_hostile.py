@@ -43,7 +43,7 @@ class Memory:
     killed = False
 
 
-def judge(name="churn", *, calls=((10.0, 10.001), (12.0, 12.001)), **changed):
+def judge(name="silent", *, calls=((10.0, 10.001), (12.0, 12.001)), **changed):
     honest = {"calls": [list(call) for call in calls], "failures": [], "pauses": []}
     honest |= {key: changed.pop(key) for key in ("failures", "pauses") if key in changed}
     arguments = {
@@ -72,13 +72,13 @@ def memory(peak=110.0, last=105.0):
 @pytest.mark.parametrize(
     ("name", "changed", "problem"),
     [
-        ("churn", {"calls": [(10.0, 10.001), (12.0, 12.501)]}, "waited 501 ms"),
-        ("churn", {"calls": [(10.0, 12.0)]}, "waited 2,000 ms"),  # Begun before the attack.
-        ("churn", {"failures": [(12.0, "lost")]}, "failed 1 times: lost"),
-        ("churn", {"newcomers": [{"ms": 1, "error": "full"}]}, "1 newcomers did not get in: full"),
-        ("churn", {"memory": memory(peak=357.0)}, "memory grew by 257 MiB"),
-        ("churn", {"memory": memory(last=0.0)}, "the server died"),
-        ("idle_streams", {"memory": memory(peak=140.0)}, "a connection takes 41 KiB"),
+        ("silent", {"calls": [(10.0, 10.001), (12.0, 12.501)]}, "waited 501 ms"),
+        ("silent", {"calls": [(10.0, 12.0)]}, "waited 2,000 ms"),  # Begun before the attack.
+        ("silent", {"failures": [(12.0, "lost")]}, "failed 1 times: lost"),
+        ("silent", {"newcomers": [{"ms": 1, "error": "full"}]}, "1 newcomers did not get in: full"),
+        ("silent", {"memory": memory(peak=357.0)}, "memory grew by 257 MiB"),
+        ("silent", {"memory": memory(last=0.0)}, "the server or the proxy died"),
+        ("silent", {"newcomers": [{"ms": 1001.0, "error": None}]}, "a newcomer took 1,001 ms"),
         (
             "bad_rows",
             {"calls": [(12.0, 12.1), (12.2, 12.3), (12.4, 12.5), (13.1, 13.2)]},
@@ -94,6 +94,6 @@ def test_what_fails(name, changed, problem):
 
 def test_time_in_which_the_client_did_not_run():
     """Guards the verdict on busy machines: it is taken off the wait that it overlaps."""
-    result = judge(calls=[(10.0, 10.001), (12.0, 12.9)], pauses=[(11.5, 12.5), (12.8, 13.0)])
-    assert result.waits_ms[2] == pytest.approx(300)
+    result = judge(calls=[(10.0, 10.001), (12.0, 12.9)], pauses=[(11.5, 12.65), (12.8, 13.0)])
+    assert result.waits_ms[2] == pytest.approx(150)
     assert not result.problems

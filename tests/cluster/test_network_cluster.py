@@ -38,7 +38,7 @@ class Cluster:
         self.learner = self._start(
             host,
             *("--run_mode=learner", f"--logdir={self.place.logdir}", "--save_checkpoint_secs=5"),
-            *(f"--server_address=0.0.0.0:{PORT}", f"--num_envs={len(ACTORS)}"),
+            *(f"--server_address=0.0.0.0:{PORT}", "--insecure", f"--num_envs={len(ACTORS)}"),
             *self._secrets.of_learner,
         )
 

@@ -114,7 +114,8 @@ def test_actors_of_a_learner_that_moves_give_up_soon():
 
 def test_secrets(secrets):
     """Each process is given what it needs, and no more; flags of the user's come later."""
-    described = describe(secrets=secrets("token", "cert.pem", "key.pem", "ca.pem", "other"))
+    files = ("token", "cert.pem", "key.pem", "ca.pem", "actor-cert.pem", "actor-key.pem", "other")
+    described = describe(secrets=secrets(*files))
     folder = described.secrets.directory
     assert described.learner_command()[3:7] == [
         f"--auth_token_file={folder}/token",
@@ -122,9 +123,11 @@ def test_secrets(secrets):
         f"--tls_key={folder}/key.pem",
         "--game=Pong",
     ]
-    assert described.actor_command(0)[3:6] == [
+    assert described.actor_command(0)[3:8] == [
         f"--auth_token_file={folder}/token",
         f"--tls_ca={folder}/ca.pem",
+        f"--tls_cert={folder}/actor-cert.pem",
+        f"--tls_key={folder}/actor-key.pem",
         "--game=Pong",
     ]
 

@@ -167,6 +167,19 @@ def test_levels_of_tests_are_not_played_by_mistake() -> None:
     assert not config.is_evaluation(30)
 
 
+@pytest.mark.parametrize("folder", ["", games.FOLDER])
+@pytest.mark.parametrize("level", ["rooms_collect_good_objects", "rooms_exploit_deferred_effects"])
+def test_levels_of_tests_are_not_trained_on(standin: Any, level: str, folder: str) -> None:
+    """Guards against the engine's "Levels in hold out must not be used for training"."""
+    message = f"{level}_test' is a level for tests.* --game={level}_train.* --num_eval_envs=1"
+    with pytest.raises(UserError, match=message):
+        DmlabConfig(game=f"lt_chasm,{folder}{level}_test", num_envs=2, num_eval_envs=1)
+    with pytest.raises(UserError, match=message):
+        DmLab(f"{folder}{level}_test", 4, None, False, None)
+    DmLab(f"{level}_test", 4, None, True, None).reset()
+    DmLab(f"{level}_test", 4, None, False, {"allowHoldOutLevels": True}).reset()
+
+
 def test_instructions_are_words_the_network_can_read(standin: Any) -> None:
     config = DmlabConfig(game="rooms_watermaze,language_execute_random_task", num_envs=2)
     batch = BatchedEnvironment(create_environment, 2, 0, config)

@@ -1,15 +1,21 @@
-"""The network that reads instructions, and the rewards that DMLab-30 is learned from."""
+"""The network that reads instructions, and what a trained one is played in."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.vtrace import losses
+from seed_rl.agents.vtrace.algorithm import create_job
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import ConvNetworkConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.types import EnvOutput
 from seed_rl.dmlab import env, instructions
@@ -120,10 +126,19 @@ def test_without_instructions_frames_are_the_observation() -> None:
     assert not [v.name for v in network.variables if "embeddings" in v.name]
 
 
-def test_asymmetric_rewards() -> None:
-    """The formula of the paper: a penalty counts little beside a reward of the same size."""
-    rewards = np.array([-100.0, -1.0, -0.1, 0.0, 0.1, 1.0, 100.0])
-    expected = [0.3 * min(np.tanh(r), 0) + 5 * max(np.tanh(r), 0) for r in rewards]
-    actual = losses.asymmetric(tf.constant(rewards, tf.float32)).numpy()
-    np.testing.assert_allclose(actual, expected, rtol=1e-5)
-    assert actual[0] == pytest.approx(-0.3) and actual[-1] == pytest.approx(5)
+def test_evaluation_plays_the_level_of_tests() -> None:
+    """Guards `seed_rl.play` of agents whose level has a counterpart for tests."""
+    config = env.DmlabConfig("rooms_collect_good_objects_train", 48, 36, num_envs=3)
+    for num_eval_envs, level in enumerate(("train", "test")):
+        job = create_job(
+            env.create_environment,
+            lambda _, observations, family: create_network(observations, family, NETWORK),
+            env_config=dataclasses.replace(config, num_eval_envs=num_eval_envs),
+            run=RunConfig(num_envs=3, num_eval_envs=num_eval_envs),
+            config=LearnerConfig(batch_size=1, unroll_length=1),
+            vtrace=VTraceConfig(),
+            optimizer=OptimizerConfig(),
+            device_config=DeviceConfig("cpu:0", "cpu:0"),
+        )
+        assert job.create_env is not None
+        assert job.create_env()._game == f"rooms_collect_good_objects_{level}"

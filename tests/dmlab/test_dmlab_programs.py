@@ -72,7 +72,7 @@ def test_several_levels_are_trained_in_one_run(tmp_path: Any, socket_address: st
     assert expected | {"charts/task_score", "charts/evaluation_task_score"} <= tags(logdir)
     assert len(list((tmp_path / "levels").iterdir())) >= 6
     options = json.loads((logdir / "config.json").read_text())
-    assert options["asymmetric_rewards"] and not options["max_abs_reward"]
+    assert options["reward_shaping"] == "soft_asymmetric" and not options["max_abs_reward"]
     assert options["optimizer"] == "rmsprop" and options["discounting"] == 0.99
     assert options["optimizer_epsilon"] == pytest.approx(0.1 / 3200**2)
     assert options["clip_norm"] == pytest.approx(40 / 3200)

@@ -65,14 +65,19 @@ def test_typos_are_found(compose, service, typo):
 
 
 def test_processes_meet(compose):
-    """All run the same command; actors find the learner by the service's name and share indices."""
+    """All run the same command; actors find the proxy by the learner's name and share indices."""
     services = compose["services"]
     assert len({service["command"] for service in services.values()}) == 1
     assert {s["environment"]["SEED_RL_ROLE"] for s in services.values()} == set(services)
-    for role in ("learner", "actor"):
-        assert services[role]["environment"]["SEED_RL_ADDRESS"] == "learner:8686"
+    for role in ("learner", "actor", "proxy"):
         assert services[role]["environment"]["SEED_RL_SECRETS"] == "/run/secrets"
-    assert "key.pem" not in services["actor"]["secrets"]
+    for role in ("actor", "proxy"):
+        assert services[role]["environment"]["SEED_RL_ADDRESS"] == "learner:8686"
+        assert set(services[role]["networks"]) == {"actors"}
+    assert services["proxy"]["networks"]["actors"]["aliases"] == ["learner"]
+    paths = {services[role]["environment"]["SEED_RL_PROXY"] for role in ("learner", "proxy")}
+    assert paths == {"/proxy/learner.sock"} and "actors" not in services["learner"]["networks"]
+    assert "proxy.pem" not in services["actor"]["secrets"]
     assert services["actor"]["environment"]["SEED_RL_INDEX_DIR"] == "/index"
     assert [v["target"] for v in services["actor"]["volumes"]] == ["/index"]
 
@@ -81,7 +86,7 @@ def test_nothing_is_restarted_for_ever(repository):
     """A learner with wrong options fails each time."""
     text = (repository / "docker" / "compose.yaml").read_text()
     policies = re.findall(r"restart: (.*)", text)
-    assert len(policies) == 3
+    assert len(policies) == 4
     assert set(policies) == {"on-failure:10"}
 
 

@@ -132,3 +132,13 @@ def test_an_episode_can_be_chosen(engines: list[Engine]) -> None:
     game = GfootballGame("my_own", "scoring", (72, 96))
     _, info = game.reset(options={"engine_seed": 0})
     assert info["engine_seed"] == engines[0].seeds[0]["game_engine_random_seed"] == 0
+
+
+def test_an_action_lasts_several_frames(engines: list[Engine]) -> None:
+    """Guards --num_action_repeats, by which the learner counts frames; an end comes in between."""
+    env = create(0, FootballConfig("my_own", engine=GFOOTBALL, num_action_repeats=2))
+    env.reset()
+    _, reward, terminated, _, info = env.step(1)
+    assert reward == pytest.approx(0.2) and not terminated and info["score_reward"] == 0
+    _, reward, terminated, _, info = env.step(1)
+    assert reward == pytest.approx(1.1) and terminated and info["score_reward"] == 1

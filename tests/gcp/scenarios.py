@@ -20,7 +20,7 @@ PLACE = {
 MACHINES = ("--learner_machine=n1-standard-8", "--actor_machine=n2-standard-8")
 NETWORK = "--network=projects/12345/global/networks/lab"
 SCENARIOS = {
-    **{path.stem: (path.name,) for path in sorted((REPOSITORY / "gcp").glob("*.sh"))},
+    **{path.stem: (path.name,) for path in sorted((REPOSITORY / "gcp").glob("*_*.sh"))},
     "train_atari_spot": ("train_atari.sh", "--spot=all", "--game=Breakout"),
     "train_football_spot_actors": ("train_football_scoring.sh", "--spot=actors", NETWORK),
     "sweep_spot": ("sweep_atari.sh", "--spot=all", "--trials=50"),

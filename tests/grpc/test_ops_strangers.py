@@ -72,11 +72,16 @@ def test_strings_are_read_only_where_they_are_wanted(socket_address):
     def shout(text):
         return tf.strings.join([text, "!"])
 
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string)])
+    def count(text):
+        return tf.size(text)
+
     good = bytes(frame(np.array(["a", "b"]), function=1))
     assert good.count(b"\x01\0\0\0\x01\0\0\0ab") == 1
     torn = good.replace(b"\x01\0\0\0\x01\0\0\0ab", b"\x01\0\0\0\x02\0\0\0ab")
     long = good.replace(b"\x01\0\0\0\x01\0\0\0ab", b"\x01\0\0\0\0\0\0\0ab")
-    with serving(socket_address, double, shout), raw_stream(socket_address) as (send, answers):
+    functions = (double, shout, count)
+    with serving(socket_address, *functions), raw_stream(socket_address) as (send, answers):
         for bad, function, text in [
             (torn, 0, "arg[0] to be int32 but string is provided"),
             (torn, 1, "a string is cut short"),
@@ -89,6 +94,8 @@ def test_strings_are_read_only_where_they_are_wanted(socket_address):
             assert text in answer.message
         send(good)
         assert wire.decode(next(answers)).tensors[0].tolist() == [b"a!", b"b!"]
+        send(bytes(frame(np.full([1, 2**18 + 1], ""), function=2)))
+        assert "at most 262144 strings in a call" in wire.decode(next(answers)).message
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="looks into /proc")
@@ -261,6 +268,8 @@ def test_options_that_make_no_sense():
     """Guards against limits that would let nobody in, and against half a TLS configuration."""
     for make, message in [
         (lambda: ServerOptions(tls_certificate="a"), "Set both tls_certificate and tls_key"),
+        (lambda: ClientOptions(tls_ca="a", tls_cert="b"), "Set both tls_cert and tls_key"),
+        (lambda: ClientOptions(tls_cert="a", tls_key="b"), "tls_cert needs tls_ca"),
         (lambda: ServerOptions(max_batch_size=0), "max_batch_size must be above 0"),
         (lambda: ServerOptions(max_message_bytes=2**31), "max_message_bytes must be .* below"),
         (lambda: ClientOptions(connect_timeout_s=-1), "connect_timeout_s must be .* not -1"),
@@ -318,6 +327,8 @@ def test_the_description_and_unknown_methods(socket_address):
         with pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary("/seed_rl.Inference/Nothing")(b"", timeout=PATIENCE_S)
         assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        # Its name may be long, and the peer in no hurry to read.
+        assert caught.value.details() == "Unknown method"
 
 
 def native_threads():

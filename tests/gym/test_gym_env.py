@@ -16,6 +16,7 @@ from seed_rl.common.acting.env_wrappers import wrap_for_agent
 from seed_rl.common.acting.vector_environment import VectorEnvironment
 from seed_rl.common.errors import UserError
 from seed_rl.gym.env import GymConfig, create_batch, create_environment
+from seed_rl.mujoco import env as mujoco_env
 from seed_rl.testing import envs
 
 
@@ -92,6 +93,17 @@ def test_callable_with_the_old_interface() -> None:
     assert truncated and not terminated
 
 
+def test_an_action_lasts_several_frames() -> None:
+    """Guards --num_action_repeats, by which the learner counts frames; here and with MuJoCo."""
+    env = make("CartPole-v1", num_action_repeats=3)
+    env.reset(seed=0)
+    assert env.step(0)[1] == 3.0
+    env = mujoco_env.create(0, mujoco_env.MujocoConfig(num_action_repeats=3))
+    env.reset(seed=0)
+    env.step(np.zeros(6, np.float32))
+    assert env.unwrapped.data.time == pytest.approx(3 * env.unwrapped.dt)  # type: ignore[attr-defined]
+
+
 def test_wrappers_are_applied_in_order() -> None:
     env = make(
         "seed_rl.testing.envs:LifeStep-v0",
@@ -121,6 +133,7 @@ def test_raw_observations() -> None:
         ({"env_name": "CartPole-v1", "env_kwargs": "[1]"}, "JSON object"),
         ({"env_name": "CartPole-v1", "env_kwargs": '{"colour": 1}'}, "colour"),
         ({"env_name": "CartPole-v1", "env_wrappers": ("json:nope",)}, "json:nope"),
+        ({"env_name": "gymnasium:make_vec", "num_action_repeats": 4}, "vector environment"),
         ({"env_name": "CartPole-v1", "env_wrappers": ("CartPole",)}, "module:callable"),
     ],
 )

@@ -38,11 +38,15 @@ class Recorder:
 
 
 def run(
-    learner: ScriptedLearner, create_env_fn: Callable[[int, Any], Any], **options: Any
+    learner: ScriptedLearner,
+    create_env_fn: Callable[[int, Any], Any],
+    env_config: Any = None,
+    **options: Any,
 ) -> ExitCode:
     """Runs an actor until it ends by itself."""
     with pytest.raises(SystemExit) as ending:
-        actor_loop(create_env_fn, ActorConfig(server_address=learner.address, **options))
+        config = ActorConfig(server_address=learner.address, **options)
+        actor_loop(create_env_fn, config, env_config)
     return ExitCode(ending.value.code)
 
 

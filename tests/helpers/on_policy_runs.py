@@ -13,7 +13,6 @@ from seed_rl.agents.policy_gradient import algorithm, gin_config, networks
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
-from seed_rl.common.config import options
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.learner.job import TrainingJob
@@ -51,8 +50,8 @@ def make_job(
         create_loss=gin_config.create_loss,
         on_policy=OnPolicyConfig(),
         settings=minibatches,
-        continuous=options.check(gin_config.continuous_action_config()),
-        optimizer=options.check(gin_config.optimizer_config()),
+        continuous=gin_config.continuous_action_config(),
+        optimizer=gin_config.optimizer_config(),
         env_config={},
         run=RunConfig(
             logdir=str(logdir), **{"num_envs": 32, "env_batch_size": 32, "seed": 1, **run}

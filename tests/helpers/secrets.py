@@ -37,6 +37,12 @@ class Secrets:
     def of_actor(self) -> list[str]:
         return [f"--auth_token_file={self.folder / 'token'}", f"--tls_ca={self.authority}"]
 
+    @property
+    def of_member(self) -> dict[str, str]:
+        """Options of a client with a certificate of its own."""
+        names = {"tls_ca": "ca.pem", "tls_cert": "actor-cert.pem", "tls_key": "actor-key.pem"}
+        return {option: str(self.folder / name) for option, name in names.items()}
+
 
 def run_script(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
     """Runs the script to its end, whatever its exit code."""

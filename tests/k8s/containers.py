@@ -30,18 +30,23 @@ class Container:
 
 
 def container(
-    documents: Sequence[dict[str, Any]], name: str, folder: pathlib.Path, index: int = 0
+    documents: Sequence[dict[str, Any]],
+    name: str,
+    folder: pathlib.Path,
+    index: int = 0,
+    sidecar: bool = False,
 ) -> Container:
-    """The container of a Job or Deployment.
+    """The container of a Job or Deployment, or its sidecar.
 
     Args:
       documents: the manifests, and the Secrets that they mention.
       name: of the Job or Deployment.
       folder: for what is mounted; containers with the same folder share volumes.
       index: of the pod.
+      sidecar: whether the sidecar is meant.
     """
     (pod,) = [p for d in documents for of, p in pods(d).items() if of == name]
-    (spec,) = pod["containers"]
+    (spec,) = pod["initContainers" if sidecar else "containers"]
     objects = {(d["kind"], d["metadata"]["name"]): d for d in documents}
     environment = {}
     for source in spec["envFrom"]:

@@ -49,7 +49,7 @@ def of_overlay(overlay, secrets):
 
 def command(it):
     """The program that a container becomes."""
-    return cluster.become(it.arguments, it.environment)
+    return cluster.become(it.arguments, it.environment)[0]
 
 
 def check_arguments(command, folder):
@@ -70,12 +70,20 @@ def test_programs_accept_their_arguments(overlay, secrets, tmp_path):
     assert (
         json.loads(check_arguments(learner, tmp_path).stdout)["logdir"] == f"{tmp_path}/runs/pong"
     )
-    assert {"--run_mode=learner", "--server_address=0.0.0.0:8686", "--num_envs=32"} <= {*learner}
-    assert {"--run_mode=actor", "--server_address=learner:8686", "--task=7"} <= {*actor}
     secure = overlay != "insecure"
+    socket = f"unix:{tmp_path}/learner-0/proxy/learner.sock"
+    address = f"--server_address={socket if secure else '0.0.0.0:8686'}"
+    assert {"--run_mode=learner", address, "--num_envs=32"} <= {*learner}
+    assert {"--run_mode=actor", "--server_address=learner:8686", "--task=7"} <= {*actor}
     assert ("--insecure" in learner) != secure
-    assert any(flag.startswith("--tls_key=") for flag in learner) == secure
-    assert any(flag.startswith("--tls_ca=") for flag in actor) == secure
+    for flag in ("--tls_ca=", "--tls_cert="):
+        assert any(given.startswith(flag) for given in actor) == secure
+    if secure:
+        it = container(manifests, "learner", tmp_path, sidecar=True)
+        proxy, variables = cluster.become(it.arguments, it.environment)
+        assert proxy[0].endswith("haproxy")
+        assert variables["PROXY_BIND"] == "0.0.0.0:8686"
+        assert f"unix:{variables['PROXY_LEARNER']}" == socket
 
 
 @pytest.mark.parametrize("overlay", sorted(set(OVERLAYS) - {"jobset", "insecure"}))
@@ -125,8 +133,8 @@ def test_containers_train_are_evicted_resume_and_finish(secrets, tmp_path, free_
     manifests = [*documents(done.stdout), *secrets]
     started = []
 
-    def start(name, index=0):
-        it = container(manifests, name, tmp_path, index)
+    def start(name, index=0, sidecar=False):
+        it = container(manifests, name, tmp_path, index, sidecar)
         it.environment["SEED_RL_ADDRESS"] = f"localhost:{free_port}"
         it.environment["SEED_RL_BIND"] = "127.0.0.1"
         started.append(Program("seed_rl.cluster", *it.arguments, environment=it.environment))
@@ -137,6 +145,7 @@ def test_containers_train_are_evicted_resume_and_finish(secrets, tmp_path, free_
         return report.frames if report else 0
 
     try:
+        start("learner", sidecar=True)
         it, learner = start("learner")
         actors = [start("actors", index)[1] for index in (0, 1)]
         wait_until(lambda: frames() > 0, running=learner)
@@ -267,13 +276,13 @@ def test_secrets_that_are_incomplete_are_named(tmp_path):
     (tmp_path / "token").write_text("secret")
     done = script("create_secrets.sh", str(tmp_path))
     assert done.returncode == 2
-    assert f"cannot read {tmp_path}/cert.pem" in done.stderr and "make_secrets.sh" in done.stderr
+    assert f"cannot read {tmp_path}/proxy.pem" in done.stderr and "make_secrets.sh" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["submit.sh", "create_secrets.sh"])
 def test_no_cluster(name, tmp_path, free_port):
     """kubectl's own message would be about schemas, and the script's about Secrets."""
-    for file in ("token", "cert.pem", "key.pem", "ca.pem"):
+    for file in ("token", "proxy.pem", "ca.pem", "actor-cert.pem", "actor-key.pem"):
         (tmp_path / file).write_text("a secret")
     config = tmp_path / "config"
     config.write_text(

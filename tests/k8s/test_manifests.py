@@ -110,17 +110,18 @@ def test_names_within_a_run_agree(overlay):
     assert {d["metadata"]["namespace"] for d in all_of} == {"seed-rl"}
     for document in all_of:
         for pod in pods(document).values():
-            (container,) = pod["containers"]
+            containers = pod["containers"] + pod.get("initContainers", [])
             for volume in pod["volumes"]:
                 if "configMap" in volume:
                     assert ("ConfigMap", volume["configMap"]["name"]) in names
                 if "persistentVolumeClaim" in volume:
                     claim = volume["persistentVolumeClaim"]["claimName"]
                     assert ("PersistentVolumeClaim", claim) in names
-            for source in container["envFrom"]:
-                assert ("ConfigMap", source["configMapRef"]["name"]) in names
-            assert container["image"].startswith("registry.example.com/seed-rl-atari")
-            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            for container in containers:
+                for source in container["envFrom"]:
+                    assert ("ConfigMap", source["configMapRef"]["name"]) in names
+                assert container["image"].startswith("registry.example.com/seed-rl-atari")
+            mounted = {mount["name"] for each in containers for mount in each["volumeMounts"]}
             assert mounted == {volume["name"] for volume in pod["volumes"]}
 
 
@@ -155,11 +156,11 @@ def test_pods_have_no_more_rights_than_they_need(overlay):
             assert pod["automountServiceAccountToken"] is False
             assert pod["securityContext"]["runAsNonRoot"] is True
             assert pod["securityContext"]["runAsUser"] > 0
-            (container,) = pod["containers"]
-            rights = container["securityContext"]
-            assert rights["readOnlyRootFilesystem"] is True
-            assert rights["allowPrivilegeEscalation"] is False
-            assert rights["capabilities"] == {"drop": ["ALL"]}
+            for container in pod["containers"] + pod.get("initContainers", []):
+                rights = container["securityContext"]
+                assert rights["readOnlyRootFilesystem"] is True
+                assert rights["allowPrivilegeEscalation"] is False
+                assert rights["capabilities"] == {"drop": ["ALL"]}
             for volume in pod["volumes"]:
                 if "secret" in volume:
                     assert volume["secret"]["defaultMode"] == 0o400

@@ -46,6 +46,24 @@ def test_everything_given():
     assert parsed.flags == ("--env_name=CartPole-v1", "--nouse_lstm")
 
 
+def test_actors_on_other_machines_count():
+    parsed = options.parse("atari vtrace 2 4 --expose --remote_actors=3 --game=Pong".split())
+    assert (parsed.expose, parsed.num_envs) == (":8686", 20)
+    assert parsed.secrets == pathlib.Path("secrets") and parsed.flags == ("--game=Pong",)
+    assert options.parse("atari vtrace 2 --expose=10.0.0.5:1".split()).expose == "10.0.0.5:1"
+
+
+def test_a_proxy_that_cannot_start_is_told_before_anything_runs(tmp_path, monkeypatch):
+    """Guards the commands that the messages name."""
+    flags = f"--expose --logdir={tmp_path} --secrets={tmp_path}/secrets"
+    parsed = options.parse(["atari", "vtrace", "1", *flags.split()])
+    with pytest.raises(UserError, match=r"secrets/proxy.pem, .*scripts/make_secrets.sh .*secrets"):
+        local.create_supervisor(parsed)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    with pytest.raises(UserError, match="missing: sudo apt-get install haproxy"):
+        local.create_supervisor(parsed)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -68,6 +86,9 @@ def test_everything_given():
         ("atari vtrace 4 4 --game Pong", "write --game=Pong"),
         ("atari vtrace 4 -batch_size=3", "two dashes; write --batch_size=3"),
         ("atari vtrace 4 --logdir", "--logdir needs a value"),
+        ("atari vtrace 4 --expose=learner", "--expose must be a positive integer, not 'learner'"),
+        ("atari vtrace 4 --remote_actors=2", "--remote_actors is for runs .* --expose"),
+        ("atari vtrace 4 --expose --server_address=a:1", "cannot be combined with --expose"),
         ("atari vtrace 4 --num_envs=7", "--num_envs cannot be set here: it is ACTORS x ENVS"),
         ("atari vtrace 4 --logdir=gs://bucket/x", "needs a local directory"),
     ],

@@ -174,7 +174,8 @@ def test_own_model(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "leaf"), [("Toy-v0", (3,)), ("ToyMemory-v0", (4,)), ("BitFlipping-v0", (10,))]
+    ("name", "leaf"),
+    [("Toy-v0", (3,)), ("toy_env", (3,)), ("ToyMemory-v0", (4,)), ("BitFlipping-v0", (10,))],
 )
 def test_toy_environments_by_name(name: str, leaf: tuple[int, ...]) -> None:
     """A Gymnasium id is all that is needed; spaces stay as they are."""

@@ -11,7 +11,10 @@ import pytest
 from seed_rl.common.system import tokens
 from tests.helpers.secrets import make_secrets, run_script
 
-FILES = ("ca-key.pem", "ca.pem", "cert.pem", "key.pem", "token")
+FILES = (
+    *("actor-cert.pem", "actor-key.pem", "ca-key.pem", "ca.pem"),
+    *("cert.pem", "key.pem", "proxy.pem", "token"),
+)
 
 
 def contents(folder: pathlib.Path) -> dict[str, bytes]:
@@ -38,6 +41,10 @@ def test_files_for_the_hosts_and_for_the_user_alone(tmp_path):
         assert accepted_as(folder, "-verify_hostname", host)
     for host in ("10.0.0.5", "fd00::5"):
         assert accepted_as(folder, "-verify_ip", host)
+    of_actor = ["openssl", "verify", "-purpose", "sslclient", "-CAfile", str(folder / "ca.pem")]
+    for name, accepted in (("actor-cert.pem", True), ("cert.pem", False)):
+        verified = subprocess.run([*of_actor, str(folder / name)], capture_output=True)
+        assert (verified.returncode == 0) == accepted
     assert not accepted_as(folder, "-verify_hostname", "other")
     assert not accepted_as(folder, "-verify_ip", "10.0.0.6")
 
@@ -55,7 +62,7 @@ def test_nothing_is_replaced_unless_told(tmp_path):
     assert renewed.returncode == 0, renewed.stderr
     after = contents(folder)
     changed = {name for name in FILES if before[name] != after[name]}
-    assert tuple(after) == FILES and changed == {"cert.pem", "key.pem"}
+    assert tuple(after) == FILES and changed == set(FILES) - {"token", "ca.pem", "ca-key.pem"}
     assert accepted_as(folder, "-verify_hostname", "moved")
     assert not accepted_as(folder, "-verify_hostname", "learner")
     for seconds, valid in ((2 * 86400, True), (4 * 86400, False)):

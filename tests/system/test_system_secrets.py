@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -89,6 +91,38 @@ def test_new_secrets_cost_one_restart_of_the_learner(tmp_path, free_port):
         wait_until(lambda: len(joined.findall(second.text())) == 2, running=second)
         place.trains_on(learner)
         assert first.code is None and second.code is None
+
+
+def test_a_run_that_is_exposed(tmp_path, free_port):
+    """An actor with a certificate takes part from elsewhere, also when the proxy is killed."""
+    secrets = make_secrets(tmp_path / "secrets", "localhost")
+    address = f"localhost:{free_port}"
+    with site(tmp_path, address, "--num_envs=6", "--env_batch_size=2") as place:
+        exposed = (f"--expose=127.0.0.1:{free_port}", f"--secrets={secrets.folder}")
+        run = start(place, *exposed, "--remote_actors=1")
+        flags = [f"--{name}={path}" for name, path in secrets.of_member.items()]
+        member = place.actor(2, *flags)
+        trains_on(place, run)
+        joined = re.compile("Actor 2: environments 4 to 5, learner at")
+        wait_until(lambda: joined.search(member.text()), running=member)
+        stranger = place.actor(2, flags[0], "--connect_timeout_s=1")
+        assert stranger.wait() == int(ExitCode.NO_LEARNER), stranger.text()
+        assert "give this client tls_cert and tls_key" in stranger.errors()[0]
+
+        (proxy,) = proxies_of(run)
+        os.kill(proxy, signal.SIGKILL)
+        wait_until(lambda: len(joined.findall(member.text())) == 2, running=member)
+        trains_on(place, run)
+        assert "the proxy was killed by SIGKILL; restarting it" in run.text()
+        run.send(signal.SIGTERM)
+        assert run.wait() == 0, run.text()
+        assert not proxies_of(run)
+
+
+def proxies_of(run):
+    """Process ids of the supervisor's proxy."""
+    found = subprocess.run(["pgrep", "-P", str(run.pid), "-x", "haproxy"], capture_output=True)
+    return [int(pid) for pid in found.stdout.split()]
 
 
 def test_an_actor_says_what_keeps_it_away_and_gives_up(tmp_path):

@@ -17,7 +17,7 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchS
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
-from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.options import from_flags, refuse_contradiction
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
@@ -125,10 +125,16 @@ def create_job(
     on_policy = on_policy or from_flags(OnPolicyConfig)
     continuous = continuous or ContinuousDistributionConfig()
     run = run or from_flags(RunConfig)
-    config = config or from_flags(LearnerConfig)
+    config = config or from_flags(LearnerConfig, batch_size=1)  # `sizes` replaces it.
     settings = settings or from_flags(MinibatchSettings)
     num_training_envs = run.num_envs - run.num_eval_envs
     sizes = step_sizes(on_policy, settings, config.unroll_length, num_training_envs)
+    for given, name, value in (
+        ("step_size_transitions", "unroll_length", sizes.unroll_length),
+        ("batch_size_transitions", "batches_per_step", sizes.minibatches.batches_per_step),
+    ):
+        if size := getattr(on_policy, given):
+            refuse_contradiction(name, value, f"--{given}={size}")
 
     def create_algorithm(context: AlgorithmContext) -> PolicyGradient:
         observation_space, action_space = context.spaces

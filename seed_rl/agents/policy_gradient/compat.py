@@ -10,13 +10,13 @@ import gin
 import tensorflow as tf
 from absl import flags
 
-from seed_rl.agents.policy_gradient import gin_config
+from seed_rl.agents.policy_gradient import gin_config, gin_record
 from seed_rl.agents.policy_gradient.algorithm import CreateLoss, create_job
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.agents.policy_gradient.learner_config import TrainingConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.compat.stepped_learner import SteppedLearner
-from seed_rl.common.config import learner_config, options
+from seed_rl.common.config import learner_config
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
@@ -104,7 +104,7 @@ def validate_config(config: TrainingConfig, settings: Settings) -> None:
     replicas = settings.training_strategy.num_replicas_in_sync
     sized = config.with_sizes()
     batch = sized.batch_size * sized.batches_per_step or sized.num_training_envs()
-    learner = dataclasses.replace(sized.part(LearnerConfig), batch_size=batch)
+    learner = sized.part(LearnerConfig, batch_size=max(1, batch))  # 0: no training environments.
     learner_config.validate(sized.part(RunConfig), learner, replicas)
 
 
@@ -131,8 +131,9 @@ def make_job(
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
     """
+    saved = gin_record.saved_config(config.logdir)
     if not gin.config_str().strip():
-        gin_config.load(config.gin_config, config.gin_bindings)
+        gin_record.load(config, saved)
     devices = on_one_host(settings) if isinstance(settings, MultiHostDevices) else settings
     with gin_config.errors_for_users():
         job = create_job(
@@ -142,21 +143,19 @@ def make_job(
             create_loss=create_loss_fn or gin_config.create_loss,
             on_policy=config.part(OnPolicyConfig),
             settings=config.part(MinibatchSettings),
-            continuous=continuous or options.check(gin_config.continuous_action_config()),
+            continuous=continuous or gin_config.continuous_action_config(),
             optimizer=_optimizer_config(create_optimizer_fn),
             run=config.part(RunConfig),
-            config=config.part(LearnerConfig),
+            config=config.part(LearnerConfig, batch_size=1),  # `create_job` replaces it.
             device_config=config,
             devices=devices,
         )
-    gin_config.warn_of_unused()
-    files = {gin_config.OPERATIVE_FILE: gin_config.operative()}
-    return dataclasses.replace(job, files=files)
+    return gin_record.record(job, saved)
 
 
 def _optimizer_config(create_optimizer_fn: CreateOptimizer | None) -> OptimizerConfig:
     """Options of the optimizer; with the program's own, gradients are clipped only if asked to."""
     if create_optimizer_fn is None or "clip_norm" in gin_config.bindings("OptimizerConfig"):
-        return options.check(gin_config.optimizer_config())
+        return gin_config.optimizer_config()
     clip_norm = flags.FLAGS["clip_norm"].value if "clip_norm" in flags.FLAGS else None
     return OptimizerConfig(clip_norm=clip_norm)

@@ -9,12 +9,12 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     MinibatchSettings,
     nearest_divisors,
 )
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class OnPolicyConfig:
+class OnPolicyConfig(Checked):
     """On-policy agent: its gin config, and the sizes of a training step."""
 
     gin_config: tuple[str, ...] = option(

@@ -10,7 +10,7 @@ import os
 import pathlib
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gin
@@ -52,9 +52,8 @@ gin.add_config_file_search_path(str(_LAYOUT))  # For includes.
 optimizer_config = gin.external_configurable(OptimizerConfig, module="seed_rl")
 conv_network_config = gin.external_configurable(network_config.ConvNetworkConfig, module="seed_rl")
 mlp_network_config = gin.external_configurable(network_config.MLPNetworkConfig, module="seed_rl")
-continuous_action_config = gin.external_configurable(
-    spaces.continuous_action_config, module="seed_rl"
-)
+# In its own module, as existing programs register it: the same name twice would be ambiguous.
+continuous_action_config = gin.external_configurable(spaces.continuous_action_config)
 
 
 def create_loss(network: tf.Module, distribution: ParametricDistribution) -> Any:
@@ -64,7 +63,11 @@ def create_loss(network: tf.Module, distribution: ParametricDistribution) -> Any
     )
 
 
-def load(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
+def load(
+    files: Sequence[str],
+    bindings: Sequence[str] = (),
+    between: Callable[[], None] | None = None,
+) -> None:
     """Replaces the current gin config, which is one for the whole process.
 
     Networks for further inference devices read it when the learner is created: load the config of
@@ -74,16 +77,28 @@ def load(files: Sequence[str], bindings: Sequence[str] = ()) -> None:
       files: paths of gin files, relative to the working directory or to the folder that contains
         the package (`seed_rl/mujoco/gin/ppo.gin`).
       bindings: further bindings, which win over the files, such as `GAE.lambda_ = 0.9`.
+      between: makes bindings that win over the files, but not over `bindings`. Files that are
+        missing then only cause a warning.
 
     Raises:
       UserError: a file is missing, or a binding is wrong; names the nearest right one.
     """
-    paths = [str(_found(name)) for name in files]
+    paths = []
+    for name in files:
+        try:
+            paths.append(str(_found(name)))
+        except UserError as error:
+            if between is None:
+                raise
+            logging.warning("%s The parameters of the saved run replace it.", error)
     with gin.unlock_config(), _included_by_path():
         gin.clear_config()
         try:
+            gin.parse_config_files_and_bindings(paths, [], finalize_config=False)
+            if between is not None:
+                between()
             # Without a newline, gin's errors do not show the line.
-            gin.parse_config_files_and_bindings(paths, [f"{binding}\n" for binding in bindings])
+            gin.parse_config_files_and_bindings([], [f"{binding}\n" for binding in bindings])
         except tokenize.TokenError as error:
             raise UserError(f"Gin config: {error.args[0]}; is a bracket not closed?") from None
         except SyntaxError as error:
@@ -146,6 +161,12 @@ def _included_by_path() -> Iterator[None]:
         yield
     finally:
         readers[:] = kept
+
+
+def is_shipped(name: str) -> bool:
+    """Whether `load` takes a file of this name from the package."""
+    path = next((f for f in (pathlib.Path(name).expanduser(), _LAYOUT / name) if f.is_file()), None)
+    return path is not None and path.resolve().is_relative_to(_LAYOUT / "seed_rl")
 
 
 def _found(name: str) -> pathlib.Path:

@@ -43,7 +43,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.learner import playing, variables
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
-from seed_rl.common.run_files import checkpoint_list
+from seed_rl.common.run_files import checkpoint_list, saved_flags
 from seed_rl.common.types import Unroll
 
 __all__ = [
@@ -87,7 +87,9 @@ def learner_loop(
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
     """
-    config = config or learner_flags.training_config_from_flags()
+    if config is None:
+        saved_flags.adopt_saved_run()
+        config = learner_flags.training_config_from_flags()
     arguments = (create_env_fn, create_agent_fn, create_optimizer_fn, config, settings)
     make_job(*arguments, None, action_distribution_config).execute()
 

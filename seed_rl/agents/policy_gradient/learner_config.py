@@ -26,10 +26,6 @@ class InferenceReturn(enum.IntEnum):
 class TrainingConfig(OnPolicyConfig, MinibatchSettings, LearnerConfig, RunConfig, DeviceConfig):
     """All options that are flags of the on-policy agent, by the names of the flags."""
 
-    def __post_init__(self) -> None:
-        MinibatchSettings.__post_init__(self)
-        RunConfig.__post_init__(self)
-
     def num_training_envs(self) -> int:
         """Environments that are trained on."""
         return self.num_envs - self.num_eval_envs
@@ -38,10 +34,10 @@ class TrainingConfig(OnPolicyConfig, MinibatchSettings, LearnerConfig, RunConfig
         """Whether environments <int>[...] are trained on, <bool>[...]."""
         return env_id < self.num_training_envs()
 
-    def part(self, cls: type[T]) -> T:
-        """The options of one of the base classes."""
+    def part(self, cls: type[T], **changes: Any) -> T:
+        """The options of one of the base classes, with `changes`."""
         fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-        return cls(**{field.name: getattr(self, field.name) for field in fields})
+        return cls(**{**{field.name: getattr(self, field.name) for field in fields}, **changes})
 
     def with_sizes(self) -> TrainingConfig:
         """The same run, with its sizes in unrolls: `unroll_length` and `batches_per_step` take the

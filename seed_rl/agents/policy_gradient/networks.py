@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.modules.continuous_control_agent import ContinuousControlAgent
-from seed_rl.common.config.options import check
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.networks import network_factory, space_encoder
 
@@ -35,6 +34,6 @@ def create_network(
     return network_factory.create_network(
         observation_space,
         distribution,
-        conv=check(gin_config.conv_network_config(**sizes)),
-        mlp=check(gin_config.mlp_network_config()),
+        conv=gin_config.conv_network_config(**sizes),
+        mlp=gin_config.mlp_network_config(),
     )

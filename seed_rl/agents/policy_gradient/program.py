@@ -12,7 +12,9 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchS
 from seed_rl.common.acting import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config import options
+from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.presets import Preset
+from seed_rl.common.config.run_config import RunConfig
 
 
 def create_agent(
@@ -56,13 +58,14 @@ def main(
     """
 
     def learn(env_config: Any) -> None:
-        from seed_rl.agents.policy_gradient import gin_config
+        from seed_rl.agents.policy_gradient import gin_config, gin_record
         from seed_rl.agents.policy_gradient.algorithm import PolicyGradient, create_job
 
         for module in gin_modules:
             importlib.import_module(module)
         config = options.from_flags(OnPolicyConfig)
-        gin_config.load(config.gin_config, config.gin_bindings)
+        saved = gin_record.saved_config(options.from_flags(RunConfig).logdir)
+        gin_record.load(config, saved)
         with gin_config.errors_for_users():
             job = create_job(
                 family.create,
@@ -70,15 +73,17 @@ def main(
                 create_optimizer,
                 create_loss=gin_config.create_loss,
                 on_policy=config,
-                continuous=options.check(gin_config.continuous_action_config()),
-                optimizer=options.check(gin_config.optimizer_config()),
+                continuous=gin_config.continuous_action_config(),
+                optimizer=gin_config.optimizer_config(),
                 env_config=env_config,
                 algorithm=algorithm() if algorithm else PolicyGradient,
             )
-        gin_config.warn_of_unused()
-        files = {gin_config.OPERATIVE_FILE: gin_config.operative()}
-        dataclasses.replace(job, files=files).execute()
+        gin_record.record(job, saved).execute()
 
+    instead = {
+        field.name: f"--gin_bindings=OptimizerConfig.{field.name}=..."
+        for field in dataclasses.fields(OptimizerConfig)
+    }
     configs = (OnPolicyConfig, MinibatchSettings, *agent_configs)
     program.main(
         family,
@@ -88,5 +93,6 @@ def main(
         optimizer=None,
         argv=argv,
         agent="ppo",
+        instead=instead,
         **defaults,
     )

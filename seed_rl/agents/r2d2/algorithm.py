@@ -104,6 +104,7 @@ class R2D2(ReplayAlgorithm):
             self._num_eval_envs,
             self.config.eval_epsilon,
             self._num_actions,
+            output.q_values,
         )
         recorded = AgentOutput(choices, output.q_values)
         return Acted(self._to_actions(choices), recorded, agent_state)
@@ -115,7 +116,10 @@ class R2D2(ReplayAlgorithm):
         output, agent_state = call_network(self.network, choices, env_outputs, agent_state)
         # As in evaluation environments: a greedy agent may do nothing for a whole episode.
         choices = losses.explore(
-            tf.cast(output.action, tf.int32), self.config.eval_epsilon, self._num_actions
+            tf.cast(output.action, tf.int32),
+            self.config.eval_epsilon,
+            self._num_actions,
+            output.q_values,
         )
         return self._to_actions(choices), agent_state
 

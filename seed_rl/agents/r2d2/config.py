@@ -6,14 +6,14 @@ import dataclasses
 
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import TorsoConfig
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.config.replay_config import ReplayConfig, validate_warm_up
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Config:
+class R2D2Config(Checked):
     """R2D2: acting and learning, with library defaults from the paper."""
 
     discounting: float = option(0.997, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
@@ -28,9 +28,13 @@ class R2D2Config:
         2500, "Training steps between updates of the target network.", minimum=1
     )
     value_function_rescaling: bool = option(
-        True, "Whether the network predicts h(Q) = sign(Q)(sqrt(|Q| + 1) - 1) + epsilon Q."
+        True,
+        "Whether the network predicts h(Q) = sign(Q)(sqrt(|Q| + 1) - 1) + epsilon Q.",
+        network=True,
     )
-    value_function_rescaling_epsilon: float = option(1e-3, "Epsilon of h.", minimum=0.0)
+    value_function_rescaling_epsilon: float = option(
+        1e-3, "Epsilon of h.", minimum=0.0, network=True
+    )
     max_abs_reward: float | None = option(
         None, "Rewards are clipped to this absolute value. 0 or none: no clipping.", minimum=0.0
     )
@@ -53,12 +57,16 @@ class QNetworkConfig(TorsoConfig):
         512,
         "Units of the LSTM, whose input includes the last action and reward; 0: no LSTM.",
         minimum=0,
+        network=True,
     )
     head_size: int = option(
-        512, "Units of the hidden layer in each of the value and advantage heads.", minimum=1
+        512,
+        "Units of the hidden layer in each of the value and advantage heads.",
+        minimum=1,
+        network=True,
     )
     mlp_sizes: tuple[int, ...] = option(
-        (256,), "Units of the dense layers for non-image observations.", minimum=1
+        (256,), "Units of the dense layers for non-image observations.", minimum=1, network=True
     )
 
 

@@ -31,6 +31,7 @@ from seed_rl.agents.r2d2.losses import (
 )
 from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
+from seed_rl.common.run_files import saved_flags
 from seed_rl.common.types import EnvOutput
 
 __all__ = [
@@ -74,4 +75,6 @@ def learner_loop(
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
     """
+    if "run" not in options:
+        saved_flags.adopt_saved_run()
     create_job(create_env_fn, create_agent_fn, create_optimizer_fn, **options).execute()

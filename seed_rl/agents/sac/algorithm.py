@@ -18,6 +18,7 @@ from seed_rl.agents.sac.config import (
     updates_per_step,
     validate,
 )
+from seed_rl.agents.sac.networks import AgentOutput
 from seed_rl.common.acting import goals
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -33,8 +34,9 @@ from seed_rl.common.learner.assembly import AlgorithmContext, make_job
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
 from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_specs
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
+from seed_rl.common.nest import Nest
 from seed_rl.common.replay import Hindsight
-from seed_rl.common.types import Specs, Unroll
+from seed_rl.common.types import EnvOutput, Specs, Unroll
 
 
 class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
@@ -106,6 +108,19 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
 
     def hindsight(self) -> Hindsight | None:
         return self._create_hindsight() if self._create_hindsight else None
+
+    def call(
+        self,
+        network: tf.Module,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: Nest,
+    ) -> tuple[Any, Nest]:
+        output, new_state = super().call(network, prev_actions, env_outputs, agent_state)
+        if not hasattr(output, "policy_logits"):  # Networks of existing programs: the action alone.
+            step = tf.nest.map_structure(lambda t: t[tf.newaxis], (prev_actions, env_outputs))
+            output = AgentOutput(output, network.get_action_params(*step, agent_state)[0])
+        return output, new_state
 
     def loss(self, batch: SampledUnrolls) -> StepResult:
         loss, metrics = losses.compute_loss(

@@ -6,7 +6,7 @@ import dataclasses
 
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import MLPNetworkConfig
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig, validate_warm_up
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
@@ -15,7 +15,7 @@ BOOTSTRAP_V, BOOTSTRAP_Q = "v", "q"
 
 
 @dataclasses.dataclass(frozen=True)
-class SACConfig:
+class SACConfig(Checked):
     """SAC: the loss."""
 
     discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
@@ -59,9 +59,14 @@ class SACConfig:
 class SACNetworkConfig(MLPNetworkConfig):
     """Networks: actor, V and critics, each with its own layers."""
 
-    mlp_sizes: tuple[int, ...] = option((256, 256), "Units of the dense layers.", minimum=1)
+    mlp_sizes: tuple[int, ...] = option(
+        (256, 256), "Units of the dense layers.", minimum=1, network=True
+    )
     n_critics: int = option(
-        2, "Critics; the smallest of their values is used (clipped double Q).", minimum=1
+        2,
+        "Critics; the smallest of their values is used (clipped double Q).",
+        minimum=1,
+        network=True,
     )
 
 
@@ -90,6 +95,12 @@ def validate(
         raise UserError(
             f"--her_window_length={window} is shorter than --unroll_length={length}: windows have "
             "no part of that length. Raise the former or lower the latter."
+        )
+    if window and run.num_action_repeats > 1:
+        raise UserError(
+            f"--num_action_repeats={run.num_action_repeats} with --her_window_length={window}: "
+            "what another goal would have paid between two observations is not known. Leave out "
+            "--num_action_repeats, or set --her_window_length=0."
         )
     validate_warm_up(replay, learner, kept_length(learner, hindsight) * run.num_action_repeats)
     if replay.priority_exponent:

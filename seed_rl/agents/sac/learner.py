@@ -15,6 +15,7 @@ from seed_rl.agents.sac.compat import Unroll, compute_loss, create_dataset, vali
 from seed_rl.common.compat.replay_dataset import get_replay_insertion_batch_size
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.learner.job import CreateOptimizer
+from seed_rl.common.run_files import saved_flags
 
 __all__ = [
     "SAC",
@@ -47,4 +48,6 @@ def learner_loop(
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
     """
+    if "run" not in options:
+        saved_flags.adopt_saved_run()
     create_job(create_env_fn, create_agent_fn, create_optimizer_fn, **options).execute()

@@ -77,10 +77,8 @@ def compute_loss(
     alpha = tf.stop_gradient(temperature())
 
     pi_tm1 = distribution(agent.get_action_params(*seen_tm1, agent_state))
-    fresh = pi_tm1.sample()
-    if not distribution.reparametrizable:  # Other parts of a mixed action may have a gradient.
-        fresh = tf.nest.map_structure(tf.stop_gradient, fresh)
-    log_probs = pi_tm1.log_prob(fresh)
+    # Of a mixed action, some parts may have a gradient and others not.
+    fresh, log_probs = pi_tm1.sample_and_log_prob(distribution.reparametrizable)
     fresh_q = _of_actions(
         lambda a: tf.reduce_min(agent.get_Q(*seen_tm1, agent_state, a), axis=-1),
         fresh,
@@ -174,9 +172,9 @@ def _bootstrap_values(
     if config.bootstrap_net != BOOTSTRAP_Q:
         return target_agent.get_V(*seen, agent_state)[1:]
     pi = distribution(agent.get_action_params(*seen, agent_state))
-    fresh = pi.sample()
+    fresh, log_probs = pi.sample_and_log_prob()
     q = tf.reduce_min(target_agent.get_Q(*seen, agent_state, fresh), axis=-1)
-    return (q - alpha * pi.log_prob(fresh))[1:]
+    return (q - alpha * log_probs)[1:]
 
 
 def _of_actions(

@@ -1,7 +1,7 @@
 """Networks with actor, state value and critics, feed-forward and recurrent.
 
 A network for SAC is a `tf.Module` with the methods of `ActorCriticMLP`. Those named `get_...` take
-unrolls, [time, batch, ...].
+unrolls, [time, batch, ...]. A call may return actions instead of an `AgentOutput`.
 """
 
 from __future__ import annotations
@@ -65,9 +65,14 @@ class _ActorCritic(tf.Module):
     _q: Sequence[Any]
 
     def initial_state(self, batch_size: int | tf.Tensor) -> Nest:
-        """States (actor, V, tuple of the critics') before an environment's first step."""
+        """States (actor, V, tuple of the critics') before an environment's first step; () without
+        memory.
+        """
         actor, v, *q = (part.initial_state(batch_size) for part in (self._actor, self._v, *self._q))
-        return actor, v, tuple(q)
+        return (actor, v, tuple(q)) if tf.nest.flatten((actor, v, q)) else ()
+
+    def _parts(self, state: Nest) -> tuple[Nest, Nest, tuple[Nest, ...]]:
+        return state or ((), (), ((),) * len(self._q))
 
     def get_Q(  # noqa: N802 - the name that existing code uses.
         self, prev_action: Actions, env_output: EnvOutput, state: Nest, action: Actions
@@ -75,7 +80,7 @@ class _ActorCritic(tf.Module):
         """Values <float32>[time, batch, n_critics] of actions, nest of [time, batch, ...]."""
         ff_input, recurrent_input, done = self._inputs(prev_action, env_output)
         ff_input = tf.concat([ff_input, self._distribution.action_features(action)], axis=-1)
-        critics = zip(self._q, state[2], strict=True)
+        critics = zip(self._q, self._parts(state)[2], strict=True)
         values = [q(ff_input, recurrent_input, its_state, done)[0] for q, its_state in critics]
         return tf.concat(values, axis=-1)
 
@@ -84,14 +89,14 @@ class _ActorCritic(tf.Module):
     ) -> tf.Tensor:
         """Values <float32>[time, batch] of states."""
         ff_input, recurrent_input, done = self._inputs(prev_action, env_output)
-        return self._v(ff_input, recurrent_input, state[1], done)[0][..., 0]
+        return self._v(ff_input, recurrent_input, self._parts(state)[1], done)[0][..., 0]
 
     def get_action_params(
         self, prev_action: Actions, env_output: EnvOutput, state: Nest
     ) -> tf.Tensor:
         """Parameters <float32>[time, batch, param_size] of the policy."""
         ff_input, recurrent_input, done = self._inputs(prev_action, env_output)
-        return self._actor(ff_input, recurrent_input, state[0], done)[0]
+        return self._actor(ff_input, recurrent_input, self._parts(state)[0], done)[0]
 
     def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, Nest]:
         """Same as a call, under the name that existing inference code uses."""
@@ -123,14 +128,16 @@ class _ActorCritic(tf.Module):
         if not unroll:
             steps = tf.nest.map_structure(lambda t: t[tf.newaxis], steps)
         ff_input, recurrent_input, done = self._inputs(*steps)
-        params, actor = self._actor(ff_input, recurrent_input, state[0], done)
+        actor, v, q = self._parts(state)
+        params, actor = self._actor(ff_input, recurrent_input, actor, done)
         # Unrolls are stored with the states of all parts.
         v, *q = (
             part(ff_input, recurrent_input, its_state, done, only_return_new_state=True)
-            for part, its_state in zip((self._v, *self._q), (state[1], *state[2]), strict=True)
+            for part, its_state in zip((self._v, *self._q), (v, *q), strict=True)
         )
         params = params if unroll else params[0]
-        return AgentOutput(self._distribution.sample(params), params), (actor, v, tuple(q))
+        output = AgentOutput(self._distribution.sample(params), params)
+        return output, (actor, v, tuple(q)) if state else ()
 
     def _inputs(
         self, prev_action: Actions, env_output: EnvOutput

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
+from seed_rl.common.errors import UserError
+
+NO_SHAPING, OPTIMISTIC, SOFT = "none", "optimistic_asymmetric", "soft_asymmetric"
+"""How rewards are shaped, see `losses.shaped`."""
 
 
 @dataclasses.dataclass(frozen=True)
-class VTraceConfig:
+class VTraceConfig(Checked):
     """V-trace: the loss."""
 
     discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
@@ -30,10 +34,16 @@ class VTraceConfig:
         "Factor applied to rewards before clipping; returns of about 1 to 10 are learned fastest.",
         minimum=0.0,
     )
+    reward_shaping: str = option(
+        NO_SHAPING,
+        "How rewards r are squashed before scaling, for tasks whose rewards differ in scale: "
+        "optimistic_asymmetric: 5 tanh(r), negative ones 0.3 tanh(r), as in the IMPALA paper; "
+        "soft_asymmetric: 5 tanh(r/5), negative ones 1.5 tanh(r/5), as in the code published with "
+        "it.",
+        choices=(NO_SHAPING, OPTIMISTIC, SOFT),
+    )
     asymmetric_rewards: bool = option(
-        False,
-        "Whether rewards are squashed before scaling, positive ones by 5 tanh(r) and negative ones "
-        "by 0.3 tanh(r): for tasks whose rewards differ in scale, as in IMPALA on DMLab-30.",
+        False, "For existing scripts: the same as --reward_shaping=optimistic_asymmetric."
     )
     max_abs_reward: float | None = option(
         None, "Rewards are clipped to this absolute value. 0 or none: no clipping.", minimum=0.0
@@ -60,6 +70,7 @@ class VTraceConfig:
         False,
         "Whether the network predicts values normalized by the statistics of their targets, for "
         "rewards of any scale.",
+        network=True,
     )
     popart_beta: float = option(
         3e-4,
@@ -67,3 +78,16 @@ class VTraceConfig:
         minimum=1e-8,
         maximum=1.0,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.asymmetric_rewards and self.reward_shaping == SOFT:
+            raise UserError(
+                f"--asymmetric_rewards is --reward_shaping={OPTIMISTIC}, which contradicts "
+                f"--reward_shaping={SOFT}. Leave out --asymmetric_rewards."
+            )
+
+    @property
+    def shaping(self) -> str:
+        """How rewards are shaped, whichever option says so."""
+        return OPTIMISTIC if self.asymmetric_rewards else self.reward_shaping

@@ -15,6 +15,7 @@ from seed_rl.agents.vtrace.compat import compute_loss, optimizer_config, validat
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.learner.job import CreateOptimizer
+from seed_rl.common.run_files import saved_flags
 from seed_rl.common.types import Unroll
 
 __all__ = ["Unroll", "VTrace", "compute_loss", "learner_loop", "validate_config"]
@@ -44,6 +45,8 @@ def learner_loop(
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
     """
+    if "run" not in options:
+        saved_flags.adopt_saved_run()
     create_job(
         create_env_fn,
         create_agent_fn,

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.vtrace.config import NO_SHAPING, SOFT, VTraceConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.network_calls import call_network
@@ -78,13 +78,21 @@ class EntropyCost(tf.Module):
         return self() * tf.stop_gradient(entropy - self._config.target_entropy)
 
 
-def asymmetric(rewards: tf.Tensor) -> tf.Tensor:
-    """0.3 min(tanh r, 0) + 5 max(tanh r, 0), "optimistic asymmetric clipping".
+def shaped(rewards: tf.Tensor, shaping: str) -> tf.Tensor:
+    """Rewards squashed for tasks that differ in scale; penalties count less.
 
-    Espeholt et al. 2018, appendix D.
+    Args:
+      rewards: <float32>[...], r.
+      shaping: `OPTIMISTIC`: 0.3 min(tanh r, 0) + 5 max(tanh r, 0), the "optimistic asymmetric
+        clipping" of Espeholt et al. 2018, appendix D. `SOFT`: 5 tanh(r/5), times 0.3 where
+        negative, as in the code published with that paper; close to r for small positive rewards.
+        `NO_SHAPING`: r.
     """
-    squashed = tf.tanh(rewards)
-    return 0.3 * tf.minimum(squashed, 0.0) + 5.0 * tf.maximum(squashed, 0.0)
+    if shaping == NO_SHAPING:
+        return rewards
+    width, penalty = (5.0, 1.5) if shaping == SOFT else (1.0, 0.3)
+    squashed = tf.tanh(rewards / width)
+    return penalty * tf.minimum(squashed, 0.0) + 5.0 * tf.maximum(squashed, 0.0)
 
 
 def compute_loss(
@@ -123,8 +131,7 @@ def compute_loss(
     learned, _ = call_network(agent, prev_actions, env_outputs, agent_state, True, True)
     if rewards is not None:
         env_outputs = env_outputs._replace(reward=rewards)
-    if config.asymmetric_rewards:
-        env_outputs = env_outputs._replace(reward=asymmetric(env_outputs.reward))
+    env_outputs = env_outputs._replace(reward=shaped(env_outputs.reward, config.shaping))
     steps = transitions(
         env_outputs, config.discounting, config.reward_scaling, config.max_abs_reward
     )

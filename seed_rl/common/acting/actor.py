@@ -28,6 +28,7 @@ from seed_rl.common.acting import environment_process
 from seed_rl.common.acting.actor_clock import ActorClock
 from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
 from seed_rl.common.acting.env_group import CreateVectorEnv, describe_ids, env_groups
+from seed_rl.common.acting.environment_agreement import OtherEnvironment
 from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.acting.inference_check import check_inference
 from seed_rl.common.config.options import environment_options, from_flags, option
@@ -194,8 +195,9 @@ class Actor:
     """Connects, runs lives, and reconnects."""
 
     def __init__(self, config: ActorConfig, log_period: float = 1):
-        if config.tls_ca and not os.access(config.tls_ca, os.R_OK):
-            raise UserError(f"--tls_ca={config.tls_ca} cannot be read.")
+        for flag in ("tls_ca", "tls_cert", *(("tls_key",) if config.tls_cert else ())):
+            if (path := getattr(config, flag)) and not os.access(path, os.R_OK):
+                raise UserError(f"--{flag}={path} cannot be read.")
         self._config = config
         config.auth_token()  # A file that cannot be read is told at once.
         period_s = config.actor_log_period_s * log_period if are_summaries_enabled(config) else None
@@ -228,23 +230,32 @@ class Actor:
         Raises:
           ActorEnded, EnvironmentFailure, UserError: the actor cannot continue.
         """
-        num_groups = self._config.env_groups
-        with env_groups(
-            create_env_fn, create_vector_env_fn, self._env_ids, num_groups, env_config
-        ) as self._groups:
-            self._stop = stop
-            self._last_answer = time.monotonic()
-            while not stop.requested:
-                self._reset()
-                try:
-                    self._client = self._connect()
-                    self._run_life(self._client)
-                except ClientError as error:
-                    if not stop.requested:
-                        self._raise_if_fatal(error)
-                        self._pause(error)
-                finally:
-                    self.close()
+        self._stop = stop
+        while not stop.requested:
+            num_groups = self._config.env_groups
+            try:
+                with env_groups(
+                    create_env_fn, create_vector_env_fn, self._env_ids, num_groups, env_config
+                ) as self._groups:
+                    self._run_lives(env_config, stop)
+            except OtherEnvironment as learner:
+                env_config = learner.config
+                self._seed = self._config.seed
+
+    def _run_lives(self, env_config: Any, stop: StopSignal) -> None:
+        """Runs lives in environments with the options `env_config`."""
+        self._last_answer = time.monotonic()
+        while not stop.requested:
+            self._reset()
+            try:
+                self._client = self._connect(env_config)
+                self._run_life(self._client)
+            except ClientError as error:
+                if not stop.requested:
+                    self._raise_if_fatal(error)
+                    self._pause(error)
+            finally:
+                self.close()
 
     def close(self) -> None:
         """Closes the connection; other threads may call it to interrupt a waiting call."""
@@ -260,7 +271,7 @@ class Actor:
         self._seed = None  # Seeding again would repeat the same episodes.
         self._last_answer += time.monotonic() - began
 
-    def _connect(self) -> Client:
+    def _connect(self, env_config: Any) -> Client:
         config = self._config
         try:  # Read again each time: the secrets of a run may change while its learner is away.
             token = config.auth_token()
@@ -270,6 +281,8 @@ class Actor:
         options = ClientOptions(
             token=token,
             tls_ca=config.tls_ca,
+            tls_cert=config.tls_cert,
+            tls_key=config.tls_key if config.tls_cert else None,
             connect_timeout_s=min(attempt_s, max(self._remaining_s(), 0.1)),
         )
         try:
@@ -281,7 +294,7 @@ class Actor:
         except WireError as error:
             raise UserError(f"Cannot use this learner: {error}") from error
         try:
-            check_inference(client, self._groups[0].env)
+            check_inference(client, self._groups[0].env, env_config)
         except BaseException:
             client.close()
             raise

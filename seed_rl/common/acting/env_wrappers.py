@@ -22,6 +22,7 @@ __all__ = [
     "AgentActions",
     "AgentObservations",
     "DiscretizeEnvWrapper",
+    "RepeatActions",
     "UniformBoundActionSpaceWrapper",
     "agent_action_space",
     "agent_observation_space",
@@ -137,6 +138,31 @@ class DiscretizeEnvWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
         """What the environment renders; Gymnasium sets the mode at creation, not by arguments."""
         del args, kwargs
         return self.env.render()
+
+
+class RepeatActions(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Repeats each action for some frames, or until an episode or the learner's episode ends.
+
+    Rewards and scores (`info["score_reward"]`) are summed; observation and the rest of the infos
+    are those of the last frame.
+    """
+
+    def __init__(self, env: Any, num_frames: int):
+        """Wraps `env`; `num_frames` per action, at least 1."""
+        super().__init__(as_gymnasium(env))
+        self._num_frames = num_frames
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        total, score, scored = 0.0, 0.0, False
+        for _ in range(self._num_frames):
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            scored |= "score_reward" in info
+            total, score = total + float(reward), score + info.get("score_reward", reward)
+            if terminated or truncated or info.get("learning_episode_over"):
+                break
+        if scored:
+            info = {**info, "score_reward": score}
+        return observation, total, terminated, truncated, info
 
 
 def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, Any]:

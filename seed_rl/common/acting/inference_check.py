@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from seed_rl.common import nest
-from seed_rl.common.acting import spaces
+from seed_rl.common.acting import environment_agreement, spaces
 from seed_rl.common.acting.batched_env import BatchedEnv
 from seed_rl.common.errors import UserError
 from seed_rl.common.types import ACTION_SPACE
 from seed_rl.grpc.numpy_client import Client
 
 
-def check_inference(client: Client, env: BatchedEnv) -> None:
-    """Compares the environment's observations and actions with the learner's.
+def check_inference(client: Client, env: BatchedEnv, env_config: Any = None) -> None:
+    """Compares the environment's options, observations and actions with the learner's.
+
+    Args:
+      client: of the learner's server.
+      env: the environment.
+      env_config: its options.
 
     Raises:
+      OtherEnvironment: it should be created again, with other options.
       UserError: they differ, or the server has no inference function.
     """
     function = client.functions.get("inference")
     if function is None:
         raise UserError("The server is not a learner: it has no function 'inference'.")
+    status = client.stats().get("status", {})
+    environment_agreement.check(env_config, status.get(environment_agreement.ENVIRONMENT))
     try:
         expected = nest.map_structure(
             lambda spec: f"{spec.dtype}{list(spec.shape[1:])}",
@@ -35,7 +45,7 @@ def check_inference(client: Client, env: BatchedEnv) -> None:
             f"returns {given}. Start learner and actors with the same environment options."
         )
     # Checked here because every action may be valid in both spaces and yet mean something else.
-    actions = client.stats().get("status", {}).get(ACTION_SPACE)
+    actions = status.get(ACTION_SPACE)
     taken = spaces.describe(env.action_space)
     if actions not in (None, taken):
         raise UserError(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -17,9 +18,10 @@ from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.run_config import ACTOR, RunConfig
-from seed_rl.common.run_files import saved_run
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import saved_flags, saved_run
 
-_AGENT = "agent"
+_AGENT, _REPEATS = "agent", "num_action_repeats"
 
 
 def main(
@@ -30,6 +32,7 @@ def main(
     optimizer: type | None = OptimizerConfig,
     argv: Sequence[str] | None = None,
     agent: str = "",
+    instead: Mapping[str, str] | None = None,
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -47,6 +50,7 @@ def main(
       optimizer: dataclass of the optimizer's options; None: not set by flags.
       argv: name of the program, then flags; None: the command line.
       agent: its name, which --agent may repeat: a call for another agent then fails.
+      instead: by names of flags that the program does not have, what to write instead.
       **defaults: further defaults of this program.
     """
     options.define_flags(
@@ -80,27 +84,66 @@ def main(
             create_vector_env_fn=family.create_batch,
         )
 
-    options.run_main(run, lambda: _prepare(family), argv)
+    options.run_main(run, lambda: _prepare(family), argv, instead)
 
 
 def _prepare(family: EnvironmentFamily) -> None:
-    """Names the run's directory after agent and environment, unless --logdir is given.
+    """Settles the flags that the user has not typed, and refuses action repeats without effect.
 
-    After the agent, if --agent says which of the program's.
+    Unless --logdir is given, the run's directory is named after agent and environment; after the
+    agent, if --agent says which of the program's. If a run is saved there, a learner keeps its
+    options. Actors ask the learner for those of the environment: they may not see the directory.
 
     With --only_check_args, prints what `./run_local.sh` needs before it starts the program.
     """
+    if _REPEATS not in {field.name for field in dataclasses.fields(family.config)}:
+        options.refuse_unused(
+            (_REPEATS,), f"{family.config.__name__} has no such option for the environments"
+        )
     known: Any = flags.FLAGS["logdir"]
     if not known.present and known.default == RunConfig().logdir:
         names = [_AGENT] if _AGENT in flags.FLAGS and flags.FLAGS[_AGENT].present else []
         names += [family.environment] if family.environment else []
         if names:
             known.value = logdirs.default("-".join(str(flags.FLAGS[name].value) for name in names))
+    learns = flags.FLAGS.run_mode != ACTOR
     if flags.FLAGS.only_check_args:
-        run = options.from_flags(RunConfig)
-        if run.run_mode != ACTOR:
-            run.check_exposure()
-        logdir = flags.FLAGS.logdir
-        logdirs.check(logdir)
+        if learns:
+            options.from_flags(RunConfig).check_exposure()
+        logdirs.check(flags.FLAGS.logdir)
+        print(json.dumps({"logdir": flags.FLAGS.logdir, **_continuation(family)}))
+    elif learns and flags.FLAGS.play_request:
+        saved_flags.adopt_saved_run()
+    elif learns:
+        if refusal := _continuation(family)["refusal"]:
+            raise UserError(refusal)
+
+
+def _continuation(family: EnvironmentFamily) -> dict[str, Any]:
+    """Adopts the options of the run saved in --logdir, if any.
+
+    Returns:
+      refusal: why it cannot be continued with the flags given; None if it can, or there is none.
+      kept: options of that run which would have other values now.
+      changed: options that differ from those of that run, each with both values.
+    """
+    logdir = flags.FLAGS.logdir
+    answer: dict[str, Any] = {"refusal": None, "kept": [], "changed": []}
+    options.from_flags(family.config)  # What is wrong with it has nothing to do with any other run.
+    try:
+        saved = saved_run.record(logdir)
+        # Another program's options are no matter of ours.
+        answer["refusal"] = saved_run.refusal(logdir, {})
+        if saved is None or answer["refusal"]:
+            return answer
+        answer["kept"] = saved_flags.adopt(saved)
         identity = options.environment_identity(options.from_flags(family.config))
-        print(json.dumps({"logdir": logdir, "refusal": saved_run.refusal(logdir, identity)}))
+    except UserError as error:
+        return {**answer, "refusal": str(error)}
+    if _AGENT in flags.FLAGS:
+        identity[_AGENT] = flags.FLAGS[_AGENT].value
+    now = options.flag_dictionary()
+    answer["refusal"] = saved_run.refusal(logdir, identity, now, options.network_options())
+    typed = {name: value for name, value in now.items() if flags.FLAGS[name].present}
+    answer["changed"] = saved_run.changes(saved, typed)
+    return answer

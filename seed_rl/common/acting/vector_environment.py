@@ -4,17 +4,19 @@ Gymnasium's vector environments differ in what they do at the end of an episode 
 all are brought to the protocol of `batched_env`:
 
 * NEXT_STEP: the last observation, then a step that resets. The protocol does the same at a
-  truncation. A terminated episode is reset at once by a partial reset.
+  truncation. A terminated episode is reset at once by a partial reset; without one, it is reported
+  as an end of the learner's episode whose game is truncated there, so that agents learn that there
+  is no future, and nothing from the step that resets.
 * SAME_STEP: the first observation of the next episode; the last one is in the infos. After a
   truncation, the step that the protocol leaves out has already happened in the new episode, which
   therefore begins anew by a partial reset.
 * DISABLED: nothing. Finished episodes are begun anew by partial resets.
 
 A partial reset is `reset(options={"reset_mask": <bool>[k]})`, which Gymnasium's and ALE's
-environments know; others declare it as `metadata["reset_mask"] = True`. Without it, episodes are as
-long as the environment makes them, with two differences: with NEXT_STEP, the last observation of a
-terminated episode is a step of its own, with reward 0 after it; with SAME_STEP, agents do not see
-the first step of an episode after a truncated one. DISABLED does not work without it.
+environments know; others declare it as `metadata["reset_mask"] = True`. Without it, there
+are two differences: with NEXT_STEP, each terminated episode costs a step more, which is not learned
+from; with SAME_STEP, agents do not see the first step of an episode after a truncated one. DISABLED
+does not work without it.
 """
 
 from __future__ import annotations
@@ -70,8 +72,6 @@ class VectorEnvironment:
         self._owner = f"Environments {self._env_ids[0]} to {self._env_ids[-1]}: their observation"
         self._episode_step = np.zeros(size, np.int32)
         self._truncated = np.zeros(size, np.bool_)
-        # Terminated, and reset by the next step: only with NEXT_STEP and without partial resets.
-        self._ending = np.zeros(size, np.bool_)
 
     @property
     def env_ids(self) -> np.ndarray:
@@ -85,7 +85,9 @@ class VectorEnvironment:
 
     @property
     def truncated(self) -> np.ndarray:
-        """<bool>[k] whether the last step truncated the episode; the next step resets it."""
+        """<bool>[k] whether the episode is over and the next step resets it: it was truncated, or
+        (where the last step had `done`) terminated without a partial reset.
+        """
         return self._truncated
 
     @property
@@ -113,7 +115,6 @@ class VectorEnvironment:
         """
         self._episode_step.fill(0)
         self._truncated.fill(False)
-        self._ending.fill(False)
         observation, _ = self._call("reset", seed=self._seeds(seed))
         return self._observation(observation)
 
@@ -128,36 +129,33 @@ class VectorEnvironment:
           UserError: an action or observation is not in the declared space.
         """
         actions = self._convert_actions(self._check_actions(action_batch))
-        abandoned, late = self._truncated, self._ending
+        abandoned = self._truncated
         if self._mode == AutoresetMode.DISABLED and abandoned.any():
             self._reset_rows(abandoned)  # It refuses to step an episode that is over.
         observation, rewards, terminated, truncated, info = self._call("step", actions)
-        begun = abandoned | late
-        terminated = np.asarray(terminated, np.bool_) & ~begun
-        truncated = np.asarray(truncated, np.bool_) & ~terminated & ~begun
+        terminated = np.asarray(terminated, np.bool_) & ~abandoned
+        truncated = np.asarray(truncated, np.bool_) & ~terminated & ~abandoned
         reward = self._numbers(rewards, "rewards")
         self._episode_step += 1
-        done = terminated | begun
-        self._truncated, self._ending = truncated, np.zeros_like(late)
-        raw_reward, life_over = self._extras(info, reward, ~(terminated | truncated | begun))
+        raw_reward, over = self._extras(info, reward, ~(terminated | truncated | abandoned))
         if self._mode == AutoresetMode.SAME_STEP and truncated.any():
             observation = _with_last(observation, self._single_space, info, truncated)
-        if self._mode == AutoresetMode.NEXT_STEP:
-            again = terminated
-            if not self._resets_rows:
-                again, self._ending = np.zeros_like(late), terminated
-                done = begun
-        else:
-            again = abandoned if self._mode == AutoresetMode.SAME_STEP else abandoned | terminated
+        if self._mode == AutoresetMode.NEXT_STEP and not self._resets_rows:
+            over, truncated = over | terminated, truncated | terminated
+            terminated = np.zeros_like(terminated)
+        again = abandoned if self._mode == AutoresetMode.SAME_STEP else terminated
+        if self._mode == AutoresetMode.DISABLED:
+            again = abandoned | terminated
         if again.any() and self._resets_rows:
             observation = _with_rows(observation, self._reset_rows(again), again)
-        self._episode_step[done] = 0
-        reward[begun] = 0.0
-        raw_reward[begun] = 0.0
+        self._truncated = truncated
+        self._episode_step[terminated | abandoned] = 0
+        reward[abandoned] = 0.0
+        raw_reward[abandoned] = 0.0
         return BatchStep(
             self._observation(observation),
             reward,
-            done | life_over,
+            terminated | abandoned | over,
             abandoned,
             self._episode_step,
             raw_reward,
@@ -273,17 +271,19 @@ class SingleEnvironment(gymnasium.Env[Any, Any]):
         return first, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Of a terminated episode, the observation is the first of the next."""
+        """Of a terminated episode, the observation may be the first of the next."""
         self._action = nest.map_structure(lambda leaf: np.asarray(leaf)[np.newaxis], action)
         result = self._batch.step(self._action)
         observation = self._only(result.observation)
-        terminated = bool(result.done[0]) and int(result.episode_step[0]) == 0
-        if terminated:
+        over, resets = bool(result.done[0]), bool(self._batch.truncated[0])
+        begun = over and int(result.episode_step[0]) == 0
+        if begun:
             self._first = observation
+        terminated = begun or (over and resets)
         info: dict[str, Any] = {"score_reward": float(result.raw_reward[0])}
-        if result.done[0] and not terminated:
+        if over and not terminated:
             info["learning_episode_over"] = True
-        truncated = bool(self._batch.truncated[0])
+        truncated = resets and not over
         return observation, float(result.reward[0]), terminated, truncated, info
 
     def render(self) -> Any:

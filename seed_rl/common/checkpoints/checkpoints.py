@@ -24,7 +24,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -192,11 +192,7 @@ class CheckpointManager:
         return int(record["step"])
 
     def _explain(self, path: Path, misfit: misfits.MisfitError) -> str:
-        try:
-            changes = saved_run.suspects(run_record.read(path), self._config)
-        except UserError:
-            changes = []
-        if changes:
+        if changes := _suspects(path, self._config):
             return (
                 f"The checkpoint {path} does not fit: {'; '.join(changes)} ({misfit}). Change that "
                 f"back to continue. {START_OVER}"
@@ -270,7 +266,12 @@ class CheckpointManager:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def load_weights(path: str | os.PathLike[str], agent: Any) -> None:
+def load_weights(
+    path: str | os.PathLike[str],
+    agent: Any,
+    config: Mapping[str, Any] | None = None,
+    network: Collection[str] = (),
+) -> None:
     """Loads only an agent's weights from a checkpoint (`--init_checkpoint`).
 
     Args:
@@ -278,6 +279,9 @@ def load_weights(path: str | os.PathLike[str], agent: Any) -> None:
         logdir of a run, or the prefix of a checkpoint written with
         `tf.train.Checkpoint(agent=...)`.
       agent: its variables exist already.
+      config: all options by name, to say which of them differ if the weights do not fit.
+      network: names of those that define the network: if they differ although the weights fit,
+        that is a warning.
 
     Raises:
       UserError: there is no intact checkpoint, or it was saved by another agent.
@@ -286,16 +290,30 @@ def load_weights(path: str | os.PathLike[str], agent: Any) -> None:
     try:
         misfits.read(prefix, tf.train.Checkpoint(agent=agent), partly=True)
     except misfits.MisfitError as misfit:
+        changes = _suspects(Path(prefix).parent, config or {})
+        what = f": {'; '.join(changes)}" if changes else ""
         raise UserError(
-            f"The weights in {path} do not fit this agent ({misfit}). Agent, network and "
+            f"The weights in {path} do not fit this agent{what} ({misfit}). Agent, network and "
             "environment must be those of the run that saved them."
         ) from misfit
+    own = {name: value for name, value in (config or {}).items() if name in network}
+    if changes := _suspects(Path(prefix).parent, own):
+        logging.warning("The weights in %s are of another network: %s.", path, "; ".join(changes))
+
+
+def _suspects(checkpoint: Path, config: Mapping[str, Any]) -> list[str]:
+    """The options that differ from those of a checkpoint, if they may explain a misfit."""
+    try:
+        return saved_run.suspects(run_record.read(checkpoint), config)
+    except UserError:
+        return []
 
 
 def _variables_prefix(path: Path) -> str:
     if path.with_name(path.name + ".index").exists():
         return str(path)
-    if checkpoint_list.NAME.fullmatch(path.name):
+    # People copy good checkpoints to names of their own.
+    if checkpoint_list.NAME.fullmatch(path.name) or (path / checkpoint_list.METADATA).exists():
         candidates = [path]
     else:
         entries = list_checkpoints(path) or list_checkpoints(path / checkpoint_list.DIRECTORY)

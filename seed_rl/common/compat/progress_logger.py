@@ -32,7 +32,7 @@ class ProgressLogger:
       initial_period: seconds until the first write.
       period_factor: growth of the period with each write.
       max_period: upper limit of the period, in seconds.
-      starting_step: first value of the step axis.
+      starting_step: first value of the step axis; a number, tensor or variable.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ProgressLogger:
         initial_period: float = 0.1,
         period_factor: float = 1.01,
         max_period: float = 10.0,
-        starting_step: int = 0,
+        starting_step: int | tf.Tensor = 0,
     ):
         self._initial_period = initial_period
         self._period_factor = period_factor
@@ -52,19 +52,21 @@ class ProgressLogger:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         with tf.device("/cpu:0"):
-            self._step = tf.Variable(starting_step, dtype=tf.int64, trainable=False)
+            self._step = tf.Variable(int(starting_step), dtype=tf.int64, trainable=False)
         self._writer = summary_writer
-        self._last_write = (time.monotonic(), starting_step)
+        self._last_write = (time.monotonic(), int(starting_step))
 
     def reset(
-        self, summary_writer: tf.summary.SummaryWriter | None = None, starting_step: int = 0
+        self,
+        summary_writer: tf.summary.SummaryWriter | None = None,
+        starting_step: int | tf.Tensor = 0,
     ) -> None:
         """Drops the values logged so far and restarts the step axis."""
         self._writer = summary_writer
-        self._step.assign(starting_step)
+        self._step.assign(int(starting_step))
         for variable in self._sums.values():
             variable.assign(tf.zeros_like(variable))
-        self._last_write = (time.monotonic(), starting_step)
+        self._last_write = (time.monotonic(), int(starting_step))
 
     def start(self, logging_callback: Callable[[], None] | None = None) -> None:
         """Starts the writer thread.

@@ -76,7 +76,7 @@ class PrioritizedReplay(tf.Module):
             keys = self._replay.insert(list(leaves), priorities, time_major=False)
             return keys % self._size
 
-        slots = tf.numpy_function(insert, [priorities, *tf.nest.flatten(values)], tf.int64)
+        slots = self._in_order(insert, [priorities, *tf.nest.flatten(values)], tf.int64)
         slots.set_shape(tf.convert_to_tensor(priorities).shape[:1])
         self.num_inserted.assign_add(tf.size(slots, tf.int64))
         return slots
@@ -107,7 +107,7 @@ class PrioritizedReplay(tf.Module):
             return [drawn.keys % self._size, weights, *tf.nest.flatten(drawn.unrolls)]
 
         dtypes = [tf.int64, tf.float32, *[spec.dtype for spec in specs]]
-        slots, weights, *leaves = tf.numpy_function(sample, [num_samples, priority_exp], dtypes)
+        slots, weights, *leaves = self._in_order(sample, [num_samples, priority_exp], dtypes)
         static = num_samples if isinstance(num_samples, int) else None
         shapes = [(), (), *[spec.shape for spec in specs]]
         for tensor, shape in zip((slots, weights, *leaves), shapes, strict=True):
@@ -132,7 +132,19 @@ class PrioritizedReplay(tf.Module):
             newest = self._replay.storage.stats().next_key - 1
             self._replay.update_priorities(newest - (newest - slots) % self._size, priorities)
 
-        tf.numpy_function(update, [indices, priorities], [])
+        self._in_order(update, [indices, priorities], [])
+
+    def _in_order(self, function: Callable[..., Any], inputs: list[Any], dtypes: Any) -> Any:
+        """`tf.numpy_function`, after earlier calls in the same `tf.function` and before later ones.
+
+        TensorFlow orders loops, conditions and nested functions by the variables that they use, and
+        this is how it sees that each call depends on the one before.
+        """
+        with tf.control_dependencies([self.num_inserted.read_value()]):
+            outputs = tf.numpy_function(function, inputs, dtypes)
+        with tf.control_dependencies(tf.nest.flatten(outputs)):
+            self.num_inserted.assign_add(0)
+        return outputs
 
 
 class HindsightExperienceReplay(PrioritizedReplay):

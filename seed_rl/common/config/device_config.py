@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 
 
 @dataclasses.dataclass(frozen=True)
-class DeviceConfig:
+class DeviceConfig(Checked):
     """Devices: training and inference."""
 
     inference_devices: str = option(

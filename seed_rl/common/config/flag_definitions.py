@@ -11,11 +11,12 @@ from typing import Any
 
 from absl import flags
 
-from seed_rl.common.config.flag_parsers import NumbersParser, WholeNumberParser
+from seed_rl.common.config.flag_parsers import FiniteParser, NumbersParser, WholeNumberParser
 from seed_rl.common.config.presets import Preset
 
 DATACLASS = "dataclass"
 PROGRAM = "program"
+SAVED_RUN = "saved run"
 
 ALIASES: dict[str, str] = {}
 """Alternative names of flags, and the flags' names."""
@@ -30,12 +31,16 @@ class Default:
       effective: the flag's default, after all presets.
       origin: the layer that sets `effective`.
       shared: whether the flag is also that of other classes, which take its default.
+      neutral: see `options.option`.
+      network: see `options.option`.
     """
 
     library: Any
     effective: Any
     origin: str
     shared: bool = False
+    neutral: bool = False
+    network: bool = False
 
 
 _defaults: weakref.WeakKeyDictionary[flags.Flag[Any], Default] = weakref.WeakKeyDictionary()
@@ -44,6 +49,22 @@ _defaults: weakref.WeakKeyDictionary[flags.Flag[Any], Default] = weakref.WeakKey
 def default_of(flag: flags.Flag[Any]) -> Default | None:
     """Where the flag's default comes from; None if it was not generated from an option."""
     return _defaults.get(flag)
+
+
+def replace_default(name: str, value: Any) -> None:
+    """Makes the value of a saved run the default of a flag; what the user has typed stays.
+
+    Args:
+      name: of a flag; flags are parsed.
+      value: as the flag holds it, or as JSON has kept that.
+
+    Raises:
+      TypeError, ValueError, flags.IllegalFlagValueError: the flag does not accept it.
+    """
+    flag = flags.FLAGS[name]
+    known = _defaults.get(flag) or Default(flag.default, flag.default, PROGRAM)
+    flags.FLAGS.set_default(name, value)
+    _defaults[flag] = dataclasses.replace(known, effective=flag.default, origin=SAVED_RUN)
 
 
 def define_flags(*config_classes: type, presets: Sequence[Preset] = (), **defaults: Any) -> None:
@@ -70,7 +91,7 @@ def provide_flags(*config_classes: type, presets: Sequence[Preset] = (), **defau
 
     Modules whose import brings flags in existing programs call this. An existing flag stays; one
     made here gives way to any definition of its name: by `define_flags`, by absl, or by a later
-    call for a class that declares it as `shared`.
+    call for a class that declares it as `shared`; and a class's default gives way to a preset's.
 
     Args:
       *config_classes: dataclasses with `option` fields.
@@ -80,10 +101,17 @@ def provide_flags(*config_classes: type, presets: Sequence[Preset] = (), **defau
     layers = (*presets, Preset(PROGRAM, defaults))
     for name, (field, hint, heading) in _options(config_classes, layers).items():
         known = flags.FLAGS[name] if name in flags.FLAGS else None
-        replaced = known is not None and known.allow_override and field.metadata["shared"]
-        if known is None or (replaced and not flags.FLAGS.is_parsed()):
-            _define(field, hint, _default(field, name, layers), heading, allow_override=True)
+        default = _default(field, name, layers)
+        if known is None or (_replaces(field, default, known) and not flags.FLAGS.is_parsed()):
+            _define(field, hint, default, heading, allow_override=True)
             _define_aliases(field, heading)
+
+
+def _replaces(field: dataclasses.Field[Any], default: Default, known: flags.Flag[Any]) -> bool:
+    """Whether `provide_flags` replaces a flag, whatever the order of a program's imports."""
+    old = default_of(known)
+    preset_wins = old is not None and old.origin == DATACLASS != default.origin
+    return bool(known.allow_override and (field.metadata["shared"] or preset_wins))
 
 
 def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
@@ -125,7 +153,8 @@ def _options(
 
 
 def _default(field: dataclasses.Field[Any], name: str, layers: Sequence[Preset]) -> Default:
-    default = Default(field.default, field.default, DATACLASS, field.metadata["shared"])
+    marks = {mark: field.metadata[mark] for mark in ("shared", "neutral", "network")}
+    default = Default(field.default, field.default, DATACLASS, **marks)
     for layer in layers:
         if name in layer.values:
             origin = PROGRAM if layer.name == PROGRAM else layer.origin
@@ -182,19 +211,17 @@ def _define(
 ) -> None:
     metadata, name, value = field.metadata, field.name, default.effective
     text = _help(field, default)
-    kind = _without_none(hint)
+    kind = without_none(hint)
     common: dict[str, Any] = {"module_name": heading, "allow_override": allow_override}
     if metadata["choices"]:
         flags.DEFINE_enum(name, value, metadata["choices"], text, **common)
     elif kind is bool:
         flags.DEFINE_bool(name, value, text, **common)
-    elif kind is int:
-        parser: Any = WholeNumberParser(metadata["minimum"], metadata["maximum"])
+    elif kind in (int, float):
+        number = WholeNumberParser if kind is int else FiniteParser
+        parser: Any = number(metadata["minimum"], metadata["maximum"])
         serializer: Any = flags.ArgumentSerializer()
         flags.DEFINE(parser, name, value, text, serializer=serializer, **common)
-    elif kind is float:
-        bounds = {"lower_bound": metadata["minimum"], "upper_bound": metadata["maximum"]}
-        flags.DEFINE_float(name, value, text, **bounds, **common)
     elif kind is str:
         flags.DEFINE_string(name, value, text, **common)
     elif metadata["repeated"]:
@@ -216,12 +243,12 @@ def _list_parser(element: Any, metadata: Mapping[str, Any]) -> Any:
     if element is int:
         return NumbersParser(WholeNumberParser(metadata["minimum"], metadata["maximum"]))
     if element is float:
-        return NumbersParser(flags.FloatParser(metadata["minimum"], metadata["maximum"]))
+        return NumbersParser(FiniteParser(metadata["minimum"], metadata["maximum"]))
     return NumbersParser(flags.ArgumentParser())
 
 
-def _without_none(hint: Any) -> Any:
-    """`T` of `T | None`."""
+def without_none(hint: Any) -> Any:
+    """`T` of `T | None`; any other type as it is."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return next(arg for arg in typing.get_args(hint) if arg is not type(None))
     return hint

@@ -19,30 +19,39 @@ from seed_rl.common.config.flag_definitions import (
     ALIASES,
     DATACLASS,
     PROGRAM,
+    SAVED_RUN,
     default_of,
     same_value,
 )
 
 COMMAND_LINE = "command line"
-SAVED_RUN = "saved run"
 
 _replayed: tuple[int, Mapping[str, str] | None] = (0, None)
+_record: Mapping[str, Any] | None = None
 
 
 @contextlib.contextmanager
-def replayed_arguments(number: int, origins: Mapping[str, str] | None) -> Iterator[None]:
+def replayed_arguments(
+    number: int, origins: Mapping[str, str] | None, record: Mapping[str, Any] | None = None
+) -> Iterator[None]:
     """Marks the first arguments of `sys.argv` as those of a saved run, not of this command line.
 
     Args:
       number: how many, from `sys.argv[1]` on.
       origins: of the saved run, from `origins`; None if unknown.
+      record: of the saved run, for `replayed_record`.
     """
-    global _replayed
-    before, _replayed = _replayed, (number, origins)
+    global _replayed, _record
+    before, _replayed, _record = (_replayed, _record), (number, origins), record
     try:
         yield
     finally:
-        _replayed = before
+        _replayed, _record = before
+
+
+def replayed_record() -> Mapping[str, Any] | None:
+    """The record of the run that is replayed, if one is."""
+    return _record
 
 
 def origin(name: str) -> str:
@@ -55,7 +64,7 @@ def origin(name: str) -> str:
 
 
 def origins(values: Mapping[str, Any]) -> dict[str, str]:
-    """The origins of the options that differ from the dataclass's default.
+    """The origins of the options that differ from the dataclass's default, or a saved run sets.
 
     Flags must be parsed. Flags that the program defines with absl are compared with their own
     defaults.
@@ -69,7 +78,8 @@ def origins(values: Mapping[str, Any]) -> dict[str, str]:
     for name in values.keys() & set(flags.FLAGS):
         flag = flags.FLAGS[name]
         known = default_of(flag)
-        if not same_value(values[name], known.library if known else flag.default):
+        library = known.library if known else flag.default
+        if not same_value(values[name], library) or (known and known.origin == SAVED_RUN):
             kept = same_value(values[name], flag.value)
             changed[name] = _origin(flag, given) if kept else PROGRAM
     return changed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import math
 import re
 from typing import Any
 
@@ -23,6 +24,16 @@ class WholeNumberParser(flags.IntegerParser):
             if number is None or number != number.to_integral_value():
                 raise ValueError("a whole number is needed, such as 1000000 or 1e6") from None
             return int(number)
+
+
+class FiniteParser(flags.FloatParser):
+    """Refuses NaN, which passes all bounds, and infinity."""
+
+    def convert(self, argument: Any) -> float:
+        number = super().convert(argument)
+        if not math.isfinite(number):
+            raise ValueError("a finite number is needed")
+        return number
 
 
 class NumbersParser(flags.ArgumentParser):

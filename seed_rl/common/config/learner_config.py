@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
+MOST = 10**6
+"""Unrolls of a batch, and steps of an unroll. More would overflow sizes long before they fit."""
+
 
 @dataclasses.dataclass(frozen=True)
-class LearnerConfig:
+class LearnerConfig(Checked):
     """Learner: batches, checkpoints and logs."""
 
     total_environment_frames: int = option(
         1_000_000_000, "Environment frames after which the run ends.", minimum=1
     )
     batch_size: int = option(
-        32, "Unrolls per training step, over all replicas.", minimum=1, shared=True
+        32,
+        "Unrolls per training step, over all replicas.",
+        minimum=1,
+        maximum=MOST,
     )
     unroll_length: int = option(
-        20, "Agent steps per unroll, not counting burn-in and the bootstrap step.", minimum=1
+        20,
+        "Agent steps per unroll, not counting burn-in and the bootstrap step.",
+        minimum=1,
+        maximum=MOST,
     )
     unroll_queue_size: int = option(
         -1,

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import app, flags
@@ -22,6 +22,7 @@ def run_main(
     main: Callable[[], int | None],
     prepare: Callable[[], None] | None = None,
     argv: Sequence[str] | None = None,
+    instead: Mapping[str, str] | None = None,
 ) -> typing.NoReturn:
     """Parses flags, runs `main` and exits.
 
@@ -35,6 +36,7 @@ def run_main(
       prepare: called after flags are parsed and before `main`; with --only_check_args, `main` is
         not called.
       argv: name of the program, then flags; None: `sys.argv`.
+      instead: by names of flags that the program does not have, what to write instead.
     """
 
     def guarded(argv: Sequence[str]) -> int:
@@ -61,11 +63,13 @@ def run_main(
 
     if argv is not None:
         sys.argv = list(argv)  # From which the run's record is written, too.
-    app.run(guarded, flags_parser=functools.partial(_parse, prepare))
+    app.run(guarded, flags_parser=functools.partial(_parse, prepare, instead or {}))
     raise AssertionError("app.run returned")
 
 
-def _parse(prepare: Callable[[], None] | None, argv: Sequence[str]) -> list[str]:
+def _parse(
+    prepare: Callable[[], None] | None, instead: Mapping[str, str], argv: Sequence[str]
+) -> list[str]:
     if {"--help", "-help", "-h", "-?"} & set(argv[1:]):
         terminal.end_without_reader()
         print(help_text(argv[0]))
@@ -78,7 +82,10 @@ def _parse(prepare: Callable[[], None] | None, argv: Sequence[str]) -> list[str]
             prepare()
         return remaining
     except flags.Error as error:
+        name = getattr(error, "flagname", "")
         message = " ".join(str(error).split()).removeprefix("ERROR:: ")
+        if name in instead:
+            message = f"There is no --{name} here; write {instead[name]}"
         print(f"error: {message} (--help lists the options)", file=sys.stderr)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

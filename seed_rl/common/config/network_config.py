@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 
 TORSOS = ("nature", "impala_shallow", "impala_deep")
 COMPUTE_DTYPES = ("float32", "bfloat16")
@@ -12,16 +12,20 @@ ACTIVATIONS = ("relu", "tanh")
 
 
 @dataclasses.dataclass(frozen=True)
-class TorsoConfig:
+class TorsoConfig(Checked):
     """Network for images: convolutions."""
 
     torso: str = option(
         "nature",
         "Convolutional torso: Nature DQN (32-64-64-512), shallow IMPALA or deep IMPALA.",
         choices=TORSOS,
+        network=True,
     )
     stack_size: int = option(
-        4, "Frames stacked for the network, by the learner; 1: no stacking.", minimum=1
+        4,
+        "Frames stacked for the network, by the learner; 1: no stacking.",
+        minimum=1,
+        network=True,
     )
     compute_dtype: str = option(
         "float32",
@@ -40,6 +44,7 @@ def _lstm_sizes() -> tuple[int, ...]:
         aliases=("lstm_size",),
         minimum=0,
         shared=True,
+        network=True,
     )
     return sizes
 
@@ -52,11 +57,13 @@ class ConvNetworkConfig(TorsoConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class MLPNetworkConfig:
+class MLPNetworkConfig(Checked):
     """Network for vectors."""
 
     mlp_sizes: tuple[int, ...] = option(
-        (64, 64), "Units of the dense layers for non-image observations.", minimum=1
+        (64, 64), "Units of the dense layers for non-image observations.", minimum=1, network=True
     )
-    mlp_activation: str = option("relu", "Activation of the dense layers.", choices=ACTIVATIONS)
+    mlp_activation: str = option(
+        "relu", "Activation of the dense layers.", choices=ACTIVATIONS, network=True
+    )
     lstm_sizes: tuple[int, ...] = _lstm_sizes()

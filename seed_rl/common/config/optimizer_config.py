@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 
 ADAM = "adam"
 RMSPROP = "rmsprop"
 
 
 @dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
+class OptimizerConfig(Checked):
     """Optimizer: learning rate and gradients."""
 
     optimizer: str = option(ADAM, "Optimizer.", choices=(RMSPROP, ADAM))

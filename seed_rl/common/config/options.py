@@ -1,11 +1,12 @@
 """Typed options: declared in dataclasses, set by flags, read as objects.
 
-A configuration is a frozen dataclass whose fields are made by `option`. Library code takes such
-objects; only the `*_main.py` programs turn them into flags (`define_flags`) and read the flags
-back (`from_flags`), so each option, its default and its help are written once.
+A configuration is a frozen dataclass whose fields are made by `option`; its base `Checked` checks
+values as flags are checked. Library code takes such objects; only the `*_main.py` programs turn
+them into flags (`define_flags`) and read the flags back (`from_flags`), so each option, its default
+and its help are written once.
 
     @dataclasses.dataclass(frozen=True)
-    class VTraceConfig:
+    class VTraceConfig(Checked):
         '''V-trace'''                                # heading in --help
         discounting: float = option(0.99, "Discount factor per agent step.")
 
@@ -20,26 +21,33 @@ Programs import all they need from here. The other modules of this folder are `f
 from __future__ import annotations
 
 import dataclasses
+import math
+import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 from absl import flags
 
 from seed_rl.common.config.flag_definitions import (
     ALIASES,
+    default_of,
     define_flags,
     is_of_another_class,
     provide_flags,
+    same_value,
+    shown,
+    without_none,
 )
 from seed_rl.common.config.main_program import help_text, run_main
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.errors import UserError
 
 __all__ = (
+    "Checked",
     "Preset",
     "UserError",
     "as_config",
-    "check",
     "define_flags",
     "environment_identity",
     "environment_options",
@@ -47,8 +55,11 @@ __all__ = (
     "flag_values",
     "from_flags",
     "help_text",
+    "library_flags",
+    "network_options",
     "option",
     "provide_flags",
+    "refuse_contradiction",
     "refuse_unused",
     "run_main",
 )
@@ -69,6 +80,7 @@ def option(
     maximum: float | None = None,
     shared: bool = False,
     neutral: bool = False,
+    network: bool = False,
     repeated: bool = False,
 ) -> Any:
     """A dataclass field that is also a command-line flag.
@@ -84,6 +96,8 @@ def option(
         help of the class passed last to `define_flags` win.
       neutral: for options of environments: whether the value makes no difference to the agent (how
         the environment is rendered, say), so that a saved run may continue with another.
+      network: whether the value decides what the network computes from its weights, or what its
+        outputs mean: with another one, a saved run cannot continue even if the shapes fit.
       repeated: for tuples of strings: the flag is given once per element, which may contain commas.
     """
     metadata = {
@@ -94,21 +108,26 @@ def option(
         "maximum": maximum,
         "shared": shared,
         "neutral": neutral,
+        "network": network,
         "repeated": repeated,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def from_flags(cls: type[T]) -> T:
+def from_flags(cls: type[T], **overrides: Any) -> T:
     """The configuration that the flags set.
 
     Options without a flag of their own have the dataclass's default.
+
+    Args:
+      cls: dataclass of options.
+      **overrides: values that win over the flags.
     """
     values = flag_dictionary()
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         if is_of_another_class(field):
             values.pop(field.name, None)
-    return _picked(cls, values)
+    return _picked(cls, {**values, **overrides})
 
 
 def as_config(cls: type[T], config: Any) -> T:
@@ -129,33 +148,59 @@ def as_config(cls: type[T], config: Any) -> T:
     return _picked(cls, {name: getattr(config, name) for name in names if hasattr(config, name)})
 
 
-def check(config: T) -> T:
-    """Checks values that no flag has checked against choices and bounds; returns `config`.
+class Checked:
+    """Base of dataclasses of options: values are converted and checked as those of flags are.
+
+    A subclass with a `__post_init__` of its own calls this one first. Fields that are not made by
+    `option` are left alone.
 
     Raises:
-      UserError: an option has a value that its flag would not accept.
+      UserError: on construction; an option has a value that its flag would not accept.
     """
-    for field in dataclasses.fields(config):  # type: ignore[arg-type]
-        value, metadata = getattr(config, field.name), field.metadata
-        name = f"{type(config).__name__}.{field.name}"
-        if metadata["choices"] and value not in metadata["choices"]:
-            raise UserError(
-                f"{name} must be one of {', '.join(metadata['choices'])}, not {value!r}."
-            )
-        for number in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(number, (int, float)):
-                _check_bounds(name, number, metadata)
-            elif isinstance(number, str) and isinstance(field.default, (bool, int, float)):
-                raise UserError(f"{name} must not be a string, but is {number!r}.")
-    return config
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            if "help" in field.metadata:
+                name = f"{type(self).__name__}.{field.name}"
+                value = getattr(self, field.name)
+                value = _checked(name, value, hints[field.name], field.metadata)
+                object.__setattr__(self, field.name, value)
 
 
-def _check_bounds(name: str, number: float, metadata: Mapping[str, Any]) -> None:
-    minimum, maximum = metadata["minimum"], metadata["maximum"]
-    if minimum is not None and not number >= minimum:
-        raise UserError(f"{name} must be at least {minimum}, not {number}.")
-    if maximum is not None and not number <= maximum:
-        raise UserError(f"{name} must be at most {maximum}, not {number}.")
+def _checked(name: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> Any:
+    kind = without_none(hint)
+    if value is None and kind is not hint:
+        return None
+    if typing.get_origin(kind) is not tuple:
+        return _scalar(name, value, kind, metadata)
+    if not isinstance(value, (list, tuple)):
+        raise UserError(f"{name} must be a tuple, not {value!r}.")
+    return tuple(_scalar(name, one, typing.get_args(kind)[0], metadata) for one in value)
+
+
+def _scalar(name: str, value: Any, kind: Any, metadata: Mapping[str, Any]) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is bool and not isinstance(value, bool):
+        raise UserError(f"{name} must be True or False, not {value!r}.")
+    if kind is str and not isinstance(value, str):
+        raise UserError(f"{name} must be a string, not {value!r}.")
+    if kind is int and not (is_number and value == value // 1):
+        raise UserError(f"{name} must be a whole number, not {value!r}.")
+    if kind is float and not (is_number and math.isfinite(value)):
+        raise UserError(f"{name} must be a finite number, not {value!r}.")
+    if kind in (int, float):
+        value = kind(value)
+        minimum, maximum = metadata["minimum"], metadata["maximum"]
+        if minimum is not None and value < minimum:
+            raise UserError(f"{name} must be at least {minimum}, not {value}.")
+        if maximum is not None and value > maximum:
+            raise UserError(f"{name} must be at most {maximum}, not {value}.")
+    if metadata["choices"] and value not in metadata["choices"]:
+        raise UserError(f"{name} must be one of {', '.join(metadata['choices'])}, not {value!r}.")
+    return value
 
 
 def environment_options(config: Any) -> Any:
@@ -178,6 +223,18 @@ def environment_identity(config: Any) -> dict[str, Any]:
     return {name: getattr(config, name) for name in names}
 
 
+def network_options(*configs: Any) -> frozenset[str]:
+    """Names of the options marked `network`, of the program's flags and of some dataclasses.
+
+    Args:
+      *configs: dataclasses of options, for programs without flags.
+    """
+    fields = [field for config in configs for field in dataclasses.fields(config)]
+    own = {field.name for field in fields if field.metadata.get("network")}
+    known = {name: default_of(flags.FLAGS[name]) for name in flag_dictionary()}
+    return frozenset(own | {name for name, default in known.items() if default and default.network})
+
+
 def _picked(cls: type[T], values: Mapping[str, Any]) -> T:
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     picked = {name: values[name] for name in names if name in values}
@@ -194,8 +251,23 @@ def flag_dictionary() -> dict[str, Any]:
         flag.name: flag.value
         for heading, defined in flags.FLAGS.flags_by_module_dict().items()
         for flag in defined
-        if flag.name not in ALIASES and heading.partition(".")[0] not in _LIBRARIES
+        if flag.name not in ALIASES and not _is_of_library(heading)
     }
+
+
+def library_flags() -> frozenset[str]:
+    """The flags that absl and other libraries define for themselves; no run records them."""
+    own = {
+        flag.name
+        for heading, defined in flags.FLAGS.flags_by_module_dict().items()
+        for flag in defined
+        if _is_of_library(heading)
+    }
+    return frozenset(own | {"flagfile", "undefok"})  # Which absl does not keep with the others.
+
+
+def _is_of_library(heading: str) -> bool:
+    return heading.partition(".")[0] in _LIBRARIES
 
 
 def refuse_unused(names: Sequence[str], why: str) -> None:
@@ -212,6 +284,22 @@ def refuse_unused(names: Sequence[str], why: str) -> None:
     changed = [f"--{flag.name}" for flag in known if flag.value != flag.default]
     if changed and flags.FLAGS.is_parsed():
         raise UserError(f"{' and '.join(changed)} would have no effect: {why}. Leave it out.")
+
+
+def refuse_contradiction(name: str, value: Any, why: str) -> None:
+    """Refuses a flag that was given another value than the one in effect.
+
+    Args:
+      name: of the flag; nothing is refused if the program does not define it.
+      value: in effect.
+      why: what sets it, such as "--step_size_transitions=256".
+
+    Raises:
+      UserError: both were given.
+    """
+    flag = flags.FLAGS[name] if name in flags.FLAGS else None
+    if flag is not None and flag.present and not same_value(flag.value, value):
+        raise UserError(f"--{name}={shown(flag.value)} contradicts {why}, which makes it {value}.")
 
 
 def flag_values(*configs: Any) -> dict[str, Any]:

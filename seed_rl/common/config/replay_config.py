@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 from seed_rl.common.config.learner_config import LearnerConfig
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.errors import UserError
 
 SAVE_NEVER, SAVE_AT_STOP, SAVE_ALWAYS = "never", "stop", "always"
 
 
 @dataclasses.dataclass(frozen=True)
-class ReplayConfig:
+class ReplayConfig(Checked):
     """Replay: library defaults from the R2D2 paper, and SEED RL's replay ratio."""
 
     replay_buffer_size: int = option(
@@ -77,6 +77,7 @@ class ReplayConfig:
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.replay_buffer_min_size > self.replay_buffer_size:
             raise UserError(
                 f"Training would never start: --replay_buffer_min_size="
@@ -86,7 +87,7 @@ class ReplayConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class HindsightConfig:
+class HindsightConfig(Checked):
     """Hindsight replay: for environments with goals."""
 
     her_window_length: int = option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from seed_rl.common.config import logdirs
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import tokens
 from seed_rl.grpc import addresses
@@ -20,7 +20,7 @@ MISSING_MODE = (
 
 
 @dataclasses.dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Checked):
     """Run: options that learner and actors share."""
 
     run_mode: str | None = option(
@@ -75,6 +75,7 @@ class RunConfig:
         None,
         "Random seed of environments and initial weights. Default: different each time.",
         minimum=0,
+        maximum=2**32 - 1,  # NumPy's global generator takes no larger ones.
     )
     auth_token_file: str | None = option(
         None, "File with the secret that authenticates actors to the learner. Default: no secret."
@@ -83,17 +84,24 @@ class RunConfig:
         None,
         "Actors: PEM file with the learner's certificate authority; turns on TLS.",
     )
+    tls_cert: str | None = option(
+        None,
+        "Actors: PEM file with their own certificate chain, for the proxy in front of the learner.",
+    )
     tls_certificate: str | None = option(
         None, "Learner: PEM file with its certificate chain; turns on TLS."
     )
-    tls_key: str | None = option(None, "Learner: PEM file with the private key of tls_certificate.")
+    tls_key: str | None = option(
+        None, "PEM file with the private key of tls_certificate (learner) or tls_cert (actors)."
+    )
     insecure: bool = option(
         False,
-        "Learner: serve other machines even without token and TLS, in a network where you trust "
-        "everyone. Otherwise it refuses to.",
+        "Learner: serve other machines itself, without a proxy in front, in a network where you "
+        "trust everyone. Otherwise it refuses to.",
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_address(self.server_address)
 
     def required_mode(self) -> str:
@@ -107,20 +115,31 @@ class RunConfig:
         return self.run_mode
 
     def check_exposure(self) -> None:
-        """Checks that a learner at this address does not let everyone in by mistake.
+        """Checks that a learner does not meet strangers by mistake.
 
         Raises:
-          UserError: other machines can reach --server_address, and there is neither token nor TLS.
+          UserError: other machines can reach --server_address.
         """
-        protected = self.auth_token_file is not None or self.tls_certificate is not None
-        if addresses.is_remote(self.server_address) and not (protected or self.insecure):
+        if addresses.is_remote(self.server_address) and not self.insecure:
             raise UserError(
                 f"Refusing to serve --server_address={self.server_address}, which other machines "
-                "can reach, without token and TLS: anyone there could take part in the run. "
-                "scripts/make_secrets.sh makes the files for --auth_token_file, --tls_certificate "
-                "and --tls_key; or, in a network where you trust everyone, add --insecure. Actors "
-                "on this machine need only localhost:PORT or unix:/path."
+                "can reach: the learner only protects itself from accidents, so there must be a "
+                "proxy in front of it. ./run_local.sh --expose starts one; elsewhere, "
+                "SEED_RL_PROXY does (docs/security.md). In a network where you trust every "
+                "machine, add --insecure. Actors on this machine need only localhost:PORT or "
+                "unix:/path."
             )
+
+    def risk(self) -> str:
+        """What a learner risks that serves other machines itself; "" if none can reach it."""
+        if not addresses.is_remote(self.server_address):
+            return ""
+        risk = "make this run wait or use up its memory"
+        if self.auth_token_file is None:
+            risk = f"take part in this run, {risk}"
+        if self.tls_certificate is None:
+            risk += ", and see and change what actors send"
+        return f"Any machine that can reach {self.server_address} can {risk}."
 
     def auth_token(self) -> str | None:
         """The secret in `auth_token_file`, without surrounding whitespace.

@@ -34,6 +34,23 @@ class Distribution(abc.ABC):
     def log_prob(self, actions: Actions) -> tf.Tensor:
         """Log probability (density for continuous actions), <float32>[...]."""
 
+    def sample_and_log_prob(self, differentiable: bool = True) -> tuple[Actions, tf.Tensor]:
+        """One action per distribution and its log probability.
+
+        May be exact where `log_prob` of the rounded action is not.
+
+        Args:
+          differentiable: whether gradients flow from the action, if it is reparametrizable, to the
+            parameters; otherwise it is a constant, as policy gradients need it.
+
+        Returns:
+          ([..., *event], <float32>[...]).
+        """
+        actions = self.sample()
+        if not differentiable:
+            actions = tf.nest.map_structure(tf.stop_gradient, actions)
+        return actions, self.log_prob(actions)
+
     @abc.abstractmethod
     def entropy(self) -> tf.Tensor:
         """Entropy in nats, <float32>[...]."""

@@ -139,7 +139,8 @@ class TanhNormal(Normal):
     """tanh of a normal: a density on (-1, 1).
 
     atanh is infinite at -1 and 1, which float32 samples do reach. Beyond `threshold` the density is
-    therefore taken as constant: the mass of that tail divided by its width. The divergence is that
+    therefore taken as constant: the mass of that tail divided by its width. `sample_and_log_prob`
+    knows the normal's sample and is exact everywhere. The divergence is that
     of the normals, since invertible maps preserve it. The entropy has no closed form and is
     estimated from one sample (unbiased, with gradients).
     """
@@ -151,6 +152,13 @@ class TanhNormal(Normal):
 
     def sample(self) -> tf.Tensor:
         return tf.tanh(super().sample())
+
+    def sample_and_log_prob(self, differentiable: bool = True) -> tuple[tf.Tensor, tf.Tensor]:
+        x = super().sample()
+        if not differentiable:
+            x = tf.stop_gradient(x)
+        log_prob = self._elementwise_log_prob(x) - _log_tanh_slope(x)
+        return tf.tanh(x), tf.reduce_sum(log_prob, axis=-1)
 
     def mode(self) -> tf.Tensor:
         """Tanh of the normal's mean, not the (one or two) modes of the transformed density."""

@@ -44,8 +44,12 @@ class Categorical(Distribution):
         )
 
     def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
-        choices = _to_choices(actions, self._start)
-        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=choices, logits=self.logits)
+        choices, logits = _to_choices(actions, self._start), self.logits
+        if choices.shape != logits.shape[:-1]:
+            shape = tf.broadcast_dynamic_shape(tf.shape(choices), tf.shape(logits)[:-1])
+            choices = tf.broadcast_to(choices, shape)
+            logits = tf.broadcast_to(logits, tf.concat([shape, tf.shape(logits)[-1:]], axis=0))
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=choices, logits=logits)
 
     def entropy(self) -> tf.Tensor:
         return -self._expectation(self._log_probs)

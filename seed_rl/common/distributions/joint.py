@@ -24,6 +24,11 @@ class Joint(Distribution):
     def sample(self) -> Actions:
         return self._pack([part.sample() for part in self._parts])
 
+    def sample_and_log_prob(self, differentiable: bool = True) -> tuple[Actions, tf.Tensor]:
+        pairs = [part.sample_and_log_prob(differentiable) for part in self._parts]
+        actions, log_probs = zip(*pairs, strict=True)
+        return self._pack(list(actions)), tf.add_n(log_probs)
+
     def mode(self) -> Actions:
         return self._pack([part.mode() for part in self._parts])
 

@@ -49,7 +49,7 @@ def get_parametric_distribution_for_action_space(
     and `Dict` of these, whose actions are tuples and dicts.
 
     Args:
-      action_space: action space of one environment.
+      action_space: action space of one environment; old gym's spaces are accepted.
       continuous_config: options for the parts that are boxes.
 
     Raises:
@@ -58,6 +58,9 @@ def get_parametric_distribution_for_action_space(
     # Imported here so that the distributions alone do not need Gymnasium.
     from gymnasium import spaces
 
+    from seed_rl.common.acting.env_adapters import as_gymnasium_space
+
+    action_space = as_gymnasium_space(action_space)
     config = continuous_config or ContinuousDistributionConfig()
     if isinstance(action_space, (spaces.Tuple, spaces.Dict)):
         return joint.joint_distribution(_nest(action_space, config), dtype_override=None)

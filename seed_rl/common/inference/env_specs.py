@@ -73,12 +73,11 @@ def tensor_spec_from_gym_space(space: Any, name: str = "observation") -> Nest:
     """Nest of `tf.TensorSpec` of a space's values, as sent over the wire.
 
     Args:
-      space: any space that `spaces.specs` supports.
+      space: any space that `spaces.specs` supports, or its equivalent of old gym.
       name: name of the specs, also used in error messages.
 
     Raises:
       UserError: the values of the space are not tensors of a fixed shape.
     """
-    return map_structure(
-        lambda s: tf.TensorSpec(s.shape, s.dtype, s.name), spaces.specs(space, name)
-    )
+    specs = spaces.specs(env_adapters.as_gymnasium_space(space), name)
+    return map_structure(lambda s: tf.TensorSpec(s.shape, s.dtype, s.name), specs)

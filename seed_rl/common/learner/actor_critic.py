@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -50,6 +51,16 @@ class ActorCriticAlgorithm(Algorithm):
     def make_network(self) -> tf.Module:
         return self._create_network()
 
+    def call(
+        self,
+        network: tf.Module,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: Nest,
+    ) -> tuple[Any, Nest]:
+        """(`AgentOutput` of [batch, ...], new state) of one step."""
+        return call_network(network, prev_actions, env_outputs, agent_state)
+
     def act(
         self,
         network: tf.Module,
@@ -58,7 +69,7 @@ class ActorCriticAlgorithm(Algorithm):
         env_outputs: EnvOutput,
         agent_state: Nest,
     ) -> Acted:
-        output, agent_state = call_network(network, prev_actions, env_outputs, agent_state)
+        output, agent_state = self.call(network, prev_actions, env_outputs, agent_state)
         if self._num_eval_envs:
             greedy = self.distribution.mode(output.policy_logits)
             evaluated = env_ids >= self._num_training_envs
@@ -69,7 +80,7 @@ class ActorCriticAlgorithm(Algorithm):
     def evaluate(
         self, prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest
     ) -> tuple[Nest, Nest]:
-        output, agent_state = call_network(self.network, prev_actions, env_outputs, agent_state)
+        output, agent_state = self.call(self.network, prev_actions, env_outputs, agent_state)
         return self.distribution.mode(output.policy_logits), agent_state
 
 

@@ -18,13 +18,16 @@ from seed_rl.common.config.options import (
     environment_options,
     flag_values,
     from_flags,
+    network_options,
 )
 from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.errors import UserError
 from seed_rl.common.inference import env_specs
 from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.devices import Devices, make_devices
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
 from seed_rl.common.learner.optimizer import create_optimizer
+from seed_rl.common.system import memory
 from seed_rl.common.types import Spaces, Specs
 
 
@@ -91,11 +94,14 @@ def make_job(
     spaces = env_specs.probe_spaces(create_env_fn, env_config)
     context = AlgorithmContext(run, config, spaces, env_specs.specs(*spaces))
     make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, optimizer)
+    _check_memory(config, context.specs)
     with strategy.scope():
         algorithm = create_algorithm(context)
         steps = config.final_train_step(run) * algorithm.updates_per_unroll
         keras_optimizer, learning_rate_fn = make_optimizer(max(1, round(steps)))
     identity = environment_identity(env_config)
+    # To play in: for evaluation, if any is. Some environments hold levels out for it.
+    played = run.num_envs - run.num_eval_envs if run.num_eval_envs else 0
     return TrainingJob(
         run=run,
         config=config,
@@ -107,8 +113,27 @@ def make_job(
         clip_norm=optimizer.clip_norm,
         options={**identity, **flag_values(run, config, optimizer, *agent_options)},
         action_space=spaces.action,
-        create_env=lambda: create_env_fn(0, env_config),
+        create_env=lambda: create_env_fn(played, env_config),
         environment=identity,
+        network=network_options(run, config, optimizer, *agent_options),
         create_env_fn=create_env_fn,
         env_config=env_config,
     )
+
+
+def _check_memory(config: LearnerConfig, specs: Specs) -> None:
+    """Refuses batches that do not fit in memory, rather than let TensorFlow fail to allocate them.
+
+    Raises:
+      UserError: names the options to lower.
+    """
+    leaves = tf.nest.flatten(specs.env_output)
+    step = sum(leaf.shape.num_elements() * max(leaf.dtype.size, 1) for leaf in leaves)
+    batch = step * (config.unroll_length + 1) * config.batch_size
+    available = memory.available_bytes()
+    if batch > available:
+        raise UserError(
+            f"A batch of --batch_size={config.batch_size:,} unrolls of --unroll_length="
+            f"{config.unroll_length:,} steps takes {batch / 1e9:,.1f} GB, and "
+            f"{available / 1e9:,.1f} GB are available. Lower one of them."
+        )

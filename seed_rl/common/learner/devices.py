@@ -83,20 +83,6 @@ class MultiHostDevices(NamedTuple):
     decode: Encoding
 
 
-Settings = Devices
-MultiHostSettings = MultiHostDevices
-
-
-def init_learner(num_training_tpus: int) -> Devices:
-    """`make_devices` as existing code calls it."""
-    return make_devices(DeviceConfig(num_training_tpus=num_training_tpus))
-
-
-def init_learner_multi_host(num_training_tpus: int) -> MultiHostDevices:
-    """`make_multi_host_devices` as existing code calls it."""
-    return make_multi_host_devices(DeviceConfig(num_training_tpus=num_training_tpus))
-
-
 def make_devices(config: DeviceConfig | None = None) -> Devices:
     """Chooses devices by `config`, of those that TensorFlow sees.
 

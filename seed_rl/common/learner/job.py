@@ -72,9 +72,12 @@ class TrainingJob(TrainingSetup):
 
         self.run.check_exposure()
         logdirs.check(self.run.logdir)
-        saved_run.check(self.run.logdir, self.environment)
         job = dataclasses.replace(self, options=run_record.describe(self.options))
+        saved_run.check(self.run.logdir, self.environment, job.options, self.network)
         run_record.log_options(job.options)
+        saved = saved_run.record(self.run.logdir)
+        if saved and (changes := saved_run.changes(saved, job.options)):
+            logging.warning("The run continues with other options: %s.", "; ".join(changes))
         learner = (learner_class or Learner)(job)
         try:
             run_record.write(self.run.logdir, job.options)

@@ -313,7 +313,12 @@ class Learner:
         if frames is not None:
             logging.info("Resuming after %d environment frames.", frames)
         elif self._config.init_checkpoint:
-            checkpoints.load_weights(self._config.init_checkpoint, self._algorithm.network)
+            checkpoints.load_weights(
+                self._config.init_checkpoint,
+                self._algorithm.network,
+                self._job.options,
+                self._job.network,
+            )
             logging.info("Starting from the weights of %s.", self._config.init_checkpoint)
         return int(self._saved_steps.numpy()), frames or 0
 

@@ -20,6 +20,7 @@ from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.learner.setup import TrainingSetup
 from seed_rl.common.nest import Nest
+from seed_rl.common.run_files import run_record
 from seed_rl.common.system import terminal
 from seed_rl.common.types import EnvOutput
 
@@ -121,7 +122,8 @@ def trained_policy(
     algorithm, network = job.algorithm, job.algorithm.network
     initialize(algorithm, network, job.specs)
     if weights is not None:
-        checkpoints.load_weights(os.fspath(weights), network)
+        config = run_record.describe(job.options)
+        checkpoints.load_weights(os.fspath(weights), network, config, job.network)
 
     @tf.function(autograph=False)
     def act(prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest) -> tuple[Nest, Nest]:

@@ -11,7 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl import grpc
-from seed_rl.common.acting import spaces
+from seed_rl.common.acting import environment_agreement, spaces
+from seed_rl.common.acting.environment_agreement import ENVIRONMENT
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner.setup import TrainingSetup
 from seed_rl.common.types import ACTION_SPACE
@@ -42,14 +43,18 @@ def serving(job: TrainingSetup, functions: Sequence[Any]) -> Iterator[grpc.Serve
     )
     server = grpc.Server([run.server_address], options)
     server.bind(functions, isolate_errors=True, op_threads=config.inference_threads)
-    if not options.token and addresses.is_public(run.server_address):
+    if risk := run.risk():
+        logging.warning("%s", risk)
+    elif not options.token and addresses.is_public(run.server_address):
         logging.warning(
-            "Any client that can reach %s can take part in this run. To prevent that, give learner "
-            "and actors the same --auth_token_file.",
+            "Any user of this machine can take part in this run at %s. To prevent that, give "
+            "learner and actors the same --auth_token_file, or use unix:/path.",
             run.server_address,
         )
+    status: dict[str, Any] = {ENVIRONMENT: environment_agreement.describe(job.environment)}
     if job.action_space is not None:
-        server.set_status({ACTION_SPACE: spaces.describe(job.action_space)})
+        status[ACTION_SPACE] = spaces.describe(job.action_space)
+    server.set_status(status)
     try:
         server.start()
     except (tf.errors.UnavailableError, tf.errors.InvalidArgumentError) as error:

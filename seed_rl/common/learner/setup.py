@@ -30,11 +30,13 @@ class TrainingSetup:
       clip_norm: maximum global norm of the gradients; None: no clipping.
       options: all options by name, stored with checkpoints.
       action_space: of one environment; actors compare it with their own. None: no check.
-      create_env: creates another environment like the actors'; None: not available.
+      create_env: creates another environment like the actors', one for evaluation if any is; None:
+        not available.
       create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment; None: not
         available.
       env_config: passed to `create_env_fn`.
       environment: those of `options` that must match to resume a saved run.
+      network: names of further `options` that must.
       files: texts to write to the logdir when training starts, by file name.
     """
 
@@ -50,6 +52,7 @@ class TrainingSetup:
     action_space: Any = None
     create_env: Callable[[], Any] | None = None
     environment: dict[str, Any] = dataclasses.field(default_factory=dict)
+    network: frozenset[str] = frozenset()
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     create_env_fn: Callable[[int, Any], Any] | None = None
     env_config: Any = None

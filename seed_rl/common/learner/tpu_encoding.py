@@ -1,8 +1,6 @@
 """Packs small integers into 32-bit words for the transfer to a TPU.
 
-A TPU accepts the 8- and 16-bit integers of frames slowly or not at all. Learners of this package
-use `pack` and `unpack`, which keep every dtype. `tpu_encode` and `tpu_decode` are for existing
-programs: they pack only bytes and widen the rest.
+A TPU accepts the 8- and 16-bit integers of frames slowly or not at all.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import tensorflow as tf
 
 _PACKED_TYPES = (tf.uint8, tf.int8, tf.uint16, tf.int16)
 _KEPT_DIMENSIONS = 2
-_LANES = 128
-"""Vector width of a TPU, which moves data in multiples of it."""
 
 
 class PackedIntegers(tf.experimental.ExtensionType):
@@ -32,10 +28,6 @@ class PackedIntegers(tf.experimental.ExtensionType):
     dtype: tf.DType
 
 
-class TPUEncodedUInt8(PackedIntegers):
-    """Bytes as `tpu_encode` packs them."""
-
-
 def pack(ts: Any) -> Any:
     """Packs the small integers in a nest of tensors; runs on the host.
 
@@ -47,42 +39,6 @@ def pack(ts: Any) -> Any:
 def unpack(ts: Any) -> Any:
     """Undoes `pack` exactly; runs on the TPU."""
     return tf.nest.map_structure(_unpack, ts)
-
-
-def tpu_encode(ts: Any) -> Any:
-    """Converts a nest of tensors to dtypes that a TPU accepts; runs on the host.
-
-    Bytes become a `TPUEncodedUInt8` if the number of elements is known and a multiple of 128,
-    <bfloat16> otherwise; <uint16> becomes <int32>. Other tensors are not changed.
-    """
-    return tf.nest.map_structure(lambda t: _encode(tf.convert_to_tensor(t)), ts)
-
-
-def tpu_decode(ts: Any, structure: Any = None) -> Any:
-    """Restores the values that `tpu_encode` was given; runs on the TPU.
-
-    Packed bytes become <uint8> again. Widened tensors stay widened; their values are exact.
-
-    Args:
-      ts: what `tpu_encode` returned.
-      structure: nest to return the tensors in; by default that of `ts`.
-    """
-    decoded = unpack(ts)
-    if structure is None:
-        return decoded
-    return tf.nest.pack_sequence_as(structure, tf.nest.flatten(decoded))
-
-
-def _encode(tensor: tf.Tensor) -> Any:
-    if tensor.dtype == tf.uint16:
-        return tf.cast(tensor, tf.int32)
-    if tensor.dtype != tf.uint8:
-        return tensor
-    size = tensor.shape.num_elements()
-    if not size or size % _LANES:
-        return tf.cast(tensor, tf.bfloat16)
-    packed = _pack(tensor)
-    return TPUEncodedUInt8(packed.words, packed.tail, packed.dtype)
 
 
 def _pack(tensor: tf.Tensor) -> Any:

@@ -143,6 +143,32 @@ class SummaryWriter:
         self._warned = True
 
 
+class _Recent:
+    """Returns of the episodes that ended in the last 5 % of frames, and at least of the last 10.
+
+    A fixed number of long episodes may reach back over a third of a run, whose mean then lags far
+    behind the agent.
+
+    Args:
+      most: episodes at most.
+    """
+
+    _SHARE, _FEWEST = 0.05, 10
+
+    def __init__(self, most: int):
+        self._episodes = collections.deque[tuple[int, float]](maxlen=most)
+
+    def add(self, frames: int, episode_return: float) -> None:
+        """Adds an episode that ended after `frames` frames of the run, the newest."""
+        episodes = self._episodes
+        episodes.append((frames, episode_return))
+        while len(episodes) > self._FEWEST and episodes[0][0] < (1 - self._SHARE) * frames:
+            episodes.popleft()
+
+    def mean(self) -> float:
+        return float(np.mean([episode_return for _, episode_return in self._episodes]))
+
+
 class EpisodeStatistics:
     """Statistics of finished episodes, separately for training and evaluation environments.
 
@@ -151,7 +177,7 @@ class EpisodeStatistics:
       num_action_repeats: environment frames per agent step.
       logdir: directory of `returns.csv`; None writes none.
       start_frames: environment frames from which the run continues.
-      window: number of episodes in the recent means.
+      window: largest number of episodes in the recent means.
       tasks: reported separately, if given.
     """
 
@@ -168,7 +194,7 @@ class EpisodeStatistics:
         self._num_action_repeats = num_action_repeats
         self._log = ReturnsLog(logdir, start_frames) if logdir is not None else None
         self._new = {False: list[EpisodeRow](), True: list[EpisodeRow]()}
-        self._recent = {flag: collections.deque[float](maxlen=window) for flag in (False, True)}
+        self._recent = {flag: _Recent(window) for flag in (False, True)}
         self._counts = {False: 0, True: 0}
         self._shaped = False  # Whether any episode's score has differed from its return.
         self._tasks = (
@@ -182,9 +208,8 @@ class EpisodeStatistics:
 
     @property
     def recent_return(self) -> float | None:
-        """Mean return of the last training episodes; None before the first."""
-        recent = self._recent[False]
-        return float(np.mean(recent)) if recent else None
+        """Mean return of recent training episodes (`_Recent`); None before the first."""
+        return self._recent[False].mean() if self.count else None
 
     def add(self, episodes: EpisodeStats, frames: int) -> None:
         """Adds finished episodes.
@@ -214,7 +239,7 @@ class EpisodeStatistics:
         ]
         for row in rows:
             self._new[row.evaluation].append(row)
-            self._recent[row.evaluation].append(row.episode_return)
+            self._recent[row.evaluation].add(row.frames, row.episode_return)
             self._counts[row.evaluation] += 1
             self._shaped |= row.raw_return != row.episode_return
         if self._log is not None:
@@ -235,7 +260,7 @@ class EpisodeStatistics:
             if self._shaped:
                 scalars[f"{MAIN}/{of}score"] = float(np.mean([r.raw_return for r in rows]))
             scalars[f"{prefix}/frames"] = float(np.mean([r.episode_frames for r in rows]))
-            scalars[f"{prefix}/recent_return"] = float(np.mean(self._recent[evaluation]))
+            scalars[f"{prefix}/recent_return"] = self._recent[evaluation].mean()
             scalars[f"{prefix}/count"] = float(self._counts[evaluation])
             if self._tasks is not None:
                 scalars |= self._tasks[evaluation].harvest(rows)

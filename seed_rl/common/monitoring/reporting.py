@@ -151,6 +151,7 @@ class Reporter:
         self._skipped = SkippedSteps(store.not_finite.warning)
         self._served_lately, self._served_since_log = _Served(), _Served()
         self._trained: float | None = None
+        self._train_steps = 0
         self._summaries = SummaryWriter(logdir)
         if record:
             self._summaries.describe(start_frames, record)
@@ -158,7 +159,14 @@ class Reporter:
     def phase(self, name: str, frames: int) -> None:
         """Reports a new phase, one of `progress.PHASES`, immediately."""
         with self._lock:
-            self._progress.update(phase=name, frames=frames, warning=self._warning())
+            self._progress.update(
+                phase=name,
+                frames=frames,
+                train_steps=self._train_steps,
+                episode_return_mean=self._episodes.recent_return,
+                episodes=self._episodes.count,
+                warning=self._warning(),
+            )
 
     def warn(self, source: str, text: str | None) -> None:
         """Shows a warning from now on, replacing the last from this source; None removes it."""
@@ -221,6 +229,7 @@ class Reporter:
         Raises:
           UserError: training has stalled because gradients are not finite.
         """
+        self._train_steps = train_steps
         self._metrics.add(
             {_TAGS.get(name, f"train/{name}"): value for name, value in metrics.items()}
         )
@@ -235,6 +244,7 @@ class Reporter:
         with self._lock:
             progress = self._progress.update(
                 phase="training",
+                at_once=last,
                 frames=frames,
                 train_steps=train_steps,
                 episode_return_mean=self._episodes.recent_return,

@@ -42,6 +42,10 @@ class AgentState(NamedTuple):
     frame_stacking_state: Any
 
 
+State = AgentState | tuple[()]
+"""() for a network without memory."""
+
+
 class ActorCritic(tf.Module):
     """Encoder, LSTM (or none), then policy and value heads."""
 
@@ -79,13 +83,17 @@ class ActorCritic(tf.Module):
         )
         self._baseline = Dense(1, name="baseline")
 
-    def initial_state(self, batch_size: int | tf.Tensor) -> AgentState:
+    def initial_state(self, batch_size: int | tf.Tensor) -> State:
         """State at the start of an environment's life."""
+        state = self._parts(batch_size)
+        return state if tf.nest.flatten(state) else ()
+
+    def _parts(self, batch_size: int | tf.Tensor) -> AgentState:
         return AgentState(
             self._core.initial_state(batch_size), self.encoder.initial_state(batch_size)
         )
 
-    def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, AgentState]:
+    def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, State]:
         """The same as `__call__`, for existing code that calls it by this name."""
         return self(*args, **kwargs)
 
@@ -93,17 +101,17 @@ class ActorCritic(tf.Module):
         self,
         prev_actions: Nest,
         env_outputs: EnvOutput,
-        agent_state: AgentState,
+        core_state: State,
         unroll: bool = False,
         is_training: bool = False,
-    ) -> tuple[AgentOutput, AgentState]:
+    ) -> tuple[AgentOutput, State]:
         """Runs one step, or all steps of an unroll.
 
         Args:
           prev_actions: nest of [batch, ...], or of [time, batch, ...] if `unroll`.
           env_outputs: `EnvOutput`, or any tuple of its five fields, of [batch, ...] or
             [time, batch, ...]; `done` resets the state before its step.
-          agent_state: state before the first step.
+          core_state: state before the first step.
           unroll: whether there is a time dimension.
           is_training: ignored.
 
@@ -113,7 +121,7 @@ class ActorCritic(tf.Module):
         del is_training
         env_outputs = EnvOutput(*env_outputs)
         done = env_outputs.done
-        core_state, encoder_state = agent_state
+        lstm_state, encoder_state = core_state or self._parts(0)
         features, encoder_state = self.encoder(env_outputs.observation, encoder_state, done, unroll)
         if self._prev_action_and_reward:
             reward = tf.clip_by_value(env_outputs.reward, -1.0, 1.0)[..., tf.newaxis]
@@ -121,14 +129,12 @@ class ActorCritic(tf.Module):
             features = tf.concat(
                 [features, *(tf.cast(x, features.dtype) for x in (reward, action))], axis=-1
             )
-        features, core_state = self._core(features, core_state, done, unroll)
+        features, lstm_state = self._core(features, lstm_state, done, unroll)
         policy_logits = self._policy(features)
         baseline = tf.squeeze(self._baseline(features), axis=-1)
         action = self._distribution.sample(policy_logits)
-        return (
-            AgentOutput(action, policy_logits, baseline),
-            AgentState(core_state, encoder_state),
-        )
+        new_state = AgentState(lstm_state, encoder_state) if core_state else ()
+        return AgentOutput(action, policy_logits, baseline), new_state
 
 
 class ConvAgent(ActorCritic):

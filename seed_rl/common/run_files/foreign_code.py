@@ -1,105 +1,168 @@
-"""What a run's record would execute that this machine's user may never have seen.
+"""What a run's record would execute that is not part of SEED RL.
 
 `config.json` names a program and its flags. Whoever wrote the file chose them, and a logdir may
-come from anyone. This is no sandbox: an installed program can do much with the right flags. It
-keeps files that came with a logdir, or were left somewhere, from being run unnoticed.
+come from anyone. Of the programs, only SEED RL's own count as known; of their flags, `_CODE` lists
+those that name code or files with code, whatever their values look like. This is no sandbox: it
+keeps code from running that the user has not been asked about.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.util
 import os
 import re
-import sys
-import sysconfig
-from collections.abc import Iterable, Mapping
+import shlex
+import tokenize
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import gymnasium
+from absl import flags
+from gin import config_parser
 
 from seed_rl.common.run_files import run_record
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-_OWN = (_PACKAGE, *(_PACKAGE.parent / name for name in ("examples", "benchmarks", "tests")))
-_SITE = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib"))
-_STANDARD = frozenset(sys.stdlib_module_names)
-_IMPORT = re.compile(r"^\s*(?:import|from|include)\s", re.MULTILINE)
+_LAYOUT = _PACKAGE.parent  # Where gin configs and includes are looked up, too.
+_EXAMPLES = _LAYOUT / "examples"
+_PROGRAMS = re.compile(r"seed_rl\.\w+\.\w+_main")
+_ENVIRONMENTS = "seed_rl.testing.envs"
 
 
 def find(record: Mapping[str, Any]) -> list[str]:
-    """The code named by a record that is neither installed as a package nor part of SEED RL.
+    """The code named by a record that is not part of SEED RL.
 
     Args:
       record: from `run_record.read`; it may be damaged or malicious.
 
     Returns:
-      A description of each, with its place, for the user to judge: the program, modules in
-      values of the form module:name, gin files, and gin bindings that import something.
+      A printable description of each, for the user to judge: the program with its arguments,
+      environments and wrappers of the form module:callable, gin files, what gin configs import, and
+      folders of engines.
     """
-    program = str(record.get(run_record.PROGRAM, ""))
-    found = _foreign_script(program) if program.endswith(".py") else _foreign_module(program)
-    arguments = record.get(run_record.ARGUMENTS)
-    for argument in arguments if isinstance(arguments, list) else ():
-        found += _in_value(str(argument).partition("=")[2])
-        if re.match("-*flagfile", str(argument)):  # No program records it.
-            found.append(str(argument))
-    return list(dict.fromkeys(found))
+    given = record.get(run_record.ARGUMENTS)
+    arguments = [str(argument) for argument in given] if isinstance(given, list) else []
+    found = (
+        _program(str(record[run_record.PROGRAM]), arguments) if run_record.PROGRAM in record else []
+    )
+    bindings = []
+    for argument in arguments:
+        name, equals, value = argument.lstrip("-").partition("=")
+        if name == "gin_bindings":
+            bindings.append(value)
+        if name in _CODE:  # Without a value here, the next argument is the value.
+            found += _CODE[name](value) if equals else [argument]
+    found += _gin("\n".join(f"{binding}\n" for binding in bindings), ())
+    return list(dict.fromkeys(map(_printable, found)))
 
 
-def _in_value(value: str) -> list[str]:
-    if _IMPORT.search(value):
-        return [value.strip()]
+def _program(name: str, arguments: list[str]) -> list[str]:
+    if _PROGRAMS.fullmatch(name):
+        return []
+    place: Path | str = name
+    if name.endswith(".py"):
+        if not os.path.exists(name):
+            return []  # Nothing can run; starting it reports that.
+        place = Path(name).resolve()
+    elif name.partition(".")[0] == _EXAMPLES.name:
+        place = _place_of_examples() / f"{name.partition('.')[2]}.py"
+    if isinstance(place, Path) and place.parent == _EXAMPLES:
+        return []
+    return [shlex.join([str(place), *arguments])]
+
+
+def _place_of_examples() -> Path:
+    spec = importlib.util.find_spec(_EXAMPLES.name)
+    return Path(spec.origin).resolve().parent if spec and spec.origin else Path(_EXAMPLES.name)
+
+
+def _environment(name: str) -> list[str]:
+    """An environment or wrapper. Registered ones are known: only a colon imports something."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        return []
+    if module == _ENVIRONMENTS:
+        defined = getattr(importlib.import_module(module), attribute, None)
+        if getattr(defined, "__module__", "") == module or attribute in gymnasium.registry:
+            return []
+    return [name]
+
+
+def _wrappers(value: str) -> list[str]:
+    try:
+        names = flags.ListParser().parse(value)
+    except ValueError:
+        return [value]
+    return [found for name in names for found in _environment(name)]
+
+
+def _gin_file(name: str) -> list[str]:
+    """A gin file as `gin_config.load` finds it."""
+    return _gin_at(os.path.expanduser(name), ())
+
+
+def _gin_at(name: str, seen: tuple[Path, ...]) -> list[str]:
+    """Of a gin file that is not SEED RL's: its real path, and what it imports and includes."""
+    for folder in (Path(), _LAYOUT):
+        path = (folder / name).resolve()
+        if not (folder / name).is_file():
+            continue
+        if path.is_relative_to(_PACKAGE) or path in seen:
+            return []
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return [str(path), *_gin(path.read_text(), (*seen, path))]
+        return [str(path)]
+    return []  # Loading it reports that.
+
+
+def _gin(text: str, seen: tuple[Path, ...]) -> list[str]:
+    """What a gin config imports and includes, as far as gin can read it."""
     found = []
-    for part in value.split(","):
-        module, colon, _ = part.strip().partition(":")
-        if colon:
-            found += _foreign_module(module)
-        elif part.endswith(".gin"):
-            found += _foreign_script(part, _PACKAGE.parent)
+    for statement in _statements(text):
+        if isinstance(statement, config_parser.IncludeStatement):
+            found += _gin_at(statement.filename, seen)
+        elif isinstance(statement, config_parser.ImportStatement):
+            if not f"{statement.module}.".startswith("seed_rl."):
+                found.append(statement.format())
     return found
 
 
-def _foreign_script(name: str, folder: Path | None = None) -> list[str]:
-    """Of a file: its real path, unless it is SEED RL's or installed. Missing files are harmless."""
-    for path in (Path(name), *((folder / name,) if folder else ())):
-        if path.exists():
-            place = path.resolve()
-            return [] if _is_below(place, (*_OWN, *_SITE)) else [str(place)]
-    return []
+def _statements(text: str) -> Iterator[Any]:
+    with contextlib.suppress(SyntaxError, tokenize.TokenError, RecursionError, ValueError):
+        yield from config_parser.ConfigParser(text, _Values())
 
 
-def _foreign_module(name: str) -> list[str]:
-    """Of a module: its name and place, unless it is SEED RL's or installed; nothing is imported."""
-    top = name.partition(".")[0]
-    if not top.isidentifier():
-        return []
-    here = _places(top, [os.getcwd(), *sys.path])  # As `python -m` finds it.
-    if not here or all(_is_below(place, _OWN) for place in here):
-        return []
-    if top in _STANDARD:  # Not made to be run with a stranger's arguments: `timeit` runs them.
-        return [f"{name} of Python's standard library"]
-    elsewhere = [entry for entry in sys.path if os.path.realpath(entry) != os.path.realpath(".")]
-    if here == _places(top, elsewhere):
-        return []  # Installed, or on a path that the user has set.
-    return [f"{name} in {', '.join(map(str, here))}"]
+class _Values(config_parser.ParserDelegate):
+    """Values do not matter here."""
+
+    def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> None:
+        pass
+
+    def macro(self, macro_name: str) -> None:
+        pass
 
 
-def _places(module: str, path: list[str]) -> list[Path]:
-    """The files or folders of a top-level module, without importing it."""
-    before = sys.path
-    sys.path = path
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):  # ValueError: it is loaded, and has no spec (`__main__`).
-        return []
-    finally:
-        sys.path = before
-    if spec is None:
-        return []
-    folders = list(spec.submodule_search_locations or ())
-    if not folders and spec.origin is not None:
-        folders = [spec.origin]
-    return [Path(folder).resolve() for folder in folders]
+def _levels(value: str) -> list[str]:
+    """DeepMind Lab runs a level's script, which a path would take from anywhere."""
+    paths = [name for name in value.split(",") if "." in name or name.strip().startswith("/")]
+    return [f"--game={value}"] if paths else []
 
 
-def _is_below(place: Path, folders: Iterable[Path]) -> bool:
-    return any(place.is_relative_to(folder) for folder in folders)
+_CODE = {
+    "env_name": _environment,
+    "env": _environment,
+    "env_wrappers": _wrappers,
+    "game": _levels,
+    "gin_bindings": lambda value: [],  # Together, in `find`: gin reads them as one text.
+    "gin_config": _gin_file,
+    "homepath": lambda value: [f"--homepath={value}"],  # DeepMind Lab runs what is in there.
+}
+"""Flags that name code, with aliases, and what is foreign in their values."""
+
+
+def _printable(text: str) -> str:
+    """Without characters that move the terminal's cursor."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

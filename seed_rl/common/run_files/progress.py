@@ -41,7 +41,7 @@ class Progress:
     """Smoothed over about ten seconds."""
     train_steps: int
     episode_return_mean: float | None
-    """Over recent training episodes; None before the first."""
+    """Over training episodes that ended in the last 5 % of frames; None before the first."""
     episodes: int
     mean_inference_batch: float
     eta_s: float | None
@@ -180,11 +180,12 @@ class ProgressWriter:
         elapsed = self._clock() - self._last.time
         return elapsed >= periods * self._period_s or elapsed < 0  # The clock may be set back.
 
-    def update(self, phase: str | None = None, **values: Any) -> Progress:
+    def update(self, phase: str | None = None, at_once: bool = False, **values: Any) -> Progress:
         """Writes the new values if a write is due or the phase changes.
 
         Args:
           phase: one of `PHASES`; None keeps the last.
+          at_once: writes them in any case.
           **values: any of frames, train_steps, episode_return_mean, episodes,
             mean_inference_batch, total_frames, warning, silent_envs. The others keep their
             values.
@@ -195,7 +196,7 @@ class ProgressWriter:
         phase = phase or self._last.phase
         if phase not in PHASES:
             raise ValueError(f"No such phase: {phase}")
-        if phase == self._last.phase and not self.due():
+        if phase == self._last.phase and not (at_once or self.due()):
             return self._last
         now = self._clock()
         progress = dataclasses.replace(self._last, time=now, phase=phase, **values)

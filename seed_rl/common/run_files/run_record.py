@@ -20,13 +20,22 @@ FILE = "config.json"
 PROGRAM = "program"
 ARGUMENTS = "arguments"
 ORIGINS = "origins"
+GIN = "gin"
 
-NOT_OPTIONS = frozenset((PROGRAM, ARGUMENTS, ORIGINS))
+NOT_OPTIONS = frozenset((PROGRAM, ARGUMENTS, ORIGINS, GIN))
 """Entries of a record that are not options."""
 
 OWN_OPTIONS = frozenset(
     ("run_mode", "task", "play_request", "server_address", "logdir", "job-dir", "auth_token_file")
-    + ("tls_ca", "tls_certificate", "tls_key", "insecure", "stopped_exit_code", *NOT_OPTIONS)
+    + (
+        "tls_ca",
+        "tls_cert",
+        "tls_certificate",
+        "tls_key",
+        "insecure",
+        "stopped_exit_code",
+        *NOT_OPTIONS,
+    )
 )
 """Entries that belong to one process: never sent to others, and of no use for comparing runs."""
 
@@ -43,6 +52,7 @@ def describe(values: Mapping[str, Any]) -> dict[str, Any]:
       Flags and options by name. If the program has parsed its flags, also `program`, a module or
       the path of a script; `arguments`, its flags as on a command line; and `origins`, by name
       where the options come from that differ from the dataclass's default (see `flag_origins`).
+      The on-policy agent adds `gin`, by name the values of all parameters of its parts.
     """
     record = {**options.flag_dictionary(), **values}
     name = running_program.name()
@@ -94,12 +104,15 @@ def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
 def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
     """Runs the program of a record in this process, as `python -m` would, until it exits.
 
+    Modules are looked up on `sys.path` as it is.
+
     Args:
       record: from `describe`.
       overrides: further arguments, which win over those of the record.
 
     Raises:
-      UserError: the record does not name a program, or the program cannot be found.
+      UserError: the record does not name a program, has flags that no run records, or the program
+        cannot be found.
       SystemExit: the program exited with an error.
     """
     if PROGRAM not in record:
@@ -114,14 +127,14 @@ def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:
     # Anything else could make the program ignore what follows, the overrides included.
     if not all(str(argument).strip("-") and str(argument).startswith("--") for argument in given):
         raise UserError(f"config.json of this run is damaged: its {ARGUMENTS} are not all flags.")
+    _refuse_library_flags(given)
     if name.endswith(".py") and not os.path.exists(name):
         raise UserError(f"Cannot start {name}, which trained this run: the file no longer exists.")
     origins = record.get(ORIGINS)
+    known = origins if isinstance(origins, Mapping) else None
     arguments, sys.argv = sys.argv, [name, *map(str, given), *overrides]
     try:
-        with flag_origins.replayed_arguments(
-            len(given), origins if isinstance(origins, Mapping) else None
-        ):
+        with flag_origins.replayed_arguments(len(given), known, record):
             _run(name)
     except ImportError as error:
         raise UserError(
@@ -140,8 +153,17 @@ def _run(name: str) -> None:
         sys.path.insert(0, os.path.dirname(name))
         runpy.run_path(name, run_name="__main__")
     else:
-        sys.path.insert(0, os.getcwd())
         runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _refuse_library_flags(arguments: Sequence[Any]) -> None:
+    """Flags of absl itself write files, read further flags, or start a debugger."""
+    names = {str(argument).lstrip("-").partition("=")[0] for argument in arguments}
+    names |= {name.removeprefix("no") for name in names}
+    if refused := sorted(names & options.library_flags()):
+        raise UserError(
+            f"config.json of this run is damaged: no run records --{' or --'.join(refused)}."
+        )
 
 
 def _clipped(text: str) -> str:

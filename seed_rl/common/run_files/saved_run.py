@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ START_OVER = (
 )
 
 _PROGRAM = "the program"
+_AGENT = "--agent"
+_ORIGINAL = re.compile(r"ckpt-\d+\.index")
 # Options that no variable of a network or an optimizer depends on.
 _NOT_IN_VARIABLES = frozenset(
     name
@@ -32,17 +36,41 @@ _NOT_IN_VARIABLES = frozenset(
 )
 
 
-def check(logdir: str | os.PathLike[str], environment: Mapping[str, Any]) -> None:
-    """Refuses to continue a run of another program or another environment.
+def record(logdir: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """The options of the run that a learner would continue in `logdir`; None: it starts one.
 
     Raises:
-      UserError: this program must not continue the run; see `refusal`.
+      UserError: the directory of checkpoints cannot be read.
     """
-    if message := refusal(logdir, environment):
+    for entry in reversed(
+        checkpoint_list.list_checkpoints(Path(logdir) / checkpoint_list.DIRECTORY)
+    ):
+        with contextlib.suppress(UserError):  # Restoring will report what is wrong with it.
+            return run_record.read(entry.path)
+    return None
+
+
+def check(
+    logdir: str | os.PathLike[str],
+    environment: Mapping[str, Any],
+    now: Mapping[str, Any] | None = None,
+    network: Collection[str] = (),
+) -> None:
+    """Refuses to continue a run of another program, environment or network; see `refusal`.
+
+    Raises:
+      UserError: this program must not continue the run.
+    """
+    if message := refusal(logdir, environment, now, network):
         raise UserError(message)
 
 
-def refusal(logdir: str | os.PathLike[str], environment: Mapping[str, Any]) -> str | None:
+def refusal(
+    logdir: str | os.PathLike[str],
+    environment: Mapping[str, Any],
+    now: Mapping[str, Any] | None = None,
+    network: Collection[str] = (),
+) -> str | None:
     """Why this program must not continue the run saved in `logdir`; None if it may.
 
     A run without a checkpoint starts over, so it is never refused.
@@ -50,23 +78,65 @@ def refusal(logdir: str | os.PathLike[str], environment: Mapping[str, Any]) -> s
     Args:
       logdir: directory of the new run; may be missing.
       environment: the options that define the environment, by name.
+      now: all options, by name.
+      network: names of those that define the network.
     """
-    entries = checkpoint_list.list_checkpoints(Path(logdir) / checkpoint_list.DIRECTORY)
-    if not entries:
-        return None
+    saved = record(logdir)
+    if saved is None:
+        return _original(logdir)
+    other = differences(saved, {**environment, run_record.PROGRAM: running_program.name()})
+    if other:
+        weights_fit = not other[0].startswith((_PROGRAM, _AGENT))
+        message = f"{logdir} contains a different run: {'; '.join(other)}. {START_OVER}"
+        return f"{message} {_start_from(logdir)}" if weights_fit else message
+    other = differences(saved, {name: v for name, v in (now or {}).items() if name in network})
+    return network_refusal(logdir, other) if other else None
+
+
+def network_refusal(logdir: str | os.PathLike[str], differing: Collection[str]) -> str:
+    """Why a run with another network must not continue the one saved in `logdir`.
+
+    Args:
+      logdir: directory of the run.
+      differing: the options of the network that differ, each with both values.
+    """
+    return (
+        f"{logdir} contains a run with another network: {'; '.join(differing)}. Its weights mean "
+        f"something else now, even where they fit: change that back to continue. {START_OVER} "
+        f"{_start_from(logdir)}"
+    )
+
+
+def changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The options with which a run continues, but did not begin, each with both values.
+
+    Args:
+      saved: options from a config.json.
+      now: options by name; those missing from `saved` are ignored, as are those of one process.
+    """
+    own = run_record.OWN_OPTIONS
+    return differences(saved, {name: value for name, value in now.items() if name not in own})
+
+
+def _start_from(logdir: str | os.PathLike[str]) -> str:
+    return f"To start from its weights: use another --logdir and --init_checkpoint={logdir}."
+
+
+def _original(logdir: str | os.PathLike[str]) -> str | None:
+    """Why a directory is refused in which an original program has left a checkpoint."""
     try:
-        saved = run_record.read(entries[-1].path)
-    except UserError:
-        return None  # Restoring will report what is wrong with it.
-    changes = differences(saved, {**environment, run_record.PROGRAM: running_program.name()})
-    if not changes:
+        names = sorted(filter(_ORIGINAL.fullmatch, os.listdir(logdir)))
+    except OSError:
+        return None  # Missing, or something else that is reported when it is used.
+    if not names:
         return None
-    message = f"{logdir} contains a different run: {'; '.join(changes)}. {START_OVER}"
-    if not changes[0].startswith(_PROGRAM):
-        message += (
-            f" To start from its weights: use another --logdir and --init_checkpoint={logdir}."
-        )
-    return message
+    name = names[-1].removesuffix(".index")
+    return (
+        f"{logdir} contains a checkpoint of an original SEED RL program ({name}), which cannot be "
+        f"continued here: its optimizer and counters are stored differently. {START_OVER} To start "
+        f"from its weights, if the network has the same variables: use another --logdir and "
+        f"--init_checkpoint={Path(logdir) / name}."
+    )
 
 
 def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -77,13 +147,13 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
       now: options by name; those missing from `saved` are ignored.
     """
     now = json.loads(json.dumps(dict(now), default=str))
-    changes = []
+    found = []
     if not _same_program(saved.get(run_record.PROGRAM), now.get(run_record.PROGRAM)):
-        changes.append(_change(_PROGRAM, saved[run_record.PROGRAM], now[run_record.PROGRAM]))
+        found.append(_change(_PROGRAM, saved[run_record.PROGRAM], now[run_record.PROGRAM]))
     for name in sorted(now.keys() & saved.keys() - run_record.NOT_OPTIONS):
         if now[name] != saved[name]:
-            changes.append(_change(f"--{name}", saved[name], now[name]))
-    return changes
+            found.append(_change(f"--{name}", saved[name], now[name]))
+    return found
 
 
 def suspects(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

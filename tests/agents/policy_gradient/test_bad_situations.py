@@ -29,7 +29,15 @@ ODD = "--env_name=tests.helpers.odd_envs:"
         ),
         ([TOY, "--gin_bindings=ppo.epsilom = 0.1"], ["Gin config", "Did you mean ppo.epsilon?"]),
         ([TOY, "--gin_config=pp.gin"], ["--gin_config=pp.gin does not exist"]),
-        ([TOY, "--learning_rate=0.1"], ["Unknown command line flag 'learning_rate'"]),
+        ([TOY, "--learning_rate=0.1"], ["write --gin_bindings=OptimizerConfig.learning_rate="]),
+        (
+            [TOY, "--step_size_transitions=2048", "--unroll_length=16"],
+            ["--unroll_length=16 contradicts --step_size_transitions=2048, which makes it 256"],
+        ),
+        (
+            [TOY, "--batch_size=1000", "--unroll_length=1000000"],
+            ["A batch of --batch_size=16,000 unrolls", "GB are available"],
+        ),
     ],
 )
 def test_a_learner_that_cannot_begin_says_why(forks, repository, tmp_path, options, messages):

@@ -175,7 +175,10 @@ NAMES = {
     """,
     f"{MODULES}.logging_module": """
         LoggingModule.log(key, tensor)
-        LoggingTape(module)
+        LoggingModule.set_logging_dict(logging_dict)
+        LoggingModule.unset_logging_dict()
+        LoggingTape(tracked_modules)
+        ModuleAlreadyTapedError
     """,
     f"{MODULES}.ppo_training_step_utils": """
         ppo_training_step(epochs_per_step, loss_fn, args, batch_mode, training_strategy,\
@@ -194,6 +197,8 @@ NAMES = {
         EMAMeanStd < MeanStd
         EMAMeanStd(beta=0.01, std_min_value=1e-06, std_max_value=1000000.0)
         EMAMeanStd.init(size)
+        EMAMeanStd.first_moment
+        EMAMeanStd.second_moment
         merge_summed_variances(v1, v2, mu1, mu2, merged_mean, n1, n2)
         merge_means(mu1, mu2, n1, n2)
         AverageMeanStd < MeanStd

@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 import logging
 import pathlib
+from types import SimpleNamespace
 
 import gin
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.policy_gradient import gin_config, networks
-from seed_rl.common.config import options
+from seed_rl.agents.policy_gradient import gin_config, gin_record, networks
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig
+from seed_rl.common import parametric_distribution
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.learner.coefficients import LagrangeInequalityCoefficient
+from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput
 from seed_rl.mujoco import toy_env
@@ -39,8 +43,8 @@ def create(images=False):
 
         space = Box(0, 255, (84, 84, 1), np.uint8)
     with gin_config.errors_for_users():
-        options.check(gin_config.optimizer_config())
-        options.check(gin_config.continuous_action_config())
+        gin_config.optimizer_config()
+        gin_config.continuous_action_config()
         network = networks.create_network(space, distribution)
         return gin_config.create_loss(network, distribution)
 
@@ -57,6 +61,39 @@ def test_a_shipped_config_is_complete_and_all_of_it_has_an_effect(config, caplog
     with caplog.at_level(logging.WARNING):
         gin_config.warn_of_unused()
     assert not caplog.records, caplog.text
+
+
+def recorded(saved, bindings=(), files=(PPO,)):
+    """What a run records that continues `saved`."""
+    gin_record.load(OnPolicyConfig(gin_config=files, gin_bindings=bindings), saved)
+    algorithm = SimpleNamespace(network=create()._agent)
+    job = TrainingJob(RunConfig(logdir="here"), *[None] * 2, algorithm, *[None] * 4, options={})
+    return gin_record.record(job, saved).options["gin"]
+
+
+def test_a_run_that_continues_keeps_its_gin_config(caplog, tmp_path):
+    """Guards a policy from gin files that change under a run, and from bindings that change what
+    its network computes; costs may change, with a word. Edited files of the user's own count."""
+    began = recorded(None)
+    saved = gin_record.SavedConfig(
+        (PPO,), {**began, "GAE.lambda_": "0.5", "Gone.size": "1"}, replayed=False
+    )
+    del saved.parameters["ContinuousControlAgent.input_clipping"]  # Younger than the run.
+    now = recorded(saved, ["ppo.epsilon = 0.125"])
+    assert (now["GAE.lambda_"], now["ppo.epsilon"]) == ("0.5", "0.125")
+    assert now["ContinuousControlAgent.input_clipping"] == "None"
+    assert "Gone.size = 1, which no longer exists" in caplog.text
+    assert "gin parameters: ppo.epsilon was 0.2, is now 0.125." in caplog.text
+    relu = ["ContinuousControlAgent.activation = @swish"]
+    message = "here .* another network: ContinuousControlAgent.activation was @tf.tanh, is now @swi"
+    with pytest.raises(UserError, match=message):
+        recorded(saved, relu)
+    replayed = gin_record.SavedConfig(saved.files, saved.parameters, replayed=True)
+    assert recorded(replayed, relu)["ContinuousControlAgent.activation"] == "@swish"
+
+    mine = tmp_path / "mine.gin"
+    mine.write_text(f"include '{PPO}'\nGAE.lambda_ = 0.75")
+    assert recorded(saved, files=(str(mine),))["GAE.lambda_"] == "0.75"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +162,21 @@ def test_a_wrong_value_is_refused(binding, message):
         create()
 
 
+def test_what_existing_programs_import_and_register(tmp_path):
+    """Guards gin's names of TensorFlow, and that a function registered twice is not ambiguous."""
+    own = gin.external_configurable(parametric_distribution.continuous_action_config)
+    lines = [
+        "import gin.tf.external_configurables",
+        "continuous_action_config.action_postprocessor = 'ClippedIdentity'",
+        "OptimizerConfig.learning_rate = @tf.train.exponential_decay",
+        "OptimizerConfig.optimizer = @tf.keras.optimizers.Adam",
+    ]
+    (tmp_path / "old.gin").write_text("\n".join(lines))
+    gin_config.load([str(tmp_path / "old.gin")])
+    for create_config in (own, gin_config.continuous_action_config):
+        assert create_config().action_postprocessor == "ClippedIdentity"
+
+
 def test_bindings_without_effect_are_told(caplog):
     gin_config.load([PPO], ["awr.beta = 2.0", "ppo.epsilon = 0.3"])
     create()
@@ -168,10 +220,15 @@ def test_the_record_of_a_run_describes_the_same_agent(config, tmp_path):
     record = gin_config.operative()
     assert "GeneralizedOnPolicyLoss.huber_delta = None" in record
     (tmp_path / gin_config.OPERATIVE_FILE).write_text(record)
-    gin_config.load([str(tmp_path / gin_config.OPERATIVE_FILE)])
-    values.append(loss_value("atari" in config))
-    np.testing.assert_allclose(*values, rtol=1e-6)
-    assert gin_config.operative() == record
+    saved = gin_record.SavedConfig((), gin_record.parsed(record), replayed=False)
+    for load in (
+        lambda: gin_config.load([str(tmp_path / gin_config.OPERATIVE_FILE)]),
+        lambda: gin_record.load(OnPolicyConfig(), saved),
+    ):
+        load()
+        values.append(loss_value("atari" in config))
+        assert gin_config.operative() == record
+    np.testing.assert_allclose(values, values[0], rtol=1e-6)
 
 
 def loss_value(images):

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from seed_rl.agents.r2d2 import learner, losses
 from seed_rl.agents.r2d2.config import R2D2Config
-from seed_rl.agents.r2d2.networks import create_network
+from seed_rl.agents.r2d2.networks import AgentOutput, create_network
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
@@ -73,6 +73,32 @@ def test_unrolls_in_the_replay(truncate):
             *tf.nest.map_structure(tf.constant, tuple(unrolls)),
         )
         np.testing.assert_allclose(losses.priorities(td), priorities, rtol=1e-4)
+
+
+def test_actions_that_the_network_masks_are_never_taken():
+    """Guards acting and evaluating with forbidden actions, such as illegal moves of a game."""
+
+    class Masking(tf.Module):
+        """Values action 1 and forbids all but it and 3."""
+
+        def __call__(self, prev_actions, env_outputs, state, unroll=False, is_training=False):
+            shape = tf.shape(env_outputs.reward)
+            masked = tf.constant([-np.inf, 2.0, -np.inf, 1.0])
+            q_values = tf.broadcast_to(masked, tf.concat([shape, [4]], 0))
+            return AgentOutput(tf.ones(shape, tf.int32), q_values), state
+
+    config = R2D2Config(burn_in=2, eval_epsilon=1.0)
+    with Run(lambda: LifeStepEnv(5, num_actions=4), config) as run:
+        run.algorithm.network = Masking()
+        size = 100
+        outputs = tf.nest.map_structure(
+            lambda s: tf.zeros([size, *s.shape], s.dtype), run.specs.env_output
+        )
+        arguments = tf.zeros([size], tf.int64), outputs, ()
+        acted = run.algorithm.act(run.algorithm.network, tf.zeros([size], tf.int32), *arguments)
+        assert set(acted.action.numpy()) == {1, 3}
+        evaluated, _ = run.algorithm.evaluate(*arguments)
+        assert set(evaluated.numpy()) == {1, 3}
 
 
 def test_feedback_and_target_network():

@@ -241,19 +241,27 @@ def test_epsilons():
     np.testing.assert_allclose(losses.get_envs_epsilon([0], 1, 0, 0.0), [0.4])
 
 
-def test_epsilon_greedy_frequencies():
-    """Guards that each environment explores by its own epsilon, uniformly over the actions."""
+@pytest.mark.parametrize("allowed", [None, [2], [0, 2], []])
+def test_epsilon_greedy_frequencies(allowed):
+    """Guards that each environment explores by its own epsilon, uniformly over the actions that the
+    network does not mask; all, if it masks all.
+    """
     tf.random.set_seed(0)
     repeats, num_actions = 20_000, 4
     env_ids = tf.repeat(tf.range(3), repeats)
-    actions = losses.apply_epsilon_greedy(
-        tf.fill([3 * repeats], 2), env_ids, 2, 1, 0.25, num_actions
-    ).numpy()
+    arguments = [tf.fill([3 * repeats], 2), env_ids, 2, 1, 0.25, num_actions]
+    if allowed is not None:
+        q_values = np.where(np.isin(range(num_actions), allowed), 0.1, -np.inf)
+        arguments.append(tf.constant(np.tile(q_values, (3 * repeats, 1)), tf.float32))
+    actions = losses.apply_epsilon_greedy(*arguments).numpy()
+    chosen = allowed or range(num_actions)
     for env_id, epsilon in enumerate([0.4, 0.4**8, 0.25]):
         counts = np.bincount(actions[env_ids.numpy() == env_id], minlength=num_actions)
-        expected = np.full(num_actions, epsilon / num_actions)
+        expected = np.where(np.isin(range(num_actions), chosen), epsilon / len(chosen), 0.0)
         expected[2] += 1 - epsilon
         np.testing.assert_allclose(counts / repeats, expected, atol=0.01)
+        if len(chosen) < num_actions:
+            assert set(np.flatnonzero(counts)) <= set(chosen)
 
 
 def test_losses_as_existing_programs_call_them():

@@ -121,8 +121,17 @@ def test_checkpoint_and_resume(tmp_path):
         resumed.train()
 
 
-def test_a_recurrent_network_trains_on_unrolls_with_truncated_episodes():
-    """Guards stored states of all three parts, and discrete actions."""
+class ActionsAlone(networks.ActorCriticLSTM):
+    """Returns actions, as networks of existing programs do."""
+
+    def __call__(self, *args, **kwargs):
+        output, state = super().__call__(*args, **kwargs)
+        return output.action, state
+
+
+def test_a_recurrent_network_trains_on_unrolls_with_truncated_episodes(monkeypatch):
+    """Guards stored states of all three parts, discrete actions, and outputs that are actions."""
+    monkeypatch.setattr(networks, "ActorCriticLSTM", ActionsAlone)
     network = SACNetworkConfig(mlp_sizes=(8,), lstm_sizes=(4,))
     run = SACRun(lambda: TimeLimitEnv(5), network=network, unroll_length=4, num_eval_envs=1)
     with run:
@@ -170,13 +179,21 @@ class OneReward(BitFlippingEnv):
         return float(np.mean(super().compute_reward(achieved_goal, desired_goal)))
 
 
-def job(env, hindsight=None, config=None, replay=UNIFORM, network=SMALL, wrap=wrap_for_agent):
+def job(
+    env,
+    hindsight=None,
+    config=None,
+    replay=UNIFORM,
+    network=SMALL,
+    wrap=wrap_for_agent,
+    repeats=1,
+):
     return learner.create_job(
         lambda *_: wrap(env()),
         lambda actions, observations, distribution: networks.create_network(
             observations, distribution, network
         ),
-        run=RunConfig(num_envs=1, env_batch_size=1),
+        run=RunConfig(num_envs=1, num_action_repeats=repeats),
         config=config or LearnerConfig(unroll_length=1),
         optimizer=OptimizerConfig(),
         sac=SACConfig(),
@@ -229,6 +246,14 @@ def test_updates_per_step():
                 config=LearnerConfig(unroll_length=6),
             ),
             "shorter than --unroll_length",
+        ),
+        (
+            dict(
+                env=BitFlippingEnv,
+                hindsight=HindsightConfig(her_window_length=5),
+                repeats=2,
+            ),
+            "Leave out --num_action_repeats",
         ),
         (
             dict(env=pendulum, config=LearnerConfig(unroll_length=1, total_environment_frames=9)),

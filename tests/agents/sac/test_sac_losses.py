@@ -11,7 +11,7 @@ from seed_rl.agents.sac import losses
 from seed_rl.agents.sac.config import SACConfig
 from seed_rl.agents.sac.networks import ActorCriticMLP
 from seed_rl.common.distributions.base import ParametricDistribution
-from seed_rl.common.distributions.continuous import Normal
+from seed_rl.common.distributions.continuous import Normal, TanhNormal
 from seed_rl.common.distributions.discrete import Categorical
 from seed_rl.common.distributions.joint import joint_distribution
 from seed_rl.common.learner import variables
@@ -139,6 +139,35 @@ def test_losses_equal_loops(bootstrap_net):
     for name in ("policy", "v", "q"):
         np.testing.assert_allclose(metrics[f"losses/{name}"], sums[name] / count, rtol=1e-4)
     np.testing.assert_allclose(metrics["policy/entropy"], sums["entropy"] / count, rtol=1e-4)
+
+
+def test_saturated_actions_have_their_exact_log_probability(monkeypatch):
+    """Guards entropy and targets of a policy whose actions float32 rounds to 1 or -1."""
+    monkeypatch.setattr(tf.random, "normal", lambda shape, dtype: tf.fill(shape, NOISE))
+    config = SACConfig(bootstrap_net="q", discounting=0.9)
+    agent, target = Linear(1), Linear(2)
+    agent.pi[:, :N] *= 20
+    tanh = ParametricDistribution(
+        2 * N,
+        lambda p: TanhNormal(p[..., :N], tf.exp(p[..., N:])),
+        (N,),
+        reparametrizable=True,
+    )
+    env_outputs, actions = batch()
+    arguments = (FixedCoefficient(ALPHA), (), actions, env_outputs, actions)
+    _, metrics = losses.compute_loss(config, tanh, agent, target, *arguments)
+
+    loc, log_std = np.split(env_outputs.observation @ agent.pi, 2, axis=-1)
+    x = loc + NOISE * np.exp(log_std)
+    assert (np.abs(np.tanh(x)) > 0.999).mean() > 0.5
+    slope = 2 * (math.log(2) - np.abs(x) - np.log1p(np.exp(-2 * np.abs(x))))
+    log_prob = (-0.5 * NOISE**2 - log_std - 0.5 * math.log(2 * math.pi) - slope).sum(-1)
+    mask = ~env_outputs.abandoned[1:]
+    np.testing.assert_allclose(metrics["policy/entropy"], -log_prob[:-1][mask].mean(), rtol=1e-4)
+    q = (np.concatenate([env_outputs.observation, np.tanh(x)], -1) @ target.q).min(-1)
+    following = 0.9 * (q - ALPHA * log_prob)[1:] * ~env_outputs.done[1:]
+    goal = (env_outputs.reward[1:] + following)[mask].mean()
+    np.testing.assert_allclose(metrics["q/target"], goal, rtol=1e-4)
 
 
 def gradients(loss, parts):

@@ -89,6 +89,8 @@ def numpy_loss(config, agent, env, behaviour):
             action = behaviour.action[t, b]
             rho = pi[action] / mu[action]
             reward = env.reward[t + 1, b]
+            if config.reward_shaping == "soft_asymmetric":
+                reward = 5 * math.tanh(reward / 5) * (0.3 if reward < 0 else 1)
             reward *= config.reward_scaling
             if config.max_abs_reward is not None:
                 reward = max(-config.max_abs_reward, min(config.max_abs_reward, reward))
@@ -125,6 +127,7 @@ def numpy_loss(config, agent, env, behaviour):
             lambda_=0.8,
             max_importance_weight=1.3,
             max_pg_importance_weight=2.0,
+            reward_shaping="soft_asymmetric",
             reward_scaling=0.7,
             max_abs_reward=1.0,
             baseline_cost=0.7,
@@ -190,6 +193,26 @@ def test_abandoned_and_terminated_differ():
     terminated = env_outputs._replace(abandoned=np.zeros_like(env_outputs.abandoned))
     other, _ = compute(VTraceConfig(), agent, terminated, behaviour)
     assert abs(loss.numpy() - other.numpy()) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("config", "one", "ten", "penalty"),
+    [
+        (VTraceConfig(reward_shaping="optimistic_asymmetric"), 3.808, 5.0, -0.2285),
+        (VTraceConfig(asymmetric_rewards=True), 3.808, 5.0, -0.2285),  # Existing scripts.
+        (VTraceConfig(reward_shaping="soft_asymmetric"), 0.9869, 4.820, -0.2961),
+        (VTraceConfig(), 1.0, 10.0, -1.0),
+    ],
+)
+def test_rewards_are_shaped_as_in_the_paper_or_its_code(config, one, ten, penalty):
+    rewards = tf.constant([1.0, 10.0, -1.0, 0.0])
+    actual = losses.shaped(rewards, config.shaping).numpy()
+    np.testing.assert_allclose(actual, [one, ten, penalty, 0.0], rtol=1e-3)
+
+
+def test_contradicting_shapings_are_refused():
+    with pytest.raises(UserError, match="Leave out --asymmetric_rewards"):
+        VTraceConfig(reward_shaping="soft_asymmetric", asymmetric_rewards=True)
 
 
 def test_a_reward_bound_of_zero_is_no_bound():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 import time
@@ -15,6 +16,7 @@ from gymnasium import spaces
 from seed_rl.common.acting import actor
 from seed_rl.common.acting.actor import ActorConfig, ExitCode, actor_loop
 from seed_rl.common.acting.batched_env import BatchedEnvironment
+from seed_rl.common.config import options
 from seed_rl.common.errors import UserError
 from seed_rl.grpc.errors import CallError, StatusCode
 from seed_rl.testing import envs
@@ -56,6 +58,41 @@ def test_calls_carry_the_protocol(size: int) -> None:
             if over:
                 observation, steps = env.reset()[0], 0
             expected[i] = (observation, reward, over, False, steps, info["score_reward"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """Steps: options of the test below."""
+
+    episode_length_of_this_test: int = options.option(3, "")
+    truncate_of_this_test: bool = options.option(False, "")
+    made_by_of_this_test: str = options.option("", "")
+
+
+def test_an_actor_takes_over_the_learners_environment(caplog, monkeypatch) -> None:
+    """Guards runs that continue with options of their environment that are no defaults any more. An
+    option that the user has typed stays; code is not taken from the network.
+    """
+    options.define_flags(Steps)
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+    monkeypatch.setattr(flags.FLAGS["truncate_of_this_test"], "present", 1)
+    made = []
+
+    def make(env_id: int, config: Steps) -> envs.LifeStepEnv:
+        made.append((config.episode_length_of_this_test, config.truncate_of_this_test))
+        return envs.LifeStepEnv(episode_length=config.episode_length_of_this_test)
+
+    learner_has = {"episode_length_of_this_test": 7, "truncate_of_this_test": True, "unknown": 1}
+    with serve(Recorder(calls=9), environment=learner_has) as learner:
+        code = run(learner, make, Steps())
+    assert (code, made) == (ExitCode.SUPERSEDED, [(3, False), (7, False)])
+    assert "--truncate_of_this_test is false here, and true in the learner" in caplog.text
+
+    code = {"made_by_of_this_test": "builtins:exit"}
+    with serve(Recorder(), environment=code) as learner:
+        with pytest.raises(UserError, match="made_by_of_this_test=builtins:exit, which runs code"):
+            actor_loop(make, ActorConfig(server_address=learner.address), Steps())
 
 
 def test_new_life_after_the_learner_was_away(socket_address: str) -> None:
@@ -232,7 +269,7 @@ def test_a_wrong_token_is_not_tried_for_ever(tmp_path: Any) -> None:
             actor_loop(make, ActorConfig(server_address=learner.address, **options))
 
 
-@pytest.mark.parametrize("option", ["auth_token_file", "tls_ca"])
+@pytest.mark.parametrize("option", ["auth_token_file", "tls_ca", "tls_cert"])
 def test_unreadable_files_are_told_at_once(option: str, tmp_path: Any) -> None:
     """Not tried again and again, as if the learner were away."""
     with pytest.raises(UserError, match=f"--{option}"):

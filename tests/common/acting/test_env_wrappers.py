@@ -264,3 +264,36 @@ def test_spaces_of_old_gym() -> None:
     )
     with pytest.raises(UserError, match="no equivalent of"):
         as_gymnasium_space(old("Graph"))
+
+
+class Counting(gymnasium.Env[Any, Any]):
+    """Frame n pays n; the score is ten times that where it is given, at even frames."""
+
+    observation_space, action_space = spaces.Box(0.0, 100.0, (1,)), spaces.Discrete(2)
+
+    def __init__(self, ends: dict[int, str] | None = None):
+        self.frames, self._ends = 0, ends or {}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.frames += 1
+        end = self._ends.get(self.frames)
+        info: dict[str, Any] = {} if self.frames % 2 else {"score_reward": 10.0 * self.frames}
+        if end == "life":
+            info["learning_episode_over"] = True
+        observation = np.array([self.frames], np.float32)
+        return observation, self.frames, end == "terminated", end == "truncated", info
+
+
+@pytest.mark.parametrize("end", ["terminated", "truncated", "life"])
+def test_actions_are_repeated_until_an_end(end: str) -> None:
+    env = env_wrappers.RepeatActions(Counting({6: end}), 4)
+    observation, reward, *over, info = env.step(1)
+    assert (observation[0], reward, over) == (4, 10.0, [False, False])
+    assert info == {"score_reward": 1 + 20 + 3 + 40}
+    observation, reward, *over, info = env.step(1)
+    assert (observation[0], reward) == (6, 11.0) and info["score_reward"] == 5 + 60
+    assert over == [end == "terminated", end == "truncated"]
+    assert info.get("learning_episode_over", False) == (end == "life")

@@ -37,3 +37,23 @@ def test_an_existing_program_without_a_run_mode_ends_likewise(tmp_path):
     assert (result.returncode, last.partition(":")[0]) == (2, "error")
     assert "--run_mode is missing" in last and "Traceback" not in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_action_repeats_that_no_environment_obeys_are_refused():
+    """They would only miscount frames. A program that declares them as its default may."""
+    program = """
+import dataclasses, sys
+from seed_rl.common.acting import environment_family, program
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    \"\"\"Own: options.\"\"\"
+
+family = environment_family.EnvironmentFamily(Config, None)
+program.main(family, (), print, **eval(sys.argv.pop(1)))
+"""
+    flags = "--run_mode=learner", "--num_action_repeats=4", "--only_check_args"
+    result = run("-c", program, "{}", *flags)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: --num_action_repeats would have no effect: Config has")
+    assert run("-c", program, "{'num_action_repeats': 4}", *flags).returncode == 0

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import tensorflow as tf
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from hypothesis import given, settings
@@ -16,7 +17,10 @@ from seed_rl.common.acting.batched_env import BatchedEnvironment, EnvironmentFai
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
 from seed_rl.common.acting.vector_environment import SingleEnvironment, VectorEnvironment
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.nest import flatten
+from seed_rl.common.returns.transitions import transitions
+from seed_rl.common.types import EnvOutput
 
 MODES = tuple(AutoresetMode)
 
@@ -36,6 +40,7 @@ class Walk(gymnasium.Env[Any, Any]):
         self.observation_space = spaces.Dict(parts) if nested else vector
         self.action_space = spaces.Discrete(7)
         self._nested = nested
+        self.taken: list[tuple[int, float, bool]] = []
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -47,6 +52,7 @@ class Walk(gymnasium.Env[Any, Any]):
         self._sum = self._sum * 3 % 1000 + int(action)
         terminated = action in (self.TERMINATE, self.BOTH)
         truncated = action in (self.TRUNCATE, self.BOTH)
+        self.taken.append((self._steps - 1, float(action), terminated))
         info: dict[str, Any] = {}
         if action != 0:
             info["score_reward"] = 7.0 * action
@@ -106,6 +112,7 @@ class WithoutRows(VectorEnv[Any, Any, Any]):
     def __init__(self, size: int, mode: AutoresetMode):
         self._env = SyncVectorEnv([lambda i=i: Walk(i) for i in range(size)], autoreset_mode=mode)
         self.num_envs = size
+        self.envs: Any = self._env.envs
         self.metadata = {"autoreset_mode": mode}
         self.single_observation_space = self._env.single_observation_space
         self.single_action_space = self._env.single_action_space
@@ -137,17 +144,72 @@ def played(vector: VectorEnvironment, actions: list[int]) -> list[tuple[Any, ...
 
 
 def test_next_step_without_partial_resets() -> None:
-    """A terminated episode takes one step more; a truncated one is as in the protocol."""
+    """After its end, a terminated episode takes a step more, as a truncated one does."""
     vector = VectorEnvironment(WithoutRows(1, AutoresetMode.NEXT_STEP), [0])
     assert not vector.resets_rows
     assert played(vector, [1, 3, 2, 1, 4, 2, 1]) == [
         (1, False, False, 1, 1),
-        (3, False, False, 2, 2),  # Terminated; its last observation.
-        (0, True, False, 0, 0),
+        (3, True, False, 2, 2),  # Terminated; its last observation.
+        (0, True, True, 0, 0),
         (1, False, False, 1, 1),
         (4, False, False, 2, 2),  # Truncated.
         (0, True, True, 0, 0),
         (1, False, False, 1, 1),
+    ]
+
+
+def test_learners_see_what_the_environments_did_and_nothing_else() -> None:
+    """Guards against training on the step that resets: of the transitions in the store, those that
+    losses do not mask are the steps that were taken, and values end where episodes terminated.
+    """
+    actions = np.array([[1, 3, 2, 1, 4, 2, 5, 0, 3, 0], [3, 1, 3, 1, 1, 1, 2, 4, 1, 2]])
+    env = WithoutRows(2, AutoresetMode.NEXT_STEP)
+    vector = VectorEnvironment(env, [0, 1])
+    specs = EnvOutput(
+        *(tf.TensorSpec([], dtype) for dtype in (tf.float32, tf.bool)),
+        tf.TensorSpec([3], tf.float32),
+        *(tf.TensorSpec([], dtype) for dtype in (tf.bool, tf.int32)),
+    )
+    store = InferenceStore(
+        num_envs=2,
+        num_training_envs=2,
+        unroll_length=actions.shape[1],
+        num_overlapping_steps=0,
+        queue_capacity=2,
+        action_specs=tf.TensorSpec([], tf.int64),
+        initial_state=(),
+        step_specs=specs,
+    )
+
+    def record(reported: EnvOutput, raw_reward: Any) -> None:
+        ids, run_ids = tf.constant([0, 1]), tf.constant([1, 1], tf.int64)
+        store.begin(ids, run_ids, tf.nest.map_structure(tf.constant, reported), raw_reward)
+        store.end(ids, run_ids, tf.zeros([2], tf.int64), (), reported)
+
+    zeros, false = np.zeros(2, np.float32), np.zeros(2, bool)
+    record(EnvOutput(zeros, false, vector.reset(), false, np.zeros(2, np.int32)), zeros)
+    for action in actions.T:
+        step = vector.step(action)
+        reported = step.reward, step.done, step.observation, step.abandoned, step.episode_step
+        record(EnvOutput(*reported), step.raw_reward)
+    unrolls = store.dequeue(2)
+    learned = transitions(unrolls.steps, discounting=0.9)
+    for column, env_id in enumerate(unrolls.env_ids.numpy()):
+        steps = zip(
+            unrolls.steps.observation[:-1, column, 1].numpy(),
+            learned.r_t[:, column].numpy(),
+            learned.discount_t[:, column].numpy() == 0,
+            learned.mask[:, column].numpy(),
+            strict=True,
+        )
+        expected = env.envs[env_id].taken
+        assert [tuple(rest) for *rest, mask in steps if mask] == expected
+        assert any(over for *_, over in expected)
+    episodes = store.episodes()
+    ended = zip(episodes.env_ids, episodes.num_steps, episodes.returns, strict=True)
+    assert sorted(map(tuple, ended)) == [
+        *((0, 1, 3.0), (0, 1, 5.0), (0, 2, 4.0), (0, 2, 5.0)),
+        *((1, 1, 3.0), (1, 1, 3.0), (1, 4, 8.0)),
     ]
 
 
@@ -188,9 +250,10 @@ def test_native_environment_of_gymnasium() -> None:
     for _ in range(200):
         step = vector.step(np.ones(4, np.int64))
         length += 1
-        lengths += length[step.done].tolist()
-        length[step.done] = 0
-        assert (np.abs(step.observation[step.done]) <= 0.05).all()
+        begun = step.episode_step == 0
+        lengths += length[begun].tolist()
+        length[begun] = 0
+        assert (np.abs(step.observation[begun]) <= 0.05).all()
     assert 9 <= np.mean(lengths) <= 12  # Pushed to one side, poles fall after nine steps or so.
 
 
@@ -253,10 +316,11 @@ def test_errors_of_the_environment() -> None:
         vector.step(np.zeros(1, np.int64))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [*MODES, None])
 def test_one_environment_as_a_single_one(mode: Any) -> None:
     """Episodes for playing: as Gymnasium has them, one after the other."""
-    env = SingleEnvironment(vector_of(1, mode))
+    without_rows = VectorEnvironment(WithoutRows(1, AutoresetMode.NEXT_STEP), [0])
+    env = SingleEnvironment(vector_of(1, mode) if mode else without_rows)
     for ending in (Walk.TERMINATE, Walk.TRUNCATE, Walk.TRUNCATE, Walk.TERMINATE):
         observation, _ = env.reset()
         assert observation[1] == 0

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -302,7 +303,8 @@ def test_init_checkpoint_takes_weights_and_nothing_else(tmp_path):
     source = Run(tmp_path / "checkpoints", 1)
     source.train(3)
     path = source.manager.save(3)
-    for given in (path, tmp_path / "checkpoints", tmp_path, path / "variables"):
+    best = shutil.copytree(path, tmp_path / "best")
+    for given in (path, tmp_path / "checkpoints", tmp_path, path / "variables", best):
         target = Run(tmp_path / "other", 2)
         checkpoints.load_weights(given, target.agent)
         weights = [v.numpy() for v in target.agent.weights()]
@@ -311,11 +313,16 @@ def test_init_checkpoint_takes_weights_and_nothing_else(tmp_path):
         assert target.optimizer.iterations.numpy() == 0
 
 
-def test_init_checkpoint_errors_name_the_mend(tmp_path):
-    run = Run(tmp_path / "checkpoints", 1)
+def test_init_checkpoint_errors_name_the_mend(tmp_path, caplog):
+    run = Run(tmp_path / "checkpoints", 1, config={"units": 4, "activation": "tanh"})
     run.manager.save(3)
-    with pytest.raises(UserError, match="must be those of the run that saved them"):
-        checkpoints.load_weights(tmp_path, Agent(units=5))
+    options = {"units": 5, "activation": "tanh"}
+    words = r"agent: --units was 4, is now 5 \(.*\)\. .* must be those of the run that saved them"
+    with pytest.raises(UserError, match=words):
+        checkpoints.load_weights(tmp_path, Agent(units=5), options)
+    options = {"units": 4, "activation": "relu"}
+    checkpoints.load_weights(tmp_path, run.agent, options, {"activation"})
+    assert "of another network: --activation was tanh, is now relu." in caplog.text
     with pytest.raises(UserError, match="No intact checkpoint"):
         checkpoints.load_weights(tmp_path / "nothing", run.agent)
 

@@ -98,6 +98,29 @@ def test_sample_and_update_priorities_speak_of_slots(wrap):
         wrap(replay.update_priorities)(tf.constant([4], tf.int64), tf.zeros([1]))
 
 
+@pytest.mark.parametrize("inner", ["loop", "function"])
+def test_calls_of_one_function_are_in_order(inner):
+    """Guards what TensorFlow does not order by itself: a loop's inserts and the sample after it."""
+    replay = utils.PrioritizedReplay(1, tf.TensorSpec([], tf.int32), 0.6)
+
+    def insert(value):
+        return replay.insert(tf.fill([1], value), tf.ones([1]))
+
+    def loop():
+        for value in tf.range(50):
+            insert(value)
+        return replay.sample(1, 1.0)
+
+    def function():
+        inserting = tf.function(insert)
+        for value in range(50):
+            inserting(tf.constant(value))
+        return replay.sample(1, 1.0)
+
+    insert_and_sample = tf.function(locals()[inner])
+    assert [int(insert_and_sample()[2][0]) for _ in range(3)] == [49] * 3
+
+
 def test_weights_are_divided_by_their_largest(wrap):
     replay = utils.PrioritizedReplay(4, ELEMENT, importance_sampling_exponent=0.5)
     replay.insert(elements(range(4)), tf.constant([1.0, 1.0, 1.0, 4.0]))

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from absl import flags
 from absl.testing import flagsaver
@@ -27,6 +28,7 @@ def test_flags_become_the_configuration():
     ("argument", "message"),
     [
         ("--width=-1", "width"),
+        ("--width=nan", "a finite number is needed"),
         ("--sizes=a", "sizes"),
         ("--kind=cone", "kind"),
         ("--widht=1", "widht"),
@@ -124,6 +126,65 @@ def test_flags_of_another_family_do_not_change_an_options_default():
     assert options.from_flags(Other) == Other("other")
     with flagsaver.flagsaver(level_of_this_test="given"):
         assert options.from_flags(Other) == Other("given")
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked(options.Checked):
+    """Options of these tests."""
+
+    count: int = option(1, "", minimum=1, maximum=10)
+    cost: float | None = option(None, "", minimum=0)
+    kind: str = option("a", "", choices=("a", "b"))
+    sizes: tuple[int, ...] = option((1,), "", minimum=1)
+    really: bool = option(False, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (dict(count=2.5), "Checked.count must be a whole number, not 2.5"),
+        (dict(count=True), "Checked.count must be a whole number, not True"),
+        (dict(count=-5), "Checked.count must be at least 1, not -5"),
+        (dict(count=1e12), "Checked.count must be at most 10, not 1000000000000"),
+        (dict(count=float("nan")), "Checked.count must be a whole number, not nan"),
+        (dict(count=None), "Checked.count must be a whole number, not None"),
+        (dict(cost="high"), "Checked.cost must be a finite number, not 'high'"),
+        (dict(cost=float("nan")), "Checked.cost must be a finite number, not nan"),
+        (dict(kind="c"), "Checked.kind must be one of a, b, not 'c'"),
+        (dict(kind=1), "Checked.kind must be a string, not 1"),
+        (dict(sizes=(1, 0)), "Checked.sizes must be at least 1, not 0"),
+        (dict(sizes=3), "Checked.sizes must be a tuple, not 3"),
+        (dict(really=1), "Checked.really must be True or False, not 1"),
+    ],
+)
+def test_options_are_checked_without_flags(given, message):
+    """Guards programs that construct options, and found out after the run had started."""
+    with pytest.raises(options.UserError, match=message):
+        Checked(**given)
+
+
+def test_options_are_converted_without_flags():
+    """Guards 2e4 frames, and NumPy's numbers, which JSON refuses."""
+    given = Checked(count=1e1, cost=np.float32(2), sizes=[np.int64(3)])
+    assert given == Checked(10, 2.0, "a", (3,))
+    assert [type(v) for v in (given.count, given.cost, given.sizes[0])] == [int, float, int]
+
+
+def test_the_default_of_a_preset_wins_in_any_order():
+    """Guards SAC's batch size: `common_flags`, imported after it, made it that of other agents."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Learner:
+        """Learner: options."""
+
+        size_of_this_test: int = options.option(32, "Number.")
+        length_of_this_test: int = options.option(20, "Number.")
+
+    flags.FLAGS.unparse_flags()  # By other tests.
+    options.provide_flags(Learner, presets=[options.Preset("a", {"size_of_this_test": 256})])
+    options.provide_flags(Learner, presets=[options.Preset("b", {"length_of_this_test": 1})])
+    flags.FLAGS.mark_as_parsed()
+    assert options.from_flags(Learner) == Learner(256, 1)
 
 
 def test_a_shared_option_has_one_default_for_all_its_classes():

@@ -164,12 +164,17 @@ R2D2 = dict(
     clip_norm=40.0,
 )
 EFFECTIVE = {
-    "seed_rl.atari.r2d2_main": R2D2,
+    "seed_rl.atari.r2d2_main": {**R2D2, "total_environment_frames": 40_000_000},
     "seed_rl.atari.vtrace_main": dict(
-        max_abs_reward=1.0, batch_size=8, learning_rate=6e-4, entropy_cost=0.002
+        total_environment_frames=40_000_000,
+        max_abs_reward=1.0,
+        batch_size=8,
+        learning_rate=6e-4,
+        entropy_cost=0.002,
     ),
     "seed_rl.gym.r2d2_main": {
         **R2D2,
+        "total_environment_frames": 2_000_000,
         "batch_size": 32,
         "replay_buffer_size": 20_000,
         "replay_buffer_min_size": 200,
@@ -183,6 +188,7 @@ EFFECTIVE = {
         "stack_size": 1,
     },
     "seed_rl.gym.vtrace_main": dict(
+        total_environment_frames=5_000_000,
         stack_size=1,
         batch_size=8,
         learning_rate=1e-3,
@@ -192,6 +198,7 @@ EFFECTIVE = {
     ),
     "seed_rl.mujoco.vtrace_main": dict(
         env_name="HalfCheetah-v5",
+        total_environment_frames=4_000_000,
         stack_size=1,
         batch_size=4,
         unroll_length=16,

@@ -22,14 +22,21 @@ def test_addresses(address):
     assert RunConfig(server_address=address).server_address == address
 
 
-def test_a_learner_for_other_machines_needs_secrets_or_consent():
-    """One message that names the flags; any of the three lets it start."""
-    with pytest.raises(UserError, match=r"=0\.0\.0\.0:1, .*make_secrets.sh .*--insecure"):
-        RunConfig(server_address="0.0.0.0:1").check_exposure()
-    RunConfig(server_address="0.0.0.0:1", insecure=True).check_exposure()
-    RunConfig(server_address="0.0.0.0:1", auth_token_file="token").check_exposure()
-    RunConfig(server_address="0.0.0.0:1", tls_certificate="c", tls_key="k").check_exposure()
-    RunConfig(server_address="localhost:1").check_exposure()
+def test_a_learner_for_other_machines_needs_a_proxy_or_consent():
+    """One message that names both, also with secrets; then, what is at risk."""
+    secrets = {"auth_token_file": "token", "tls_certificate": "c", "tls_key": "k"}
+    for given in ({}, secrets):
+        with pytest.raises(UserError, match=r"=0\.0\.0\.0:1, .*--expose .*--insecure"):
+            RunConfig(server_address="0.0.0.0:1", **given).check_exposure()
+        exposed = RunConfig(server_address="0.0.0.0:1", insecure=True, **given)
+        exposed.check_exposure()
+        assert "use up its memory" in exposed.risk()
+        assert (
+            ("take part" in exposed.risk()) == ("see and change" in exposed.risk()) == (not given)
+        )
+    local = RunConfig(server_address="localhost:1")
+    local.check_exposure()
+    assert local.risk() == ""
 
 
 @pytest.mark.parametrize(("mode", "code"), [("learner", 2), ("actor", 0)])

@@ -125,3 +125,57 @@ def test_masks_in_several_choices_at_once(joint):
     np.testing.assert_allclose(gradient, expected, atol=1e-5)
     value, (gradient,) = gradient_of(lambda x: tf.reduce_sum(dist.log_prob(x, actions)), logits)
     assert np.isfinite(value) and np.isfinite(gradient).all()
+
+
+NOISE = np.array([[0.3, -0.8], [-1.2, 0.1], [0.6, 0.4], [-0.2, 1.5]])
+SATURATED = np.array(  # Means, then logs of standard deviations.
+    [[0.3, -0.2, -1.0, 0.5], [3.7, -3.0, -1.0, -0.5], [5.0, 5.0, 0.0, 0.5], [-12.0, 30.0, 0.0, 1.0]]
+)
+TANH = pd.ParametricDistribution(
+    4, lambda p: pd.TanhNormal(p[..., :2], tf.exp(p[..., 2:])), (2,), reparametrizable=True
+)
+
+
+def normal_sample(params):
+    return params[:, :2] + np.exp(params[:, 2:]) * NOISE
+
+
+def tanh_log_density(params, x):
+    """The sum of the log densities of tanh(x) in float64, x from normals."""
+    log_std = params[:, 2:]
+    z = (x - params[:, :2]) / np.exp(log_std)
+    log_slope = 2 * (math.log(2) - np.abs(x) - np.log1p(np.exp(-2 * np.abs(x))))
+    return float((-0.5 * z**2 - log_std - 0.5 * math.log(2 * math.pi) - log_slope).sum())
+
+
+@pytest.mark.parametrize("differentiable", [True, False])
+@pytest.mark.parametrize("joint", ["alone", "vector", "nest"])
+def test_log_probability_of_a_saturated_sample_is_exact(joint, differentiable, monkeypatch):
+    """Guards SAC: neither the log probability nor its gradient can be had from the action alone,
+    which float32 rounds to 1. The gradient with respect to the mean is 2 far out, and brings a
+    saturated policy back.
+    """
+    monkeypatch.setattr(tf.random, "normal", lambda shape, dtype: tf.constant(NOISE, dtype))
+    family, unused = TANH, np.zeros((4, 0))
+    if joint != "alone":
+        choice = pd.categorical_distribution(3, tf.int32)
+        family = pd.joint_distribution((choice, TANH), tf.float32 if joint == "vector" else None)
+        unused = np.zeros((4, 3))
+    params = np.concatenate([unused, SATURATED], axis=1)
+
+    actions, _ = family(tf.constant(params, tf.float32)).sample_and_log_prob(differentiable)
+    vector = tf.nest.flatten(actions)[-1][:, -2:]
+    np.testing.assert_allclose(vector, np.tanh(normal_sample(SATURATED)), rtol=1e-5)
+
+    value, (gradient,) = gradient_of(
+        lambda p: tf.reduce_sum(family(p).sample_and_log_prob(differentiable)[1]), params
+    )
+    fixed = normal_sample(SATURATED)
+    choices = 0.0 if joint == "alone" else 4 * math.log(3)
+    assert value == pytest.approx(tanh_log_density(SATURATED, fixed) - choices, rel=1e-5)
+    expected = finite_differences(
+        lambda p: tanh_log_density(p, normal_sample(p) if differentiable else fixed), SATURATED
+    )
+    np.testing.assert_allclose(gradient[:, -4:], expected, rtol=1e-3, atol=1e-4)
+    if differentiable:
+        np.testing.assert_allclose(gradient[-1, -4:-2], [-2, 2], rtol=1e-5)

@@ -33,6 +33,10 @@ def test_categorical_equals_numpy():
     actions = np.random.default_rng(1).integers(0, 5, size=(3, 4))
     picked = np.take_along_axis(p, actions[..., None], -1)[..., 0]
     np.testing.assert_allclose(dist.log_prob(a, actions), np.log(picked), rtol=1e-5)
+    for fewer in (actions[0], actions[:, :1], actions[1, 2]):  # Broadcast to the parameters.
+        expected = dist.log_prob(a, np.broadcast_to(fewer, (3, 4)))
+        np.testing.assert_allclose(dist.log_prob(a, fewer), expected)
+    assert dist.log_prob(a[0, 0], actions).shape == (3, 4)
     np.testing.assert_allclose(dist.entropy(a), -(p * np.log(p)).sum(-1), rtol=1e-5)
     np.testing.assert_allclose(
         dist.kl_divergence(a, b), (p * np.log(p / q)).sum(-1), rtol=1e-4, atol=1e-6

@@ -163,11 +163,15 @@ def test_scores_are_shown_only_where_they_differ_from_returns():
 
 
 def test_recent_means_forget_old_episodes():
-    statistics = EpisodeStatistics(num_training_envs=1, window=3)
-    for value in range(6):
-        statistics.add(episodes((1, value, value, 0)), frames=value)
-    assert statistics.recent_return == 4
-    assert statistics.count == 6
+    """Guards means that reach back over a third of the run, and those of one or two episodes."""
+    statistics = EpisodeStatistics(num_training_envs=1, window=12)
+    for value in range(1, 101):
+        statistics.add(episodes((1, value, value, 0)), frames=value * 10)
+    assert statistics.recent_return == np.mean(range(91, 101)), "5 % are six: the last 10"
+    assert statistics.count == 100
+    for value in range(101, 401):
+        statistics.add(episodes((1, value, value, 0)), frames=value * 10)
+    assert statistics.recent_return == np.mean(range(389, 401)), "5 % are 21: the last 12"
 
 
 def test_a_resumed_run_drops_the_episodes_of_the_lost_life(tmp_path):
@@ -195,7 +199,9 @@ def test_a_returns_file_that_cannot_be_written_is_warned_of_once(tmp_path, caplo
 
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_progress_logger_writes_means(tmp_path, in_graph):
-    logger = ProgressLogger(tf.summary.create_file_writer(str(tmp_path)), 1000, starting_step=50)
+    logger = ProgressLogger(
+        tf.summary.create_file_writer(str(tmp_path)), 1000, starting_step=tf.constant(50)
+    )
 
     def step(value):
         session = logger.log_session()

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.inference.inference_store import InferenceStore
+from seed_rl.common.inference.inference_store import EpisodeStats, InferenceStore
 from seed_rl.common.monitoring import reporting
 from seed_rl.common.run_files import progress
 from seed_rl.common.types import EnvOutput, Step
@@ -91,6 +91,17 @@ def test_warnings_reach_the_panel(tmp_path, store, reporter):
     assert "environments 3, 7: 2 unrolls" in warning
     rows = panel.describe(panel.Status(progress.read(tmp_path), 1, 1))
     assert ("warning", warning) in rows
+
+
+def test_the_last_report_is_complete(tmp_path, reporter, caplog):
+    """Guards short runs, whose last line was that of their first second."""
+    with caplog.at_level(logging.INFO):
+        report(reporter, 0, 13)
+    assert "12 updates" in caplog.text
+    reporter._episodes.add(EpisodeStats(*(np.array([x]) for x in (0, 5, 2.0, 2.0))), 1)
+    reporter.phase("done", 1)  # After episodes that ended with the server.
+    last = progress.read(tmp_path)
+    assert (last.train_steps, last.episodes, last.episode_return_mean) == (12, 1, 2.0)
 
 
 def test_no_checkpoint_while_training_stalled(reporter):

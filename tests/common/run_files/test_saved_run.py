@@ -9,11 +9,13 @@ import shutil
 import sys
 
 import pytest
+from absl import flags
 
-from seed_rl.common.config import options
+from seed_rl.common.config import flag_origins, options
+from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.config.options import option
 from seed_rl.common.errors import UserError
-from seed_rl.common.run_files import run_record, saved_run
+from seed_rl.common.run_files import run_record, saved_flags, saved_run
 from seed_rl.common.system import running_program
 from tests.helpers import PROGRAMS, run_python
 
@@ -35,6 +37,99 @@ def test_another_environment_is_refused_with_both_values_and_the_ways_out(tmp_pa
     assert "--kwargs was not given, is now {}" in message
     for way_out in ("choose another --logdir", "--restart=fresh", f"--init_checkpoint={tmp_path}"):
         assert way_out in message
+
+
+def test_another_network_is_refused_even_where_its_weights_fit(tmp_path):
+    save(tmp_path, mlp_activation="tanh", learning_rate=0.1, mlp_sizes=(64,))
+    now = {"mlp_activation": "tanh", "learning_rate": 0.2, "mlp_sizes": (64,), "lstm_sizes": ()}
+    network = options.network_options(MLPNetworkConfig())
+    assert saved_run.refusal(tmp_path, {}, now, network) is None
+    message = saved_run.refusal(tmp_path, {}, {**now, "mlp_activation": "relu"}, network)
+    assert "--mlp_activation was tanh, is now relu" in message and "learning_rate" not in message
+    for way_out in ("choose another --logdir", "--restart=fresh", f"--init_checkpoint={tmp_path}"):
+        assert way_out in message
+
+
+def test_a_checkpoint_of_an_original_program_is_refused(tmp_path):
+    """Guards a run from starting at frame 0 beside it; one of ours has gone on from there."""
+    for name in ("checkpoint", "ckpt-1.index", "ckpt-1.data-00000-of-00001"):
+        (tmp_path / name).touch()
+    message = saved_run.refusal(tmp_path, {})
+    assert "a checkpoint of an original SEED RL program (ckpt-1)" in message
+    for way_out in ("another --logdir", "--restart=fresh", f"--init_checkpoint={tmp_path}/ckpt-1"):
+        assert way_out in message
+    save(tmp_path)
+    assert saved_run.refusal(tmp_path, {}) is None
+
+
+@dataclasses.dataclass(frozen=True)
+class Adopted:
+    """Options of the tests below."""
+
+    adopted_rate: float = option(0.1, "")
+    adopted_kind: str = option("a", "", choices=("a", "b"))
+    adopted_sizes: tuple[int, ...] = option((1,), "")
+    adopted_lines: tuple[str, ...] = option((), "", repeated=True)
+    adopted_limit: float | None = option(1.0, "")
+    adopted_new: int = option(3, "")
+    adopted_shown: str | None = option(None, "", neutral=True)
+
+
+@pytest.fixture
+def adopting():
+    """Defines the flags as a program with a preset does; returns those that a command line sets."""
+    from seed_rl.common.config import flag_definitions
+
+    options.define_flags(Adopted, presets=(options.Preset("test", {"adopted_new": 5}),))
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+    defined = {field.name: flags.FLAGS[field.name] for field in dataclasses.fields(Adopted)}
+    yield defined
+    for name, flag in defined.items():
+        flag_definitions._defaults.pop(flag)
+        delattr(flags.FLAGS, name)
+
+
+def test_what_nobody_types_stays_as_the_run_was_started(adopting):
+    """Guards every kind of flag, None, an option younger than the run, and values that the program
+    computes from a flag's.
+    """
+    record = {
+        "adopted_rate": 0.5,
+        "adopted_kind": "b",
+        "adopted_sizes": [7, 8],
+        "adopted_lines": ["x = 1,2", "y"],
+        "adopted_limit": None,
+        "adopted_shown": "human",
+        "arguments": ["--adopted_sizes=3,4"],
+        "origins": {"adopted_sizes": "program"},
+    }
+    adopting["adopted_kind"].present = 1  # As `--adopted_kind=a` does.
+    adopting["adopted_kind"].using_default_value = False
+    adopting["adopted_kind"].value = "a"
+    kept = [change for change in saved_flags.adopt(record) if change.startswith("--adopted")]
+    lines = ("x = 1,2", "y")
+    assert options.from_flags(Adopted) == Adopted(0.5, "a", (3, 4), lines, None, 3, None)
+    assert "--adopted_rate=0.5 (default now: 0.1)" in kept
+    assert "--adopted_new=3 (default now: 5)" in kept
+    origins = flag_origins.origins(dataclasses.asdict(options.from_flags(Adopted)))
+    assert origins["adopted_rate"] == origins["adopted_new"] == "saved run"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"adopted_kind": "c"}, "has --adopted_kind=c, which is not possible any more .*Give"),
+        ({"adopted_rate": [1]}, "has --adopted_rate=1, which is not possible"),
+        ({"adopted_lines": ["elsewhere:make"]}, "elsewhere:make, which runs code .*Give the flag"),
+    ],
+)
+def test_values_that_cannot_be_kept(adopting, tmp_path, monkeypatch, values, message):
+    """Guards choices that are gone, damage, and code that whoever wrote the file has chosen."""
+    (tmp_path / "elsewhere.py").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        saved_flags.adopt(values)
 
 
 def test_the_same_environment_continues(tmp_path):
@@ -70,6 +165,13 @@ def test_arguments_that_are_no_flags_start_nothing(argument):
     """Guards against a program that ignores the overrides after them, and trains."""
     with pytest.raises(UserError, match="arguments are not all flags"):
         run_record.start_again({"program": "timeit", "arguments": ["--a=b", argument]}, [])
+
+
+@pytest.mark.parametrize("flag", ["flagfile", "undefok", "profile_file", "norun_with_pdb"])
+def test_flags_of_absl_start_nothing(flag):
+    """Guards files: absl would write the profile to the one that a stranger's record names."""
+    with pytest.raises(UserError, match=f"no run records --.*{flag.removeprefix('no')}"):
+        run_record.start_again({"program": "timeit", "arguments": ["--a=b", f"--{flag}=x"]}, [])
 
 
 def test_flags_of_every_kind_are_recorded_as_arguments():
@@ -157,20 +259,24 @@ def test_the_default_directory_is_named_after_program_and_environment(
 
 def test_a_program_says_that_it_would_not_continue(tmp_path):
     """Guards what the launcher asks before it touches a directory."""
-    record = {"program": "seed_rl.atari.vtrace_main", "game": "Pong", "sticky_actions": False}
+    record = {"program": "seed_rl.atari.vtrace_main", "game": "Breakout", "sticky_actions": False}
+    record |= {"learning_rate": 0.25}
     run_record.write(save(tmp_path), record)
     flags = [f"--logdir={tmp_path}", "--learning_rate=0.5", "--novectorized"]
-    refusals = [
-        json.loads(ask(tmp_path, f"seed_rl.atari.{main}_main", *flags, *more).stdout)["refusal"]
+    answers = [
+        json.loads(ask(tmp_path, f"seed_rl.atari.{main}_main", *flags, *more).stdout)
         for main, more in (
+            ("vtrace", []),
             ("vtrace", ["--game=Pong"]),
-            ("vtrace", ["--game=Breakout"]),
             ("vtrace", ["--sticky_actions"]),
-            ("r2d2", ["--game=Pong"]),
+            ("r2d2", []),
         )
     ]
+    refusals = [answer["refusal"] for answer in answers]
     assert refusals[0] is None
-    assert "--game was Pong, is now Breakout" in refusals[1]
+    assert answers[0]["kept"] == ["--game=Breakout (default now: Pong)"]
+    assert answers[0]["changed"] == ["--learning_rate was 0.25, is now 0.5"]
+    assert "--game was Breakout, is now Pong" in refusals[1]
     assert "--sticky_actions was False, is now True" in refusals[2]
     assert "the program was seed_rl.atari.vtrace_main, is now seed_rl.atari.r2d2" in refusals[3]
 

@@ -71,6 +71,8 @@ class Lab:
             raise RuntimeError(f"Level not found: {level}")
         if unknown := set(config) - _SETTINGS:
             raise RuntimeError(f"Invalid setting {unknown.pop()}")
+        if name.endswith("_test") and config.get("allowHoldOutLevels") != "true":
+            raise RuntimeError("[[levels/hold_out.lua]]: level is held out")
         if renderer not in ("software", "hardware"):
             raise RuntimeError(f"Unknown renderer {renderer}")
         self._shape = int(config.get("height", "240")), int(config.get("width", "320")), 3

@@ -140,16 +140,17 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
     def mask(self, env_outputs: EnvOutput) -> tf.Tensor:
         """Which transitions of T + 1 steps are learned from, <float32>[time, batch].
 
-        The last state of an abandoned episode has none: its action was never taken. Two abandoned
-        steps in a row are the mark of unrolls that are left out (`finite_unrolls`).
+        The last state of an abandoned episode has none: its action was never taken. If such states
+        are to count as terminal, those still have none that `done` had already ended: of vector
+        environments that reset late, and of unrolls that are left out (`finite_unrolls`).
 
         Args:
           env_outputs: nest of [time + 1, batch, ...].
         """
-        abandoned = EnvOutput(*env_outputs).abandoned
-        masked = abandoned[1:]
+        env_outputs = EnvOutput(*env_outputs)
+        masked = env_outputs.abandoned[1:]
         if not self._bootstrap_abandoned:
-            masked &= abandoned[:-1]
+            masked &= env_outputs.done[:-1]
         return 1.0 - tf.cast(masked, tf.float32)
 
     def compute_advantages(

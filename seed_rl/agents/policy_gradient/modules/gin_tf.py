@@ -1,16 +1,26 @@
 """Names of TensorFlow and Keras in gin configs: `@tf.keras.optimizers.Adam`, `@tf.nn.tanh`, ...
 
-Gin's own `gin.tf.external_configurables` does not import with TensorFlow 2.21. Importing this
-module registers what configs of this agent name.
+Importing this module registers what configs of this agent name, and makes gin's own
+`gin.tf.external_configurables` importable, for existing programs and configs.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+import types
 from collections.abc import Iterable
 from typing import Any
 
 import gin
 import tensorflow as tf
+
+
+def _without_estimator() -> types.ModuleType:
+    """The package `gin.tf` without its `__init__`, which needs the removed `tf.estimator`."""
+    package = types.ModuleType("gin.tf")
+    package.__path__ = [os.path.join(folder, "tf") for folder in gin.__path__]
+    return package
 
 
 def _public(module: Any, base: type) -> list[type]:
@@ -45,3 +55,5 @@ def register() -> None:
 
 
 register()
+if "gin.tf" not in sys.modules:
+    sys.modules["gin.tf"] = gin.tf = _without_estimator()

@@ -18,26 +18,32 @@ of that graph: return their values from there, do not keep the tape.
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterable
 from types import TracebackType
 
 import tensorflow as tf
 
 
-class _OpenTapes(threading.local):
-    """The tapes of this thread.
+class ModuleAlreadyTapedError(ValueError):
+    """A module logs to one place at a time: tapes cannot be nested."""
+
+
+class _Logs(threading.local):
+    """Where the modules log to in this thread.
 
     Not attributes of the modules: a tf.Module would track the tensors in them.
 
     Attributes:
-      by_module: by `id` of the module that they record.
+      by_module: by `id` of the module.
     """
 
     def __init__(self) -> None:
-        self.by_module: dict[int, LoggingTape] = {}
+        self.by_module: dict[int, dict[str, tf.Tensor]] = {}
 
 
-_open = _OpenTapes()
+_logs = _Logs()
 
 
 class LoggingModule:
@@ -53,22 +59,46 @@ class LoggingModule:
         Raises:
           ValueError: the key was logged before.
         """
-        if (tape := _open.by_module.get(id(self))) is not None:
-            tape.add(key, tensor)
+        logs = _logs.by_module.get(id(self))
+        if logs is None:
+            return
+        if key in logs:
+            raise ValueError(f"'{key}' was logged twice: each part needs keys of its own.")
+        logs[key] = tf.stop_gradient(tf.convert_to_tensor(tensor))
+
+    def set_logging_dict(self, logging_dict: dict[str, tf.Tensor]) -> None:
+        """Logs to a dictionary from here on, as within a tape, until `unset_logging_dict`.
+
+        Raises:
+          ModuleAlreadyTapedError: it logs to one already.
+        """
+        if id(self) in _logs.by_module:
+            raise ModuleAlreadyTapedError(
+                "Tapes cannot be nested: another LoggingTape records this module."
+            )
+        _logs.by_module[id(self)] = logging_dict
+
+    def unset_logging_dict(self) -> None:
+        """Ends logging; does nothing if there is none."""
+        _logs.by_module.pop(id(self), None)
 
 
 class LoggingTape:
-    """Collects what a module and its submodules log, as a context manager."""
+    """Collects what modules and their submodules log, as a context manager."""
 
-    def __init__(self, module: tf.Module):
+    def __init__(self, tracked_modules: tf.Module | Iterable[tf.Module]):
         """Records nothing yet.
 
         Args:
-          module: whose parts log; those that are no `LoggingModule` are passed over.
+          tracked_modules: one or several whose parts log; those that are no `LoggingModule` are
+            passed over.
         """
-        self._modules = [
-            part for part in (module, *module.submodules) if isinstance(part, LoggingModule)
-        ]
+        if isinstance(tracked_modules, tf.Module):
+            tracked_modules = (tracked_modules,)
+        every = [part for module in tracked_modules for part in (module, *module.submodules)]
+        parts = {id(part): part for part in every if isinstance(part, LoggingModule)}
+        self._parts = list(parts.values())
+        self._open = contextlib.ExitStack()
         self.logs: dict[str, tf.Tensor] = {}
 
     def __enter__(self) -> dict[str, tf.Tensor]:
@@ -78,11 +108,13 @@ class LoggingTape:
           What is logged until the end of the context, tensors by key.
 
         Raises:
-          ValueError: another tape of this thread records one of the modules.
+          ModuleAlreadyTapedError: another tape of this thread records one of the modules.
         """
-        if any(id(part) in _open.by_module for part in self._modules):
-            raise ValueError("Tapes cannot be nested: another LoggingTape records this module.")
-        _open.by_module.update({id(part): self for part in self._modules})
+        with self._open:
+            for part in self._parts:
+                part.set_logging_dict(self.logs)
+                self._open.callback(part.unset_logging_dict)
+            self._open = self._open.pop_all()
         return self.logs
 
     def __exit__(
@@ -91,11 +123,4 @@ class LoggingTape:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for part in self._modules:
-            del _open.by_module[id(part)]
-
-    def add(self, key: str, tensor: tf.Tensor) -> None:
-        """Records one value; see `LoggingModule.log`."""
-        if key in self.logs:
-            raise ValueError(f"'{key}' was logged twice: each part needs keys of its own.")
-        self.logs[key] = tf.stop_gradient(tf.convert_to_tensor(tensor))
+        self._open.close()

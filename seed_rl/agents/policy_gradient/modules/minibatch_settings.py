@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from seed_rl.common.config.options import option
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.errors import UserError
 
 REPEAT = "repeat"
@@ -16,7 +16,7 @@ BATCH_MODES = (REPEAT, SHUFFLE, SPLIT, SPLIT_WITH_ADVANTAGE_RECOMPUTATION)
 
 
 @dataclasses.dataclass(frozen=True)
-class MinibatchSettings:
+class MinibatchSettings(Checked):
     """Minibatches: the gradient steps of a training step."""
 
     batch_mode: str = option(
@@ -30,10 +30,6 @@ class MinibatchSettings:
     batches_per_step: int = option(
         1, "Minibatches, each for one gradient step, into which a batch is divided.", minimum=1
     )
-
-    def __post_init__(self) -> None:
-        if self.batch_mode not in BATCH_MODES:
-            raise UserError(f"--batch_mode={self.batch_mode} is none of {', '.join(BATCH_MODES)}.")
 
     @property
     def splits(self) -> bool:

@@ -30,7 +30,7 @@ def ppo_training_step(
     clip_norm: float | None,
     optimizer: tf.keras.optimizers.Optimizer,
     logger: ProgressLogger,
-) -> Session:
+) -> tuple[tf.Tensor, Session]:
     """One training step on the batch of one replica.
 
     Call it within `training_strategy.run`, or with the default strategy.
@@ -49,7 +49,7 @@ def ppo_training_step(
       logger: creates the session.
 
     Returns:
-      Session with the means of all logged values.
+      (loss <float32>[], session with the logged values); means over the gradient steps.
 
     Raises:
       UserError: see `minibatches.train`.
@@ -58,7 +58,7 @@ def ppo_training_step(
     settings = MinibatchSettings(batch_mode, epochs_per_step, batches_per_step)
     minimize = _gradient_step(loss_fn, training_strategy, clip_norm, optimizer)
     result = minibatches.train(loss_fn, Unroll(*args), minimize, settings)
-    return logger.log_session_from_dict(result.metrics)
+    return result.loss, logger.log_session_from_dict(result.metrics)
 
 
 def compute_advantages_and_split(
@@ -90,7 +90,7 @@ def single_epoch(
     clip_norm: float | None,
     optimizer: tf.keras.optimizers.Optimizer,
     logger: ProgressLogger,
-) -> Session:
+) -> tuple[tf.Tensor, Session]:
     """One pass over a batch; see `ppo_training_step` for the other arguments.
 
     Args:
@@ -107,7 +107,7 @@ def single_epoch(
       logger: see `ppo_training_step`.
 
     Returns:
-      Session with the means of all logged values.
+      (loss <float32>[], session with the logged values); means over the gradient steps.
 
     Raises:
       UserError: the rows of `args` cannot be divided into `batches_per_step` minibatches.
@@ -118,7 +118,7 @@ def single_epoch(
     settings.minibatch_size(num_rows, 1)
     minimize = _gradient_step(loss_fn, training_strategy, clip_norm, optimizer)
     result = minibatches.run_epochs(loss_fn, args, minimize, settings)
-    return logger.log_session_from_dict(result.metrics)
+    return result.loss, logger.log_session_from_dict(result.metrics)
 
 
 def _gradient_step(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gin
+import tensorflow as tf
 
 from seed_rl.common.normalization import running_statistics
 from seed_rl.common.normalization.running_statistics import (
@@ -25,6 +26,16 @@ __all__ = [
 @gin.configurable
 class EMAMeanStd(running_statistics.EMAMeanStd):
     """Configured by gin."""
+
+    @property
+    def first_moment(self) -> tf.Tensor:
+        """Average of the samples, <float32>[size]."""
+        return tf.identity(self.mean)
+
+    @property
+    def second_moment(self) -> tf.Tensor:
+        """Average of their squares, <float32>[size]."""
+        return self.variance + tf.square(self.mean)
 
 
 @gin.configurable

@@ -34,6 +34,8 @@ REGISTER_OP("SeedGrpcClient")
     .Input("server_address: string")
     .Input("token: string")
     .Input("tls_ca: string")
+    .Input("tls_cert: string")
+    .Input("tls_key: string")
     .Attr("connect_timeout_s: float")
     .Attr("call_timeout_s: float")
     .Attr("max_message_bytes: int")
@@ -96,6 +98,8 @@ class ClientOp : public OpKernel {
     config.address = context->input(0).scalar<tstring>()();
     config.token = context->input(1).scalar<tstring>()();
     config.tls_ca = context->input(2).scalar<tstring>()();
+    config.tls_cert = context->input(3).scalar<tstring>()();
+    config.tls_key = context->input(4).scalar<tstring>()();
     transport::Status status;
     std::unique_ptr<transport::Client> client(library->connect(config, &status));
     OP_REQUIRES_OK(context, ToStatus(status));

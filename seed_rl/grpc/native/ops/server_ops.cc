@@ -48,6 +48,7 @@ REGISTER_OP("SeedGrpcServer")
     .Attr("max_connections: int")
     .Attr("max_calls_per_peer: int")
     .Attr("max_bytes_per_peer: int")
+    .Attr("max_bytes: int")
     .Attr("keepalive_s: float")
     .Attr("threads: int")
     .Output("server: resource")
@@ -135,6 +136,7 @@ class ServerOp : public OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("max_connections", &config_.max_connections));
     OP_REQUIRES_OK(context, context->GetAttr("max_calls_per_peer", &config_.max_calls_per_peer));
     OP_REQUIRES_OK(context, context->GetAttr("max_bytes_per_peer", &config_.max_bytes_per_peer));
+    OP_REQUIRES_OK(context, context->GetAttr("max_bytes", &config_.max_bytes));
     OP_REQUIRES_OK(context, context->GetAttr("keepalive_s", &keepalive_s));
     OP_REQUIRES_OK(context, context->GetAttr("threads", &config_.threads));
     config_.batch_timeout_ms = batch_timeout_ms;

@@ -9,12 +9,6 @@ namespace {
 
 // Room for headers, and for clients that are to be told what is wrong with their call.
 constexpr size_t kMinReceiveBytes = 4 << 20;
-// Streams that a peer may have open at once; the rest waits. Ours has one, and one for a moment
-// while it connects. nginx allows 128, Envoy advises 100 for the edge of a network.
-constexpr int kMaxConcurrentStreams = 32;
-// gRPC parses all that it has read before anything else happens on its thread.
-constexpr int kMaxReadChunkBytes = 256 << 10;
-constexpr int kHandshakeTimeoutMs = 20 * 1000;
 
 }  // namespace
 
@@ -53,13 +47,6 @@ void SetChannelArguments(const ServerConfig& config, size_t max_call_bytes,
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentStreams);
-  builder->AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kMaxReadChunkBytes);
-  // Otherwise HTTP/2's window grows from 64 KiB to 4 MiB as fast as the peer sends. Until the
-  // server has heard of a stream, no client shall be allowed to send what only members may. For
-  // messages that are larger, gRPC opens the window as it reads them, which costs a round trip.
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }
 
 std::shared_ptr<grpc::ServerCredentials> TcpCredentials(const ServerConfig& config) {

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "seed_rl/grpc/native/transport/addresses.h"
+#include "seed_rl/grpc/native/transport/wire.h"
 
 namespace seed_rl::transport {
 namespace {
-
-constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
 
 grpc::Status Describe(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel,
                       bool wait_for_ready, SystemClock::time_point deadline,
@@ -65,6 +64,8 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
   if (config.tls && !IsUnix(config.address)) {
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = config.tls_ca;
+    options.pem_cert_chain = config.tls_cert;
+    options.pem_private_key = config.tls_key;
     credentials = grpc::SslCredentials(options);
   }
   return grpc::CreateCustomChannel(config.address, credentials, arguments);

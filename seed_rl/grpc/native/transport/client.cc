@@ -21,8 +21,6 @@
 namespace seed_rl::transport {
 namespace {
 
-constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
-
 Status FromGrpc(const grpc::Status& status) {
   return {static_cast<Code>(status.error_code()), status.error_message()};
 }

@@ -77,7 +77,6 @@ struct SeedFrameStream {
 
 namespace {
 
-constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
 constexpr size_t kHeaderBytes = 24;
 constexpr size_t kCallIdOffset = 8;
 constexpr double kLongestWait = 1e6;  // Seconds; later deadlines may overflow.
@@ -131,7 +130,8 @@ int Return(int result, const char* text, size_t bytes, char** answer, size_t* an
 SeedFrameStream::SeedFrameStream(const seed_rl::transport::ClientConfig& config)
     : channel_(seed_rl::transport::OpenChannel(config)) {
   seed_rl::transport::Authenticate(config, &context_);
-  stream_ = grpc::GenericStub(channel_).PrepareCall(&context_, kCallMethod, &queue_);
+  stream_ =
+      grpc::GenericStub(channel_).PrepareCall(&context_, seed_rl::transport::kCallMethod, &queue_);
   stream_->StartCall(Tag(kStarted));
 }
 
@@ -296,6 +296,7 @@ void SeedFrameStream::Break(const std::string& reason) {
 
 SEED_EXPORT SeedFrameStream* seed_frame_stream_open(const char* address, const char* token,
                                                     bool tls, const char* tls_ca,
+                                                    const char* tls_cert, const char* tls_key,
                                                     double keepalive_s, int64_t max_message_bytes) {
   seed_rl::transport::ConfigureRuntime();
   seed_rl::transport::ClientConfig config;
@@ -303,6 +304,8 @@ SEED_EXPORT SeedFrameStream* seed_frame_stream_open(const char* address, const c
   config.token = token;
   config.tls = tls;
   config.tls_ca = tls_ca;
+  config.tls_cert = tls_cert;
+  config.tls_key = tls_key;
   config.keepalive_s = keepalive_s;
   config.max_message_bytes = max_message_bytes;
   return new SeedFrameStream(config);

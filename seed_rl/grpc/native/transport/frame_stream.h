@@ -19,10 +19,11 @@ enum SeedFrameResult : int {
       2,  // The stream has ended, for the reason that is returned in place of a frame.
 };
 
-// Opens a stream; returns at once. Strings end with a null; an empty token or certificate means
-// none.
+// Opens a stream; returns at once. Strings end with a null; an empty token, certificate or key
+// means none.
 SeedFrameStream* seed_frame_stream_open(const char* address, const char* token, bool tls,
-                                        const char* tls_ca, double keepalive_s,
+                                        const char* tls_ca, const char* tls_cert,
+                                        const char* tls_key, double keepalive_s,
                                         int64_t max_message_bytes);
 
 // Sends a call frame with the given id, and waits for the frame that answers it. Thread-safe.

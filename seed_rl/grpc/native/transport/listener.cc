@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -26,16 +27,14 @@ namespace {
 int64_t Spare(int64_t max_connections) {
   return std::clamp<int64_t>(max_connections / 4, 64, 1024);
 }
-// Descriptors that are left to the rest of the process, if there are few.
+// Descriptors that connections leave to the rest of the process: checkpoints, logs.
 constexpr int64_t kReservedDescriptors = 128;
-constexpr int64_t kDescriptorsPerConnection = 2;  // gRPC's and the duplicate.
 // Connections accepted before other events have their turn.
 constexpr int kAcceptBurst = 32;
 constexpr auto kPauseWithoutDescriptors = std::chrono::milliseconds(20);
 
-// Ids of events; connections have ids below.
-constexpr uint64_t kFirstSocket = uint64_t{1} << 62;
-constexpr uint64_t kStop = uint64_t{1} << 63;
+// The id of an event; others are indices of sockets.
+constexpr uint64_t kStop = ~uint64_t{0};
 
 int64_t OpenDescriptors() {
   DIR* const directory = opendir("/proc/self/fd");
@@ -46,28 +45,37 @@ int64_t OpenDescriptors() {
   return count;
 }
 
-// Raises the limit of descriptors if necessary and allowed. Returns how many connections can be
-// open; says so if it is less than wanted.
-int64_t ReserveDescriptors(int64_t max_connections) {
+// Raises the limit of descriptors if necessary and allowed; says so if that is not enough.
+void ReserveDescriptors(int64_t max_connections) {
   const int64_t connections = max_connections + Spare(max_connections);
   const int64_t in_use = OpenDescriptors() + kReservedDescriptors;
-  const rlim_t needed = in_use + kDescriptorsPerConnection * connections;
+  const rlim_t needed = in_use + connections;
   rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return connections;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
   limit.rlim_cur = std::min(needed, limit.rlim_max);
   setrlimit(RLIMIT_NOFILE, &limit);
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return connections;
-  const int64_t possible =
-      std::max<int64_t>(8, (int64_t(limit.rlim_cur) - in_use) / kDescriptorsPerConnection);
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
   std::fprintf(stderr,
-               "seed_rl: max_connections=%lld needs %llu file descriptors (%lld for each of %lld "
-               "connections, %lld for the rest), but this process may only have %llu: at most %lld "
-               "connections are possible. Raise the limit (ulimit -Hn) or lower max_connections.\n",
+               "seed_rl: max_connections=%lld needs %llu file descriptors (%lld for connections, "
+               "%lld for the rest), but this process may only have %llu: further connections are "
+               "refused. Raise the limit (ulimit -Hn) or lower max_connections.\n",
                static_cast<long long>(max_connections), static_cast<unsigned long long>(needed),
-               static_cast<long long>(kDescriptorsPerConnection),
                static_cast<long long>(connections), static_cast<long long>(in_use),
-               static_cast<unsigned long long>(limit.rlim_cur), static_cast<long long>(possible));
-  return possible;
+               static_cast<unsigned long long>(limit.rlim_cur));
+}
+
+// Whether few descriptors are left. New ones are the lowest that are free.
+bool IsAmongTheLast(int fd) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  const int64_t allowed = limit.rlim_cur;
+  return fd >= allowed - std::min(kReservedDescriptors, allowed / 4);
+}
+
+// Whether the peer is still there. gRPC would log that it is not: some probes only connect.
+bool IsConnected(int fd) {
+  pollfd state = {fd, POLLRDHUP, 0};
+  return poll(&state, 1, 0) == 0 || (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
 }
 
 bool Watch(int epoll, int fd, uint64_t id) {
@@ -85,8 +93,9 @@ Listener::Listener(int64_t max_connections, std::chrono::milliseconds unsent_tim
     : unsent_timeout_(unsent_timeout),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      reserve_(OpenReserve()),
-      connections_(epoll_.get(), ReserveDescriptors(max_connections)) {}
+      reserve_(OpenReserve()) {
+  ReserveDescriptors(max_connections);
+}
 
 Status Listener::Listen(const std::vector<std::string>& addresses, std::vector<int>* ports) {
   ports->assign(addresses.size(), 0);
@@ -98,7 +107,7 @@ Status Listener::Listen(const std::vector<std::string>& addresses, std::vector<i
   if (!epoll_.ok() || !stop_.ok()) return {Code::kUnavailable, "Too many open files"};
   bool watched = Watch(epoll_.get(), stop_.get(), kStop);
   for (size_t i = 0; i < sockets_.sockets().size() && watched; ++i) {
-    watched = Watch(epoll_.get(), sockets_.sockets()[i].fd.get(), kFirstSocket + i);
+    watched = Watch(epoll_.get(), sockets_.sockets()[i].fd.get(), i);
   }
   if (watched) return {};
   return {Code::kUnavailable, std::string("Cannot wait for connections: ") + std::strerror(errno)};
@@ -113,13 +122,11 @@ void Listener::AddTo(grpc::ServerBuilder* builder,
 }
 
 void Listener::Start() {
-  hand_over_.Start();
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "seed_accept");
 }
 
 void Listener::Stop() {
-  hand_over_.Stop();  // First: the thread ends the floods that these threads may be reading.
   if (thread_.joinable()) {
     eventfd_write(stop_.get(), 1);
     thread_.join();
@@ -128,25 +135,13 @@ void Listener::Stop() {
 }
 
 void Listener::Run() {
-  using Clock = std::chrono::steady_clock;
   epoll_event events[64];
-  Clock::time_point checked = Clock::now();
   while (true) {
-    const int count =
-        epoll_wait(epoll_.get(), events, std::size(events),
-                   connections_.size() == 0 ? -1 : Connections::kCheckInterval.count());
-    if (Clock::now() - checked >= Connections::kCheckInterval) {
-      connections_.Check();
-      checked = Clock::now();
-    }
+    const int count = epoll_wait(epoll_.get(), events, std::size(events), -1);
     for (int i = 0; i < count; ++i) {
       const uint64_t id = events[i].data.u64;
       if (id == kStop) return;
-      if (id >= kFirstSocket) {
-        Accept(sockets_.sockets()[id - kFirstSocket]);
-      } else {
-        connections_.OnEvent(id, events[i].events);
-      }
+      Accept(sockets_.sockets()[id]);
     }
   }
 }
@@ -167,7 +162,6 @@ void Listener::Accept(const ListeningSocket& socket) {
 }
 
 void Listener::Refuse(const ListeningSocket& socket) {
-  connections_.EndOldestStranger();
   if (reserve_.ok()) {
     reserve_.reset();
     Fd(accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC)).reset();
@@ -185,9 +179,11 @@ void Listener::Admit(const ListeningSocket& socket, Fd connection) {
     const unsigned timeout = unsent_timeout_.count();
     setsockopt(connection.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
   }
-  if (!connections_.Add(connection.get(), socket.is_unix)) return;
-  hand_over_.Add((socket.is_unix ? unix_acceptor_ : tcp_acceptor_).get(), socket.fd.get(),
-                 std::move(connection));
+  if (IsAmongTheLast(connection.get()) || !IsConnected(connection.get())) return;
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+  parameters.listener_fd = socket.fd.get();
+  parameters.fd = connection.release();
+  (socket.is_unix ? unix_acceptor_ : tcp_acceptor_)->HandleNewConnection(&parameters);
 }
 
 }  // namespace seed_rl::transport

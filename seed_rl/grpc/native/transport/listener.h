@@ -1,7 +1,7 @@
 // Accepts the connections of a server and hands them to gRPC.
 //
 // gRPC 1.51 could accept them itself, but after running out of file descriptors it never does so
-// again (CVE-2023-4785), accepts on the threads that serve calls, and has no limit.
+// again (CVE-2023-4785), and it would leave none to the rest of the process.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_LISTENER_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_LISTENER_H_
@@ -14,9 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "seed_rl/grpc/native/transport/connections.h"
 #include "seed_rl/grpc/native/transport/fd.h"
-#include "seed_rl/grpc/native/transport/hand_over.h"
 #include "seed_rl/grpc/native/transport/listening_sockets.h"
 #include "seed_rl/grpc/native/transport/transport.h"
 
@@ -24,7 +22,7 @@ namespace seed_rl::transport {
 
 class Listener {
  public:
-  // `max_connections`: as many should have streams of calls at once. A TCP connection ends if what
+  // `max_connections`: as many should be possible at once. A TCP connection ends if what
   // was sent on it has not arrived, or its peer reads nothing, for `unsent_timeout`.
   Listener(int64_t max_connections, std::chrono::milliseconds unsent_timeout);
   ~Listener() { Stop(); }
@@ -38,15 +36,13 @@ class Listener {
   // Stops listening. Open connections are not affected.
   void Stop();
 
-  Connections* connections() { return &connections_; }
-
  private:
-  using Acceptor = std::unique_ptr<HandOver::Acceptor>;
+  using Acceptor = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
 
   // The loop of the thread.
   void Run();
   void Accept(const ListeningSocket& socket);
-  // Makes room if no descriptor is left: refuses a connection, with the descriptor in reserve.
+  // Refuses a connection if no descriptor is left, with the one in reserve.
   void Refuse(const ListeningSocket& socket);
   void Admit(const ListeningSocket& socket, Fd connection);
 
@@ -57,8 +53,6 @@ class Listener {
   ListeningSockets sockets_;
   Acceptor tcp_acceptor_;
   Acceptor unix_acceptor_;
-  Connections connections_;
-  HandOver hand_over_;
   std::thread thread_;
 };
 

@@ -1,14 +1,7 @@
 #include "seed_rl/grpc/native/transport/rpc.h"
 
 namespace seed_rl::transport {
-namespace {
-
-constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
-// Of a message, HTTP/2's and gRPC's headers; with acknowledgements, at most about.
-constexpr size_t kMinHeaderBytes = 9 + 5;
-constexpr size_t kMaxHeaderBytes = 256;
-
-}  // namespace
+namespace {}  // namespace
 
 Rpc::Rpc(RpcHost* host, grpc::ServerCompletionQueue* queue)
     : host_(host), queue_(queue), stream_(&context_) {
@@ -30,11 +23,6 @@ void Rpc::OnIncoming(bool ok) {
   if (!ok) return;  // The server is shutting down.
   done_.Start(shared_from_this());
   host_->Accept(queue_);
-  connection_ = host_->connections()->Find(context_.peer());
-  if (!host_->connections()->BeginRpc(connection_)) {
-    Reject({grpc::StatusCode::RESOURCE_EXHAUSTED, "Too many calls on one connection"});
-    return;
-  }
   grpc::Status status = host_->Authorize(context_);
   if (!status.ok()) {
     Reject(status);
@@ -46,20 +34,10 @@ void Rpc::OnIncoming(bool ok) {
 }
 
 void Rpc::OnDone(bool) {
-  if (!context_.IsCancelled()) return;
-  if (!finished()) host_->connections()->CancelRpc(connection_);
-  Close(grpc::Status::CANCELLED);
+  if (context_.IsCancelled()) Close(grpc::Status::CANCELLED);
 }
 
-void Rpc::OnFinished(bool) {
-  host_->connections()->EndRpc(connection_);
-  host_->CloseStream(shared_from_this());
-}
-
-bool Rpc::finished() const {
-  std::lock_guard<std::mutex> lock(mu_);
-  return finished_;
-}
+void Rpc::OnFinished(bool) { host_->CloseStream(shared_from_this()); }
 
 void Rpc::Reject(const grpc::Status& status) {
   std::lock_guard<std::mutex> lock(mu_);
@@ -73,7 +51,8 @@ void Rpc::Reject(const grpc::Status& status) {
 void Rpc::StartUnary() {
   const auto answer = host_->Answer(context_.method());
   if (!answer) {
-    Reject({grpc::StatusCode::UNIMPLEMENTED, "Unknown method " + context_.method()});
+    // Without its name: gRPC keeps the text until the peer has read it.
+    Reject({grpc::StatusCode::UNIMPLEMENTED, "Unknown method"});
     return;
   }
   // No method looks at its request. Reading it would let everyone leave half a message here.
@@ -104,8 +83,6 @@ void Rpc::OnRead(bool ok) {
       ++calls_;
       CountBytes(message_.Length());
     }
-    traffic_->bytes += message_.Length() + kMinHeaderBytes;
-    traffic_->overhead += message_.Length() + kMaxHeaderBytes - kMinHeaderBytes;
     host_->Receive(shared_from_this(), message_);
     message_.Clear();
   }
@@ -123,7 +100,7 @@ void Rpc::Receive() {
 void Rpc::Send(grpc::ByteBuffer reply, size_t request_bytes) {
   std::lock_guard<std::mutex> lock(mu_);
   if (closing_) return;
-  if (reply_bytes_ >= host_->max_bytes_per_peer()) {
+  if (reply_bytes_ >= host_->MaxUnsentBytes()) {
     Drop();
     return;
   }

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "seed_rl/grpc/native/transport/batcher.h"
-#include "seed_rl/grpc/native/transport/connections.h"
 
 namespace seed_rl::transport {
 
@@ -42,7 +41,8 @@ class RpcHost {
   virtual void Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) = 0;
   virtual int64_t max_calls_per_peer() const = 0;
   virtual size_t max_bytes_per_peer() const = 0;
-  virtual Connections* connections() = 0;
+  // Unsent replies of a stream; less than the above if those of all take too much.
+  virtual size_t MaxUnsentBytes() = 0;
   // Counts the bytes of unanswered calls and unsent replies of all peers.
   virtual void AddUnansweredBytes(int64_t bytes) = 0;
   virtual bool TooManyBytes() const = 0;
@@ -84,11 +84,6 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   void Close(const grpc::Status& status);
   void Send(grpc::ByteBuffer reply, size_t request_bytes) override;
 
-  // Its connection; kUnknown before it has begun.
-  uint64_t connection() const { return connection_; }
-  // Where an admitted stream counts what its messages took on the network.
-  void set_traffic(std::shared_ptr<Connections::Traffic> traffic) { traffic_ = std::move(traffic); }
-
   grpc::GenericServerContext* context() { return &context_; }
   grpc::GenericServerAsyncReaderWriter* stream() { return &stream_; }
   grpc::ServerCompletionQueue* queue() { return queue_; }
@@ -99,7 +94,6 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   void OnRead(bool ok);
   void OnWritten(bool ok);
   void OnFinished(bool ok);
-  bool finished() const;
 
   void StartUnary();
   void StartStream();
@@ -118,9 +112,6 @@ class Rpc : public Caller, public std::enable_shared_from_this<Rpc> {
   grpc::GenericServerContext context_;
   grpc::GenericServerAsyncReaderWriter stream_;
   grpc::ByteBuffer message_;  // Being read.
-  // Fixed by OnIncoming.
-  uint64_t connection_ = Connections::kUnknown;
-  std::shared_ptr<Connections::Traffic> traffic_;
 
   Operation incoming_{&Rpc::OnIncoming};
   Operation done_{&Rpc::OnDone};

@@ -6,26 +6,46 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
+#include <string>
 
 namespace seed_rl::transport {
 namespace {
 
-constexpr int kMessagesPerSecond = 2;
+constexpr int kMessagesPerMinute = 10;
+constexpr size_t kMaxMessageBytes = 300;
 
-// Prints gRPC's messages, but few: strangers cause some of them, and could fill a disk.
+// What a terminal shows as it is, cut if it is long: messages quote what peers have sent.
+std::string Harmless(const char* message) {
+  std::string text;
+  for (const char* c = message; *c != 0; ++c) {
+    if (text.size() >= kMaxMessageBytes) return text + " ...";
+    if (*c >= ' ' && *c <= '~') {
+      text += *c;
+    } else {
+      char escaped[8];
+      std::snprintf(escaped, sizeof(escaped), "\\x%02x", static_cast<unsigned char>(*c));
+      text += escaped;
+    }
+  }
+  return text;
+}
+
+// Prints gRPC's messages, but few: peers cause some of them, and could fill a disk.
 void Log(gpr_log_func_args* arguments) {
   using Clock = std::chrono::steady_clock;
   static std::mutex mu;
-  static Clock::time_point second = Clock::now();  // Guarded by mu.
-  static int printed = 0;                          // In that second. Guarded by mu.
+  static Clock::time_point minute = Clock::now();  // Guarded by mu.
+  static int printed = 0;                          // In that minute. Guarded by mu.
   std::lock_guard<std::mutex> lock(mu);
   const Clock::time_point now = Clock::now();
-  if (now - second >= std::chrono::seconds(1)) {
-    second = now;
+  if (now - minute >= std::chrono::minutes(1)) {
+    minute = now;
     printed = 0;
   }
-  if (++printed > kMessagesPerSecond) return;
-  std::fprintf(stderr, "gRPC: %s\n", arguments->message);
+  if (++printed > kMessagesPerMinute) return;
+  std::fprintf(
+      stderr, "gRPC: %s%s\n", Harmless(arguments->message).c_str(),
+      printed == kMessagesPerMinute ? " (further messages of this minute are left out)" : "");
 }
 
 }  // namespace

@@ -25,7 +25,6 @@
 namespace seed_rl::transport {
 namespace {
 
-constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
 constexpr char kStatsMethod[] = "/seed_rl.Inference/Stats";
 constexpr char kHealthMethod[] = "/grpc.health.v1.Health/Check";
 constexpr char kServing[] = "\x08\x01";  // HealthCheckResponse{status: SERVING}
@@ -33,8 +32,11 @@ constexpr char kServerClosed[] = "server closed";
 // How long Shutdown waits for pending writes.
 constexpr auto kShutdownGrace = std::chrono::seconds(1);
 
-// What gRPC may receive before it is asked for: a window of HTTP/2, which grows with the network.
-constexpr int64_t kUnreadAllowance = 16 << 20;
+// What fits into the memory of this machine, besides what is done there, of calls in work.
+int64_t SharedBytes() {
+  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return std::max(int64_t{1} << 30, memory / 8);
+}
 
 // Limits how long calls wait for others that arrive with them.
 constexpr int kMaxEventsBeforeDispatch = 64;
@@ -71,7 +73,7 @@ class ServerImpl : public Server, public RpcHost {
   void Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) override;
   int64_t max_calls_per_peer() const override { return config_.max_calls_per_peer; }
   size_t max_bytes_per_peer() const override { return config_.max_bytes_per_peer; }
-  Connections* connections() override { return listener_->connections(); }
+  size_t MaxUnsentBytes() override;
   void AddUnansweredBytes(int64_t bytes) override { unanswered_bytes_ += bytes; }
   bool TooManyBytes() const override { return unanswered_bytes_ >= max_unanswered_bytes_; }
 
@@ -98,7 +100,7 @@ class ServerImpl : public Server, public RpcHost {
 
   std::atomic<int64_t> messages_rejected_{0};
   // Unanswered calls and unsent replies of all peers. At the limit, each may still have one.
-  const int64_t max_unanswered_bytes_ = SharedBytes();
+  const int64_t max_unanswered_bytes_ = config_.max_bytes > 0 ? config_.max_bytes : SharedBytes();
   std::atomic<int64_t> unanswered_bytes_{0};
   std::atomic<pid_t> started_by_{0};
   std::mutex lifecycle_mu_;  // Serializes Bind, Start and Shutdown.
@@ -162,8 +164,6 @@ Status ServerImpl::StartGrpc(std::vector<int>* ports) {
   service_ = std::make_unique<grpc::AsyncGenericService>();
   builder.RegisterAsyncGenericService(service_.get());
   for (int i = 0; i < NumThreads(); ++i) queues_.push_back(builder.AddCompletionQueue());
-  listener_->connections()->set_max_unread_bytes(
-      kUnreadAllowance + 2 * int64_t{MaxReceiveBytes(config_, max_call_bytes)});
   listener_->AddTo(&builder, TcpCredentials(config_));
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
@@ -256,7 +256,6 @@ void ServerImpl::Shutdown() {
   threads_.clear();
   server_.reset();
   queues_.clear();
-  connections()->Clear();
 }
 
 // --- Incoming RPCs.
@@ -311,18 +310,22 @@ grpc::Status ServerImpl::OpenStream(const std::shared_ptr<Rpc>& rpc) {
                                                       std::to_string(config_.max_connections) +
                                                       " connections; raise max_connections"};
   }
-  auto traffic = connections()->OpenStream(rpc->connection());
-  if (traffic == nullptr) {
-    return {grpc::StatusCode::RESOURCE_EXHAUSTED, "Too many streams on one connection"};
-  }
-  rpc->set_traffic(std::move(traffic));
   streams_.insert(rpc);
   return grpc::Status::OK;
 }
 
 void ServerImpl::CloseStream(const std::shared_ptr<Rpc>& rpc) {
   std::lock_guard<std::mutex> lock(mu_);
-  if (streams_.erase(rpc) > 0) connections()->CloseStream(rpc->connection());
+  streams_.erase(rpc);
+}
+
+size_t ServerImpl::MaxUnsentBytes() {
+  const size_t limit = config_.max_bytes_per_peer;
+  if (!TooManyBytes()) return limit;
+  // Calls that have been accepted go on filling memory with their replies. Of the clients that do
+  // not read, those with more than their share go.
+  std::lock_guard<std::mutex> lock(mu_);
+  return std::min<size_t>(limit, max_unanswered_bytes_ / std::max<size_t>(1, streams_.size()));
 }
 
 void ServerImpl::Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) {
@@ -371,9 +374,7 @@ std::string ServerImpl::Stats() {
                             : std::chrono::duration<double>(Clock::now() - started_at_).count();
   std::lock_guard<std::mutex> lock(mu_);
   return "{\"uptime_s\":" + JsonNumber(uptime) +
-         ",\"connections\":" + std::to_string(streams_.size()) + ",\"open_connections\":" +
-         std::to_string(listener_ == nullptr ? 0 : listener_->connections()->size()) +
-         ",\"functions\":{" + functions +
+         ",\"connections\":" + std::to_string(streams_.size()) + ",\"functions\":{" + functions +
          "},\"messages_rejected\":" + std::to_string(messages_rejected_) +
          ",\"status\":" + status_ + "}";
 }

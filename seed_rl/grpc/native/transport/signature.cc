@@ -10,6 +10,10 @@ namespace {
 // not used are never touched.
 constexpr size_t kMaxArgumentBytes = size_t{1} << 30;
 
+// Strings of a call: they are checked and copied one by one, on a network thread, and take 32 bytes
+// besides their text. So many take some milliseconds.
+constexpr size_t kMaxStrings = size_t{1} << 18;
+
 Status Invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 
 std::string Argument(size_t i) { return "arg[" + std::to_string(i) + "]"; }
@@ -55,6 +59,14 @@ Status Signature::CheckCall(const Frame& frame, int64_t* rows, bool* leading) co
   if (batched() && (*rows < 1 || *rows > capacity_)) {
     return Invalid("Expects a leading dimension from 1 to " + std::to_string(capacity_) +
                    ", but it is " + std::to_string(*rows));
+  }
+  size_t strings = 0;
+  for (const TensorView& tensor : tensors) {
+    if (tensor.dtype == DType::kString) strings += tensor.elements;
+  }
+  if (strings > kMaxStrings) {
+    return Invalid("Expects at most " + std::to_string(kMaxStrings) + " strings in a call, but " +
+                   std::to_string(strings) + " are provided");
   }
   return frame.CheckStrings();
 }

@@ -119,6 +119,7 @@ struct ServerConfig {
   int64_t max_connections = 4096;
   int64_t max_calls_per_peer = 1024;
   int64_t max_bytes_per_peer = 256 << 20;
+  int64_t max_bytes = 0;        // Of all peers; 0: an eighth of the memory, at least 1 GiB.
   std::string token;            // Empty: no authentication.
   std::string tls_certificate;  // PEM; empty: no TLS.
   std::string tls_key;          // PEM.
@@ -152,7 +153,9 @@ struct ClientConfig {
   int64_t max_message_bytes = 64 << 20;
   std::string token;
   bool tls = false;
-  std::string tls_ca;  // PEM; empty: the system's certificates.
+  std::string tls_ca;    // PEM; empty: the system's certificates.
+  std::string tls_cert;  // PEM: the client's own, for a proxy that asks for it; may be empty.
+  std::string tls_key;   // PEM, of tls_cert.
   double keepalive_s = 20;
 };
 

@@ -13,6 +13,9 @@
 
 namespace seed_rl::transport {
 
+constexpr char kCallMethod[] = "/seed_rl.Inference/Call";
+constexpr char kDescribeMethod[] = "/seed_rl.Inference/Describe";
+
 enum class Kind : uint8_t { kCall = 0, kReply = 1, kError = 2 };
 
 // Call id of an error frame about a frame with an unreadable header.

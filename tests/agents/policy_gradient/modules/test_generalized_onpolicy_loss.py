@@ -214,6 +214,22 @@ def test_unrolls_that_are_left_out(properly):
     assert float(make_loss(agent, **options)(*arguments(nothing, behaviour))) == 0.0
 
 
+def test_a_state_after_a_terminated_episode_has_no_transition():
+    """Guards vector environments that reset late, also if truncated episodes count as terminated:
+    the state before `abandoned` is then masked only if it came with `done`.
+    """
+    done = np.array([[0, 0], [1, 0], [1, 1], [0, 0]], bool)
+    abandoned = np.array([[0, 0], [0, 0], [1, 1], [0, 0]], bool)
+    zeros = np.zeros((4, 2), np.float32)
+    env_outputs = EnvOutput(zeros, done, zeros, abandoned, np.zeros((4, 2), np.int32))
+    agent, _, _ = random_batch(0)
+    masks = [
+        make_loss(agent, handle_abandoned_episodes_properly=properly).mask(env_outputs).numpy()
+        for properly in (True, False)
+    ]
+    np.testing.assert_array_equal(masks, [[[1, 1], [0, 0], [1, 1]], [[1, 1], [0, 1], [1, 1]]])
+
+
 def test_known_advantages_give_the_same_loss():
     """Guards the two ways to call the loss: with unrolls, and with transitions."""
     agent, env_outputs, behaviour = random_batch(3)

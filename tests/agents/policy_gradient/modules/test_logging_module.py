@@ -6,7 +6,11 @@ import threading
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.policy_gradient.modules.logging_module import LoggingModule, LoggingTape
+from seed_rl.agents.policy_gradient.modules.logging_module import (
+    LoggingModule,
+    LoggingTape,
+    ModuleAlreadyTapedError,
+)
 
 
 class Part(tf.Module, LoggingModule):
@@ -53,13 +57,27 @@ def test_nested_tapes_are_an_error():
     for inner in (module, module.parts[0]):
         with (
             LoggingTape(module),
-            pytest.raises(ValueError, match="cannot be nested"),
+            pytest.raises(ModuleAlreadyTapedError, match="cannot be nested"),
             LoggingTape(inner),
         ):
             pass
     with LoggingTape(module) as logs:
         module(tf.constant(1.0))
     assert set(logs) == {"a", "whole"}
+
+
+def test_tapes_of_several_modules_and_dictionaries_without_a_tape():
+    """Guards what existing programs use; a tape that fails to open leaves no module taped."""
+    modules, logs = (Whole("a"), Part("b")), {}
+    modules[1].set_logging_dict(logs)
+    with pytest.raises(ModuleAlreadyTapedError), LoggingTape(modules):
+        pass
+    modules[1](tf.constant(1.0))
+    modules[1].unset_logging_dict()
+    assert list(logs) == ["b"]
+    with LoggingTape(tracked_modules=modules) as logs:
+        _ = [module(tf.constant(1.0)) for module in modules]
+    assert set(logs) == {"whole", "a", "b"}
 
 
 def test_in_a_loop_within_a_function():

@@ -294,7 +294,9 @@ def test_recurrent_states_cannot_be_split():
 
 
 def test_unknown_modes():
-    with pytest.raises(UserError, match="--batch_mode=skip is none of repeat, shuffle, split, "):
+    with pytest.raises(
+        UserError, match="batch_mode must be one of repeat, shuffle, split, .*'skip'"
+    ):
         MinibatchSettings("skip")
 
 
@@ -315,24 +317,26 @@ def old_arguments(loss, optimizer, mode, batches):
 def test_old_names(mode, monkeypatch):
     """A training step of one epoch, whole and in its parts, is that of `train`."""
     monkeypatch.setattr(tf.random, "shuffle", lambda rows: rows[::-1])
-    weights, sessions = [], []
+    weights, losses, sessions = [], [], []
     for way in ("train", "step", "parts"):
         loss, optimizer = make_loss(), tf.keras.optimizers.Adam(0.01)
         args = tuple(make_batch())
         if way == "train":
             minimize = make_minimize(loss, optimizer)
             settings = MinibatchSettings(mode, 1, 2)
-            session = minibatches.train(loss, Unroll(*args), minimize, settings).metrics
+            mean_loss, session, _ = minibatches.train(loss, Unroll(*args), minimize, settings)
         elif way == "step":
             first, *rest = old_arguments(loss, optimizer, mode, 2)
-            session = old_names.ppo_training_step(1, first, args, *rest)
+            mean_loss, session = old_names.ppo_training_step(1, first, args, *rest)
         else:
             if mode == "split":
                 args = old_names.compute_advantages_and_split(loss, args)
             first, *rest = old_arguments(loss, optimizer, mode, 2)
-            session = old_names.single_epoch(first, args, *rest)
+            mean_loss, session = old_names.single_epoch(first, args, *rest)
         weights.append(loss._agent.policy.numpy())
+        losses.append(float(mean_loss))
         sessions.append({key: float(value) for key, value in session.items()})
     for other in (1, 2):
         np.testing.assert_allclose(weights[0], weights[other], rtol=1e-5)
+        assert losses[other] == pytest.approx(losses[0], rel=1e-5)
         assert sessions[other] == pytest.approx(sessions[0], rel=1e-4, abs=1e-7)

@@ -1,0 +1,84 @@
+"""The options of the environment, which an actor takes over from its learner.
+
+The learner may continue a run that was started with other options than today's defaults, and an
+actor on another machine cannot see that run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from absl import flags, logging
+
+from seed_rl.common.config.flag_definitions import same_value, shown
+from seed_rl.common.config.options import environment_identity
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import foreign_code, run_record
+
+ENVIRONMENT = "environment"
+"""Key of the options in the status of a learner's server."""
+
+
+class OtherEnvironment(Exception):
+    """The learner's options differ.
+
+    Attributes:
+      config: the actor's options, with the learner's in place of those that the user did not type.
+    """
+
+    def __init__(self, config: Any):
+        super().__init__()
+        self.config = config
+
+
+def describe(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that JSON can represent; others cannot be compared between processes."""
+    described = {}
+    for name, value in environment.items():
+        try:
+            described[name] = json.loads(json.dumps(value))
+        except (TypeError, ValueError):
+            continue
+    return described
+
+
+def check(config: Any, learner: Any) -> None:
+    """Compares an actor's options of the environment with the learner's.
+
+    A difference that the user has typed is only logged: actors may be given different tasks.
+
+    Args:
+      config: a dataclass; options of any other kind are not compared.
+      learner: from `describe`; anything else counts as no options.
+
+    Raises:
+      OtherEnvironment: the actor should create its environments again, with other options.
+      UserError: it should, but the options name code.
+    """
+    if not dataclasses.is_dataclass(config) or not isinstance(learner, Mapping):
+        return
+    own = describe(environment_identity(config))
+    differing = {n: learner[n] for n in own if n in learner and not same_value(own[n], learner[n])}
+    typed = {name for name in differing if name not in flags.FLAGS or flags.FLAGS[name].present}
+    for name in sorted(typed):
+        logging.warning(
+            "--%s is %s here, and %s in the learner.",
+            name,
+            shown(own[name]),
+            shown(learner[name]),
+        )
+    adopted = {name: value for name, value in differing.items() if name not in typed}
+    if not adopted:
+        return
+    arguments = [f"--{name}={shown(value)}" for name, value in sorted(adopted.items())]
+    if code := foreign_code.find({run_record.ARGUMENTS: arguments}):
+        raise UserError(
+            f"The learner's environment has {' '.join(arguments)}, which runs code "
+            f"({'; '.join(code)}). Start actors with the same environment options."
+        )
+    logging.info("Environments as the learner has them: %s.", " ".join(arguments))
+    values = {n: tuple(v) if isinstance(v, list) else v for n, v in adopted.items()}
+    raise OtherEnvironment(dataclasses.replace(config, **values))

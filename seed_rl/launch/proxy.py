@@ -1,0 +1,72 @@
+"""HAProxy in front of a learner: `haproxy.cfg` with the settings of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+
+from seed_rl.common.errors import UserError
+
+FILES = ("proxy.pem", "ca.pem")
+"""Of a run's secrets: certificate and key in one file, and the authority of actors' ones."""
+
+_CONFIGURATION = pathlib.Path(__file__).with_name("haproxy.cfg")
+_PLACES = os.pathsep.join(("/usr/sbin", "/usr/local/sbin"))  # On root's PATH only.
+
+
+@dataclasses.dataclass(frozen=True)
+class Proxy:
+    """A proxy.
+
+    Attributes:
+      bind: where it listens, as HOST:PORT; without HOST, at all addresses of this machine.
+      learner: path of the learner's Unix socket.
+      secrets: directory with `FILES`, which scripts/make_secrets.sh makes.
+      directory: where it creates sockets of its own; nobody else must be able to write there.
+    """
+
+    bind: str
+    learner: pathlib.Path
+    secrets: pathlib.Path
+    directory: pathlib.Path
+
+    def command(self) -> list[str]:
+        """Its command line, for a process with the variables of `environment`.
+
+        Raises:
+          UserError: HAProxy or a secret is missing; the message says what to do.
+        """
+        return [check(self.secrets), "-db", "-f", str(_CONFIGURATION)]
+
+    def environment(self) -> dict[str, str]:
+        """The variables that its configuration reads."""
+        return {
+            "PROXY_BIND": self.bind,
+            "PROXY_LEARNER": str(self.learner),
+            "PROXY_SECRETS": str(self.secrets.absolute()),
+            "PROXY_DIRECTORY": str(self.directory),
+        }
+
+
+def check(secrets: pathlib.Path) -> str:
+    """Checks that a proxy with the secrets in this directory can start; returns HAProxy's path.
+
+    Raises:
+      UserError: HAProxy or a file is missing; the message says what to do.
+    """
+    path = shutil.which("haproxy") or shutil.which("haproxy", path=_PLACES)
+    if path is None:
+        raise UserError(
+            "HAProxy, which stands between a learner and strangers, is missing: "
+            "sudo apt-get install haproxy"
+        )
+    missing = [name for name in FILES if not os.access(secrets / name, os.R_OK)]
+    if missing:
+        raise UserError(
+            f"Cannot read {secrets / missing[0]}, which the proxy needs. Make the files of a run "
+            f"with scripts/make_secrets.sh {secrets} HOST, where HOST is this machine's name as "
+            "actors call it."
+        )
+    return path

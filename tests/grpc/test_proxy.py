@@ -1,0 +1,92 @@
+"""Clients of a server behind the proxy that ships: members get in, strangers do not."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections.abc import Iterator
+
+import grpc
+import numpy as np
+import pytest
+
+from seed_rl.grpc import NumpyClient, ops
+from seed_rl.grpc.errors import CallError, ConnectionLost
+from seed_rl.grpc.options import ClientOptions, ServerOptions
+from tests.helpers.op_helpers import double, serving, values
+from tests.helpers.proxies import proxied
+from tests.helpers.secrets import Secrets, make_secrets
+from tests.helpers.waiting import PATIENCE_S
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> Secrets:
+    return make_secrets(tmp_path_factory.mktemp("run") / "secrets", "localhost", "127.0.0.1")
+
+
+@pytest.fixture
+def port(socket_address: str, free_port: int, secrets: Secrets) -> Iterator[int]:
+    """Of a proxy in front of nobody, until a server is started."""
+    with proxied(socket_address, secrets, free_port):
+        yield free_port
+
+
+def test_both_clients(port, socket_address, secrets, stream_kind):
+    """Guards certificates, streams in both directions, and large messages."""
+    options = ClientOptions(**secrets.of_member)
+    with serving(socket_address, double):
+        with NumpyClient(f"127.0.0.1:{port}", options) as client:
+            assert client.double(np.arange(1024, dtype=np.int32)).tolist()[-1] == 2046
+            assert client.stats()["functions"]["double"]["calls"] == 1
+        assert values(ops.Client(f"localhost:{port}", options).double(1)) == 2
+
+
+def test_strangers_end_in_the_handshake(port, socket_address, secrets, tmp_path, stream_kind):
+    """With what they are told to do about it; the server hears nothing of them."""
+    theirs = make_secrets(tmp_path / "theirs", "localhost").of_member
+    with serving(socket_address, double) as server:
+        for given, said in [
+            ({"tls_ca": secrets.authority}, "give this client tls_cert and tls_key"),
+            ({**theirs, "tls_ca": secrets.authority}, "refuses tls_cert="),
+        ]:
+            with pytest.raises(ConnectionLost, match=said):
+                NumpyClient(f"localhost:{port}", ClientOptions(connect_timeout_s=0.5, **given))
+        assert server.stats()["connections"] == 0
+
+
+def test_members_reach_the_methods_of_the_server_only(port, socket_address, secrets):
+    """And wait for a server that is away, or is told at once that it is."""
+    files = secrets.of_member
+    read = {name: pathlib.Path(path).read_bytes() for name, path in files.items()}
+    with pytest.raises(ConnectionLost, match="the proxy there has no server behind it"):
+        NumpyClient(f"localhost:{port}", ClientOptions(connect_timeout_s=0.5, **files))
+    credentials = grpc.ssl_channel_credentials(read["tls_ca"], read["tls_key"], read["tls_cert"])
+    with (
+        grpc.secure_channel(f"localhost:{port}", credentials) as channel,
+        contextlib.ExitStack() as s,
+    ):
+        check = channel.unary_unary("/grpc.health.v1.Health/Check")
+        with pytest.raises(grpc.RpcError) as caught:
+            check(b"", timeout=PATIENCE_S)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        s.enter_context(serving(socket_address, double))
+        assert check(b"", timeout=PATIENCE_S) == b"\x08\x01"
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary("/other.Service/Method")(b"", timeout=PATIENCE_S)
+        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_stream_ends_with_its_server_and_a_token_still_counts(port, socket_address, secrets):
+    """Guards actors that are to notice at once that the learner has gone, and second locks."""
+    options = ClientOptions(**secrets.of_member)
+    with serving(socket_address, double, options=ServerOptions(token="sesame")) as server:
+        with pytest.raises(CallError, match="requires a token"):
+            NumpyClient(f"localhost:{port}", options)
+        client = NumpyClient(
+            f"localhost:{port}", ClientOptions(token="sesame", **secrets.of_member)
+        )
+        assert client.double(1) == 2
+        server.shutdown()
+        with pytest.raises(ConnectionLost):
+            client.double(1)
+        client.close()

@@ -18,6 +18,7 @@ import rich.console
 import rich.live
 import rich.panel
 import rich.progress_bar
+import rich.segment
 import rich.table
 import rich.text
 
@@ -88,6 +89,52 @@ class Console(rich.console.Console):
 
     def on_broken_pipe(self) -> NoReturn:
         raise
+
+
+class Live:
+    """A renderable at the bottom of the terminal, above which the console prints.
+
+    As Rich's, but it leaves nothing of itself behind where Ctrl-C is echoed as ^C, or where the
+    terminal is not high enough.
+    """
+
+    def __init__(self, console: rich.console.Console):
+        # Transient, so that an error is the last thing on the screen.
+        self._live = rich.live.Live(console=console, auto_refresh=False, transient=True)
+
+    def start(self) -> None:
+        """Begins to show it."""
+        self._live.start()
+
+    def update(self, renderable: rich.console.RenderableType) -> None:
+        """Shows something else."""
+        self._live.update(_AboveCursor(renderable), refresh=True)
+
+    def stop(self) -> None:
+        """Erases it."""
+        # Rich's own end first shows all of it, of which a terminal can only erase what it shows.
+        if self._live.is_started:
+            self._live.update(rich.text.Text(), refresh=True)
+        self._live.stop()
+
+
+class _AboveCursor:
+    """What fits on the screen of a renderable, and an empty line.
+
+    The terminal echoes ^C at the cursor. At the end of a full line that would begin the next line,
+    and Rich would then erase one too few.
+    """
+
+    def __init__(self, renderable: rich.console.RenderableType):
+        self._renderable = renderable
+
+    def __rich_console__(
+        self, console: rich.console.Console, options: rich.console.ConsoleOptions
+    ) -> rich.console.RenderResult:
+        for line in console.render_lines(self._renderable, options)[: options.size.height - 2]:
+            yield from line
+            yield rich.segment.Segment.line()
+        yield rich.text.Text()
 
 
 class PatientPanel(Generic[S]):
@@ -176,8 +223,7 @@ class LivePanel:
         self._console = console
         self._period_s = period_s
         self._shown = 0.0
-        # Transient, so that an error is the last thing on the screen.
-        self._live = rich.live.Live(console=console, auto_refresh=False, transient=True)
+        self._live = Live(console)
         self._last: Status | None = None
 
     def __enter__(self) -> LivePanel:
@@ -191,7 +237,7 @@ class LivePanel:
         self._last = status
         if time.monotonic() - self._shown >= self._period_s:
             self._shown = time.monotonic()
-            self._live.update(self._draw(status), refresh=True)
+            self._live.update(self._draw(status))
 
     def say(self, message: str) -> None:
         style = "red" if message.startswith("error") else "dim"

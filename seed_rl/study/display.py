@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 
 import rich.console
-import rich.live
 import rich.panel
 import rich.progress_bar
 import rich.table
@@ -16,7 +15,7 @@ import rich.text
 from seed_rl.common.run_files import progress as progress_lib
 from seed_rl.common.run_files.progress import Progress
 from seed_rl.common.system import durations
-from seed_rl.launch.panel import Console, Panel, PatientPanel
+from seed_rl.launch.panel import Console, Live, Panel, PatientPanel
 from seed_rl.study.directory import Run
 
 
@@ -131,7 +130,7 @@ class _LivePanel:
         self._console = console
         self._period_s = period_s
         self._shown = 0.0
-        self._live = rich.live.Live(console=console, auto_refresh=False, transient=True)
+        self._live = Live(console)
 
     def __enter__(self) -> _LivePanel:
         self._live.start()
@@ -143,7 +142,7 @@ class _LivePanel:
     def show(self, status: StudyStatus) -> None:
         if time.monotonic() - self._shown >= self._period_s:
             self._shown = time.monotonic()
-            self._live.update(self._draw(status), refresh=True)
+            self._live.update(self._draw(status))
 
     def say(self, message: str) -> None:
         style = "red" if message.startswith("error") else "dim"

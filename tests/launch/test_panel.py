@@ -1,0 +1,60 @@
+"""What the live panel leaves on a terminal's screen."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+
+import pytest
+
+from seed_rl.common.run_files.progress import Progress
+from seed_rl.launch.panel import Console, LivePanel, Status
+
+WIDTH = 60
+_PARTS = re.compile(r"\x1b\[(\??\d*(?:;\d+)*)([A-Za-z])|(\r)|(\n)|(.)")
+
+
+def screen(text: str, height: int) -> list[str]:
+    """The lines of a terminal, those that have left its top included, after writing `text`."""
+    lines, top, row, column = [""], 0, 0, 0
+    for number, code, start, down, character in _PARTS.findall(text):
+        if code == "A":
+            row = max(top, row - int(number or 1))
+        elif code == "K":
+            lines[row] = ""
+        elif start:
+            column = 0
+        elif down or (character and column == WIDTH):
+            row, column = row + 1, 0
+        if character:
+            lines += [""] * (row + 1 - len(lines))
+            line = lines[row].ljust(column)
+            lines[row] = line[:column] + character + line[column + 1 :]
+            column += 1
+        lines += [""] * (row + 1 - len(lines))
+        top = max(top, row + 1 - height)
+    return lines
+
+
+@pytest.mark.parametrize(("height", "echo"), [(30, "^C"), (30, ""), (6, ""), (6, "^C")])
+def test_one_panel_is_left(height: int, echo: str) -> None:
+    """Guards the last screen from parts of earlier panels, also where Ctrl-C is echoed into one."""
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=WIDTH, height=height)
+    panel = LivePanel("run", {"logdir": "/runs"}, console, period_s=0.0)
+    report = Progress(time.time(), 1, "training", 10, 100, 5.0, 1, None, 0, 1.0, None, 0.0)
+    with panel:
+        panel.show(Status(None, 0, 1))
+        panel.show(Status(report, 1, 1))
+        output.write(echo)
+        panel.say("stopping")
+        panel.show(Status(report, 1, 1, "stopping"))
+        panel.finish("stopped")
+    left = screen(output.getvalue(), height)
+    assert [line[:5] for line in left if line.startswith(("╭", "╰", "s"))] == [
+        "stopp",
+        "╭─ ru",
+        "╰────",
+        "stopp",
+    ]

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from seed_rl.common.config import learner_config
@@ -96,6 +97,8 @@ def make_job(
         steps = config.final_train_step(run) * algorithm.updates_per_unroll
         keras_optimizer, learning_rate_fn = make_optimizer(max(1, round(steps)))
     identity = environment_identity(env_config)
+    own = create_optimizer_fn is not None
+    used = _options_of_own(optimizer, learning_rate_fn) if own else flag_values(optimizer)
     return TrainingJob(
         run=run,
         config=config,
@@ -105,10 +108,21 @@ def make_job(
         optimizer=keras_optimizer,
         learning_rate_fn=learning_rate_fn,
         clip_norm=optimizer.clip_norm,
-        options={**identity, **flag_values(run, config, optimizer, *agent_options)},
+        options={**identity, **used, **flag_values(run, config, *agent_options)},
         action_space=spaces.action,
         create_env=lambda: create_env_fn(0, env_config),
         environment=identity,
         create_env_fn=create_env_fn,
         env_config=env_config,
     )
+
+
+def _options_of_own(
+    optimizer: OptimizerConfig, learning_rate_fn: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """What is recorded of an optimizer that the program made, by the names of `OptimizerConfig`."""
+    learning_rate = optimizer.learning_rate
+    used = np.float32(learning_rate_fn(0))
+    if used != np.float32(learning_rate):
+        learning_rate = float(str(used))  # As short as it was written.
+    return {"learning_rate": learning_rate, "clip_norm": optimizer.clip_norm}

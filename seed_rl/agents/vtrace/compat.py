@@ -5,6 +5,7 @@ Importing this module defines the learner's flags, which such programs do not de
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -102,5 +103,5 @@ def optimizer_config(create_optimizer_fn: Any) -> OptimizerConfig:
     """Optimizer options from flags; with the program's own optimizer, clips only if it asks to."""
     config = options.from_flags(OptimizerConfig)
     if create_optimizer_fn is not None and "clip_norm" not in flags.FLAGS:
-        return OptimizerConfig(clip_norm=None)
+        return dataclasses.replace(config, clip_norm=None)
     return config

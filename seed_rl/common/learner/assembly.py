@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from seed_rl.common.config import learner_config
@@ -102,6 +103,8 @@ def make_job(
     identity = environment_identity(env_config)
     # To play in: for evaluation, if any is. Some environments hold levels out for it.
     played = run.num_envs - run.num_eval_envs if run.num_eval_envs else 0
+    own = create_optimizer_fn is not None
+    used = _options_of_own(optimizer, learning_rate_fn) if own else flag_values(optimizer)
     return TrainingJob(
         run=run,
         config=config,
@@ -111,7 +114,7 @@ def make_job(
         optimizer=keras_optimizer,
         learning_rate_fn=learning_rate_fn,
         clip_norm=optimizer.clip_norm,
-        options={**identity, **flag_values(run, config, optimizer, *agent_options)},
+        options={**identity, **used, **flag_values(run, config, *agent_options)},
         action_space=spaces.action,
         create_env=lambda: create_env_fn(played, env_config),
         environment=identity,
@@ -137,3 +140,14 @@ def _check_memory(config: LearnerConfig, specs: Specs) -> None:
             f"{config.unroll_length:,} steps takes {batch / 1e9:,.1f} GB, and "
             f"{available / 1e9:,.1f} GB are available. Lower one of them."
         )
+
+
+def _options_of_own(
+    optimizer: OptimizerConfig, learning_rate_fn: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """What is recorded of an optimizer that the program made, by the names of `OptimizerConfig`."""
+    learning_rate = optimizer.learning_rate
+    used = np.float32(learning_rate_fn(0))
+    if used != np.float32(learning_rate):
+        learning_rate = float(str(used))  # As short as it was written.
+    return {"learning_rate": learning_rate, "clip_norm": optimizer.clip_norm}

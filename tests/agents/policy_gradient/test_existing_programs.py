@@ -77,6 +77,8 @@ def test_learner_and_actors_of_a_program(tmp_path, socket_address):
     assert (progress["phase"], progress["frames"]) == ("done", 12800)
     operative = (tmp_path / "operative_config.gin").read_text()
     assert "GAE.lambda_ = 0.5" in operative and "Adam" in operative
+    record = json.loads((tmp_path / "config.json").read_text())
+    assert record["learning_rate"] == 1e-3  # Of the program's own optimizer; there is no flag.
     (checkpoint,) = (tmp_path / "checkpoints").iterdir()
     saved = tf.train.load_checkpoint(str(checkpoint / "variables"))
     assert saved.get_tensor("train_steps/.ATTRIBUTES/VARIABLE_VALUE") == 100

@@ -64,6 +64,7 @@ def test_learner_and_actors(tmp_path, socket_address):
     assert saved.get_tensor("train_steps/.ATTRIBUTES/VARIABLE_VALUE") == 500 // (5 * 2)
     options = json.loads((checkpoint / "config.json").read_text())
     assert options["program"] == str(PROGRAM)
+    assert options["learning_rate"] == 0.00048  # Of the program's own flag.
     assert options["corridor_length"] == 4 and "--corridor_length=4" in options["arguments"]
 
 

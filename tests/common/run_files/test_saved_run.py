@@ -15,7 +15,7 @@ from seed_rl.common.config import flag_origins, options
 from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.config.options import option
 from seed_rl.common.errors import UserError
-from seed_rl.common.run_files import run_record, saved_flags, saved_run
+from seed_rl.common.run_files import foreign_code, run_record, saved_flags, saved_run
 from seed_rl.common.system import running_program
 from tests.helpers import PROGRAMS, run_python
 

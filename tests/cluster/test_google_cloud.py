@@ -253,7 +253,9 @@ def test_a_learner_or_evaluator_that_is_stopped_does_not_look_finished(
     monkeypatch.setattr(google_cloud.cluster, "main", main)
     monkeypatch.setenv("CLUSTER_SPEC", _cluster(pool))
     google_cloud.main(["gym", "vtrace", "2", "--logdir=gs://runs/pole"])
-    assert seen == ["--stopped_exit_code=143", "gym", "vtrace", "2", "--logdir=gs://runs/pole"]
+    learner_only = ["--insecure"] if pool == 0 else []
+    seen_for_all = ["--stopped_exit_code=143", "gym", "vtrace", "2", "--logdir=gs://runs/pole"]
+    assert seen == seen_for_all + learner_only
 
 
 # Tuning.

@@ -17,6 +17,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import progress
 from seed_rl.common.system.file_lock import LearnerLock
 from tests.helpers import PROGRAMS, run_python
+from tests.helpers.secrets import make_secrets
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
 
@@ -132,26 +133,30 @@ def test_an_address_file_that_cannot_be_written_or_read(tmp_path):
 
 
 @pytest.mark.slow
-def test_learner_and_actors_meet_through_a_file_and_train(cluster, tmp_path):
-    """The whole way, with claimed indices; signals and exit codes are the programs'."""
+def test_learner_and_actors_meet_through_a_file_and_train(cluster, tmp_path, free_port):
+    """The whole way, with claimed indices and a proxy; exit codes are the programs'."""
     shared = {
         "SEED_RL_ADDRESS_FILE": str(tmp_path / "address"),
         "SEED_RL_SECRETS": str(tmp_path / "secrets"),
     }
-    (tmp_path / "secrets").mkdir()
-    (tmp_path / "secrets" / "token").write_text("of this test")
-    (tmp_path / "secrets" / "token").chmod(0o600)
+    make_secrets(tmp_path / "secrets", "localhost")
+    proxied = {
+        "SEED_RL_ADDRESS": f"localhost:{free_port}",
+        "SEED_RL_PROXY": str(tmp_path / "learner"),
+    }
     flags = ("--total_environment_frames=2000", "--seed=1")
     claimed = {"SEED_RL_INDEX_DIR": str(tmp_path / "indices"), "SEED_RL_ROLE": "actor"}
     actors = [cluster(*flags, **shared, **claimed) for _ in range(2)]
     wait_until(lambda: all("waiting for the learner" in a.text() for a in actors))
-    learner = cluster(*flags, **shared, SEED_RL_ROLE="learner")
+    proxy = cluster(*flags, **shared, **proxied, SEED_RL_ROLE="proxy")
+    learner = cluster(*flags, **shared, **proxied, SEED_RL_ROLE="learner")
     assert learner.wait() == 0, learner.text()
     report = progress.read(tmp_path / "run")
     assert report is not None and report.phase == "done"
     for actor in actors:
         actor.send(signal.SIGTERM)
         assert actor.wait() == 0, actor.text()
+    assert proxy.code is None
     claims = sorted(text[text.index("--task=") + 7] for text in (a.text() for a in actors))
     assert claims == ["0", "1"]
 

@@ -13,7 +13,7 @@ import pytest
 from seed_rl.grpc import NumpyClient, ops
 from seed_rl.grpc.errors import CallError, ConnectionLost
 from seed_rl.grpc.options import ClientOptions, ServerOptions
-from tests.helpers.op_helpers import double, serving, values
+from tests.helpers.op_helpers import Background, double, serving, values
 from tests.helpers.proxies import proxied
 from tests.helpers.secrets import Secrets, make_secrets
 from tests.helpers.waiting import PATIENCE_S
@@ -39,6 +39,10 @@ def test_both_clients(port, socket_address, secrets, stream_kind):
             assert client.double(np.arange(1024, dtype=np.int32)).tolist()[-1] == 2046
             assert client.stats()["functions"]["double"]["calls"] == 1
         assert values(ops.Client(f"localhost:{port}", options).double(1)) == 2
+    # It waits for a server that comes.
+    late = Background(ops.Client, f"localhost:{port}", options)
+    with serving(socket_address, double):
+        assert values(late.result().double(1)) == 2
 
 
 def test_strangers_end_in_the_handshake(port, socket_address, secrets, tmp_path, stream_kind):

@@ -2,7 +2,9 @@
 
 #include <grpcpp/generic/generic_stub.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <thread>
 #include <vector>
 
 #include "seed_rl/grpc/native/transport/addresses.h"
@@ -10,6 +12,10 @@
 
 namespace seed_rl::transport {
 namespace {
+
+// Between attempts to connect.
+constexpr std::chrono::milliseconds kFirstPause{100};
+constexpr std::chrono::milliseconds kLongestPause{2000};
 
 grpc::Status Describe(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel,
                       bool wait_for_ready, SystemClock::time_point deadline,
@@ -82,10 +88,17 @@ void Authenticate(const ClientConfig& config, grpc::ClientContext* context) {
 Status Connect(const ClientConfig& config, std::shared_ptr<grpc::Channel>* channel,
                std::string* description) {
   *channel = OpenChannel(config);
-  grpc::Status status =
-      Describe(config, *channel, true, SystemClock::now() + ToDuration(config.connect_timeout_s),
-               description);
-  if (status.ok()) return {};
+  const SystemClock::time_point deadline =
+      SystemClock::now() + ToDuration(config.connect_timeout_s);
+  grpc::Status status;
+  for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    status = Describe(config, *channel, true, deadline, description);
+    if (status.ok()) return {};
+    // Despite wait_for_ready, so answers a proxy without its server, and one that is shutting down.
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) break;
+    if (SystemClock::now() + pause >= deadline) break;
+    std::this_thread::sleep_for(pause);
+  }
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     // Without wait_for_ready, gRPC reports why the last attempt failed.
     const grpc::Status reason = Describe(config, *channel, false,

@@ -133,7 +133,8 @@ void Use(const std::string& address, int seed, std::atomic<int64_t>* answers) {
 // Threads that share a frame stream, wait for answers in turns, and forget some calls, until the
 // server goes or their time is up.
 void UseFrames(const std::string& address, int seed, std::atomic<int64_t>* answers) {
-  SeedFrameStream* stream = seed_frame_stream_open(address.c_str(), "", false, "", "", "", 20, 64 << 20);
+  SeedFrameStream* stream =
+      seed_frame_stream_open(address.c_str(), "", false, "", "", "", 20, 64 << 20);
   std::atomic<uint64_t> next_id{1};
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {

@@ -22,6 +22,7 @@ ENVIRONMENT = "environment"
 """Key of the options in the status of a learner's server."""
 
 _NAME = re.compile(r"[\w.+-]*")
+_NUMBERS = (bool, int, float, type(None))
 
 
 class OtherEnvironment(Exception):
@@ -60,7 +61,9 @@ def check(config: Any, learner: Any) -> None:
       OtherEnvironment: the actor should create its environments again, with other options.
       UserError: it should, but the options could name code or files.
     """
-    if not dataclasses.is_dataclass(config) or not isinstance(learner, Mapping):
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        return
+    if not isinstance(learner, Mapping):
         return
     own = describe(environment_identity(config))
     differing = {n: learner[n] for n in own if n in learner and not same_value(own[n], learner[n])}
@@ -89,4 +92,7 @@ def check(config: Any, learner: Any) -> None:
 def _is_plain(value: Any) -> bool:
     """Whether a value is neither code nor a path: a learner must not run anything in its actors."""
     elements = value if isinstance(value, list) else [value]
-    return all(not isinstance(e, str) or _NAME.fullmatch(e) for e in elements)
+    return all(
+        _NAME.fullmatch(element) if isinstance(element, str) else isinstance(element, _NUMBERS)
+        for element in elements
+    )

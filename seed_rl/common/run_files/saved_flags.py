@@ -44,7 +44,7 @@ def adopt_saved_run() -> list[str]:
     replayed = flag_origins.replayed_record()
     if replayed is not None:
         return adopt(replayed, trusted=True)
-    logdir = flags.FLAGS["logdir"].value
+    logdir = str(flags.FLAGS["logdir"].value)
     saved_run.check(logdir, {})  # Another program's options are no matter of ours.
     record = saved_run.record(logdir)
     return adopt(record) if record else []

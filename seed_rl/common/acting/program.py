@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -97,10 +97,21 @@ def _prepare(family: EnvironmentFamily) -> None:
         if names:
             known.value = logdirs.default("-".join(str(flags.FLAGS[name].value) for name in names))
     if flags.FLAGS.only_check_args:
-        run = options.from_flags(RunConfig)
-        if run.run_mode != ACTOR:
-            run.check_exposure()
-        logdir = flags.FLAGS.logdir
-        logdirs.check(logdir)
-        identity = options.environment_identity(options.from_flags(family.config))
-        print(json.dumps({"logdir": logdir, "refusal": saved_run.refusal(logdir, identity)}))
+        answer_check(options.environment_identity(options.from_flags(family.config)))
+
+
+def answer_check(environment: Mapping[str, Any]) -> None:
+    """Prints what `./run_local.sh` asks a program for with --only_check_args.
+
+    Args:
+      environment: see `saved_run.refusal`.
+
+    Raises:
+      UserError: flags that cannot be right.
+    """
+    run = options.from_flags(RunConfig)
+    if run.run_mode != ACTOR:
+        run.check_exposure()
+    logdirs.check(run.logdir)
+    refusal = saved_run.refusal(run.logdir, environment)
+    print(json.dumps({"logdir": run.logdir, "refusal": refusal}))

@@ -4,17 +4,21 @@
 
 Programs of this package use `options.define_flags` instead. If the program also defines a flag,
 before or after, its definition wins. After this import an uncaught `UserError`, or the program's
-own error that --run_mode is missing, prints one line and exits with code 2.
+own error that --run_mode is missing, prints one line and exits with code 2. `./run_local.sh` can
+start the program.
 """
 
 from __future__ import annotations
 
+import atexit
+import json
 import sys
 from types import TracebackType
 from typing import Any
 
 from absl import flags
 
+from seed_rl.common.acting import program
 from seed_rl.common.acting.actor import ActorConfig
 from seed_rl.common.config import options
 from seed_rl.common.config.device_config import DeviceConfig
@@ -22,6 +26,7 @@ from seed_rl.common.config.distribution_config import ContinuousDistributionConf
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import MISSING_MODE, RunConfig
 from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import saved_run
 
 options.provide_flags(
     RunConfig, ActorConfig, LearnerConfig, ContinuousDistributionConfig, DeviceConfig
@@ -48,3 +53,18 @@ def _misses_run_mode(error: BaseException) -> bool:
 
 
 sys.excepthook = _show
+
+
+def _answer_check() -> None:
+    """Answers --only_check_args of `./run_local.sh`, at which absl exits before it calls `main`."""
+    values: Any = flags.FLAGS
+    if not values.is_parsed() or not getattr(values, "only_check_args", False):
+        return
+    try:
+        identity = options.environment_identity(values)
+        program.answer_check(lambda: {"refusal": saved_run.refusal(values.logdir, identity)})
+    except UserError as error:
+        print(json.dumps({"logdir": values.logdir, "refusal": str(error)}))
+
+
+atexit.register(_answer_check)

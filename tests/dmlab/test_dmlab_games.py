@@ -15,6 +15,8 @@ def test_thirty_levels_two_of_which_are_tested_elsewhere() -> None:
         "rooms_collect_good_objects_train",
         "rooms_exploit_deferred_effects_train",
     ]
+    for table in (games.ALL_LEVELS, games.HUMAN_SCORES, games.RANDOM_SCORES):
+        assert set(table) == {games.LEVEL_MAPPING[level.train] for level in games.LEVELS}
     assert games.level_for_tests("rooms_watermaze") == "rooms_watermaze"
     assert games.level_for_tests("lt_chasm") == "lt_chasm"
 

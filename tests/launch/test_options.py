@@ -335,6 +335,25 @@ def test_files_that_are_no_programs(tmp_path, monkeypatch, text, message):
         local.ask_program(options.parse(["my_program.py", "1"]))
 
 
+EXISTING = """
+from absl import app
+from seed_rl.common import common_flags
+
+app.run(main=None)
+"""
+
+
+def test_a_program_written_for_the_original(tmp_path, monkeypatch):
+    """Guards that it is checked without being run, since absl ends it after reading the flags."""
+    program(tmp_path, text=EXISTING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    asked = local.ask_program(options.parse(["my_program.py", "1"]))
+    assert asked.logdir == tmp_path / "runs" / "my_program"
+    with pytest.raises(UserError, match="token"):
+        local.ask_program(options.parse(["my_program.py", "1", "--server_address=[::]:8686"]))
+
+
 EVERY_AGENT = """
 import dataclasses
 from seed_rl.common.acting.environment_family import EnvironmentFamily

@@ -109,15 +109,28 @@ def _prepare(family: EnvironmentFamily) -> None:
             known.value = logdirs.default("-".join(str(flags.FLAGS[name].value) for name in names))
     learns = flags.FLAGS.run_mode != ACTOR
     if flags.FLAGS.only_check_args:
-        if learns:
-            options.from_flags(RunConfig).check_exposure()
-        logdirs.check(flags.FLAGS.logdir)
-        print(json.dumps({"logdir": flags.FLAGS.logdir, **_continuation(family)}))
+        answer_check(lambda: _continuation(family))
     elif learns and flags.FLAGS.play_request:
         saved_flags.adopt_saved_run()
     elif learns:
         if refusal := _continuation(family)["refusal"]:
             raise UserError(refusal)
+
+
+def answer_check(continuation: Callable[[], Mapping[str, Any]]) -> None:
+    """Prints what `./run_local.sh` asks a program for with --only_check_args.
+
+    Args:
+      continuation: see `_continuation`; a `refusal` is enough.
+
+    Raises:
+      UserError: flags that cannot be right.
+    """
+    run = options.from_flags(RunConfig)
+    if run.run_mode != ACTOR:
+        run.check_exposure()
+    logdirs.check(run.logdir)
+    print(json.dumps({"logdir": run.logdir, **continuation()}))
 
 
 def _continuation(family: EnvironmentFamily) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class Servers:
         self._proxy: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="seed_rl_hostile_")
         self._secrets = pathlib.Path(self._folder.name) / "secrets"
-        command = [_MAKE_SECRETS, self._secrets, "localhost", "127.0.0.1"]
+        command = [str(_MAKE_SECRETS), str(self._secrets), "localhost", "127.0.0.1"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     def __call__(self, token: str | None = None) -> dict[str, Any]:

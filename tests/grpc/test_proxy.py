@@ -78,6 +78,7 @@ def test_members_reach_the_methods_of_the_server_only(port, socket_address, secr
         with pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary("/other.Service/Method")(b"", timeout=PATIENCE_S)
         assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        assert "404" in caught.value.details()  # Of the proxy, not of the server.
 
 
 def test_a_stream_ends_with_its_server_and_a_token_still_counts(port, socket_address, secrets):

@@ -16,6 +16,8 @@ from seed_rl.common.config.presets import Preset
 
 DATACLASS = "dataclass"
 PROGRAM = "program"
+OLD_FLAGS = "Flags of existing programs"
+"""Heading of the flags of `old_flags`, which are no options."""
 
 ALIASES: dict[str, str] = {}
 """Alternative names of flags, and the flags' names."""
@@ -65,24 +67,25 @@ def define_flags(*config_classes: type, presets: Sequence[Preset] = (), **defaul
         _define_aliases(field, heading)
 
 
-def provide_flags(*config_classes: type, presets: Sequence[Preset] = (), **defaults: Any) -> None:
+def provide_flags(*config_classes: type, presets: Sequence[Preset] = ()) -> None:
     """Defines the flags that are missing, for programs that define their own with absl.
 
     Modules whose import brings flags in existing programs call this. An existing flag stays; one
     made here gives way to any definition of its name: by `define_flags`, by absl, or by a later
-    call for a class that declares it as `shared`.
+    call with a default for it, or for a class that declares it as `shared`.
 
     Args:
       *config_classes: dataclasses with `option` fields.
-      presets: defaults that replace those of the classes, applied in order.
-      **defaults: further defaults, applied after the presets.
+      presets: defaults that replace those of the classes, applied in order. If flags are parsed
+        already, the program does not take them from imports, and presets have no effect.
     """
-    layers = (*presets, Preset(PROGRAM, defaults))
-    for name, (field, hint, heading) in _options(config_classes, layers).items():
+    parsed = flags.FLAGS.is_parsed()
+    for name, (field, hint, heading) in _options(config_classes, presets).items():
         known = flags.FLAGS[name] if name in flags.FLAGS else None
-        replaced = known is not None and known.allow_override and field.metadata["shared"]
-        if known is None or (replaced and not flags.FLAGS.is_parsed()):
-            _define(field, hint, _default(field, name, layers), heading, allow_override=True)
+        default = _default(field, name, () if parsed else presets)
+        wins = default.shared or default.origin != DATACLASS
+        if known is None or (known.allow_override and wins and not parsed):
+            _define(field, hint, default, heading, allow_override=True)
             _define_aliases(field, heading)
 
 
@@ -97,7 +100,7 @@ def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
         flag is not None
         and default is not None
         and flag.using_default_value
-        and default.origin == DATACLASS
+        and (default.origin == DATACLASS or flag.allow_override)
         and not default.shared
         and not same_value(default.library, field.default)
     )

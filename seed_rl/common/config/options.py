@@ -27,6 +27,7 @@ from absl import flags
 
 from seed_rl.common.config.flag_definitions import (
     ALIASES,
+    OLD_FLAGS,
     define_flags,
     is_of_another_class,
     provide_flags,
@@ -55,7 +56,8 @@ __all__ = (
 
 T = TypeVar("T")
 
-_LIBRARIES = ("absl", "tensorflow")  # They define flags too.
+_NOT_OPTIONS = ("absl", "tensorflow", OLD_FLAGS)
+"""Headings of other flags: those of libraries, and those that only set options."""
 _NAMES_OF_ENVIRONMENTS = ("game", "env_name")  # Flags of existing programs.
 
 
@@ -185,8 +187,8 @@ def _picked(cls: type[T], values: Mapping[str, Any]) -> T:
 
 
 def flag_dictionary() -> dict[str, Any]:
-    """The values of the program's flags by name, without aliases and flags of libraries; empty
-    before flags are parsed.
+    """The values of the program's flags by name, without aliases, flags of libraries and old
+    flags; empty before flags are parsed.
     """
     if not flags.FLAGS.is_parsed():
         return {}
@@ -194,7 +196,7 @@ def flag_dictionary() -> dict[str, Any]:
         flag.name: flag.value
         for heading, defined in flags.FLAGS.flags_by_module_dict().items()
         for flag in defined
-        if flag.name not in ALIASES and heading.partition(".")[0] not in _LIBRARIES
+        if flag.name not in ALIASES and heading.partition(".")[0] not in _NOT_OPTIONS
     }
 
 

@@ -20,7 +20,7 @@ from absl import flags
 
 from seed_rl.common.acting import program
 from seed_rl.common.acting.actor import ActorConfig
-from seed_rl.common.config import options
+from seed_rl.common.config import old_flags, options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -31,6 +31,7 @@ from seed_rl.common.run_files import saved_run
 options.provide_flags(
     RunConfig, ActorConfig, LearnerConfig, ContinuousDistributionConfig, DeviceConfig
 )
+old_flags.provide()
 
 _show_traceback: Any = sys.excepthook
 

@@ -130,6 +130,9 @@ def ask_program(options: RunOptions) -> RunOptions:
         ) from None
     if asked.returncode:
         raise UserError(_complaint(options, asked.stderr))
+    for line in asked.stderr.splitlines():
+        if line.startswith("note: "):  # About flags, from `old_flags`.
+            print(line, file=sys.stderr)
     answer = _answer(asked.stdout)
     if answer is None:
         printed = asked.stdout.strip()

@@ -5,21 +5,24 @@ Importing this module defines the flags, which such programs do not define thems
 
 from __future__ import annotations
 
-import dataclasses
-
-from absl import flags
-
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.agents.policy_gradient.learner_config import TrainingConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.common.compat import original_defaults
 from seed_rl.common.config import options
 from seed_rl.common.config.device_config import DeviceConfig
-from seed_rl.common.config.flag_definitions import default_of, same_value
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
-options.provide_flags(RunConfig, LearnerConfig, OnPolicyConfig, MinibatchSettings, DeviceConfig)
+options.provide_flags(
+    RunConfig,
+    LearnerConfig,
+    OnPolicyConfig,
+    MinibatchSettings,
+    DeviceConfig,
+    presets=(original_defaults.ON_POLICY,),
+)
 
 
 def training_config_from_flags() -> TrainingConfig:
@@ -28,11 +31,7 @@ def training_config_from_flags() -> TrainingConfig:
     Raises:
       UserError: the sizes do not divide each other, or exclude each other.
     """
-    config = options.from_flags(TrainingConfig)
-    if _is_unset("batch_size"):
-        # The flag may be that of another module, whose default counts unrolls per training step.
-        config = dataclasses.replace(config, batch_size=OnPolicyConfig.batch_size)
-    return config.with_sizes()
+    return options.from_flags(TrainingConfig).with_sizes()
 
 
 def unroll_length_from_flags() -> int:
@@ -69,10 +68,3 @@ def batch_size_from_flags() -> int:
         f"split into --batches_per_step={config.batches_per_step}. Use another number, or "
         "seed_rl.agents.policy_gradient.config.step_sizes for the size in transitions."
     )
-
-
-def _is_unset(name: str) -> bool:
-    """Whether neither the program nor the command line has set a flag."""
-    flag = flags.FLAGS[name]
-    default = default_of(flag)
-    return default is not None and not flag.present and same_value(flag.value, default.effective)

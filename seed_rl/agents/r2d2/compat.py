@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2 import losses
 from seed_rl.agents.r2d2.config import R2D2Config, validate
-from seed_rl.agents.r2d2.program import PRESET
-from seed_rl.common.compat import replay_dataset
+from seed_rl.common.compat import original_defaults, replay_dataset
 from seed_rl.common.compat.replay_dataset import get_replay_insertion_batch_size
 from seed_rl.common.config import learner_config, options
 from seed_rl.common.config.device_config import DeviceConfig
@@ -46,7 +45,7 @@ options.provide_flags(
     OptimizerConfig,
     LearnerConfig,
     DeviceConfig,
-    presets=(PRESET,),
+    presets=(original_defaults.R2D2,),
 )
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from seed_rl.agents.sac import losses
 from seed_rl.agents.sac.config import SACConfig, validate
 from seed_rl.agents.sac.program import PRESET
-from seed_rl.common.compat import replay_dataset
+from seed_rl.common.compat import original_defaults, replay_dataset
 from seed_rl.common.compat.progress_logger import ProgressLogger, Session
 from seed_rl.common.config import learner_config, options
 from seed_rl.common.config.device_config import DeviceConfig
@@ -38,7 +38,7 @@ options.provide_flags(
     LearnerConfig,
     ContinuousDistributionConfig,
     DeviceConfig,
-    presets=(PRESET,),
+    presets=(PRESET, original_defaults.SAC),
 )
 
 

@@ -14,6 +14,7 @@ from absl import flags
 
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common.compat import original_defaults
 from seed_rl.common.compat.progress_logger import ProgressLogger, Session
 from seed_rl.common.config import learner_config, options
 from seed_rl.common.config.device_config import DeviceConfig
@@ -28,7 +29,12 @@ from seed_rl.common.normalization.popart import PopArt
 from seed_rl.common.types import EnvOutput
 
 options.provide_flags(
-    RunConfig, VTraceConfig, LearnerConfig, ContinuousDistributionConfig, DeviceConfig
+    RunConfig,
+    VTraceConfig,
+    LearnerConfig,
+    ContinuousDistributionConfig,
+    DeviceConfig,
+    presets=(original_defaults.VTRACE,),
 )
 
 

@@ -17,6 +17,8 @@ from seed_rl.common.config.presets import Preset
 DATACLASS = "dataclass"
 PROGRAM = "program"
 SAVED_RUN = "saved run"
+OLD_FLAGS = "Flags of existing programs"
+"""Heading of the flags of `old_flags`, which are no options."""
 
 ALIASES: dict[str, str] = {}
 """Alternative names of flags, and the flags' names."""
@@ -86,32 +88,26 @@ def define_flags(*config_classes: type, presets: Sequence[Preset] = (), **defaul
         _define_aliases(field, heading)
 
 
-def provide_flags(*config_classes: type, presets: Sequence[Preset] = (), **defaults: Any) -> None:
+def provide_flags(*config_classes: type, presets: Sequence[Preset] = ()) -> None:
     """Defines the flags that are missing, for programs that define their own with absl.
 
     Modules whose import brings flags in existing programs call this. An existing flag stays; one
     made here gives way to any definition of its name: by `define_flags`, by absl, or by a later
-    call for a class that declares it as `shared`; and a class's default gives way to a preset's.
+    call with a default for it, or for a class that declares it as `shared`.
 
     Args:
       *config_classes: dataclasses with `option` fields.
-      presets: defaults that replace those of the classes, applied in order.
-      **defaults: further defaults, applied after the presets.
+      presets: defaults that replace those of the classes, applied in order. If flags are parsed
+        already, the program does not take them from imports, and presets have no effect.
     """
-    layers = (*presets, Preset(PROGRAM, defaults))
-    for name, (field, hint, heading) in _options(config_classes, layers).items():
+    parsed = flags.FLAGS.is_parsed()
+    for name, (field, hint, heading) in _options(config_classes, presets).items():
         known = flags.FLAGS[name] if name in flags.FLAGS else None
-        default = _default(field, name, layers)
-        if known is None or (_replaces(field, default, known) and not flags.FLAGS.is_parsed()):
+        default = _default(field, name, () if parsed else presets)
+        wins = default.shared or default.origin != DATACLASS
+        if known is None or (known.allow_override and wins and not parsed):
             _define(field, hint, default, heading, allow_override=True)
             _define_aliases(field, heading)
-
-
-def _replaces(field: dataclasses.Field[Any], default: Default, known: flags.Flag[Any]) -> bool:
-    """Whether `provide_flags` replaces a flag, whatever the order of a program's imports."""
-    old = default_of(known)
-    preset_wins = old is not None and old.origin == DATACLASS != default.origin
-    return bool(known.allow_override and (field.metadata["shared"] or preset_wins))
 
 
 def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
@@ -125,7 +121,7 @@ def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
         flag is not None
         and default is not None
         and flag.using_default_value
-        and default.origin == DATACLASS
+        and (default.origin == DATACLASS or flag.allow_override)
         and not default.shared
         and not same_value(default.library, field.default)
     )

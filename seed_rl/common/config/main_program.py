@@ -14,6 +14,7 @@ from typing import Any
 
 from absl import app, flags
 
+from seed_rl.common.config.flag_definitions import OLD_FLAGS
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import terminal
 
@@ -97,12 +98,13 @@ def help_text(program: str) -> str:
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     name = f"python -m {spec.name}" if spec else program
-    headings = [h for h in flags.FLAGS.flags_by_module_dict() if not _of_absl(h)]
+    headings = [h for h in flags.FLAGS.flags_by_module_dict() if not _is_hidden(h)]
     texts = [flags.FLAGS.module_help(heading).strip("\n") for heading in headings]
     options = "\n\n".join(filter(None, texts))  # All flags of a heading may have been replaced.
     about = (main.__doc__ or "").strip()
     return f"{about}\n\nusage: {name} [--option=value ...]\n\n{options}\n\n--helpfull adds absl's."
 
 
-def _of_absl(heading: str) -> bool:
-    return heading.startswith("absl.") or heading in sys.modules
+def _is_hidden(heading: str) -> bool:
+    """Whether the flags are absl's, a library's, or only for existing scripts."""
+    return heading.startswith("absl.") or heading in sys.modules or heading == OLD_FLAGS

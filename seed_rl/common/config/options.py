@@ -31,6 +31,7 @@ from absl import flags
 
 from seed_rl.common.config.flag_definitions import (
     ALIASES,
+    OLD_FLAGS,
     default_of,
     define_flags,
     is_of_another_class,
@@ -66,7 +67,8 @@ __all__ = (
 
 T = TypeVar("T")
 
-_LIBRARIES = ("absl", "tensorflow")  # They define flags too.
+_LIBRARIES = ("absl", "tensorflow")
+"""Headings of other flags: those of libraries, and those that only set options."""
 _NAMES_OF_ENVIRONMENTS = ("game", "env_name")  # Flags of existing programs.
 
 
@@ -242,8 +244,8 @@ def _picked(cls: type[T], values: Mapping[str, Any]) -> T:
 
 
 def flag_dictionary() -> dict[str, Any]:
-    """The values of the program's flags by name, without aliases and flags of libraries; empty
-    before flags are parsed.
+    """The values of the program's flags by name, without aliases, flags of libraries and old
+    flags; empty before flags are parsed.
     """
     if not flags.FLAGS.is_parsed():
         return {}
@@ -251,7 +253,7 @@ def flag_dictionary() -> dict[str, Any]:
         flag.name: flag.value
         for heading, defined in flags.FLAGS.flags_by_module_dict().items()
         for flag in defined
-        if flag.name not in ALIASES and not _is_of_library(heading)
+        if flag.name not in ALIASES and heading != OLD_FLAGS and not _is_of_library(heading)
     }
 
 

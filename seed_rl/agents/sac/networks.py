@@ -131,13 +131,13 @@ class _ActorCritic(tf.Module):
         actor, v, q = self._parts(state)
         params, actor = self._actor(ff_input, recurrent_input, actor, done)
         # Unrolls are stored with the states of all parts.
-        v, *q = (
+        v, *critics = (
             part(ff_input, recurrent_input, its_state, done, only_return_new_state=True)
             for part, its_state in zip((self._v, *self._q), (v, *q), strict=True)
         )
         params = params if unroll else params[0]
         output = AgentOutput(self._distribution.sample(params), params)
-        return output, (actor, v, tuple(q)) if state else ()
+        return output, (actor, v, tuple(critics)) if state else ()
 
     def _inputs(
         self, prev_action: Actions, env_output: EnvOutput

@@ -67,8 +67,7 @@ __all__ = (
 
 T = TypeVar("T")
 
-_LIBRARIES = ("absl", "tensorflow")
-"""Headings of other flags: those of libraries, and those that only set options."""
+_LIBRARIES = ("absl", "tensorflow")  # They define flags too.
 _NAMES_OF_ENVIRONMENTS = ("game", "env_name")  # Flags of existing programs.
 
 

@@ -10,7 +10,7 @@ set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 target="$(realpath -m "${1:-$root/dist}")"
-"$root/scripts/setup.sh" dev
+"$root/scripts/setup.sh" wheel
 export PATH="$root/.venv/bin:$PATH"
 
 # setuptools would include leftovers of earlier builds.

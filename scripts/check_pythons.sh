@@ -75,7 +75,7 @@ check() { # PYTHON FOLDER
 }
 
 system="$(sed -n 's/^PRETTY_NAME="\([^"(]*[^"( ]\).*/\1/p' /etc/os-release)"
-"$root/scripts/setup.sh" dev
+"$root/scripts/setup.sh" wheel
 for python in "${pythons[@]}"; do
   # Run it: pyenv has shims for versions that are not available.
   if ! "$python" -c '' 2> /dev/null; then

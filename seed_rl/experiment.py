@@ -131,6 +131,7 @@ def run(
         group = LocalActors(
             actors, environments, actor_configs(options), lambda: thread.stop("An actor failed")
         )
+        thread.actors = group
         thread.learner = dataclasses.replace(job, run=options).create_learner()
         stack.callback(group.kill)
         try:
@@ -139,6 +140,7 @@ def run(
                 group.start()
             _watch(thread, job.run.logdir, on_progress, progress_period_s)
         finally:
+            group.leave(0.0)
             thread.stop("Interrupted")
             thread.join()  # It may be saving.
             group.stop()
@@ -182,11 +184,13 @@ class _LearnerThread(threading.Thread):
         super().__init__(name="learner", daemon=True)
         self.learner: Learner | None = None
         self.error: BaseException | None = None
+        self.actors: LocalActors | None = None
 
     def run(self) -> None:
-        assert self.learner is not None
+        assert self.learner is not None and self.actors is not None
         try:
-            self.learner.train()
+            # Actors leave first: they would warn of a lost learner.
+            self.learner.train(self.actors.leave)
         except BaseException as error:
             self.error = error
 

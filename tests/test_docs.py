@@ -22,6 +22,13 @@ PATH = re.compile(rf"(?<![\w/~.-])(?:{FOLDERS})/[\w/.-]*\w")
 MODULE = re.compile(r"(?<![\w/.-])(?:seed_rl|examples|benchmarks)(?!\.md)(?:\.\w+)+")
 
 
+def test_each_page_of_the_site_is_in_its_menu(repository):
+    """The theme takes a named README within a section for the section's own page."""
+    menu = (repository / "mkdocs.yml").read_text().partition("\nnav:\n")[2].partition("\n\n")[0]
+    assert "README.md" in menu
+    assert not re.findall(r"^ {4,}- .+: .*(?:README|index)\.md", menu, re.MULTILINE)
+
+
 @pytest.fixture
 def project(tmp_path, repository):
     """A folder with the files that the docs show, and nothing else."""

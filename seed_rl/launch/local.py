@@ -22,8 +22,9 @@ from seed_rl.common.system import memory
 from seed_rl.launch import games, panel, proxy
 from seed_rl.launch import options as options_lib
 from seed_rl.launch.options import RunOptions
-from seed_rl.launch.ports import free_port
-from seed_rl.launch.supervisor import Supervisor, SupervisorConfig
+from seed_rl.launch.ports import free_port, is_free
+from seed_rl.launch.run_lock import running_pid
+from seed_rl.launch.supervisor import TENSORBOARD, Supervisor, SupervisorConfig
 
 _ANSWER_S = 120
 """Longest time that a program may take to check its flags, its imports included."""
@@ -49,6 +50,28 @@ def check_memory(options: RunOptions) -> None:
         )
 
 
+def check_port(options: RunOptions) -> None:
+    """Refuses a port for TensorBoard at which another program listens.
+
+    Raises:
+      UserError: it does, or this user may not listen there.
+    """
+    port = options.tensorboard_port
+    if not options.tensorboard or port is None:
+        return
+    assert options.logdir is not None
+    if running_pid(options.logdir) is not None:  # The port may be that of this run.
+        return
+    try:
+        problem = "" if is_free(port) else "another program listens there"
+    except OSError as error:
+        problem = str(error.strerror)
+    if problem:
+        raise UserError(
+            f"--tensorboard_port={port}: {problem}. Choose another, or leave it out for a free one."
+        )
+
+
 def create_supervisor(options: RunOptions) -> Supervisor:
     """Creates the supervisor of a run; `options.logdir` must be set."""
     assert options.logdir is not None
@@ -63,7 +86,7 @@ def create_supervisor(options: RunOptions) -> Supervisor:
     tensorboard = None
     if options.tensorboard:
         port = options.tensorboard_port or free_port()
-        facts["TensorBoard"] = f"http://localhost:{port}"
+        facts[TENSORBOARD] = f"http://localhost:{port}"
         tensorboard = [sys.executable, "-m", "seed_rl.launch.tensorboard"]
         tensorboard += [f"--logdir={options.logdir}", "--host=localhost", f"--port={port}"]
 
@@ -197,6 +220,7 @@ def main(arguments: Sequence[str]) -> int:
         options = options_lib.parse(arguments)
         check_memory(options)
         options = ask_program(options)
+        check_port(options)
     except UserError as error:
         print(f"error: {error}\n{options_lib.usage_line()}", file=sys.stderr)
         return 2

@@ -40,6 +40,7 @@ class Status:
       doing: what the supervisor is doing, if that is not the learner's phase.
       resumes_from: environment frames of the checkpoint that the run resumes from, if any.
       warnings: problems that the supervisor has noticed.
+      gone: name of a fact that no longer holds.
     """
 
     progress: Progress | None
@@ -48,6 +49,7 @@ class Status:
     doing: str | None = None
     resumes_from: int | None = None
     warnings: tuple[str, ...] = ()
+    gone: str | None = None
 
     @property
     def phase(self) -> str:
@@ -253,7 +255,8 @@ class LivePanel:
         table = rich.table.Table.grid(padding=(0, 2), expand=True)
         table.add_column(style="cyan", no_wrap=True)
         table.add_column(ratio=1)
-        for name, value in [*describe(status), *self._facts.items()]:
+        facts = [(name, value) for name, value in self._facts.items() if name != status.gone]
+        for name, value in [*describe(status), *facts]:
             table.add_row(name, rich.text.Text(value))
         progress = status.progress
         if progress is not None and progress.total_frames:

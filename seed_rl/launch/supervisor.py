@@ -28,6 +28,10 @@ _PROXY_SERVES_S = 3.0
 """A proxy that ends sooner could not start: its port is taken, or a certificate is not one."""
 
 
+TENSORBOARD = "TensorBoard"
+"""Its name, also of its address on the panel."""
+
+
 @dataclasses.dataclass(frozen=True)
 class SupervisorConfig:
     """How a run is supervised.
@@ -180,7 +184,7 @@ class Supervisor:
         self._tensorboard: Process | None = None
         if self._tensorboard_command:
             self._tensorboard = Process(
-                "TensorBoard", self._tensorboard_command, logs / "tensorboard.log", niceness=10
+                TENSORBOARD, self._tensorboard_command, logs / "tensorboard.log", niceness=10
             )
 
     def _supervise(self) -> int:
@@ -262,8 +266,11 @@ class Supervisor:
                 self._start(self._tensorboard)
         elif (code := self._tensorboard.poll()) is not None:
             self._guardian.forget(self._tensorboard.pid)
-            log = self._tensorboard.log
-            self._panel.say(f"TensorBoard {describe_exit(code)}; training continues ({log})")
+            why = "".join(f": {line}" for line in tail(self._tensorboard, 1))
+            self._panel.say(
+                f"TensorBoard {describe_exit(code)}{why}; training continues "
+                f"({self._tensorboard.log})"
+            )
             self._tensorboard = None
 
     def _look_after_proxy(self) -> None:
@@ -281,7 +288,10 @@ class Supervisor:
         alive = sum(actor.process.running for actor in self._actors)
         warnings = tuple(self._warnings(report))
         resumes_from = self._state.resumes_from
-        self._panel.show(Status(report, alive, len(self._actors), doing, resumes_from, warnings))
+        gone = TENSORBOARD if self._tensorboard is None else None
+        self._panel.show(
+            Status(report, alive, len(self._actors), doing, resumes_from, warnings, gone)
+        )
 
     def _warnings(self, report: progress.Progress | None) -> Iterator[str]:
         if problem := self._state.problem():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -188,6 +189,16 @@ def test_actors_that_do_not_fit_are_refused(monkeypatch, capsys):
     assert "100,000 actors do not fit in memory" in message and "3,200.0 GB" in message
     assert "at most 250," in message
     local.check_memory(options.parse(["gym", "vtrace", "250", "4"]))
+
+
+def test_a_port_of_another_program_is_refused(tmp_path):
+    """Guards the panel from the address of another TensorBoard."""
+    with socket.create_server(("localhost", 0)) as listener:
+        port = f"--tensorboard_port={listener.getsockname()[1]}"
+        task = ["gym", "vtrace", "1", f"--logdir={tmp_path}", port]
+        with pytest.raises(UserError, match=f"{port}: another program listens there"):
+            local.check_port(options.parse(task))
+        local.check_port(options.parse([*task, "--tensorboard=false"]))
 
 
 def test_flags_may_stand_anywhere():

@@ -45,7 +45,8 @@ def test_one_panel_is_left(height: int, echo: str) -> None:
     panel = LivePanel("run", {"logdir": "/runs"}, console, period_s=0.0)
     report = Progress(time.time(), 1, "training", 10, 100, 5.0, 1, None, 0, 1.0, None, 0.0)
     with panel:
-        panel.show(Status(None, 0, 1))
+        panel.show(Status(None, 0, 1, gone="logdir"))
+        assert "/runs" not in output.getvalue()
         panel.show(Status(report, 1, 1))
         output.write(echo)
         panel.say("stopping")

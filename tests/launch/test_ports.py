@@ -7,6 +7,16 @@ import socket
 from seed_rl.launch import ports
 
 
+def test_a_port_in_use():
+    """Guards TensorBoard's address; closed connections do not count."""
+    with socket.create_server(("localhost", 0)) as listener:
+        place = listener.getsockname()[:2]
+        assert not ports.is_free(place[1])
+        with socket.create_connection(place):
+            listener.accept()[0].close()
+    assert ports.is_free(place[1])
+
+
 def test_a_free_port_can_be_bound_at_every_address():
     """Every one that the machine has: ::1 may be a name's address without IPv6."""
     port, bound = ports.free_port(), 0

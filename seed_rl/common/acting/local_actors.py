@@ -131,13 +131,19 @@ class LocalActors:
         for actor in self._actors:
             actor.start()
 
-    def stop(self) -> None:
-        """Ends all actors and waits for them; processes that do not end are killed."""
+    def leave(self, timeout_s: float = 1.0) -> None:
+        """Asks all actors to end, and waits a little, so that they do not miss the learner."""
         for actor in self._actors:
             actor.stop()
-        deadline = time.monotonic() + _STOP_GRACE_S
+        deadline = time.monotonic() + timeout_s
+        for actor in self._actors:
+            actor.join(max(0.0, deadline - time.monotonic()))
+
+    def stop(self) -> None:
+        """Ends all actors and waits for them; processes that do not end are killed."""
+        self.leave(_STOP_GRACE_S)
         for task, actor in enumerate(self._actors):
-            if not actor.join(max(0.0, deadline - time.monotonic())):
+            if not actor.join(0.0):
                 actor.kill()
                 if not actor.join(1.0):
                     logging.error(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def save_model(
     replaced = directory.with_name(f".{directory.name}.{os.getpid()}.replaced")
     module = _export(network, specs, act)
     try:
-        tf.saved_model.save(module, os.fspath(temporary))
+        with _without_information(tf.get_logger()):
+            tf.saved_model.save(module, os.fspath(temporary))
         if directory.exists():
             directory.rename(replaced)
         temporary.rename(directory)
@@ -60,6 +62,20 @@ def save_model(
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(replaced, ignore_errors=True)
     return directory
+
+
+@contextlib.contextmanager
+def _without_information(logger: logging.Logger) -> Iterator[None]:
+    """Drops what is below a warning; in a notebook, TensorFlow prints each line twice."""
+
+    def important(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.WARNING
+
+    logger.addFilter(important)
+    try:
+        yield
+    finally:
+        logger.removeFilter(important)
 
 
 def _export(network: Any, specs: Specs, act: Act) -> tf.Module:

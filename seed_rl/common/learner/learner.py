@@ -14,7 +14,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -143,11 +143,14 @@ class Learner:
         """
         self._stop.request(reason)
 
-    def train(self) -> None:
+    def train(self, on_trained: Callable[[], object] = lambda: None) -> None:
         """Serves and trains until all frames are used, `stop`, or SIGTERM or SIGINT.
 
         Saves a checkpoint at the end in any case, unless there was nothing left to train. The
         signals count only if the main thread calls this.
+
+        Args:
+          on_trained: called after the last training step, while the server still answers.
 
         Raises:
           UserError: the server's address is in use or not allowed, or training stalls.
@@ -160,7 +163,7 @@ class Learner:
                 return
             stop = stack.enter_context(self._stop)
             try:
-                self._serve_and_train(stop)
+                self._serve_and_train(stop, on_trained)
             except BaseException:
                 self._reporter.phase("failed", self.frames)
                 raise
@@ -189,7 +192,7 @@ class Learner:
             self._algorithm.evaluate,
         )
 
-    def _serve_and_train(self, stop: StopSignal) -> None:
+    def _serve_and_train(self, stop: StopSignal, on_trained: Callable[[], object]) -> None:
         store = self._inference.store
         with contextlib.ExitStack() as stack:
             stack.callback(lambda: self._reporter.close(self.frames))
@@ -200,6 +203,7 @@ class Learner:
             batches = self._batches()
             self._loop(stop, server, batches)
             self._report(server, {}, last=True)
+            on_trained()
             store.close()
             server.shutdown()  # Experience from here on would be lost.
             self._save_last()

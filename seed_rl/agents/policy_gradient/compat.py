@@ -162,6 +162,6 @@ def _optimizer_config(create_optimizer_fn: CreateOptimizer | None) -> OptimizerC
     flag = flags.FLAGS["clip_norm"] if "clip_norm" in flags.FLAGS else None
     config = options.check(gin_config.optimizer_config())
     by_gin = create_optimizer_fn is None or "clip_norm" in gin_config.bindings("OptimizerConfig")
-    if by_gin and not (flag and flag.present):
+    if by_gin and (flag is None or not flag.present):
         return config
-    return dataclasses.replace(config, clip_norm=flag.value if flag else None)
+    return dataclasses.replace(config, clip_norm=None if flag is None else flag.value)

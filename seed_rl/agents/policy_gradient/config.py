@@ -74,7 +74,7 @@ def step_sizes(
     Args:
       config: options.
       minibatches: its `batches_per_step` is used without `batch_size_transitions`; 0: as many as
-        there are training environments for, but at least one.
+        `batch_size` makes of `num_training_envs` unrolls, at least one.
       unroll_length: used without `step_size_transitions`.
       num_training_envs: environments that are trained on.
 

@@ -16,9 +16,7 @@ class LearnerConfig:
     total_environment_frames: int = option(
         1_000_000_000, "Environment frames after which the run ends.", minimum=1
     )
-    batch_size: int = option(
-        32, "Unrolls per training step, over all replicas.", minimum=1
-    )
+    batch_size: int = option(32, "Unrolls per training step, over all replicas.", minimum=1)
     unroll_length: int = option(
         20, "Agent steps per unroll, not counting burn-in and the bootstrap step.", minimum=1
     )

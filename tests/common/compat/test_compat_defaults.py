@@ -1,6 +1,7 @@
 """Defaults and flags of programs and scripts written for the original."""
 
 import json
+import re
 
 import pytest
 
@@ -85,3 +86,23 @@ def test_sizes_of_existing_scripts_that_do_not_divide():
     done = run_python(*command)
     message = "--step_size_unroll=9 cannot be divided by --batches_per_step=4"
     assert done.returncode == 2 and message in done.stderr
+
+
+def test_the_page_lists_the_defaults_and_flags(repository):
+    """Guards docs/migrating.md: owners of old programs compare its numbers with theirs."""
+    page = (repository / "docs" / "migrating.md").read_text().partition("\n## Defaults\n")[2]
+    tables, _, old = page.partition("\n## Flags of existing scripts\n")
+    every, *agents = [
+        {
+            name: {"none": None, "false": False}.get(value) if value.isalpha() else float(value)
+            for name, value in re.findall(
+                r"^\| `(\w+)`[^|]*\|[^|]*\| ([\w.-]+)", part, re.MULTILINE
+            )
+        }
+        for part in tables.split("\n### ")
+    ]
+    names = (original_defaults.VTRACE, original_defaults.R2D2, original_defaults.SAC)
+    for preset, listed in zip((*names, original_defaults.ON_POLICY), agents, strict=True):
+        assert {**every, **listed} == preset.values
+    listed = re.findall(r"^\| (`.*?) \|", old.partition("\n## ")[0], re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(listed))) == {*old_flags.TABLE, "clip_norm"}

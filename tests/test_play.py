@@ -67,7 +67,11 @@ def test_cartpole_from_training_to_video(tmp_path, socket_address):
     And the process that films, which TensorFlow would crash on machines without a GPU.
     """
     logdir = tmp_path / "run"
-    shared = (f"--server_address={socket_address}", "--num_envs=2", "--env_batch_size=2")
+    shared = (
+        *(f"--server_address={socket_address}", "--num_envs=2", "--env_batch_size=2"),
+        '--env_kwargs={"sutton_barto_reward": true}',
+        "--env_wrappers=tests.helpers.odd_envs:FilmedWithoutTensorFlow",
+    )
     # An option that differs from its default, to see that it is kept.
     learner = start(
         "seed_rl.gym.vtrace_main",
@@ -77,8 +81,6 @@ def test_cartpole_from_training_to_video(tmp_path, socket_address):
         "--mlp_sizes=7,5",
         "--batch_size=2",
         "--total_environment_frames=400",
-        '--env_kwargs={"sutton_barto_reward": true}',
-        "--env_wrappers=tests.helpers.odd_envs:FilmedWithoutTensorFlow",
     )
     actor = start("seed_rl.gym.vtrace_main", *shared, "--run_mode=actor")
     try:

@@ -154,8 +154,13 @@ def make_job(
 
 
 def _optimizer_config(create_optimizer_fn: CreateOptimizer | None) -> OptimizerConfig:
-    """Options of the optimizer; with the program's own, gradients are clipped only if asked to."""
-    if create_optimizer_fn is None or "clip_norm" in gin_config.bindings("OptimizerConfig"):
-        return gin_config.optimizer_config()
-    clip_norm = flags.FLAGS["clip_norm"].value if "clip_norm" in flags.FLAGS else None
-    return OptimizerConfig(clip_norm=clip_norm)
+    """Options of the optimizer; with the program's own, gradients are clipped only if asked to.
+
+    --clip_norm on the command line wins over the gin config, which wins over the flag's default.
+    """
+    flag = flags.FLAGS["clip_norm"] if "clip_norm" in flags.FLAGS else None
+    config = gin_config.optimizer_config()
+    by_gin = create_optimizer_fn is None or "clip_norm" in gin_config.bindings("OptimizerConfig")
+    if by_gin and (flag is None or not flag.present):
+        return config
+    return dataclasses.replace(config, clip_norm=None if flag is None else flag.value)

@@ -73,7 +73,8 @@ def step_sizes(
 
     Args:
       config: options.
-      minibatches: its `batches_per_step` is used without `batch_size_transitions`.
+      minibatches: its `batches_per_step` is used without `batch_size_transitions`; 0: as many as
+        `batch_size` makes of `num_training_envs` unrolls, at least one.
       unroll_length: used without `step_size_transitions`.
       num_training_envs: environments that are trained on.
 
@@ -92,6 +93,9 @@ def step_sizes(
                 f"training environments; nearest sizes: {_multiples(size, num_training_envs)}."
             )
         unroll_length = size // num_training_envs
+    if not minibatches.batches_per_step:
+        number = num_training_envs // config.batch_size if config.batch_size else 1
+        minibatches = dataclasses.replace(minibatches, batches_per_step=max(1, number))
     unrolls = config.batch_size * minibatches.batches_per_step or num_training_envs
     if size := config.batch_size_transitions:
         total = unroll_length * unrolls

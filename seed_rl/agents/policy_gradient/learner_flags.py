@@ -5,6 +5,8 @@ Importing this module defines the flags, which such programs do not define thems
 
 from __future__ import annotations
 
+from absl import flags
+
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.agents.policy_gradient.learner_config import TrainingConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
@@ -23,6 +25,16 @@ options.provide_flags(
     DeviceConfig,
     presets=(original_defaults.ON_POLICY,),
 )
+
+if "clip_norm" not in flags.FLAGS:  # Other options of the optimizer are in the gin config.
+    flags.DEFINE_float(
+        "clip_norm",
+        None,
+        "Gradients are scaled down to at most this global norm; 0: no clipping. Default: as the "
+        "gin config says, or none with an optimizer of the program.",
+        lower_bound=0.0,
+        allow_override=True,
+    )
 
 
 def training_config_from_flags() -> TrainingConfig:

@@ -18,7 +18,7 @@ from absl import flags
 from seed_rl.common.config.flag_definitions import OLD_FLAGS, shown
 from seed_rl.common.errors import UserError
 
-_DEFINE: dict[type, Any] = {
+_DEFINE: dict[type, Callable[..., Any]] = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,

@@ -38,6 +38,22 @@ def test_minibatches_in_transitions_alone():
 
 
 @pytest.mark.parametrize(
+    ("config", "unrolls", "batches"),
+    [
+        (OnPolicyConfig(), 8, 1),
+        (OnPolicyConfig(batch_size=2), 8, 4),
+        (OnPolicyConfig(batch_size=3), 6, 2),
+        (OnPolicyConfig(batch_size=9), 9, 1),
+        (OnPolicyConfig(batch_size_transitions=64), 8, 4),
+    ],
+)
+def test_a_number_of_minibatches_that_is_derived(config, unrolls, batches):
+    """0, as existing programs pass it."""
+    sizes = step_sizes(config, MinibatchSettings(SPLIT, batches_per_step=0), 32, 8)
+    assert sizes == (32, unrolls, MinibatchSettings(SPLIT, batches_per_step=batches))
+
+
+@pytest.mark.parametrize(
     ("config", "mode", "batches", "message"),
     [
         (OnPolicyConfig(step_size_transitions=100), SPLIT, 1, "8 training envir.*: 96 or 104"),

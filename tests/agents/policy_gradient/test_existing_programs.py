@@ -13,7 +13,13 @@ import tensorflow as tf
 from absl import flags
 from absl.testing import flagsaver
 
-from seed_rl.agents.policy_gradient import eval_utils, learner, learner_flags, networks
+from seed_rl.agents.policy_gradient import (
+    compat,
+    eval_utils,
+    learner,
+    learner_flags,
+    networks,
+)
 from seed_rl.agents.policy_gradient.learner_config import TrainingConfig
 from seed_rl.common import utils
 from seed_rl.common.errors import UserError
@@ -193,6 +199,23 @@ def test_sizes_from_flags():
                 learner_flags.batch_size_from_flags()
         with flagsaver.flagsaver(batch_size=3, batches_per_step=2):
             assert learner_flags.batch_size_from_flags() == 3
+        with flagsaver.flagsaver(batch_size=0, batches_per_step=0):
+            assert learner_flags.batches_per_step_from_flags() == 1
+
+
+def test_clip_norm_on_the_command_line_wins_over_the_gin_config():
+    """Without both, gradients of a program's own optimizer are not clipped."""
+    flags.FLAGS.mark_as_parsed()
+    gin.parse_config("OptimizerConfig.clip_norm = 2.0")
+    with flagsaver.flagsaver(clip_norm=None):
+        for create_optimizer in (None, ppo_main.create_optimizer):
+            assert compat._optimizer_config(create_optimizer).clip_norm == 2.0
+        flags.FLAGS["clip_norm"].parse("0.5")
+        for create_optimizer in (None, ppo_main.create_optimizer):
+            assert compat._optimizer_config(create_optimizer).clip_norm == 0.5
+    gin.clear_config()
+    with flagsaver.flagsaver(clip_norm=None):
+        assert compat._optimizer_config(ppo_main.create_optimizer).clip_norm is None
 
 
 def test_means_of_evaluations(tmp_path):

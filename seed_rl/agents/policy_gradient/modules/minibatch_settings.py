@@ -28,7 +28,10 @@ class MinibatchSettings(Checked):
     )
     epochs_per_step: int = option(1, "How often a training step goes through its batch.", minimum=1)
     batches_per_step: int = option(
-        1, "Minibatches, each for one gradient step, into which a batch is divided.", minimum=1
+        1,
+        "Minibatches, each for one gradient step, into which a batch is divided. 0: as many as "
+        "batch_size makes of one unroll of each training environment.",
+        minimum=0,
     )
 
     @property

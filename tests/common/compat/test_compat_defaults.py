@@ -1,6 +1,7 @@
 """Defaults and flags of programs and scripts written for the original."""
 
 import json
+import re
 
 import pytest
 

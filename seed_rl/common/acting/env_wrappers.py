@@ -157,7 +157,8 @@ class RepeatActions(gymnasium.Wrapper[Any, Any, Any, Any]):
         for _ in range(self._num_frames):
             observation, reward, terminated, truncated, info = self.env.step(action)
             scored |= "score_reward" in info
-            total, score = total + reward, score + info.get("score_reward", reward)
+            total += float(reward)
+            score += float(info.get("score_reward", reward))
             if terminated or truncated or info.get("learning_episode_over"):
                 break
         if scored:

@@ -361,7 +361,7 @@ def test_a_program_written_for_the_original(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     asked = local.ask_program(options.parse(["my_program.py", "1"]))
     assert asked.logdir == tmp_path / "runs" / "my_program"
-    with pytest.raises(UserError, match="token"):
+    with pytest.raises(UserError, match="--expose"):
         local.ask_program(options.parse(["my_program.py", "1", "--server_address=[::]:8686"]))
 
 

@@ -288,7 +288,7 @@ def refuse_unused(names: Sequence[str], why: str) -> None:
 
 
 def refuse_contradiction(name: str, value: Any, why: str) -> None:
-    """Refuses a flag that was given another value than the one in effect.
+    """Refuses a flag that was given another value than the one in effect, except 0: derived.
 
     Args:
       name: of the flag; nothing is refused if the program does not define it.
@@ -299,7 +299,7 @@ def refuse_contradiction(name: str, value: Any, why: str) -> None:
       UserError: both were given.
     """
     flag = flags.FLAGS[name] if name in flags.FLAGS else None
-    if flag is not None and flag.present and not same_value(flag.value, value):
+    if flag is not None and flag.present and flag.value and not same_value(flag.value, value):
         raise UserError(f"--{name}={shown(flag.value)} contradicts {why}, which makes it {value}.")
 
 

@@ -25,6 +25,7 @@ from seed_rl.common.acting.environment_findings import Findings, Unusable
 from seed_rl.common.acting.environment_measure import Clock, Cost
 from seed_rl.common.acting.vector_environment import AutoresetMode, VectorEnvironment
 from seed_rl.common.config.options import Checked, define_flags, from_flags, option, run_main
+from seed_rl.common.types import LARGEST
 from seed_rl.gym import env as gym_env
 
 _HEAVY = {"tensorflow": "half a gigabyte", "torch": "a quarter of a gigabyte", "jax": "as much"}
@@ -157,10 +158,10 @@ def _check_vector(
             "Runs cannot be repeated: --seed has no effect on this environment.",
             "Seed all random generators in reset(seed=...).",
         )
-    if not np.isfinite(np.concatenate(first)).all():
+    if not (np.abs(np.concatenate(first)) <= LARGEST).all():
         findings.must(
             "nan",
-            "Observations or rewards contain NaN or infinity.",
+            f"Observations or rewards contain NaN, infinity or more than {LARGEST:.0e}.",
             "Gradients are not finite either; the learner stops if they keep coming.",
             "Find the division by 0 or the simulation that diverges.",
         )

@@ -27,6 +27,16 @@ _ROLE = "Give the job's service account the role roles/storage.objectAdmin on th
 _SECRET = re.compile(r"projects/[^/]+/secrets/[^/]+(/versions/[^/]+)?")
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Makes redirects errors: they would take the token to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 class UnavailableError(UserError):
     """A service or the network does not answer; it may later."""
 
@@ -134,7 +144,7 @@ class GoogleApi:
         """The answer; tries again what may pass."""
         for tries in range(1, _TRIES + 1):
             try:
-                with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+                with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:
                     return answer.read()
             except urllib.error.HTTPError as error:
                 if error.code not in (429, 500, 502, 503, 504) or tries == _TRIES:

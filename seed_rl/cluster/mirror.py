@@ -18,6 +18,7 @@ import logging
 import os
 import shutil
 import socket
+import stat
 import threading
 import time
 import uuid
@@ -70,6 +71,7 @@ class Mirror:
         self._copied: dict[str, tuple[int, int]] = {}  # (size, time of change) by name.
         self._complete: set[str] = set()  # Checkpoints and their extra directories.
         self._own_checkpoint = False
+        self._skipped: set[Path] = set()  # Files that are not copied.
 
     @property
     def url(self) -> str:
@@ -223,7 +225,7 @@ class Mirror:
                     "another --logdir to start over."
                 )
         for name in sorted(names):
-            if not name.startswith(f"{DIRECTORY}/") and name != OWNER:
+            if name.partition("/")[0] not in (DIRECTORY, OWNER):
                 self._remote.download(name, self.logdir / name)
                 self._copied[name] = _stamp(self.logdir / name)
 
@@ -311,7 +313,11 @@ class Mirror:
 
     def _upload(self, path: Path, name: str) -> None:
         self._beat()
-        self._remote.upload(path, name)
+        if stat.S_ISREG(path.lstat().st_mode):  # A FIFO would block, a link may lead anywhere.
+            self._remote.upload(path, name)
+        elif path not in self._skipped:
+            logging.warning("Not copying %s: it is not a regular file.", path)
+            self._skipped.add(path)
 
     def _remove_old(self, kept: set[str]) -> None:
         """Removes checkpoints that the learner has removed, and what earlier learners left.
@@ -335,9 +341,10 @@ class Mirror:
 def _sealed(checkpoint: Path) -> list[str]:
     """The files that a checkpoint's manifest names; none if it is unreadable."""
     try:
-        return list(json.loads((checkpoint / _MANIFEST).read_text("utf-8"))["files"])
-    except (ValueError, KeyError, TypeError):
+        names = list(json.loads((checkpoint / _MANIFEST).read_text("utf-8"))["files"])
+    except (ValueError, KeyError, TypeError, RecursionError):
         return []
+    return [name for name in names if isinstance(name, str)]
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -348,7 +355,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 def _owner(content: bytes) -> dict[str, object]:
     try:
         found = json.loads(content)
-    except ValueError:  # Half of it: not all file systems replace files at once.
+    except (ValueError, RecursionError):  # Half of it: not all file systems replace files at once.
         found = None
     return found if isinstance(found, dict) else {"owner": "unreadable"}
 

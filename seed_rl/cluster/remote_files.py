@@ -10,6 +10,8 @@ from typing import Any
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import missing_extra
 
+_LONGEST_NAME = 255  # Bytes, on all usual file systems.
+
 
 class RemoteFiles:
     """Objects below one URL, by their names relative to it.
@@ -25,6 +27,7 @@ class RemoteFiles:
 
     def __init__(self, url: str):
         self.url = url.rstrip("/")
+        self._left_out: set[str] = set()
         # gcsfs would ask for the bucket's type, which takes another permission, for folders that
         # nothing here needs.
         os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
@@ -41,19 +44,27 @@ class RemoteFiles:
         self._root = root.rstrip("/")
 
     def names(self, below: str = "") -> set[str]:
-        """The names of all objects, or of those in one folder and its folders."""
+        """The names of all objects, or of those in one folder and its folders.
+
+        Without those that cannot be files below a directory, each with a warning.
+        """
         folder = f"{self._root}/{below}".rstrip("/")
+        paths = self._system.find(folder)
+        names = {path.removeprefix(f"{self._root}/") for path in paths} - set(paths)
+        folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
         found = set()
-        for path in self._system.find(folder):
-            name = path.removeprefix(f"{self._root}/")
-            if name == path:
-                continue  # The folder itself.
-            if ".." in PurePosixPath(name).parts or name.startswith("/") or "//" in name:
-                # It would be a file outside of the logdir.
-                logging.warning("Leaving out %s/%s: a name with '..' or '//'.", self.url, name)
+        for name in names:
+            if name in folders or not all(map(_is_file_name, name.split("/"))):
+                self._warn_of(name)
             else:
                 found.add(name)
         return found
+
+    def _warn_of(self, name: str) -> None:
+        if name not in self._left_out:
+            shown = ascii(name if len(name) < 100 else f"{name[:100]}...")
+            logging.warning("Leaving out an object of %s that is no file: %s", self.url, shown)
+            self._left_out.add(name)
 
     def read(self, name: str) -> bytes | None:
         """The content of a small object; None if there is none."""
@@ -86,3 +97,9 @@ class RemoteFiles:
     def _make_folder(self, name: str) -> None:
         if "file" in self._system.protocol:  # Object stores have no folders.
             self._system.makedirs(f"{self._root}/{name}".rpartition("/")[0], exist_ok=True)
+
+
+def _is_file_name(part: str) -> bool:
+    """Whether a part of an object's name can be a file's: buckets take almost any."""
+    size = len(part.encode(errors="surrogatepass"))
+    return part not in ("", ".", "..") and "\0" not in part and size <= _LONGEST_NAME

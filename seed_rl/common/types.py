@@ -9,6 +9,11 @@ from seed_rl.common.nest import Nest
 ACTION_SPACE = "action_space"
 """Key of the learner's server status that describes its action space (`spaces.describe`)."""
 
+LARGEST = 1e9
+"""Largest magnitude of rewards, observations and recurrent states. What is beyond counts as not
+finite: squares of gradients would overflow in float32. `inference_store.cc` has it too.
+"""
+
 
 class Spaces(NamedTuple):
     """The Gymnasium spaces of one environment."""

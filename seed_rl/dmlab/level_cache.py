@@ -9,6 +9,7 @@ and renames it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import time
@@ -22,6 +23,7 @@ from absl import logging
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import missing_extra
 
+_LONGEST_NAME = 200  # File systems take 255 bytes, of which a file in the making needs 33 more.
 _PAUSE_S = 600.0  # After a failure: a file system that hangs or is full must not cost each episode.
 
 _warned: set[tuple[str, str]] = set()  # All environments of an actor share its cache.
@@ -50,7 +52,10 @@ class LevelCache:
 
     def get_path(self, key: str) -> str:
         """Where the level with this key is stored: in the cache's directory, whatever the key."""
-        return f"{self._cache_dir.rstrip('/')}/{quote(key, safe='').replace('.', '%2E')}"
+        name = quote(key, safe="", errors="surrogatepass").replace(".", "%2E")
+        if len(name) > _LONGEST_NAME:  # No quoted key has a comma.
+            name = f",{hashlib.sha256(name.encode()).hexdigest()}"
+        return f"{self._cache_dir.rstrip('/')}/{name}"
 
     def fetch(self, key: str, pk3_path: str) -> bool:
         """Copies a level from the cache.

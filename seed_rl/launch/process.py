@@ -11,6 +11,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from seed_rl.common.system import files
+
 QUIET = {"PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 """Environment variables of all programs of a run."""
 LIBRARY_THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
@@ -68,7 +70,7 @@ class Process:
 
     def start(self) -> None:
         """Starts or restarts it."""
-        with open(self.log, "ab") as log:
+        with files.open_no_link(self.log, "ab") as log:
             self._log_start = log.tell()
             self._popen = subprocess.Popen(
                 self._command,

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import files
 from seed_rl.common.system.file_lock import try_lock
 
 FILE_NAME = "supervisor.pid"
+_LARGEST_PID = 1 << 22  # Of Linux.
 
 
 class RunLock:
@@ -37,7 +39,7 @@ class RunLock:
     ):
         try:
             logdir.mkdir(parents=True, exist_ok=True)
-            self._file = open(logdir / FILE_NAME, "a+", encoding="ascii")
+            self._file = files.open_no_link(logdir / FILE_NAME, "a+")
         except OSError as error:
             raise UserError(
                 f"Cannot write to {logdir}: {error.strerror}. Choose another directory with "
@@ -86,8 +88,10 @@ def running_pid(logdir: pathlib.Path) -> int | None:
 
 
 def _read_pid(logdir: pathlib.Path) -> int:
-    """0 if the file is just being written."""
-    return int((logdir / FILE_NAME).read_text().strip() or 0)
+    """0 if the file is just being written, or names no process that a run could have."""
+    text = (logdir / FILE_NAME).read_bytes()[:20].strip()
+    # A negative number would name a group of processes, or all; 1 is the system's first.
+    return int(text) if text.isdigit() and 1 < int(text) <= _LARGEST_PID else 0
 
 
 def _exists(pid: int) -> bool:

@@ -55,9 +55,14 @@ def stop(logdir: pathlib.Path) -> None:
     """Asks the run in `logdir` to stop and waits until all its processes have exited.
 
     Raises:
-      UserError: it belongs to another user or does not stop in time.
+      UserError: it belongs to another user, its process is unknown, or it does not stop in time.
     """
     pid = run_lock.running_pid(logdir)
+    if pid == 0:
+        time.sleep(0.1)  # It may just be starting.
+        pid = run_lock.running_pid(logdir)
+    if pid == 0:
+        raise UserError(f"{logdir / run_lock.FILE_NAME} names no process that could be stopped.")
     try:
         if pid:
             os.kill(pid, signal.SIGTERM)

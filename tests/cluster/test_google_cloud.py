@@ -120,6 +120,15 @@ def test_the_token_is_in_a_file_of_this_user_only(
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+def test_redirects_do_not_take_the_token_elsewhere(services: Services) -> None:
+    other = Services()
+    services.location = f"http://{other.host}/"
+    with pytest.raises(UserError, match="HTTP 302"):
+        _KnownMachine(services).secret(SECRET)
+    assert other.requests == []
+    other.close()
+
+
 def test_objects_are_written_and_read(services: Services) -> None:
     with storage() as address:
         api = GoogleApi(f"http://{services.host}", storage=address)

@@ -6,7 +6,9 @@ emulator of the service where both are installed.
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import pathlib
 import random
 import subprocess
@@ -329,3 +331,43 @@ def test_names_in_the_bucket_cannot_reach_outside_the_logdir(tmp_path: pathlib.P
     Mirror(remote, logdir).restore()
     assert contents(logdir) == {"config.json": b"{}"}
     assert {path.name for path in tmp_path.iterdir()} == {"logdir"}
+
+
+def test_odd_objects_of_the_bucket_are_left_out(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Guards the resume: buckets take names, and programs manifests, that no file system does."""
+    remote = RemoteFiles(f"memory://pong-{uuid.uuid4().hex}")
+    remote.write("logs/x", b"log")
+    nested = b'{"files": ' + b"[" * 99_999
+    remote.write("checkpoints/ckpt-1-step-1/MANIFEST.json", nested)
+    remote.write(OWNER, b"[" * 99_999)
+    odd = (".", "logs", "a/./b", "a\0", "a" * 256, "\udc80" * 99, "folder/", "checkpoints")
+    find, root = remote._system.find, remote._root
+    more = [f"{root}/{name}" for name in odd]
+    monkeypatch.setattr(remote._system, "find", lambda folder: [*find(folder), *more])
+    assert remote.names() == {"logs/x", "checkpoints/ckpt-1-step-1/MANIFEST.json", OWNER}
+    assert len(caplog.records) == len(remote._left_out) == len(odd)
+    mirror = Mirror(remote, tmp_path, sleep=lambda _: None, clock=itertools.count(0, 99).__next__)
+    mirror.claim()
+    with pytest.raises(UserError, match="damaged"):
+        mirror.restore()
+    remote.remove("checkpoints/ckpt-1-step-1/MANIFEST.json")
+    mirror.restore()
+    assert contents(tmp_path) == {"logs/x": b"log"}
+    assert len(caplog.records) <= len(odd) + 3
+
+
+def test_only_regular_files_are_copied(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Guards a copy that waits for a pipe's writer for ever, and files elsewhere."""
+    remote = RemoteFiles(f"memory://pong-{uuid.uuid4().hex}")
+    mirror = Mirror(remote, tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    mirror.copy()
+    mirror.copy()
+    assert remote.names() == {"config.json", OWNER}
+    assert sorted(record.args[0].name for record in caplog.records) == ["link", "pipe"]

@@ -42,7 +42,9 @@ def fetched(cache: LevelCache, key: str, folder: pathlib.Path) -> bytes | None:
     return path.read_bytes() if found else None
 
 
-@pytest.mark.parametrize("key", ["1a2b", "a/b c", "..", ".", "map.pk3", "ünï%2F"])
+@pytest.mark.parametrize(
+    "key", ["1a2b", "a/b c", "..", ".", "map.pk3", "ünï%2F", "a\0", "\udc80", "long" * 999]
+)
 def test_what_was_written_is_fetched(tmp_path: pathlib.Path, level: pathlib.Path, key: str) -> None:
     """Guards also keys that look like paths: all entries are files in the directory."""
     cache = LevelCache(str(tmp_path / "new" / "cache"))
@@ -54,10 +56,8 @@ def test_what_was_written_is_fetched(tmp_path: pathlib.Path, level: pathlib.Path
 
 
 def test_keys_have_different_files() -> None:
-    paths = {
-        LevelCache("/cache").get_path(key) for key in ("a", "A", "a.b", "a/b", "a%2Eb", "a%2Fb")
-    }
-    assert len(paths) == 6
+    keys = ("a", "A", "a.b", "a/b", "a%2Eb", "a%2Fb", 999 * "a", 998 * "a" + "b")
+    assert len({LevelCache("/cache").get_path(key) for key in keys}) == len(keys)
 
 
 def test_entries_are_not_written_again(tmp_path: pathlib.Path, level: pathlib.Path) -> None:

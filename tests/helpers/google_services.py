@@ -37,18 +37,23 @@ class _Stopper:
 
 
 class Services:
-    """A metadata server and Secret Manager; the next requests fail with `failures`."""
+    """A metadata server and Secret Manager; requests fail with `failures` or lead to `location`."""
 
     def __init__(self) -> None:
         self.secret = b"from Secret Manager\n"
         self.failures: list[int] = []
+        self.location: str | None = None
         self.requests: list[str] = []
         services = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 services.requests.append(self.path)
-                if services.failures:
+                if services.location:
+                    self.send_response(302)
+                    self.send_header("Location", services.location)
+                    self.end_headers()
+                elif services.failures:
                     self.send_error(services.failures.pop(0))
                 elif self.path.startswith("/computeMetadata/"):
                     if self.headers["Metadata-Flavor"] != "Google":

@@ -213,10 +213,13 @@ def test_a_misspelled_flag_is_found(cluster, tmp_path):
     assert "gaem" in output(node)
 
 
-def test_a_node_that_cannot_reach_the_learner_says_so(cluster):
-    node = cluster(LEARNER_TIMEOUT_S="0").node(1)
+def test_a_node_that_cannot_reach_the_learner_says_so(cluster, tmp_path):
+    """Guards also against an address that is a command."""
+    address = f"localhost:1; touch {tmp_path}/mark;"
+    node = cluster(LEARNER_TIMEOUT_S="0", SEED_RL_ADDRESS=address).node(1)
     assert node.wait(PATIENCE_S) == 2
     assert "error: no learner at localhost:" in output(node) and "firewall" in output(node)
+    assert not (tmp_path / "mark").exists()
 
 
 def test_an_actor_that_fails_ends_its_node(cluster, tmp_path):

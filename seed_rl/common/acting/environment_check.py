@@ -15,6 +15,7 @@ from seed_rl.common.acting.environment_findings import Findings, Unusable
 from seed_rl.common.acting.goal_check import GoalCheck
 from seed_rl.common.acting.space_check import check_spaces
 from seed_rl.common.errors import UserError
+from seed_rl.common.types import LARGEST
 
 
 @dataclasses.dataclass
@@ -100,8 +101,9 @@ class Contract:
                 "Return a float as reward.",
             )
             raise Unusable from None
-        if not (np.isfinite(value) and np.isfinite(score)):
-            self._not_finite(f"{call} returned the reward {value if np.isfinite(score) else score}")
+        for number in (value, score):
+            if not abs(number) <= LARGEST:
+                self._not_finite(f"{call} returned the reward {number}")
         return value
 
     def _not_finite(self, what: str) -> None:
@@ -156,8 +158,10 @@ class Contract:
                 f"Return it as np.{spec.dtype.name}, or declare np.{leaf.dtype.name}.",
             )
             raise Unusable
-        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-            self._not_finite(f"{call}: {spec.name} contains NaN or infinity")
+        if leaf.dtype.kind == "f" and not (np.abs(leaf) <= LARGEST).all():
+            self._not_finite(
+                f"{call}: {spec.name} contains NaN, infinity or more than {LARGEST:.0e}"
+            )
 
     def _check_seed(self, steps: int) -> None:
         """Whether the same seed and actions give the same episodes."""

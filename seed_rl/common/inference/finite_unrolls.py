@@ -1,4 +1,4 @@
-"""Finds unrolls that hold NaN or infinity, reports them and keeps them out of training.
+"""Keeps unrolls that hold NaN, infinity or numbers beyond `LARGEST` out of training.
 
 Unrolls are checked as they leave the store: each only once, in large batches, while the id of its
 environment is still known, and without delaying the calls that actors wait for. Integer fields,
@@ -14,7 +14,8 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.common.types import Step, StoredUnrolls
+from seed_rl.common.nest import Nest
+from seed_rl.common.types import LARGEST, EnvOutput, Step, StoredUnrolls
 
 _WARN_EVERY_S = 60.0
 _MOST_NAMED = 10
@@ -54,29 +55,33 @@ class NonFiniteUnrolls:
                 return None
             named = ", ".join(map(str, ids[:_MOST_NAMED])) + (", ..." * (len(ids) > _MOST_NAMED))
             return (
-                f"NaN or infinity in observations, rewards or recurrent states of environments "
-                f"{named}: {self.count:,} unrolls so far"
+                f"NaN, infinity or numbers beyond ±{LARGEST:.0e} in observations, rewards or "
+                f"recurrent states of environments {named}: {self.count:,} unrolls so far"
             )
 
 
-def finite(unrolls: StoredUnrolls) -> tf.Tensor:
-    """Which unrolls of a batch hold only finite numbers, <bool>[batch].
+def finite(agent_state: Nest, env_outputs: EnvOutput) -> tf.Tensor:
+    """Which unrolls of a batch hold only finite numbers, of at most `LARGEST`.
 
-    Checks what environments report and the recurrent state before the first step, where an earlier
-    NaN persists until the episode ends. The network's outputs may be infinite: logits of forbidden
-    actions are.
+    The network's outputs are not checked, as they may be infinite: logits of forbidden actions are.
+
+    Args:
+      agent_state: nest of [batch, ...], before the first step. An earlier NaN persists in it until
+        the episode ends.
+      env_outputs: what environments report, a nest of [time, batch, ...].
+
+    Returns:
+      <bool>[batch].
     """
-    good = tf.ones_like(unrolls.env_ids, tf.bool)
-    reported = unrolls.steps.env_outputs
-    for batch_axis, part in (
-        (1, (reported.reward, reported.observation)),
-        (0, unrolls.agent_state),
-    ):
-        for tensor in tf.nest.flatten(part):
+    good = []
+    for batch_axis, part in ((1, env_outputs), (0, agent_state)):
+        for tensor in map(tf.convert_to_tensor, tf.nest.flatten(part)):
             if tensor.dtype.is_floating:
                 others = [axis for axis in range(tensor.shape.rank) if axis != batch_axis]
-                good &= tf.reduce_all(tf.math.is_finite(tensor), axis=others)
-    return good
+                # False for NaN. Half precision ends before `LARGEST`, which would become infinity.
+                bound = tf.constant(min(LARGEST, float(tensor.dtype.max)), tensor.dtype)
+                good.append(tf.reduce_all(tf.abs(tensor) <= bound, axis=others))
+    return tf.reduce_all(good, axis=0)
 
 
 def without_effect(unrolls: StoredUnrolls, good: tf.Tensor) -> StoredUnrolls:
@@ -101,7 +106,7 @@ def leave_out(unrolls: StoredUnrolls, log: NonFiniteUnrolls) -> StoredUnrolls:
     A batch without any finite unroll is returned unchanged: its gradient is not finite either, so
     the training step is skipped. Runs in a `tf.function` of this process.
     """
-    good = finite(unrolls)
+    good = finite(unrolls.agent_state, unrolls.steps.env_outputs)
 
     def replaced() -> list[tf.Tensor]:
         bad = tf.boolean_mask(unrolls.env_ids, ~good)

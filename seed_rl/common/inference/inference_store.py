@@ -28,8 +28,9 @@ class EpisodeStats(NamedTuple):
     Attributes:
       env_ids: <int32>[episodes].
       num_steps: <int64>[episodes], agent steps.
-      returns: <float32>[episodes], sum of the rewards.
-      raw_returns: <float32>[episodes], sum of the unshaped rewards.
+      returns: <float32>[episodes], sum of the rewards; NaN if one was not finite, or beyond
+        `types.LARGEST`.
+      raw_returns: <float32>[episodes], sum of the unshaped rewards; NaN likewise.
     """
 
     env_ids: np.ndarray
@@ -90,7 +91,7 @@ class InferenceStore:
       num_envs: number of environments.
       num_steps_per_unroll: overlap + unroll_length + 1.
       closed: whether `close` was called.
-      not_finite: log of the unrolls that hold NaN or infinity, written by the callers of `dequeue`.
+      not_finite: log of the unrolls that are not `finite`, written by the callers of `dequeue`.
     """
 
     def __init__(

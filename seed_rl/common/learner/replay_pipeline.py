@@ -21,7 +21,13 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.nest import Nest
-from seed_rl.common.replay import BatchFeed, Hindsight, PrioritizedReplay, ReplayClosed
+from seed_rl.common.replay import (
+    BatchFeed,
+    Hindsight,
+    PrioritizedReplay,
+    ReplayClosed,
+    ReplaySample,
+)
 from seed_rl.common.types import Unroll
 
 _MOST_AT_ONCE = 16
@@ -112,7 +118,8 @@ class ReplayWriter:
         prepared = self._prepare(Unroll(stored.agent_state, *stored.steps))
         unrolls, priorities = tf.nest.map_structure(lambda t: t.numpy(), prepared)
         # A NaN in the network's inputs need not reach its outputs: a ReLU may turn it into 0.
-        good = np.isfinite(priorities) & finite_unrolls.finite(stored).numpy()
+        finite = finite_unrolls.finite(stored.agent_state, stored.steps.env_outputs)
+        good = np.isfinite(priorities) & finite.numpy()
         if not good.all():
             self._check_network()
             self._store.not_finite.note(stored.env_ids.numpy()[~good])
@@ -197,6 +204,7 @@ class BatchSource:
         self._specs = hindsight.part_specs(specs) if hindsight else specs
         self._hindsight = hindsight
         self._batch_size = batch_size
+        self._replay = replay
         self._feed: BatchFeed = replay.batches(batch_size)
         self._ages: deque[float] = deque(maxlen=_RECENT)
 
@@ -244,9 +252,28 @@ class BatchSource:
         if sample is None:
             return None
         self._ages.append(float(np.mean(sample.ages)))
+        sample = self._usable(sample)
         unrolls = self._hindsight(sample.unrolls) if self._hindsight else sample.unrolls
         fields = tf.nest.flatten(unrolls)
         return np.True_, *fields, sample.keys, sample.importance_weights
+
+    def _usable(self, sample: ReplaySample) -> ReplaySample:
+        """The sample, with a good unroll in the place of each that is not finite.
+
+        A replay that earlier versions have saved may contain them. Their priority becomes 0. A
+        sample without any finite unroll stays as it is: the training step is skipped.
+        """
+        unrolls: Unroll = sample.unrolls
+        good = finite_unrolls.finite(unrolls.agent_state, unrolls.env_outputs).numpy()
+        if good.all() or not good.any():
+            return sample
+        self._replay.update_priorities(sample.keys[~good], np.zeros(np.sum(~good)))
+        rows = np.where(good, np.arange(len(good)), np.argmax(good))
+        return sample._replace(
+            unrolls=_chosen(unrolls, rows),
+            keys=sample.keys[rows],
+            importance_weights=sample.importance_weights[rows],
+        )
 
 
 def _first(more: tf.Tensor, batch: Nest) -> tf.Tensor:
@@ -259,8 +286,8 @@ def _second(more: tf.Tensor, batch: Nest) -> Nest:
     return batch
 
 
-def _chosen(unrolls: Unroll, good: np.ndarray) -> Unroll:
-    """The time-major unrolls of a batch where `good` <bool>[batch] is true."""
-    steps = tf.nest.map_structure(lambda array: array[:, good], unrolls._replace(agent_state=()))
-    state = tf.nest.map_structure(lambda array: array[good], unrolls.agent_state)
+def _chosen(unrolls: Unroll, rows: np.ndarray) -> Unroll:
+    """The time-major unrolls of a batch at `rows`: a mask <bool>[batch] or indices <int>[n]."""
+    steps = tf.nest.map_structure(lambda array: array[:, rows], unrolls._replace(agent_state=()))
+    state = tf.nest.map_structure(lambda array: array[rows], unrolls.agent_state)
     return steps._replace(agent_state=state)

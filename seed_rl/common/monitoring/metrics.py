@@ -23,6 +23,7 @@ from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.monitoring import run_summary
 from seed_rl.common.monitoring.task_statistics import TaskStatistics
 from seed_rl.common.run_files.returns_log import EpisodeRow, ReturnsLog
+from seed_rl.common.types import LARGEST
 
 MAIN = "charts"
 """Group of the most important curves; TensorBoard sorts groups alphabetically."""
@@ -196,6 +197,7 @@ class EpisodeStatistics:
         self._new = {False: list[EpisodeRow](), True: list[EpisodeRow]()}
         self._recent = {flag: _Recent(window) for flag in (False, True)}
         self._counts = {False: 0, True: 0}
+        self._warned = False
         self._shaped = False  # Whether any episode's score has differed from its return.
         self._tasks = (
             {flag: TaskStatistics(tasks, flag, window) for flag in (False, True)} if tasks else None
@@ -212,12 +214,16 @@ class EpisodeStatistics:
         return self._recent[False].mean() if self.count else None
 
     def add(self, episodes: EpisodeStats, frames: int) -> None:
-        """Adds finished episodes.
+        """Adds finished episodes, except those whose return or score is not finite.
 
         Args:
           episodes: arrays [k], from `InferenceStore.episodes`; k may be 0.
           frames: environment frames of the whole run so far.
         """
+        known = np.isfinite(episodes.returns) & np.isfinite(episodes.raw_returns)
+        if not known.all():
+            self._warn_of_left_out(episodes.env_ids[~known])
+            episodes = EpisodeStats(*(array[known] for array in episodes))
         now = time.time()
         rows = [
             EpisodeRow(
@@ -244,6 +250,16 @@ class EpisodeStatistics:
             self._shaped |= row.raw_return != row.episode_return
         if self._log is not None:
             self._log.add(rows)
+
+    def _warn_of_left_out(self, env_ids: np.ndarray) -> None:
+        if not self._warned:
+            logging.warning(
+                "An episode of environment %d has rewards or scores that are not finite, or beyond "
+                "±%.0e. Such episodes do not count in returns and scores.",
+                env_ids[0],
+                LARGEST,
+            )
+        self._warned = True
 
     def harvest(self) -> dict[str, float]:
         """Returns scalars for TensorBoard: means over the episodes since the last harvest.

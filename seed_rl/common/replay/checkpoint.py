@@ -186,7 +186,7 @@ def load_replay(replay: PrioritizedReplay, directory: str | os.PathLike[str]) ->
         replay.restore(storage, manifest["state"])
     except ReplayCheckpointError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except Exception as error:  # Whatever the files hold.
         raise ReplayCheckpointError(
             f"{directory} is damaged: {type(error).__name__}: {error}"
         ) from error
@@ -346,7 +346,7 @@ def _same_files(previous: Path | None, inventory: dict[str, Facts]) -> dict[str,
             for name, facts in inventory.items()
             if known.get(name) == facts and (previous / name).stat().st_size == facts["bytes"]
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except Exception:
         return {}  # Damaged or removed: write everything.
 
 

@@ -5,6 +5,7 @@ The learner replaces `<logdir>/progress.json` about once a second.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -127,7 +128,8 @@ class ProgressWriter:
     """Writes the progress file of one learner.
 
     Calling `update` often is cheap: between writes it only reads the clock. If the file cannot be
-    written, a warning is logged and the run continues.
+    written, a warning is logged and the run continues; if that is for want of room, the old file is
+    overwritten in place.
 
     Args:
       logdir: an existing directory.
@@ -219,9 +221,23 @@ class ProgressWriter:
 
     def _write(self) -> None:
         try:
-            files.write_atomically(self._path, json.dumps(dataclasses.asdict(self._last)) + "\n")
+            files.write_atomically(self._path, _text(self._last))
             self._warned = False
         except OSError as error:
             if not self._warned:
                 logging.warning("Cannot write %s: %s. Training continues.", self._path, error)
             self._warned = True
+            if files.is_no_room(error):
+                self._overwrite()
+
+    def _overwrite(self) -> None:
+        """Says on a full disk that it is full, in the file's own block. Readers may see half."""
+        warnings = filter(None, (self._last.warning, files.no_room(self._path.parent)))
+        text = _text(dataclasses.replace(self._last, warning="; ".join(warnings)))
+        with contextlib.suppress(OSError):
+            with files.open_no_link(self._path, "r+b") as file:
+                file.write(text.encode().ljust(os.fstat(file.fileno()).st_size))
+
+
+def _text(progress: Progress) -> str:
+    return json.dumps(dataclasses.asdict(progress)) + "\n"

@@ -9,6 +9,7 @@ import os
 import pathlib
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import files
 
 
 def try_lock(descriptor: int) -> bool:
@@ -40,7 +41,7 @@ class LearnerLock:
           UserError: another learner holds the lock, or the directory cannot be written.
         """
         try:
-            self._file = open(logdir / "learner.pid", "a+", encoding="ascii")
+            self._file = files.open_no_link(logdir / "learner.pid", "a+")
         except OSError as error:
             raise UserError(f"Cannot write to --logdir={logdir}: {error.strerror}.") from error
         try:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 from pathlib import Path
+from typing import IO, Any
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -30,6 +31,24 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def open_no_link(path: str | os.PathLike[str], mode: str) -> IO[Any]:
+    """Opens a file for writing as `open` does, but no symbolic link, which may lead anywhere.
+
+    Raises:
+      OSError: it is a link, or cannot be opened.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        try:
+            return os.open(name, flags | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                error.strerror = f"{os.path.basename(name)} is a symbolic link"
+            raise
+
+    return open(path, mode, encoding=None if "b" in mode else "utf-8", opener=opener)
 
 
 def is_no_room(error: BaseException) -> bool:

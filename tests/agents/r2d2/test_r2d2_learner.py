@@ -186,12 +186,12 @@ def test_frames_of_the_warm_up_survive_a_stop():
 
 
 class NotANumberEnv(LifeStepEnv):
-    """Every second episode, the reward or the observation of one step is NaN."""
+    """Every second episode, the reward of one step is too large or its observation is NaN."""
 
     def step(self, action):
         observation, reward, *rest = super().step(action)
         if self._step == 3 and self._episode % 4 == 1:
-            reward = np.nan
+            reward = 1e30
         if self._step == 3 and self._episode % 4 == 3:
             observation = np.full_like(observation, np.nan)
         return observation, reward, *rest

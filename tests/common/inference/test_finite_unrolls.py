@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.inference.finite_unrolls import NonFiniteUnrolls
-from seed_rl.common.types import EnvOutput, Step, StoredUnrolls
+from seed_rl.common.types import LARGEST, EnvOutput, Step, StoredUnrolls
 
 TIME, BATCH = 3, 5
 ENV_IDS = np.array([4, 9, 2, 7, 0], np.int32)
@@ -23,6 +23,7 @@ def unrolls(spoil=lambda unrolls: None):
         {
             "image": rng.integers(1, 255, (*shape, 2, 2), np.uint8),
             "body": rng.normal(size=(*shape, 6)),
+            "half": np.full(shape, 65504, np.float16),  # The largest there is.
         },
         done & (rng.random(shape) < 0.5),
         np.ones(shape, np.int32),
@@ -48,6 +49,8 @@ def set_value(array, index, value):
 
 SPOILERS = {
     "reward": lambda u: set_value(u.steps.env_outputs.reward, (1, 3), np.inf),
+    "large reward": lambda u: set_value(u.steps.env_outputs.reward, (0, 3), -1.1 * LARGEST),
+    "half": lambda u: set_value(u.steps.env_outputs.observation["half"], (0, 3), np.inf),
     "observation": lambda u: set_value(u.steps.env_outputs.observation["body"], (2, 3, 5), np.nan),
     "state": lambda u: set_value(u.agent_state[0], (3, 0), -np.inf),
 }

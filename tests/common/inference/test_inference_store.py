@@ -11,7 +11,7 @@ import tensorflow as tf
 from hypothesis import strategies as st
 
 from seed_rl.common.inference.inference_store import InferenceStore
-from seed_rl.common.types import EnvOutput
+from seed_rl.common.types import LARGEST, EnvOutput
 from seed_rl.grpc import ops
 from tests.helpers.op_helpers import Background, serving
 from tests.helpers.waiting import wait_until
@@ -237,6 +237,12 @@ def test_episode_statistics():
     np.testing.assert_array_equal(episodes.returns, [3.0, 4.0, 16.0])
     np.testing.assert_array_equal(episodes.raw_returns, [3.0, 4.0, 16.0])
     assert store.episodes().env_ids.size == 0
+    for reward in (-LARGEST, 1.1 * LARGEST, float("nan")):
+        step(store, [0], [2], reward=reward)
+        step(store, [0], [2], reward=LARGEST, done=True)
+    episodes = store.episodes()
+    np.testing.assert_array_equal(episodes.returns, [0.0, np.nan, np.nan])
+    np.testing.assert_array_equal(episodes.raw_returns, episodes.returns)
 
 
 def test_episodes_continue_where_only_the_learners_ends():

@@ -126,7 +126,8 @@ def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
     statistics = EpisodeStatistics(num_training_envs=3, num_action_repeats=4, logdir=tmp_path)
     assert statistics.recent_return is None
     statistics.add(episodes(), frames=0)
-    statistics.add(episodes((100, 1, 10, 0), (200, 3, 30, 2), (50, 7, 70, 3)), frames=500)
+    unknown = ((9, np.nan, 1, 0), (9, 1, np.nan, 1), (9, 1, np.inf, 3))
+    statistics.add(episodes((100, 1, 10, 0), (200, 3, 30, 2), (50, 7, 70, 3), *unknown), frames=500)
     assert statistics.count == 2
     assert statistics.recent_return == 2
     assert statistics.harvest() == {

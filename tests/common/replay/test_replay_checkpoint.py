@@ -270,6 +270,7 @@ def test_damage_is_noticed(tmp_path: Path, damage: Any, file: str) -> None:
         lambda m: m.update(files={}),
         lambda m: m.update(format=99),
         lambda m: m.update(segments=None),
+        lambda m: m["state"]["random"]["state"].update(inc=1 << 300),
     ],
 )
 def test_wrong_manifest_is_noticed(tmp_path: Path, change: Any) -> None:
@@ -282,6 +283,19 @@ def test_wrong_manifest_is_noticed(tmp_path: Path, change: Any) -> None:
     with pytest.raises(ReplayCheckpointError):
         load_replay(replay, tmp_path)
     assert len(replay) == 0
+
+
+def test_files_that_no_replay_wrote(tmp_path: Path) -> None:
+    """Guards resumes from logdirs of others: a segment without a header, brackets without end."""
+    save_replay(used_replay(), tmp_path)
+    manifest = json.loads((tmp_path / "replay.json").read_text())
+    name = manifest["segments"][-1]["file"]
+    manifest["files"][name] = {"bytes": 0, "crc32": 0}
+    (tmp_path / name).write_bytes(b"")
+    for text in (json.dumps(manifest), "[" * 99_999):
+        (tmp_path / "replay.json").write_text(text)
+        with pytest.raises(ReplayCheckpointError, match="is damaged"):
+            load_replay(new_replay(), tmp_path)
 
 
 def test_other_unrolls_are_noticed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The progress file, and that reading it needs no TensorFlow."""
 
+import errno
 import json
 import os
 import threading
@@ -107,6 +108,26 @@ def test_a_run_that_is_done_has_no_time_left(tmp_path):
         clock.now += 1
         writer.update("training", frames=frames)
     assert writer.last.eta_s == 0
+
+
+def test_a_full_disk_is_told_in_the_file(tmp_path, monkeypatch):
+    """Guards those who read it: with no block free, no new file can take its place."""
+    clock = Clock()
+    writer = ProgressWriter(tmp_path, 1000, clock=clock)
+
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(progress.files, "write_atomically", no_room)
+        writer.update("training", frames=500, warning="no actor " + 50 * "!")
+        clock.now += 1
+        writer.update(frames=700, warning=None)
+    found = progress.read(tmp_path)
+    assert found.frames == 700 and found.warning == f"no space left in {tmp_path}"
+    clock.now += 1
+    writer.update()
+    assert progress.read(tmp_path).warning is None
 
 
 def test_the_rate_is_smoothed_and_right_from_the_start():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -10,6 +11,9 @@ import pytest
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.file_lock import LearnerLock
+from seed_rl.launch import run_lock, stop
+from seed_rl.launch.process import Process
+from seed_rl.launch.run_lock import RunLock
 from tests.helpers import PROGRAMS
 
 
@@ -31,6 +35,33 @@ def test_names_its_holder_and_ends_with_it(tmp_path: pathlib.Path) -> None:
     holder.kill()
     holder.communicate()
     LearnerLock(tmp_path).release()
+
+
+def test_links_are_not_followed(tmp_path: pathlib.Path) -> None:
+    """Guards other files of the user, to which a logdir of somebody else may link."""
+    (tmp_path / "precious").write_text("kept")
+    for name in ("learner.pid", "supervisor.pid", "learner.log"):
+        (tmp_path / name).symlink_to("precious")
+    for lock in (LearnerLock, RunLock):
+        with pytest.raises(UserError, match=r"Cannot write to .*\.pid is a symbolic link"):
+            lock(tmp_path)
+    with pytest.raises(OSError, match="learner.log is a symbolic link"):
+        Process("learner", ["true"], tmp_path / "learner.log").start()
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+@pytest.mark.parametrize("content", ["-1", "0", "1", "pid", "4194305", "9" * 5000, ""])
+def test_only_a_process_is_stopped(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    """Guards all other processes of the user: kill(-1) signals each of them."""
+    lock = RunLock(tmp_path)
+    (tmp_path / "supervisor.pid").write_text(content)
+    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("signalled"))
+    with pytest.raises(UserError, match="supervisor.pid names no process"):
+        stop.stop(tmp_path)
+    lock.release()
+    assert run_lock.running_pid(tmp_path) is None
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: pathlib.Path) -> None:

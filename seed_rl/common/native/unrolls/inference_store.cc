@@ -1,6 +1,7 @@
 #include "seed_rl/common/native/unrolls/inference_store.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -14,6 +15,14 @@ constexpr size_t kReplacedRunIds = 16;
 
 // Episodes kept until a logger drains them; the oldest are dropped first.
 constexpr size_t kMaxEpisodes = 1 << 16;
+
+// `LARGEST` of common/types.py.
+constexpr float kLargest = 1e9f;
+
+// Makes the statistics of an episode NaN if a reward is not finite, or too large.
+float Bounded(float reward) {
+  return std::abs(reward) <= kLargest ? reward : std::numeric_limits<float>::quiet_NaN();
+}
 
 std::vector<std::vector<uint8_t>> ZeroRows(const std::vector<size_t>& row_bytes) {
   std::vector<std::vector<uint8_t>> rows;
@@ -127,8 +136,8 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
       StartLife(&env, run_ids[i]);
     } else if (!env.begun) {
       EpisodeStats& episode = env.episode;
-      episode.episode_return += rewards[i];
-      episode.raw_return += raw_rewards[i];
+      episode.episode_return += Bounded(rewards[i]);
+      episode.raw_return += Bounded(raw_rewards[i]);
       // The last step of an abandoned episode was already reported as an ordinary one.
       if (!abandoned[i]) ++episode.num_steps;
       // `done` in the middle of a game ends only the learner's episode (a lost life, for example).

@@ -32,7 +32,7 @@ class Distribution(abc.ABC):
 
     @abc.abstractmethod
     def log_prob(self, actions: Actions) -> tf.Tensor:
-        """Log probability (density for continuous actions), <float32>[...]."""
+        """Log probability (density for continuous actions), <float32>[...]; `actions` broadcast."""
 
     @abc.abstractmethod
     def entropy(self) -> tf.Tensor:

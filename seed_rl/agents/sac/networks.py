@@ -128,12 +128,12 @@ class _ActorCritic(tf.Module):
         if not unroll:
             steps = tf.nest.map_structure(lambda t: t[tf.newaxis], steps)
         ff_input, recurrent_input, done = self._inputs(*steps)
-        actor, v, q = self._parts(state)
+        actor, of_v, of_q = self._parts(state)
         params, actor = self._actor(ff_input, recurrent_input, actor, done)
         # Unrolls are stored with the states of all parts.
         v, *critics = (
             part(ff_input, recurrent_input, its_state, done, only_return_new_state=True)
-            for part, its_state in zip((self._v, *self._q), (v, *q), strict=True)
+            for part, its_state in zip((self._v, *self._q), (of_v, *of_q), strict=True)
         )
         params = params if unroll else params[0]
         output = AgentOutput(self._distribution.sample(params), params)

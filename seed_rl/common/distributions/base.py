@@ -32,7 +32,7 @@ class Distribution(abc.ABC):
 
     @abc.abstractmethod
     def log_prob(self, actions: Actions) -> tf.Tensor:
-        """Log probability (density for continuous actions), <float32>[...]."""
+        """Log probability (density for continuous actions), <float32>[...]; `actions` broadcast."""
 
     def sample_and_log_prob(self, differentiable: bool = True) -> tuple[Actions, tf.Tensor]:
         """One action per distribution and its log probability.

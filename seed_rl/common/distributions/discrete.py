@@ -45,7 +45,8 @@ class Categorical(Distribution):
 
     def log_prob(self, actions: tf.Tensor) -> tf.Tensor:
         choices, logits = _to_choices(actions, self._start), self.logits
-        if choices.shape != logits.shape[:-1]:
+        aligned = choices.shape == logits.shape[:-1]
+        if not aligned:  # Broadcast, as arithmetic does for continuous actions.
             shape = tf.broadcast_dynamic_shape(tf.shape(choices), tf.shape(logits)[:-1])
             choices = tf.broadcast_to(choices, shape)
             logits = tf.broadcast_to(logits, tf.concat([shape, tf.shape(logits)[-1:]], axis=0))

@@ -30,6 +30,7 @@ fi
 # From here on, a learner that cannot be reached is one that has gone. Twenty minutes: one that
 # resumes reads its files, maybe a large replay, from the bucket first.
 for ((waited = 0; ; waited += 5)); do
+  # shellcheck disable=SC2016 # The inner shell expands it.
   if timeout 5 bash -c ': < "/dev/tcp/$1"' bash "${SEED_RL_ADDRESS/://}" 2> /dev/null; then break; fi
   ((waited % 60 != 0)) || echo "waiting for the learner at $SEED_RL_ADDRESS (for $waited s)"
   ((waited < ${LEARNER_TIMEOUT_S:-1200})) ||

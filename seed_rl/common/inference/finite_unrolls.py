@@ -75,8 +75,9 @@ def finite(agent_state: Nest, env_outputs: EnvOutput) -> tf.Tensor:
     """
     good = []
     for batch_axis, part in ((1, env_outputs), (0, agent_state)):
-        for tensor in map(tf.convert_to_tensor, tf.nest.flatten(part)):
-            if tensor.dtype.is_floating:
+        for array in tf.nest.flatten(part):
+            if tf.as_dtype(array.dtype).is_floating:  # Images need no copy to a tensor.
+                tensor = tf.convert_to_tensor(array)
                 others = [axis for axis in range(tensor.shape.rank) if axis != batch_axis]
                 # False for NaN. Half precision ends before `LARGEST`, which would become infinity.
                 bound = tf.constant(min(LARGEST, float(tensor.dtype.max)), tensor.dtype)

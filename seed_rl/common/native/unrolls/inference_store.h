@@ -67,7 +67,7 @@ struct StoreError {
 // An episode: from one reset of an environment to the next.
 struct EpisodeStats {
   int32_t env_id = 0;
-  int64_t num_steps = 0;  // Agent steps, without the extra report of a truncated episode.
+  int64_t num_steps = 0;     // Agent steps, without the extra report of a truncated episode.
   float episode_return = 0;  // NaN after a reward that is not finite, or too large.
   float raw_return = 0;      // The same.
 };

@@ -34,12 +34,12 @@ def test_one_actor_of_two(place):
     place.actor(1, fault("nan_observation", 100))
     wait_until(lambda: (p := place.progress(learner)) and p.warning, running=learner)
     warning = place.progress(learner).warning
-    assert "NaN or infinity" in warning and "environments 2, 3: " in warning
+    assert "NaN, infinity or numbers beyond" in warning and "environments 2, 3: " in warning
     shown = panel.describe(panel.Status(place.progress(learner), 2, 2))
     assert ("warning", warning) in shown
     # Where some of a batch are good, training learns from these.
     place.trains_on(learner, 2000)
-    assert "NaN or infinity in observations, rewards or recurrent states" in learner.text()
+    assert "numbers beyond ±1e+09 in observations, rewards or recurrent states" in learner.text()
     learner.send(signal.SIGTERM)
     assert learner.wait() == 0, learner.text()
 
@@ -63,7 +63,7 @@ def test_all_of_them(place, name):
     (error,) = learner.errors()
     assert "100 training steps in a row were skipped" in error
     # How many of them have come by then depends on when the actors started.
-    assert re.search(r"NaN or infinity in .* of environments [0-3](, [1-3])*: \d+ unrolls", error)
+    assert re.search(r"numbers beyond .* of environments [0-3](, [1-3])*: \d+ unrolls", error)
     assert "The last 10 training steps were skipped" in learner.text()
     assert "Traceback" not in learner.text()
     assert place.progress().phase == "failed"

@@ -87,7 +87,7 @@ def test_warnings_reach_the_panel(tmp_path, store, reporter):
     store.not_finite.note(np.array([7, 3], np.int32))
     report(reporter, 1, 13)
     warning = progress.read(tmp_path).warning
-    assert warning.startswith("the last 13 training steps were skipped; NaN or infinity in ")
+    assert warning.startswith("the last 13 training steps were skipped; NaN, infinity or ")
     assert "environments 3, 7: 2 unrolls" in warning
     rows = panel.describe(panel.Status(progress.read(tmp_path), 1, 1))
     assert ("warning", warning) in rows

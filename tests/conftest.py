@@ -19,10 +19,16 @@ os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # Several processes,
 
 
 @pytest.fixture
-def socket_address() -> Iterator[str]:
-    """A "unix:/path" where nobody listens yet, short enough for every system."""
+def short_path() -> Iterator[pathlib.Path]:
+    """As `tmp_path`, but short enough for sockets on every system."""
     with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
-        yield f"unix:{folder}/socket"
+        yield pathlib.Path(folder)
+
+
+@pytest.fixture
+def socket_address(short_path: pathlib.Path) -> str:
+    """A "unix:/path" where nobody listens yet."""
+    return f"unix:{short_path}/socket"
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ FILES = ("proxy.pem", "ca.pem")
 """Of a run's secrets: certificate and key in one file, and the authority of actors' ones."""
 
 _CONFIGURATION = pathlib.Path(__file__).with_name("haproxy.cfg")
+_MAX_DIRECTORY = 84  # HAProxy's limit for paths of sockets is 97, with ".PID.tmp" appended.
 _PLACES = os.pathsep.join(("/usr/sbin", "/usr/local/sbin"))  # On root's PATH only.
 
 
@@ -36,8 +37,14 @@ class Proxy:
         """Its command line, for a process with the variables of `environment`.
 
         Raises:
-          UserError: HAProxy or a secret is missing; the message says what to do.
+          UserError: HAProxy or a secret is missing, or `directory` is too long for sockets; the
+            message says what to do.
         """
+        if len(str(self.directory)) > _MAX_DIRECTORY:
+            raise UserError(
+                f"The proxy cannot create sockets in {self.directory}: the path is longer than "
+                f"{_MAX_DIRECTORY} characters. Set TMPDIR to a shorter one."
+            )
         return [check(self.secrets), "-db", "-f", str(_CONFIGURATION)]
 
     def environment(self) -> dict[str, str]:

@@ -10,9 +10,11 @@ import grpc
 import numpy as np
 import pytest
 
+from seed_rl.common.errors import UserError
 from seed_rl.grpc import NumpyClient, ops
 from seed_rl.grpc.errors import CallError, ConnectionLost
 from seed_rl.grpc.options import ClientOptions, ServerOptions
+from seed_rl.launch.proxy import Proxy
 from tests.helpers.op_helpers import Background, double, serving, values
 from tests.helpers.proxies import proxied
 from tests.helpers.secrets import Secrets, make_secrets
@@ -95,3 +97,10 @@ def test_a_stream_ends_with_its_server_and_a_token_still_counts(port, socket_add
         with pytest.raises(ConnectionLost):
             client.double(1)
         client.close()
+
+
+def test_a_directory_too_long_for_sockets_is_refused(secrets, tmp_path):
+    """HAProxy would end at its start, and actors wait for ever."""
+    proxy = Proxy("127.0.0.1:1", tmp_path / "learner", secrets.folder, tmp_path / ("x" * 90))
+    with pytest.raises(UserError, match="TMPDIR"):
+        proxy.command()

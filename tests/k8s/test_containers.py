@@ -125,7 +125,7 @@ def test_an_eviction_before_the_program_starts_is_no_success(tmp_path):
 
 
 @pytest.mark.slow
-def test_containers_train_are_evicted_resume_and_finish(secrets, tmp_path, free_port):
+def test_containers_train_are_evicted_resume_and_finish(secrets, short_path, free_port):
     """The processes of the pods that submit.sh asks for, here, with token and TLS."""
     task = ("gym", "vtrace", "2", "4", "--env=CartPole-v1", "--total_environment_frames=10000")
     done = script("submit.sh", *IMAGES, "--engine=plain", "--run=pole", "--dry_run", *task)
@@ -134,21 +134,22 @@ def test_containers_train_are_evicted_resume_and_finish(secrets, tmp_path, free_
     started = []
 
     def start(name, index=0, sidecar=False):
-        it = container(manifests, name, tmp_path, index, sidecar)
+        it = container(manifests, name, short_path, index, sidecar)
         it.environment["SEED_RL_ADDRESS"] = f"localhost:{free_port}"
         it.environment["SEED_RL_BIND"] = "127.0.0.1"
         started.append(Program("seed_rl.cluster", *it.arguments, environment=it.environment))
         return it, started[-1]
 
     def frames():
-        report = progress.read(tmp_path / "runs/pole")
+        report = progress.read(short_path / "runs/pole")
         return report.frames if report else 0
 
     try:
-        start("learner", sidecar=True)
+        _, proxy = start("learner", sidecar=True)
         it, learner = start("learner")
         actors = [start("actors", index)[1] for index in (0, 1)]
-        wait_until(lambda: frames() > 0, running=learner)
+        wait_until(lambda: frames() > 0 or proxy.code is not None, running=learner)
+        assert proxy.code is None, proxy.text()
         assert it.probe[0] == "python"
         probe = Program(*it.probe[2:], environment=it.environment)
         assert probe.wait() == 0, probe.text()

@@ -6,6 +6,8 @@ import types
 
 import pytest
 import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
 
 from seed_rl.atari.env import AtariConfig
 from seed_rl.common import utils
@@ -44,11 +46,14 @@ def test_user_errors_end_existing_programs_with_one_line():
 
 
 def test_as_config_takes_what_existing_programs_pass():
-    assert options.as_config(AtariConfig, None) == AtariConfig()
     known = AtariConfig(game="Qbert")
     assert options.as_config(AtariConfig, known) is known
     assert options.as_config(AtariConfig, {"game": "Qbert", "other": 1}) == known
     assert options.as_config(AtariConfig, types.SimpleNamespace(game="Qbert")) == known
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
+    with flagsaver.flagsaver(game="Qbert"):
+        assert options.as_config(AtariConfig, None).game == "Qbert"
 
 
 class Server:

@@ -76,7 +76,7 @@ def measure_train(args: argparse.Namespace) -> float:
     )
     iterator = iter(dataset)
     transitions = workload.unrolls_per_step * workload.unroll_length / workload.samples
-    return _cpu_us(lambda: training(iterator), args.part_seconds) / transitions
+    return _cpu_us(lambda: training.run(iterator), args.part_seconds) / transitions
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], float]] = {

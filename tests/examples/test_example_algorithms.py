@@ -152,7 +152,7 @@ def test_ppo_makes_all_its_gradient_steps_on_one_batch():
     strategy = tf.distribute.get_strategy()
     optimizer = tf.keras.optimizers.Adam(1e-3)
     step = TrainingStep(algorithm, optimizer, strategy, None)
-    metrics, _ = step(iter(tf.data.Dataset.from_tensors(batch)))
+    metrics, _ = step.run(iter(tf.data.Dataset.from_tensors(batch)))
     assert int(optimizer.iterations) == 16 == algorithm.updates_per_unroll
     assert np.isfinite(float(metrics["loss"])) and float(metrics["skipped_steps"]) == 0
 

@@ -199,7 +199,7 @@ def test_updates_are_those_of_the_papers_summed_losses():
     squares = [np.zeros_like(weight) for weight in weights]
     norms = []
     for i in range(count):
-        step(iterator)
+        step.run(iterator)
         gradients = summed_gradients(
             *weights, *(type(part)(*(leaf[i] for leaf in part)) for part in batches)
         )

@@ -312,7 +312,7 @@ def test_each_trial_has_its_own_logdir() -> None:
 # All together.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_job_trains_loses_its_learner_and_finishes(
     services: Services, tmp_path: pathlib.Path
 ) -> None:
@@ -364,7 +364,7 @@ def test_a_job_trains_loses_its_learner_and_finishes(
                 program.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_actors_in_another_job_find_the_learner_and_end_with_it(
     services: Services, tmp_path: pathlib.Path
 ) -> None:

@@ -135,6 +135,7 @@ def test_ppo_advantages():
     )
 
 
+@pytest.mark.slow
 def test_ppo_makes_all_its_gradient_steps_on_one_batch():
     """Guards epochs and minibatches, and that the ratio is one of the new to the acting policy."""
     algorithm = make(ppo.algorithm(), VTraceConfig(baseline_cost=0.0, entropy_cost=0.0))

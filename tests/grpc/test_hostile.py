@@ -18,6 +18,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.nightly
 def test_honest_clients_are_served():
     """Beside strangers and members, who wait and fire together."""
     with Range() as attack_range:

@@ -30,6 +30,7 @@ def test_mirrored_training_equals_single_device(train, optimizer):
     np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_gradient_steps_on_replicas(train):
     """Guards `minimize` inside of one step: replicas exchange gradients each time."""
     (single, _), (mirrored, _) = train(1, "Adam", "epochs"), train(2, "Adam", "epochs")

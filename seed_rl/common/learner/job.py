@@ -209,7 +209,7 @@ def make_job(
         tf.keras.utils.set_random_seed(run.seed)
     spaces = env_specs.probe_spaces(create_env_fn, env_config)
     context = AlgorithmContext(run, config, spaces, env_specs.specs(*spaces))
-    make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, optimizer)
+    make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, config=optimizer)
     _check_memory(config, context.specs)
     with strategy.scope():
         algorithm = create_algorithm(context)

@@ -18,7 +18,7 @@ PRESET = Preset("atari r2d2", dict(total_environment_frames=40_000_000))
 """As long as the other agents' runs; the paper's are 250 times as long."""
 
 FAMILY = EnvironmentFamily(
-    env.AtariConfig, env.create_environment, env.create_vector_environment, environment="game"
+    env.AtariConfig, env.create_environment, env.create_batch, environment="game"
 )
 
 

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable
 from seed_rl.common.system.backoff import backoff_s
 from seed_rl.launch.process import describe_exit
 
-_FINAL = (0, 2, 3)  # Stopped, a user's mistake, replaced: starting it again changes nothing.
+_FINAL = (0, 2, 3)  # Stopped, a user error, replaced: a restart would not help.
 _NO_LEARNER = 4  # It may be on its way to another machine; the engine ends the run.
 
 # When an actor that has failed is started again. slurm/job.sh has the same numbers; sky/node.sh
 # restarts nothing, and Docker and Kubernetes count by rules of their own.
-#
-# One that ran for so long has played, so its earlier failures do not count any more. Twice as long
-# as an actor may look for a learner that has moved (`run.MOVED_S`): looking is not playing.
+# Running this long clears earlier failures. Twice the time that an actor may spend looking for a
+# learner that has moved (`run.MOVED_S`).
 _QUICK_S = 60.0
 # As under ./run_local.sh. With the pauses below, it is given up a minute after its first failure:
 # file systems and networks that hiccup are back by then, a broken environment is not.
@@ -33,7 +32,7 @@ _STOPPED = 128 + signal.SIGTERM
 
 
 class Machine:
-    """Starts actors, starts those again that fail, and passes SIGTERM and SIGINT on.
+    """Starts actors, restarts those that fail, and forwards SIGTERM and SIGINT.
 
     Args:
       start: starts the actor with this index; None: there is nothing more to do.
@@ -60,8 +59,8 @@ class Machine:
         """Runs these actors until all have ended.
 
         Returns:
-          0, or the exit code of the last actor that failed for good. 143 after a signal: an engine
-          that takes the machine away must not think that its work is done.
+          0, or the exit code of the last actor that failed for good. 143 after a signal, so that an
+          engine that preempts the machine does not count its work as done.
         """
         self._due = {index: self._clock() for index in indices}
         code = 0

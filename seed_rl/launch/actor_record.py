@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from seed_rl.common.errors import UserError
 from seed_rl.launch.process import Process
 
-_MAX_USER_ERRORS = 2  # Of an actor that has worked, one may be a rare state of its environment.
+_MAX_USER_ERRORS = 2  # One may come from a rare state of a working actor's environment.
 
 
 class Actor:
@@ -24,7 +24,7 @@ class Actor:
     def __init__(self, process: Process, env_ids: range, healthy_s: float, max_failures: int):
         self.process = process
         self.failures = 0  # In a row, without a healthy run in between.
-        self.start_at: float | None = 0.0  # None: it has been started.
+        self.start_at: float | None = 0.0  # None: it is running.
         self._env_ids = env_ids
         self._healthy_s = healthy_s
         self._max_failures = max_failures
@@ -32,11 +32,12 @@ class Actor:
         self._worked = False
 
     def crashed(self, code: int, trains: bool) -> None:
-        """Records an exit; an actor never exits by itself, so any exit code is a crash.
+        """Records an exit during the run, which counts as a crash whatever its code.
 
         Args:
           code: the exit code.
-          trains: whether the learner trains; before, actors wait for it, however long they live.
+          trains: whether the learner trains; before that, actors only wait, so a long life proves
+            nothing.
         """
         self._worked |= self._healthy and trains
         if self._healthy:

@@ -69,34 +69,32 @@ def test_the_token_comes_from_secret_manager(services: Services) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "mend"),
+    ("status", "fix"),
     [(403, "secretAccessor on projects/lab"), (404, "gcloud secrets create seed-rl-token")],
 )
-def test_a_secret_that_cannot_be_read(services: Services, status: int, mend: str) -> None:
+def test_a_secret_that_cannot_be_read(services: Services, status: int, fix: str) -> None:
     services.failures = [status]
-    with pytest.raises(UserError, match=f"Cannot read the secret .*HTTP {status}.*{mend}"):
+    with pytest.raises(UserError, match=f"Cannot read the secret .*HTTP {status}.*{fix}"):
         _KnownMachine(services).secret(SECRET)
 
 
 @pytest.mark.parametrize(
-    ("failures", "mend"),
+    ("failures", "fix"),
     [
         ([403], "objectAdmin on the bucket"),
         ([404], "no such bucket"),
         ([503] * 5, "Try again later"),  # And not: give the account a role.
     ],
 )
-def test_a_bucket_that_cannot_be_written(
-    services: Services, failures: list[int], mend: str
-) -> None:
+def test_a_bucket_that_cannot_be_written(services: Services, failures: list[int], fix: str) -> None:
     services.failures = failures
-    with pytest.raises(UserError, match=f"Cannot write gs://runs/x .*HTTP {failures[0]}.*{mend}"):
+    with pytest.raises(UserError, match=f"Cannot write gs://runs/x .*HTTP {failures[0]}.*{fix}"):
         _KnownMachine(services).write("gs://runs/x", b"10.0.0.7:2222")
     assert services.failures == []
 
 
 def test_names_that_are_no_secrets() -> None:
-    with pytest.raises(UserError, match="'seed-rl-token' is no secret: write projects/"):
+    with pytest.raises(UserError, match="'seed-rl-token' is not a secret name: use projects/"):
         GoogleApi().secret("seed-rl-token")
 
 

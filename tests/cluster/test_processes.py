@@ -186,7 +186,7 @@ def test_mistakes_are_one_line(cluster):
     mistaken = cluster(SEED_RL_ROLE="")
     assert mistaken.wait() == 2
     (line,) = mistaken.text().splitlines()
-    assert line.startswith("error: Nothing says which process of the run this is")
+    assert line.startswith("error: Unknown role of this process")
 
 
 def test_environment_of_the_programs():

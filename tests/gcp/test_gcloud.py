@@ -18,7 +18,7 @@ from tests.gcp.scenarios import EXPECTED, MACHINES, parse, run
 
 
 @pytest.mark.parametrize(
-    ("output", "mend"),
+    ("output", "fix"),
     [
         (
             "ERROR: (gcloud.ai.custom-jobs.create) You do not currently have an active account "
@@ -76,9 +76,9 @@ from tests.gcp.scenarios import EXPECTED, MACHINES, parse, run
         ("", "gcloud failed: no output"),
     ],
 )
-def test_failures_of_gcloud_say_what_to_do(output: str, mend: str) -> None:
+def test_failures_of_gcloud_say_what_to_do(output: str, fix: str) -> None:
     message = gcloud.explain(output, parse("gym", "vtrace", "4", *MACHINES).names)
-    assert mend in message and "\n" not in message
+    assert fix in message and "\n" not in message
     if "ERROR" in output:
         assert output.partition("ERROR: ")[2].splitlines()[0] in message
 

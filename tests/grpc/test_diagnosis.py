@@ -107,10 +107,10 @@ def test_a_server_without_encryption(secrets: Secrets) -> None:
     """A real one: how it answers a greeting by TLS is gRPC's."""
     with serving("localhost:0", double) as server:
         address = f"localhost:{server.ports[0]}"
-        assert "does not encrypt" in reason(address, secrets.authority)
+        assert "does not use TLS" in reason(address, secrets.authority)
         assert reason(address) == ""
         options = ClientOptions(tls_ca=secrets.authority, connect_timeout_s=0.3)
-        with pytest.raises(ConnectionLost, match=r"within 0\.3 s: the server there does not enc"):
+        with pytest.raises(ConnectionLost, match=r"within 0\.3 s: the server there does not use"):
             Client(address, options)
 
 

@@ -190,7 +190,7 @@ def test_errors_of_the_function_reach_the_caller(address, stream_kind):
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
-        (lambda frame: b"short", ConnectionLost, "5 bytes, which is no frame"),
+        (lambda frame: b"short", ConnectionLost, "5 bytes, which is not a frame"),
         (
             lambda frame: wire.encode_error(wire.UNREADABLE_CALL_ID, 3, "?"),
             ConnectionLost,

@@ -100,8 +100,8 @@ def fresh() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("options", "address", "warned"),
     [
-        (ServerOptions(token="s3cret"), "0.0.0.0:1", "can be read on the way"),
-        (ClientOptions(token="s3cret"), "learner:1", "can be read on the way"),
+        (ServerOptions(token="s3cret"), "0.0.0.0:1", "can be intercepted"),
+        (ClientOptions(token="s3cret"), "learner:1", "can be intercepted"),
         (ServerOptions(token="s3cret"), "unix-abstract:a", "any user of this machine"),
         (ClientOptions(token="s3cret", tls_ca="ca"), "unix-abstract:a", "any user of this machine"),
         (ServerOptions(token="s3cret", tls_certificate="c", tls_key="k"), "0.0.0.0:1", ""),

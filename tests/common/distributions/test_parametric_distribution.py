@@ -340,15 +340,15 @@ def test_works_in_a_graph_with_unknown_batch(space):
 
 
 @pytest.mark.parametrize(
-    "space, mend",
+    "space, fix",
     [
         (spaces.Box(0.0, 1.0, (2,)), "UniformBoundActionSpaceWrapper"),
         (spaces.Box(-1.0, 1.0, (2, 2)), "flatten"),
         (spaces.Text(3), "Supported are"),
     ],
 )
-def test_other_spaces_are_refused_with_the_mend(space, mend):
-    with pytest.raises(UserError, match=mend):
+def test_other_spaces_are_refused_with_the_fix(space, fix):
+    with pytest.raises(UserError, match=fix):
         pd.get_parametric_distribution_for_action_space(space)
 
 

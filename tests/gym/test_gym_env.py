@@ -223,7 +223,7 @@ def test_single_environments_are_stepped_one_by_one(module: str, name: str) -> N
 
 def test_num_envs_of_another_meaning(module: str) -> None:
     config = GymConfig(env_name="users_env:not_a_vector")
-    with pytest.raises(UserError, match="parameter num_envs is taken to return one"):
+    with pytest.raises(UserError, match="parameter num_envs must return one"):
         create_environment(0, config)
     given = dataclasses.replace(config, env_kwargs='{"num_envs": 3}')
     assert create_environment(0, given).spec.id == "CartPole-v1"  # type: ignore[union-attr]

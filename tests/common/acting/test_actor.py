@@ -92,7 +92,7 @@ def test_an_actor_takes_over_the_learners_environment(caplog, monkeypatch) -> No
     code = {"made_by_of_this_test": "a:b"}
     with serve(Recorder(), environment=code) as learner:
         with pytest.raises(
-            UserError, match="--made_by_of_this_test=a:b, which an actor takes only"
+            UserError, match="--made_by_of_this_test=a:b, which an actor accepts only"
         ):
             actor_loop(make, ActorConfig(server_address=learner.address), Steps())
 

@@ -282,7 +282,7 @@ def test_actions_are_scaled_and_checked() -> None:
     [
         ({"metadata": {}}, "AutoresetMode.NEXT_STEP"),
         ({"metadata": {"autoreset_mode": AutoresetMode.DISABLED}}, "reset_mask"),
-        ({"num_envs": 3}, "has 3 environments, but was to have 2"),
+        ({"num_envs": 3}, "has 3 environments, expected 2"),
     ],
 )
 def test_vector_environments_that_do_not_fit(change: dict[str, Any], message: str) -> None:

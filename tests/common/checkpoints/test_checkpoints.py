@@ -322,7 +322,7 @@ def test_init_checkpoint_errors_name_the_mend(tmp_path, caplog):
         checkpoints.load_weights(tmp_path, Agent(units=5), options)
     options = {"units": 4, "activation": "relu"}
     checkpoints.load_weights(tmp_path, run.agent, options, {"activation"})
-    assert "of another network: --activation was tanh, is now relu." in caplog.text
+    assert "from another network: --activation was tanh, is now relu." in caplog.text
     with pytest.raises(UserError, match="No intact checkpoint"):
         checkpoints.load_weights(tmp_path / "nothing", run.agent)
 

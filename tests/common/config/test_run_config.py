@@ -32,7 +32,7 @@ def test_a_learner_for_other_machines_needs_a_proxy_or_consent():
         exposed.check_exposure()
         assert "use up its memory" in exposed.risk()
         assert (
-            ("take part" in exposed.risk()) == ("see and change" in exposed.risk()) == (not given)
+            ("take part" in exposed.risk()) == ("read and change" in exposed.risk()) == (not given)
         )
     local = RunConfig(server_address="localhost:1")
     local.check_exposure()

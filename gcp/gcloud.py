@@ -12,12 +12,12 @@ from seed_rl.common.errors import UserError
 
 _LONGEST = 300  # Characters of gcloud's own message.
 
-# What gcloud says, and what to do about it. The first that matches counts.
+# gcloud's errors, and what to do about them. The first match counts.
 _FIXES = (
     (
         r"do not currently have an active account|Reauthentication|invalid_grant|"
         r"could not be refreshed|UNAUTHENTICATED|Application Default Credentials",
-        "You are not logged in, or no longer: gcloud auth login",
+        "You are not logged in, or your login has expired: gcloud auth login",
     ),
     (
         r"has not been used in project|SERVICE_DISABLED|API \[[^]]*\] not enabled",
@@ -46,7 +46,7 @@ _FIXES = (
         r"location [^\n]*(is not supported|not found|does not exist)|"
         r"invalid location|Name or service not known|Failed to resolve|"
         r"unknown region",
-        "--region={region} is no region of Vertex AI, or cannot be reached. "
+        "--region={region} is not a region of Vertex AI, or cannot be reached. "
         "https://cloud.google.com/vertex-ai/docs/general/locations lists them",
     ),
     (

@@ -78,7 +78,7 @@ def check(environment: gym_env.GymConfig, config: CheckConfig) -> tuple[list[str
                 "heavy",
                 f"The environment imports {package}.",
                 f"Seconds at the start and {memory} for each actor.",
-                "Import it only where it is used, or do without.",
+                "Import it only where it is used, or not at all.",
             )
     return facts, findings
 

@@ -291,8 +291,8 @@ def test_no_such_environment_is_an_error_of_the_call() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--env=CartPole-v1"], 0, "All is well"),
-        (["--env_name=tests.test_check_env:Reach"], 0, "All is well"),
+        (["--env=CartPole-v1"], 0, "No problems found"),
+        (["--env_name=tests.test_check_env:Reach"], 0, "No problems found"),
         (["--env=tests.test_check_env:broken", '--env_kwargs={"name": "nan"}'], 1, "MUST BE"),
         (["--env=CartPool-v1"], 2, "Did you mean"),
     ],

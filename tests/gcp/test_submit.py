@@ -174,7 +174,7 @@ def test_places_can_be_overridden() -> None:
         ),
         (
             ("gym", "vtrace", "4", *MACHINES, "--actor_machine=custom"),
-            "does not say how many CPUs.*--actors_per_machine",
+            "does not include the number of CPUs.*--actors_per_machine",
         ),
         (("gym", "vtrace", "4", *MACHINES, "--task=3"), "--task cannot be set here"),
     ],
@@ -240,7 +240,7 @@ def test_a_flag_file_that_names_itself(tmp_path: pathlib.Path) -> None:
     twice = parse(*task, f"--flagfile={first}", f"--flagfile={second}").plan
     assert "--seed=2" in twice.arguments  # Twice is not in a circle.
     second.write_text(f"--flagfile={first}\n")
-    with pytest.raises(UserError, match=f"--flagfile={first}: the file names itself"):
+    with pytest.raises(UserError, match=f"--flagfile={first}: the file includes itself"):
         parse(*task, f"--flagfile={first}")
 
 

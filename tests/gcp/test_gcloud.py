@@ -109,7 +109,7 @@ def test_the_real_gcloud_without_an_account(tmp_path: pathlib.Path) -> None:
         [*create, "--quiet"], env={"PATH": path, **environment}, capture_output=True, text=True
     )
     message = gcloud.explain(refused.stderr, parse("gym", "vtrace", "4", *MACHINES).names)
-    assert message.startswith("You are not logged in, or your login has expired: gcloud auth login.")
+    assert message.startswith("You are not logged in, or your login has expired: gcloud auth")
 
 
 def test_what_is_handed_to_gcloud_is_the_dryrun(tmp_path: pathlib.Path) -> None:

@@ -62,7 +62,7 @@ def test_certificates(secrets: Secrets, tmp_path) -> None:
         assert "is not for 127.0.0.1: " in reason(f"127.0.0.1:{port}", secrets.authority)
         stranger = make_secrets(tmp_path / "other", "localhost").authority
         assert f"tls_ca={stranger} did not sign" in reason(f"localhost:{port}", stranger)
-        assert "encrypts: give this client tls_ca" in reason(f"localhost:{port}")
+        assert "uses TLS: give this client tls_ca" in reason(f"localhost:{port}")
         (tmp_path / "text").write_text("no certificate")
         assert "text cannot be used" in reason(f"localhost:{port}", str(tmp_path / "text"))
 

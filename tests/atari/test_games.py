@@ -49,7 +49,7 @@ def test_flags_are_checked_without_any_package(
 
 
 def test_run_local_checks_the_game_before_it_installs(repository: Any) -> None:
-    """Guards newcomers from waiting minutes for an installation to learn of a typo."""
+    """Guards new users from waiting minutes for an installation before a typo is reported."""
     command = [repository / "run_local.sh", "atari", "vtrace", "1", "--game=Brakeout"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 2 and result.stdout == ""

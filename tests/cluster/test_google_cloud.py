@@ -1,4 +1,4 @@
-"""A replica of a custom job on Google Cloud: its token, its actors, its learner's last word."""
+"""A replica of a custom job on Google Cloud: its token, its actors, its learner's exit code."""
 
 from __future__ import annotations
 

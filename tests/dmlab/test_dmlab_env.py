@@ -244,7 +244,7 @@ def test_files_of_the_engine_may_be_elsewhere(standin: Any) -> None:
 
 
 def test_levels_are_cached(standin: Any, tmp_path: Any) -> None:
-    """The stand-in ends the test if an entry is not what it has written."""
+    """The fake fails the test if an entry is not what it has written."""
     for _ in range(2):
         lab = short(level_cache_dir=str(tmp_path / "levels"))
         lab.reset(seed=1)

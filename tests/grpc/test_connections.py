@@ -121,7 +121,7 @@ def test_proxies_are_not_used(monkeypatch):
 
 
 def test_a_peer_that_never_reads_is_closed():
-    """Guards memory: pings of gRPC's would wait for ever behind what the peer does not take."""
+    """Guards memory: gRPC's pings would wait forever behind data that the peer does not read."""
     options = ServerOptions(keepalive_s=1)
     with serving(f"{HOST}:0", double, options=options) as server, socket.socket() as peer:
         for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):

@@ -55,7 +55,7 @@ def reason(address: str, tls_ca: str | None = None) -> str:
 
 
 def test_certificates(secrets: Secrets, tmp_path) -> None:
-    """Each kind of mistrust has its own mend; a good certificate has nothing to report."""
+    """Each certificate error has its own fix; a good certificate reports nothing."""
     with encrypting(secrets) as port:
         assert reason(f"localhost:{port}", secrets.authority) == ""
         assert reason(f"dns:///localhost:{port}", secrets.authority) == ""

@@ -75,7 +75,7 @@ def test_many_threads_share_a_client(address, stream_kind):
 
 
 def test_replies_may_come_in_any_order(address, stream_kind):
-    """Replies are told apart by call id: the server answers the second call first."""
+    """Replies are matched by call id: the server answers the second call first."""
     held = queue.SimpleQueue()
 
     def script(server, frame):

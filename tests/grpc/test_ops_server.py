@@ -40,7 +40,7 @@ def gated(gate):
 
 
 def test_shutdown_fails_running_and_waiting_calls(socket_address):
-    """Guards that a learner that ends takes no actor with it, whatever its functions wait for."""
+    """Guards that a learner's shutdown does not stop actors, whatever its functions wait for."""
     gate = Gate()
     with serving(socket_address, gated(gate), double) as server:
         clients = [ops.Client(socket_address) for _ in range(3)]
@@ -163,7 +163,7 @@ class Resetting(Scripted):
 
 
 def test_a_stream_that_the_server_resets(socket_address):
-    """Guards against CANCELLED, which nobody asked for: gRPC sends it while a server ends."""
+    """Guards against a spurious CANCELLED, which gRPC sends while a server shuts down."""
     with Resetting(socket_address, None):
         client = ops.Client(socket_address)
         for _ in range(2):
@@ -202,7 +202,7 @@ def test_a_client_killed_in_its_call_harms_nobody(socket_address):
 
 @pytest.mark.slow
 def test_a_server_killed_in_a_call_fails_it(socket_address):
-    """Guards clients against learners that die silently, and the socket they leave."""
+    """Guards clients against learners that die silently, and the socket file they leave."""
     server = subprocess.Popen(
         [sys.executable, PROGRAMS / "killed_server.py", socket_address],
         stdin=subprocess.PIPE,
@@ -230,7 +230,7 @@ def test_a_client_may_come_before_the_server(socket_address):
 
 
 def test_connecting_has_a_deadline(socket_address, free_port):
-    """Guards against waiting for ever for a learner that is not there, and says what to check."""
+    """Guards against waiting forever for a missing learner; the message says what to check."""
     options = ClientOptions(connect_timeout_s=0.3)
     for address in (socket_address, f"localhost:{free_port}"):
         with pytest.raises(tf.errors.UnavailableError) as caught:

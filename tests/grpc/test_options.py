@@ -128,7 +128,7 @@ def test_a_warning_if_the_token_can_be_read(
 
 @pytest.mark.usefixtures("fresh")
 def test_the_numpy_client_warns(caplog: pytest.LogCaptureFixture, stream_kind: str) -> None:
-    """Before it sends the token: here nobody is there to receive it."""
+    """Before it sends the token: here no server would receive it."""
     options = ClientOptions(token="s3cret", connect_timeout_s=0.1)
     with pytest.raises(ConnectionLost):
         numpy_client.Client("unix-abstract:seed_rl_nobody", options)

@@ -229,7 +229,7 @@ def test_a_typo_in_a_kustomization_is_found(file, old, new, tmp_path):
 
 def test_exit_codes_lead_to_what_the_manual_says():
     """2 ends the run, an eviction does not count, nor, in a set, a learner out of reach. All else
-    counts, so that nothing is tried for ever: also 75, as after a failed probe.
+    counts, so that nothing is tried forever: also 75, as after a failed probe.
     """
 
     def actions(spec):

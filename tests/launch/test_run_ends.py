@@ -1,4 +1,4 @@
-"""What people and job scripts are told when a run ends, or does not go well."""
+"""Messages and exit codes of runs that end or fail."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_an_actor_is_silent_when_all_its_environments_are(tmp_path):
 
 
 def test_an_actor_that_exits_with_0_has_failed(start):
-    """Guards environments that end the program: told, with back-off, and given up."""
+    """Guards environments that end the program: reported, restarted with back-off, given up."""
     run = start("train", "exit_0", "2")
     assert run.wait() == 1
     text = run.text()

@@ -127,7 +127,7 @@ def test_an_unknown_extra_is_refused(tree):
 
 
 def test_a_long_step_says_that_it_still_runs(tree, tmp_path_factory):
-    """Guards people from killing a set-up that is silent for minutes while packages come."""
+    """Guards users from killing a set-up that is silent for minutes while packages download."""
     python = tmp_path_factory.mktemp("tools") / "python3"
     python.write_text(
         f'#!/bin/sh\n[ "$2" = venv ] && sleep 3 && exit 1\nexec {sys.executable} "$@"\n'

@@ -45,7 +45,7 @@ class StepCounter(tf.Module):
 
 
 class RandomActions(Algorithm):
-    """Chooses actions by lot; the troubled actor has two of them only."""
+    """Chooses random actions; the faulty actor has only two of them."""
 
     def __init__(self):
         self.network = self.make_network()
@@ -67,7 +67,7 @@ class RandomActions(Algorithm):
 
 
 class Side:
-    """The learner's side: serves, and checks every unroll as it comes."""
+    """The learner's side: serves, and checks every unroll as it arrives."""
 
     def __init__(self, address):
         env = envs.LifeStepEnv(num_actions=NUM_ACTIONS)

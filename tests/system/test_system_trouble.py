@@ -126,7 +126,7 @@ def test_stopped_actors_are_named(place):
 
 
 def test_an_environment_that_ends_its_program_is_told(tmp_path):
-    """Guards sys.exit(0) in an environment, which looks like an actor that was told to stop."""
+    """Guards sys.exit(0) in an environment, which looks like an actor that was stopped."""
     with (
         tempfile.TemporaryDirectory(prefix="seed_rl_") as folder,
         site(tmp_path, f"unix:{folder}/socket", FAULTY) as place,

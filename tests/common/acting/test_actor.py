@@ -110,7 +110,7 @@ def test_new_life_after_the_learner_was_away(socket_address: str) -> None:
     def restart() -> None:
         enough.wait()
         learner.close()
-        back.wait(1.0)  # Long enough for attempts in vain.
+        back.wait(1.0)  # Long enough for failed attempts.
         restarted.append(serve(second, address=socket_address))
 
     restarted: list[ScriptedLearner] = []
@@ -130,7 +130,7 @@ def test_new_life_after_the_learner_was_away(socket_address: str) -> None:
 
 
 def test_gives_up_after_the_set_time(socket_address: str, capsys: Any) -> None:
-    """A learner that never comes must not leave actors behind for ever."""
+    """A learner that never starts must not leave actors behind forever."""
     config = ActorConfig(server_address=socket_address, connect_timeout_s=0.5)
     with pytest.raises(SystemExit) as ending:
         actor_loop(make, config)
@@ -223,14 +223,14 @@ def test_transient_errors_of_the_learner_are_tried_again() -> None:
 def test_refusals_that_only_the_user_can_mend(
     code: StatusCode, message: str, expected: str
 ) -> None:
-    """An id out of range must not be tried for ever."""
+    """An id out of range must not be tried forever."""
     with serve(Recorder(0, CallError(code, message))) as learner:
         with pytest.raises(UserError, match=f"{message}.*{expected}"):
             actor_loop(make, ActorConfig(server_address=learner.address, task=9))
 
 
 def test_token(tmp_path: Any) -> None:
-    """With the learner's secret an actor is let in, without it the message names the option."""
+    """With the learner's secret an actor is accepted, without it the message names the option."""
     secret = tmp_path / "token"
     secret.write_text("s3cret\n")
     recorder = Recorder(calls=2)
@@ -279,7 +279,7 @@ def test_unreadable_files_are_told_at_once(option: str, tmp_path: Any) -> None:
 
 
 def test_observations_the_learner_does_not_expect() -> None:
-    """Told at once and in words, not as an error of the first call's third argument."""
+    """Reported immediately and clearly, not as an error of the first call's third argument."""
     other = spaces.Box(0, 255, (84, 84, 1), np.uint8)
     with ScriptedLearner(other, ACTIONS, Recorder()) as learner:
         with pytest.raises(UserError, match=r"expects .*uint8\[84, 84, 1\].*returns float32\[4\]"):

@@ -1,4 +1,4 @@
-"""Checkpoints of another network or other options: what people are told."""
+"""Messages about checkpoints of another network or other options."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def options_of(forks, imports, *arguments, names=()):
     ],
 )
 def test_existing_programs_have_the_defaults_of_the_original(forks, imports, preset):
-    """Whatever the order of imports; each says where it comes from."""
+    """Whatever the order of imports; each value has its origin."""
     values, origins, _ = options_of(forks, imports, names=preset.values)
     assert values == preset.values
     assert set(origins.values()) == {"original program preset"}

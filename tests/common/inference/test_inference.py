@@ -107,7 +107,7 @@ def test_evaluation_is_of_whole_games():
 
 
 def test_batches_of_one_size(monkeypatch):
-    """For a TPU, which compiles anew for every other size: the same answers from padded batches."""
+    """For a TPU, which recompiles for every other size: the same answers from padded batches."""
 
     class Sizes(Counting):
         seen = []

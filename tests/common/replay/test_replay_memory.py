@@ -1,4 +1,4 @@
-"""The memory of a replay, told before it is taken."""
+"""The memory of a replay, reported before it is allocated."""
 
 import numpy as np
 import pytest

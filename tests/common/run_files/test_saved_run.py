@@ -1,4 +1,4 @@
-"""What a new run is told about the one that is saved in its directory."""
+"""Messages to a new run about the one that is saved in its directory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_another_network_is_refused_even_where_its_weights_fit(tmp_path):
 
 
 def test_a_checkpoint_of_an_original_program_is_refused(tmp_path):
-    """Guards a run from starting at frame 0 beside it; one of ours has gone on from there."""
+    """Guards a run from starting at frame 0 beside it; one of ours has continued from there."""
     for name in ("checkpoint", "ckpt-1.index", "ckpt-1.data-00000-of-00001"):
         (tmp_path / name).touch()
     message = saved_run.refusal(tmp_path, {})
@@ -125,7 +125,7 @@ def test_what_nobody_types_stays_as_the_run_was_started(adopting):
     ],
 )
 def test_values_that_cannot_be_kept(adopting, monkeypatch, values, message):
-    """Guards choices that are gone, damage, and code that whoever wrote the file has chosen."""
+    """Guards removed choices, damage, and code that the file's author has chosen."""
     monkeypatch.setitem(foreign_code._CODE, "adopted_lines", foreign_code._wrappers)
     with pytest.raises(UserError, match=message):
         saved_flags.adopt(values)
@@ -140,7 +140,7 @@ def test_the_same_environment_continues(tmp_path):
 
 
 def test_a_directory_that_cannot_be_read_is_no_traceback(tmp_path):
-    """Guards against a run that begins anew beside checkpoints that nobody can see just now."""
+    """Guards against a run that starts over beside checkpoints that are temporarily unreadable."""
     (tmp_path / "checkpoints").symlink_to("checkpoints")
     with pytest.raises(UserError, match="Cannot read .*checkpoints: "):
         saved_run.refusal(tmp_path, {})
@@ -168,7 +168,7 @@ def test_arguments_that_are_no_flags_start_nothing(argument):
 
 @pytest.mark.parametrize("flag", ["flagfile", "undefok", "profile_file", "norun_with_pdb"])
 def test_flags_of_absl_start_nothing(flag):
-    """Guards files: absl would write the profile to the one that a stranger's record names."""
+    """Guards files: absl would write the profile to the one that a foreign record names."""
     with pytest.raises(UserError, match=f"no run records --.*{flag.removeprefix('no')}"):
         run_record.start_again({"program": "timeit", "arguments": ["--a=b", f"--{flag}=x"]}, [])
 

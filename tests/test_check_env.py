@@ -192,7 +192,7 @@ def found(name: str, config: CheckConfig = QUICK) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [*MUST, *SHOULD])
 def test_each_fault_is_found(name: str) -> None:
-    """Its name, its severity, what is said of it, and no other fault that stops training."""
+    """Its name, severity and message, and no other fault that stops training."""
     config = CheckConfig(200, 0.0, 0.2) if name == "hangs" else QUICK
     findings = found(name, config)
     kind = {"raises_in_reset": "raises", "exits": "raises", "nan_reward": "nan"}.get(name, name)

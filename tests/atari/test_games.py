@@ -57,7 +57,7 @@ def test_run_local_checks_the_game_before_it_installs(repository: Any) -> None:
 
 
 def test_the_program_checks_the_game_before_it_starts(tmp_path: Any) -> None:
-    """Guards what `./run_local.sh` does not see: a game in a flag file."""
+    """Guards a case that `./run_local.sh` does not check: a game in a flag file."""
     flagfile = tmp_path / "my.flags"
     flagfile.write_text("--game=Brakeout\n")
     parsed = options.parse(["atari", "r2d2", "1", f"--flagfile={flagfile}"])

@@ -141,7 +141,7 @@ def test_objects_are_written_and_read(services: Services) -> None:
 def test_a_bucket_that_is_away_for_minutes_ends_no_actors(
     services: Services, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each read fails after five tries; it is said each time, and given up in the end."""
+    """Each read fails after five tries; each failure is logged, and reading ends with an error."""
     place, api = "gs://runs/pong/address", _KnownMachine(services)
     services.failures = [503] * 5 * 19
     assert google_cloud.wait_for_address(api, place, sleep=lambda _: None)

@@ -1,4 +1,4 @@
-"""A learner around whom a mirror works: signals, exit codes, and a bucket that fails."""
+"""A learner with a mirror: signals, exit codes, and a bucket that fails."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def cluster(tmp_path) -> Iterator[Cluster]:
 
 
 def start_all(cluster: Cluster) -> list[Program]:
-    """Starts learner and actors, which all take part."""
+    """Starts learner and actors, which all connect."""
     cluster.start_learner("first")
     actors = [cluster.start_actor(task) for task in range(len(ACTORS))]
     wait_until(lambda: all(JOINED in actor.text() for actor in actors), running=cluster.learner)

@@ -171,7 +171,7 @@ def test_a_waiting_actor_ends_with_sigterm(cluster, tmp_path):
 
 
 def test_a_second_learner_leaves_the_address_alone(cluster, tmp_path):
-    """Guards actors from being called to a learner that will be refused."""
+    """Guards actors from connecting to a learner that will be refused."""
     (tmp_path / "run").mkdir()
     lock = LearnerLock(tmp_path / "run")
     (tmp_path / "address").write_text("first:86\n")

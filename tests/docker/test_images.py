@@ -1,4 +1,4 @@
-"""The images themselves, where an engine can be had, and what is known of them without one."""
+"""The images, where an engine is available, and static checks without one."""
 
 from __future__ import annotations
 

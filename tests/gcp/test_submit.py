@@ -193,7 +193,7 @@ def test_mistakes_are_one_message(arguments: tuple[str, ...], message: str) -> N
     ],
 )
 def test_flags_of_the_program_are_checked_here(script: str, wrong: str, message: str) -> None:
-    """And not by machines that are rented already."""
+    """And not on machines that are already rented."""
     done = run(script, "--dry_run", wrong)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()

@@ -90,7 +90,7 @@ def test_connections_leave_descriptors_to_the_rest_and_without_any_the_server_re
 
 
 def test_too_few_descriptors_are_announced(forks):
-    """Guards operators, who would else see clients being refused for no reason."""
+    """Guards operators, who would otherwise see clients refused without a reason."""
     done = forks.run(PROGRAMS / "server_with_few_files.py")
     assert done.returncode == 0, done.stderr
     assert "max_connections=4096 needs" in done.stderr

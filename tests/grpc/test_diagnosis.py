@@ -1,4 +1,4 @@
-"""What a client says of a server that it cannot reach, or must not trust."""
+"""A client's messages about a server that it cannot reach or must not trust."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_certificates(secrets: Secrets, tmp_path) -> None:
 
 
 def test_certificates_of_clients(secrets: Secrets, tmp_path) -> None:
-    """Missing, of another authority, with another key; nothing is said of the right one."""
+    """Missing, of another authority, with another key; the right one reports nothing."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(secrets.folder / "proxy.pem")
     context.load_verify_locations(secrets.authority)
@@ -104,7 +104,7 @@ def test_dates(secrets: Secrets, tmp_path, first: int, last: int, said: str) -> 
 
 
 def test_a_server_without_encryption(secrets: Secrets) -> None:
-    """A real one: how it answers a greeting by TLS is gRPC's."""
+    """A real one, because its answer to a TLS handshake is gRPC's."""
     with serving("localhost:0", double) as server:
         address = f"localhost:{server.ports[0]}"
         assert "does not use TLS" in reason(address, secrets.authority)
@@ -115,7 +115,7 @@ def test_a_server_without_encryption(secrets: Secrets) -> None:
 
 
 def test_names_and_ports(free_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart, as they have different causes; the name server may not answer at all."""
+    """Distinguished, as they have different causes; the name server may not answer at all."""
     assert "127.0.0.1 refuses connections" in reason(f"127.0.0.1:{free_port}")
     assert "the name no-such-host.invalid has no address yet" in reason("no-such-host.invalid:1")
     hanging = threading.Event()

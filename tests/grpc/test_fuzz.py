@@ -82,7 +82,7 @@ def server(tmp_path_factory):
 
 
 class HonestClient:
-    """Calls all the time, and must see right answers only."""
+    """Calls constantly, and must get correct answers only."""
 
     def __init__(self, address):
         self._client = Client(address)

@@ -65,7 +65,7 @@ def test_forked_children_leave_the_server_alone(socket_address):
 
 
 def test_start_after_shutdown(socket_address):
-    """Guards programs that shut down to be sure, before a first start or between two."""
+    """Guards redundant shutdowns, before a first start or between two."""
     server = ops.Server([socket_address])
     server.bind(double)
     for i in range(3):
@@ -136,7 +136,7 @@ def test_a_server_is_followed_by_another_on_its_addresses(socket_address, free_p
 
 
 def test_a_dropped_server_ends_by_itself(socket_address):
-    """Guards programs that just forget their server."""
+    """Guards programs that drop their server without shutting it down."""
     server = ops.Server([socket_address])
     server.bind(double)
     server.start()

@@ -207,7 +207,7 @@ def test_a_token_is_asked_for(socket_address):
 
 
 def test_both_sides_warn_of_a_token_that_can_be_read(caplog):
-    """Guards operators who believe that a token alone protects a port."""
+    """Guards operators who assume that a token alone protects a port."""
     addresses.warn_of_bare_token.cache_clear()
     options = ServerOptions(token="sesame")
     with serving("0.0.0.0:0", double, options=options) as server:

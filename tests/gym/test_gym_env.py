@@ -143,7 +143,7 @@ def test_mistakes_are_told_in_words(options: dict[str, Any], message: str) -> No
 
 
 def test_observations_without_a_fixed_shape() -> None:
-    """Told when the environment is made, not in the middle of the learner."""
+    """Reported when the environment is created, not later in the learner."""
 
     class Text(envs.LifeStepEnv):
         def __init__(self) -> None:

@@ -43,7 +43,7 @@ def test_finished_and_stopped_differ(start):
 
 
 def test_a_learner_stopped_by_others_has_not_finished(start):
-    """Guards what is said when a job manager signals the learner before the supervisor."""
+    """Guards the messages when a job manager signals the learner before the supervisor."""
     run = going(start, 1)
     subprocess.run(["kill", "-TERM", str(run.learner())], check=True)
     assert run.wait() == 0
@@ -146,7 +146,7 @@ def test_a_failing_learner_is_shown_without_chatter(start):
 
 
 def test_a_directory_without_room_is_noticed(tmp_path):
-    """Guards a learner that cannot tell of itself: its files have no room."""
+    """Guards a learner that cannot report progress because the disk is full."""
     (tmp_path / "run").mkdir()
     logdir = str(tmp_path / "run")
     result = subprocess.run(

@@ -104,7 +104,7 @@ def test_an_actor_that_crashes_once_goes_on(start):
 
 
 def test_actors_that_all_keep_crashing_end_the_run(start):
-    """With the end of an actor's log, so that the cause is seen; the learner saves."""
+    """With the end of an actor's log, which has the cause; the learner saves."""
     run = start("train", "crash", "2")
     assert run.wait() == 1
     assert "every actor keeps crashing" in run.text()

@@ -1,4 +1,4 @@
-"""scripts/setup.sh: installs what is missing, keeps what is current, and says what it is doing."""
+"""scripts/setup.sh: installs what is missing, keeps what is current, and reports its steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 
 def setup(tree: pathlib.Path, *extras: str, **environment: str) -> str:
-    """Runs the script and returns what it said."""
+    """Runs the script and returns its output."""
     result = subprocess.run(
         [tree / "scripts" / "setup.sh", *extras],
         env={**os.environ, **environment},

@@ -1,4 +1,4 @@
-"""slurm/submit.sh without a Slurm: what it would send there, and its messages."""
+"""slurm/submit.sh without a Slurm: what it would submit, and its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One real learner that is treated badly, killed, and continues from its last whole checkpoint.
+"""One real learner that is abused, killed, and continues from its last intact checkpoint.
 
 The tests of this file share the learner and its actors, and run in their order.
 """
@@ -162,7 +162,7 @@ def test_a_full_disk(place, learner, room):
 
 
 def test_kill_9_of_the_learner(place, learner, actors):
-    """The next one passes over a truncated checkpoint; actors find it by themselves."""
+    """The next one skips a truncated checkpoint; actors reconnect to it."""
     wait_until(lambda: len(saved(place)) >= 2, running=learner)
     learner.kill()
     *_, whole, newest = checkpoints.list_checkpoints(place.logdir / "checkpoints")

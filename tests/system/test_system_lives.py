@@ -303,7 +303,7 @@ def test_an_environment_that_hangs_stalls_only_its_actor(place, side, actors):
 
 
 def test_the_server_restarts_under_its_actors(place, side, actors):
-    """All reconnect by themselves, in new lives; what they were in the middle of is dropped."""
+    """All reconnect in new lives; unrolls in progress are dropped."""
     lives_before = side.inference.store.counters().lives
     side.server.shutdown()
     side.server = grpc.Server([place.address], grpc.ServerOptions())

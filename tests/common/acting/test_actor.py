@@ -293,7 +293,7 @@ def test_actions_of_another_space() -> None:
 
 
 def test_actions_that_only_mean_something_else() -> None:
-    """All of the learner's actions are possible here, so nothing else would tell."""
+    """All of the learner's actions are valid here, so nothing else would detect this."""
     fewer = spaces.Discrete(1)
     with ScriptedLearner(OBSERVATIONS, fewer, Recorder()) as learner:
         with pytest.raises(UserError, match="actions are 1 choices.*takes 2 choices"):
@@ -301,7 +301,7 @@ def test_actions_that_only_mean_something_else() -> None:
 
 
 def test_a_server_that_is_no_learner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told in one line, and not as a crash that a supervisor would answer with a new start."""
+    """Reported in one line, not as a crash after which a supervisor would restart the actor."""
     monkeypatch.setattr(ScriptedLearner, "describe", lambda *_: b"<html>")
     with serve(Recorder()) as learner:
         with pytest.raises(UserError, match="Cannot use this learner"):
@@ -388,7 +388,7 @@ def test_native_vector_environment_is_preferred_to_single_ones() -> None:
 )
 @pytest.mark.parametrize("field", ["reward", "raw_reward"])
 def test_rewards_of_a_vector_environment(field: str, reward: Any, message: str) -> None:
-    """Guards the same check, and a message that does not send people to the learner's options."""
+    """Guards the same check, and a message that does not blame the learner's options."""
 
     class Paying(BatchedEnvironment):
         def step(self, action_batch: Any) -> Any:

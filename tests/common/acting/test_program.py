@@ -1,4 +1,4 @@
-"""Programs that are a learner or an actor, as a person starts them."""
+"""Programs that are a learner or an actor, as users start them."""
 
 import subprocess
 import sys

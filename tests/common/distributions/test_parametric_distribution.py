@@ -96,7 +96,7 @@ def test_forbidden_choices_do_not_make_nan():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_choices_exist_whatever_the_logits(value):
-    """Guards the actors of environments that report NaN: they refuse a choice that there is not."""
+    """Guards the actors of environments that report NaN: they refuse an invalid choice."""
     params = tf.constant([[value] * 3, [0.0, value, 0.0], [0.0, 0.0, 1e9]])
     dist = pd.get_parametric_distribution_for_action_space(spaces.Discrete(3, start=5))
     for choose in (dist.sample, dist.mode):

@@ -1,4 +1,4 @@
-"""What the learner makes of the server's statistics, and what it warns of."""
+"""The learner's use of the server's statistics, and its warnings."""
 
 import logging
 
@@ -94,7 +94,7 @@ def test_warnings_reach_the_panel(tmp_path, store, reporter):
 
 
 def test_the_last_report_is_complete(tmp_path, reporter, caplog):
-    """Guards short runs, whose last line was that of their first second."""
+    """Guards the last line of short runs against being that of the first second."""
     with caplog.at_level(logging.INFO):
         report(reporter, 0, 13)
     assert "12 updates" in caplog.text

@@ -1,4 +1,4 @@
-"""Finding the native libraries, and what people read when they are missing or do not fit."""
+"""Finding the native libraries, and the messages when they are missing or do not fit."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ ATARI = {
 
 
 def test_too_large_a_replay_is_refused_with_the_arithmetic() -> None:
-    """Guards the machine, and the user's understanding: every number of the sum is shown."""
+    """Guards the machine's memory; the message shows every number of the sum."""
     config = ReplayConfig(replay_memory_gb=2.0)
     with pytest.raises(UserError) as caught:
         PrioritizedReplay(config, ATARI)

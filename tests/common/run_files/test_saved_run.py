@@ -148,7 +148,7 @@ def test_a_directory_that_cannot_be_read_is_no_traceback(tmp_path):
 
 @pytest.mark.parametrize("text", ["[1, 2]", "7", "[" * 99_999, "{"])
 def test_options_that_cannot_be_read_refuse_nothing(tmp_path, text):
-    """Restoring finds out what has happened to the checkpoint."""
+    """Restoring reports the damage."""
     (save(tmp_path) / "config.json").write_text(text)
     assert saved_run.refusal(tmp_path, {"game": "Pong"}) is None
 
@@ -257,7 +257,7 @@ def test_the_default_directory_is_named_after_program_and_environment(
 
 
 def test_a_program_says_that_it_would_not_continue(tmp_path):
-    """Guards what the launcher asks before it touches a directory."""
+    """Guards the launcher's check before it changes a directory."""
     record = {"program": "seed_rl.atari.vtrace_main", "game": "Breakout", "sticky_actions": False}
     record |= {"learning_rate": 0.25}
     run_record.write(save(tmp_path), record)

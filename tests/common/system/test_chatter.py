@@ -1,4 +1,4 @@
-"""TensorFlow's chatter stays out of what people read; everything else arrives."""
+"""TensorFlow's chatter is filtered; everything else arrives."""
 
 import subprocess
 import sys

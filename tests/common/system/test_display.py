@@ -1,4 +1,4 @@
-"""Displays that are not there."""
+"""Missing displays."""
 
 from __future__ import annotations
 

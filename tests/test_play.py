@@ -156,7 +156,7 @@ def test_numbers_of_episodes(tmp_path, number):
 
 
 def test_a_window_without_a_display(tmp_path):
-    """Guards play from libraries that crash: missing ones are reported before it starts anything."""
+    """Guards play from libraries that crash: missing ones are reported first."""
     hidden = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     result = run_python("-m", "seed_rl.play", tmp_path, "--render", env=environment)

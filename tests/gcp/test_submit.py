@@ -160,7 +160,7 @@ def test_places_can_be_overridden() -> None:
         ),
         (("atary", "r2d2", "4", *MACHINES), "Unknown game 'atary'"),
         (("gym", "vtrace", *MACHINES), "Expected GAME AGENT ACTORS"),
-        (("gym", "vtrace", "4", *MACHINES, "--logdir=/tmp/x"), "must be gs://BUCKET"),
+        (("gym", "vtrace", "4", *MACHINES, "--logdir=/tmp/x"), "use gs://BUCKET"),
         (("gym", "vtrace", "4", *MACHINES, "--spot=actors"), "--spot=actors rents .*--network="),
         (
             ("gym", "vtrace", "4", *MACHINES, "--spot=actors", NETWORK, "--study=x.json"),

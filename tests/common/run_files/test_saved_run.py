@@ -120,7 +120,7 @@ def test_what_nobody_types_stays_as_the_run_was_started(adopting):
     ("values", "message"),
     [
         ({"adopted_kind": "c"}, "has --adopted_kind=c, which is no longer valid .*Give"),
-        ({"adopted_rate": [1]}, "has --adopted_rate=1, which is not possible"),
+        ({"adopted_rate": [1]}, "has --adopted_rate=1, which is no longer valid"),
         ({"adopted_lines": ["elsewhere:make"]}, "elsewhere:make, which runs code .*Give the flag"),
     ],
 )

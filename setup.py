@@ -37,9 +37,9 @@ ROOT = pathlib.Path(__file__).resolve().parent
 CACHE = ROOT / "build" / "native"
 APT_COMMAND = "sudo apt-get install g++ pkg-config libgrpc++-dev libzstd-dev"
 COMPILE_FLAGS = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-pthread"]
-# The libraries read what strangers send: an overflow that we missed shall end the process rather
-# than run their code. Some compilers define _FORTIFY_SOURCE themselves, hence -U; where 3 is not
-# supported, it means 2.
+# The libraries read untrusted data: an overflow that we missed must abort the process, not run
+# code. Some compilers define _FORTIFY_SOURCE themselves, hence -U; where 3 is not supported, it
+# means 2.
 HARDENING_FLAGS = ["-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3"]
 HARDENING_LINK_FLAGS = ["-Wl,-z,relro", "-Wl,-z,now"]
 # The flags of TensorFlow's own wheels that affect the ABI.

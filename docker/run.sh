@@ -31,7 +31,7 @@ role="${SEED_RL_ROLE:-}"
 family="$(family_of "$1")"
 check_engine
 
-# What of this machine it sees: at the same paths, so that messages name them rightly.
+# Mounts, at the same paths as on this machine, so that messages name them correctly.
 
 mounts=()
 mounted=()
@@ -65,7 +65,7 @@ case "$logdir" in
   remote) ;;
   "") show_folder runs ;;
   *)
-    # The old run is moved aside, to a new folder beside it, which a volume cannot be.
+    # The old run is renamed, which is not possible for a volume.
     if "$fresh"; then logdir="$(dirname "$(realpath -ms "$logdir")")"; fi
     show_folder "$logdir"
     ;;
@@ -77,7 +77,7 @@ if [[ "$1" == *.py ]]; then
 fi
 if [[ -n "${SEED_RL_SECRETS:-}" ]]; then
   [[ -d "$SEED_RL_SECRETS" ]] || # The engine would make it, empty.
-    fail "SEED_RL_SECRETS=$SEED_RL_SECRETS is no folder; scripts/make_secrets.sh DIR HOST makes one."
+    fail "SEED_RL_SECRETS=$SEED_RL_SECRETS is not a folder; scripts/make_secrets.sh DIR HOST makes one."
   show "$SEED_RL_SECRETS" ro
 fi
 if [[ -n "${SEED_RL_INDEX_DIR:-}" ]]; then show_folder "$SEED_RL_INDEX_DIR"; fi

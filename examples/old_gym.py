@@ -3,8 +3,8 @@
 ./run_local.sh gym vtrace 2 4 --env=examples.old_gym:Balance
 
 `reset` returns the observation alone, `step` four values, `seed` is a method. At its time limit, an
-old environment says info["TimeLimit.truncated"] = True, as gym's own wrapper did: without that,
-agents learn that nothing is to be gained after the limit.
+old environment sets info["TimeLimit.truncated"] = True, as gym's own wrapper did; otherwise agents
+learn that there is no reward after the limit.
 """
 
 from __future__ import annotations

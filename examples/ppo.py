@@ -134,7 +134,7 @@ def algorithm() -> type:
 
 
 PRESET = Preset("ppo", dict(unroll_length=32, lambda_=0.95, reward_scaling=0.1, kl_cost=0.0))
-"""PPO has no use for V-trace's KL cost, importance weights and target entropy."""
+"""PPO does not use V-trace's KL cost, importance weights and target entropy."""
 
 if __name__ == "__main__":
     program.main(

@@ -40,7 +40,7 @@ class RND(tf.Module):
     def bonus(self, env_outputs: EnvOutput) -> tf.Tensor:
         """What to add to the reward of the action that led to each observation.
 
-        The first observation of an episode follows from no action and earns nothing.
+        The first observation of an episode follows no action and earns no bonus.
 
         Args:
           env_outputs: nest of [time, batch, ...].

@@ -1,4 +1,4 @@
-"""The flags of a run as a job has them: without files, each once; and the run's name."""
+"""The flags of a job, without flag files and duplicates; and the run's name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def with_flag_files(flags: Sequence[str], reading: tuple[pathlib.Path, ...] = ()
       reading: the files that these flags are from, each named by the one before.
 
     Raises:
-      UserError: a file cannot be read, or names itself.
+      UserError: a file cannot be read, or includes itself.
     """
     found: list[str] = []
     for flag in flags:
@@ -31,14 +31,14 @@ def with_flag_files(flags: Sequence[str], reading: tuple[pathlib.Path, ...] = ()
         path = (path if path.exists() else REPOSITORY / path).resolve()
         if path in reading:
             raise UserError(
-                f"{flag}: the file names itself, perhaps by way of another: remove that line."
+                f"{flag}: the file includes itself, perhaps through another: remove that line."
             )
         try:
             lines = path.read_text("utf-8").splitlines()
         except OSError as error:
             raise UserError(f"{flag}: {error.strerror}.") from error
         except UnicodeDecodeError as error:
-            raise UserError(f"{flag}: this is no text file.") from error
+            raise UserError(f"{flag}: this is not a text file.") from error
         inner = [line for line in map(str.strip, lines) if line.startswith("-")]
         found += with_flag_files(inner, (*reading, path))
     return found
@@ -61,7 +61,7 @@ def is_logdir(flag: str) -> bool:
 
 
 def default_name(game: str, agent: str, flags: Sequence[str]) -> str:
-    """GAME-AGENT-ENVIRONMENT, as far as the command line says."""
+    """GAME-AGENT-ENVIRONMENT, as far as the command line names them."""
     given = {_name(flag): flag.partition("=")[2] for flag in flags}
     environment = given.get("game") or given.get("env_name") or ""
     program = pathlib.Path(game).stem if game.endswith(".py") else game
@@ -69,5 +69,5 @@ def default_name(game: str, agent: str, flags: Sequence[str]) -> str:
 
 
 def safe_name(name: str) -> str:
-    """A name that does for jobs and folders."""
+    """A name that is valid for jobs and folders."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:100]

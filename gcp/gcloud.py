@@ -12,12 +12,12 @@ from seed_rl.common.errors import UserError
 
 _LONGEST = 300  # Characters of gcloud's own message.
 
-# What gcloud says, and what to do about it. The first that matches counts.
-_MENDS = (
+# gcloud's errors, and what to do about them. The first match counts.
+_FIXES = (
     (
         r"do not currently have an active account|Reauthentication|invalid_grant|"
         r"could not be refreshed|UNAUTHENTICATED|Application Default Credentials",
-        "You are not logged in, or no longer: gcloud auth login",
+        "You are not logged in, or your login has expired: gcloud auth login",
     ),
     (
         r"has not been used in project|SERVICE_DISABLED|API \[[^]]*\] not enabled",
@@ -46,7 +46,7 @@ _MENDS = (
         r"location [^\n]*(is not supported|not found|does not exist)|"
         r"invalid location|Name or service not known|Failed to resolve|"
         r"unknown region",
-        "--region={region} is no region of Vertex AI, or cannot be reached. "
+        "--region={region} is not a region of Vertex AI, or cannot be reached. "
         "https://cloud.google.com/vertex-ai/docs/general/locations lists them",
     ),
     (
@@ -80,14 +80,14 @@ def explain(output: str, names: dict[str, str]) -> str:
       names: project, region, bucket, registry and service_account of the run.
 
     Returns:
-      One message: gcloud's own error line, then the mend if it is known.
+      One message: gcloud's own error line, then the fix if it is known.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]
     error = (errors or lines[-1:] or ["no output"])[0][:_LONGEST]
-    for pattern, mend in _MENDS:
+    for pattern, fix in _FIXES:
         if re.search(pattern, output):
-            return f"{mend.format(**names)}. (gcloud: {error})"
+            return f"{fix.format(**names)}. (gcloud: {error})"
     return f"gcloud failed: {error}"
 
 

@@ -116,7 +116,7 @@ def _job(plan: Plan, pools: list[Spec], spot: str) -> Spec:
         "workerPoolSpecs": pools,
         "scheduling": {
             "timeout": f"{round(plan.days * 86400)}s",
-            # A machine that comes back finds the others where they were.
+            # A replaced machine finds the others at the same addresses.
             "restartJobOnWorkerRestart": False,
             "strategy": "SPOT" if spot == "all" else "STANDARD",
         },

@@ -55,7 +55,7 @@ def shape(
 
     Args:
       machine_type: such as n1-standard-16 or a2-highgpu-2g.
-      accelerator: needed where the type does not say it (n1), else the same or None.
+      accelerator: needed where the type does not imply it (n1), else the same or None.
       accelerators: their number, also; 1 by default where one is named.
 
     Raises:
@@ -78,7 +78,7 @@ def shape(
             )
         if _WITH_ACCELERATORS.match(machine_type):
             raise UserError(
-                f"{machine_type} is no machine type that this program knows. With accelerators: "
+                f"{machine_type} is not a known machine type. With accelerators: "
                 f"{', '.join(sorted(_INCLUDED))}. For a newer one, give --learner_accelerator and "
                 "--learner_accelerators, too."
             )
@@ -109,12 +109,12 @@ def cores(machine_type: str) -> int:
     """Virtual CPUs of a machine type, by its name.
 
     Raises:
-      UserError: the name does not say.
+      UserError: the name does not contain it.
     """
     match = re.fullmatch(r"[a-z0-9]+-[a-z]+-(\d+)", machine_type)
     if not match:
         raise UserError(
-            f"The name {machine_type} does not say how many CPUs it has: give --actors_per_machine."
+            f"{machine_type} does not include the number of CPUs: give --actors_per_machine."
         )
     return int(match[1])
 
@@ -127,7 +127,7 @@ def check_devices(flags: list[str], rented: int) -> None:
       rented: number of GPUs.
 
     Raises:
-      UserError: it would use GPUs that are not there, or leave some idle.
+      UserError: it would use GPUs that do not exist, or leave some idle.
     """
     given = dict(re.findall(r"--(inference_devices|training_devices|tpu)=(\S*)", "\n".join(flags)))
     if given.get("tpu"):
@@ -135,7 +135,7 @@ def check_devices(flags: list[str], rented: int) -> None:
     named = {int(n) for value in given.values() for n in re.findall(r"gpu:(\d+)", value)}
     if named and max(named) >= rented:
         raise UserError(
-            f"The learner is to use gpu:{max(named)}, but "
+            f"The learner would use gpu:{max(named)}, but "
             + (f"{rented} GPUs are rented (gpu:0 to gpu:{rented - 1})" if rented else "rents none")
             + ": change --learner_accelerators or the --inference_devices and --training_devices."
         )

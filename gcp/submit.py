@@ -54,7 +54,7 @@ class Request:
 
     @property
     def names(self) -> dict[str, str]:
-        """What messages about gcloud's failures name."""
+        """The names in messages about gcloud's failures."""
         return {
             "project": self.project,
             "region": self.region,
@@ -121,7 +121,7 @@ def _check_spot(given: argparse.Namespace) -> None:
 def _run_arguments(given: argparse.Namespace, rest: Sequence[str]) -> _Arguments:
     """Divides the run's arguments; --actors and --envs_per_actor replace positional ones."""
     positional = [a for a in rest if not a.startswith("--")]
-    # A program of one's own may have no AGENT.
+    # The user's own program may have no AGENT.
     actors = next((i for i, a in enumerate(positional) if i and a.isdecimal()), 2)
     for place, value in ((actors, given.actors), (actors + 1, given.envs_per_actor)):
         if value is not None:
@@ -140,7 +140,7 @@ def _plan(given: argparse.Namespace, arguments: _Arguments, bucket: str, registr
     )
     logdir = f"gs://{bucket}/runs/{name}" if arguments.logdir is None else arguments.logdir
     if not logdir.startswith("gs://"):
-        raise UserError(f"--logdir={logdir}: machines come and go; it must be gs://BUCKET/...")
+        raise UserError(f"--logdir={logdir}: machines are temporary; use gs://BUCKET/...")
     learner = _learner_machine(given, arguments.flags)
     learner_image, actor_image = _images(given, options.game, registry, learner)
     secret = given.token_secret
@@ -263,7 +263,7 @@ def commands(request: Request) -> list[tuple[list[str], Spec]]:
         ]
     study = _read_study(request.study)
     spec = job.sweep(request.plan, study, request.trials, request.parallel_trials)
-    # gcloud has defaults of its own for these numbers, so the file alone does not do.
+    # gcloud has its own defaults for these numbers, which override the file.
     options = (
         f"--display-name={request.plan.name}",
         f"--max-trial-count={request.trials}",

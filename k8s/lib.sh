@@ -4,7 +4,7 @@
 # Which of the clusters that kubectl knows is meant.
 context() { kubectl config current-context 2> /dev/null || echo "none: see kubectl config"; }
 
-# kubectl's own messages about a cluster that it cannot reach are long, and name no mend.
+# kubectl's own messages about a cluster that it cannot reach are long and name no fix.
 check_cluster() {
   local answer
   answer="$(kubectl get --raw=/version --request-timeout=20s 2>&1)" ||

@@ -44,7 +44,7 @@ add_flag() { # FLAG
   [[ -r "$path" && ! -d "$path" ]] || fail "$1: there is no such file that can be read."
   path="$(realpath "$path")"
   [[ "$outer" != *":$path:"* ]] ||
-    fail "$1: the file names itself, perhaps by way of another: remove that line."
+    fail "$1: the file includes itself, perhaps through another: remove that line."
   files="$outer$path:" # Seen by the calls below, for the files that are being read.
   while read -r line || [[ -n "$line" ]]; do
     [[ "$line" != -* ]] || add_flag "$line"

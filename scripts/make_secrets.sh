@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes what a run on several machines needs to encrypt and to refuse strangers: a certificate
+# Makes what a run on several machines needs for encryption and authentication: a certificate
 # authority for development, certificates of the learner and of its actors, and a token.
 #
 #   scripts/make_secrets.sh [--days=N] DIR HOST [HOST ...]

@@ -78,7 +78,7 @@ def check(environment: gym_env.GymConfig, config: CheckConfig) -> tuple[list[str
                 "heavy",
                 f"The environment imports {package}.",
                 f"Seconds at the start and {memory} for each actor.",
-                "Import it only where it is used, or do without.",
+                "Import it only where it is used, or not at all.",
             )
     return facts, findings
 
@@ -135,7 +135,7 @@ def _check_vector(
         findings.should(
             "reset_mask",
             "It cannot reset some of its environments.",
-            "Each terminated episode costs one step more, from which nothing is learned."
+            "Each terminated episode costs one extra step that is not learned from."
             if env.autoreset_mode == AutoresetMode.NEXT_STEP
             else "After a truncated episode, agents do not see the first step of the next.",
             'Make reset() accept options={"reset_mask": <bool>[num_envs]}, and set '
@@ -162,7 +162,7 @@ def _check_vector(
         findings.must(
             "nan",
             f"Observations or rewards contain NaN, infinity or more than {LARGEST:.0e}.",
-            "Gradients are not finite either; the learner stops if they keep coming.",
+            "Gradients become NaN or infinite; the learner stops if they keep coming.",
             "Find the division by 0 or the simulation that diverges.",
         )
     if config.check_seconds:
@@ -198,10 +198,10 @@ def _batch(space: spaces.Space[Any], size: int) -> Any:
 
 
 def _of_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> list[str]:
-    """What agents make of the spaces."""
+    """How agents treat the spaces."""
     try:
         described = space_lib.describe(observations), space_lib.describe(actions)
-    except Exception:  # A finding says why.
+    except Exception:  # A finding has the reason.
         return []
     images = [space_lib.is_image(leaf) for leaf in space_check.leaf_spaces(observations)]
     network = "convolutions" if all(images) else "dense layers"
@@ -236,7 +236,7 @@ def report(facts: Sequence[str], findings: Findings) -> str:
         lines += [f"  It costs: {finding.cost}", f"  Fix: {finding.fix}"]
     must = sum(finding.must for finding in found)
     verdict = f"{must} to fix, {len(found) - must} to consider."
-    lines += ["", verdict if found else "All is well."]
+    lines += ["", verdict if found else "No problems found."]
     wrapped = [textwrap.fill(line, 100, subsequent_indent="    ") for line in lines]
     return "\n".join(wrapped)
 

@@ -56,7 +56,7 @@ while [[ $# -gt 0 && "$1" == -* ]]; do
   shift
 done
 if [[ $# -gt 3 && -n "$last" && "$last" != *=* && "$1" != *.py && ! -d "$root/seed_rl/$1" ]]; then
-  fail "write $last=$1, with an equals sign, or mend the name of the game '$1' (see --help)"
+  fail "write $last=$1, with an equals sign, or fix the name of the game '$1' (see --help)"
 fi
 [[ $# -gt 0 ]] || fail "GAME AGENT ACTORS are missing (see --help)"
 [[ "$evaluators" =~ ^[0-9]+$ ]] || fail "--evaluators must be a number, not '$evaluators'"

@@ -1,4 +1,4 @@
-"""The check of environments finds each fault, in words, and nothing in a good environment."""
+"""The check of environments reports each fault, and nothing in a good environment."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def found(name: str, config: CheckConfig = QUICK) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [*MUST, *SHOULD])
 def test_each_fault_is_found(name: str) -> None:
-    """Its name, its severity, what is said of it, and no other fault that stops training."""
+    """Its name, severity and message, and no other fault that stops training."""
     config = CheckConfig(200, 0.0, 0.2) if name == "hangs" else QUICK
     findings = found(name, config)
     kind = {"raises_in_reset": "raises", "exits": "raises", "nan_reward": "nan"}.get(name, name)
@@ -240,7 +240,7 @@ def test_what_costs_too_much(cost: Cost, expected: dict[str, str]) -> None:
 
 
 def test_a_good_environment() -> None:
-    """Nothing to fix, and the facts in words."""
+    """Nothing to fix, and the facts."""
     facts, findings = check_env.check(GymConfig(f"{HERE}:Good"), CheckConfig(500, 0.3, 30.0))
     assert not [finding for finding in findings if finding.name != "heavy"]
     text = check_env.report(facts, findings)
@@ -291,14 +291,14 @@ def test_no_such_environment_is_an_error_of_the_call() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--env=CartPole-v1"], 0, "All is well"),
-        (["--env_name=tests.test_check_env:Reach"], 0, "All is well"),
+        (["--env=CartPole-v1"], 0, "No problems found"),
+        (["--env_name=tests.test_check_env:Reach"], 0, "No problems found"),
         (["--env=tests.test_check_env:broken", '--env_kwargs={"name": "nan"}'], 1, "MUST BE"),
         (["--env=CartPool-v1"], 2, "Did you mean"),
     ],
 )
 def test_the_program(repository: Any, arguments: list[str], code: int, said: str) -> None:
-    """Its exit code tells scripts whether to go on."""
+    """Scripts can rely on its exit code."""
     result = subprocess.run(
         [sys.executable, "-m", "seed_rl.check_env", *arguments, "--check_seconds=0.2"],
         cwd=repository,
@@ -310,7 +310,7 @@ def test_the_program(repository: Any, arguments: list[str], code: int, said: str
 
 
 def deadlock(env: Any, result: Any) -> Any:
-    """Native code that waits for ever, holds Python's lock, and ignores signals."""
+    """Native code that waits forever, holds Python's lock, and ignores signals."""
     mutex = ctypes.create_string_buffer(64)
     libc = ctypes.PyDLL(None)
     libc.pthread_mutex_lock(mutex)

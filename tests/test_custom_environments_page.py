@@ -1,4 +1,4 @@
-"""The five minutes of docs/custom_environments.md, followed word for word in an empty folder."""
+"""The five minutes of docs/custom_environments.md, followed literally in an empty folder."""
 
 import json
 import os

@@ -148,7 +148,7 @@ def test_atari_without_training(tmp_path, socket_address):
 
 @pytest.mark.parametrize("number", ["0", "-1", "many"])
 def test_numbers_of_episodes(tmp_path, number):
-    """Guards also people inside an unpacked logdir: nothing is imported from there."""
+    """Also guards users inside an unpacked logdir: nothing is imported from there."""
     (tmp_path / "gymnasium.py").write_text("raise SystemExit('the trap was run')")
     result = run_python("-m", "seed_rl.play", tmp_path, f"--episodes={number}", cwd=tmp_path)
     assert result.returncode == 2
@@ -156,7 +156,7 @@ def test_numbers_of_episodes(tmp_path, number):
 
 
 def test_a_window_without_a_display(tmp_path):
-    """Guards play from libraries that crash: it says what is missing before it starts anything."""
+    """Guards play from libraries that crash: missing ones are reported first."""
     hidden = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     result = run_python("-m", "seed_rl.play", tmp_path, "--render", env=environment)
@@ -201,7 +201,7 @@ def foreign_run(folder):
 
 
 def test_code_from_anywhere_is_not_run_unasked(tmp_path, capsys, monkeypatch):
-    """Guards people who were sent a logdir: without a terminal, it takes a flag."""
+    """Guards users who were sent a logdir: without a terminal, it takes a flag."""
     program = foreign_run(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # No terminal.
     monkeypatch.setattr(sys, "argv", ["play", str(tmp_path)])
@@ -219,7 +219,7 @@ def test_code_from_anywhere_is_not_run_unasked(tmp_path, capsys, monkeypatch):
     ("answer", "runs"), [("y", True), ("Yes", True), ("", False), ("n", False)]
 )
 def test_at_a_terminal_play_asks(tmp_path, capsys, monkeypatch, answer, runs):
-    """Nothing but a yes runs the program."""
+    """Only a yes runs the program."""
     program = foreign_run(tmp_path)
     terminal = io.StringIO(f"{answer}\n")
     terminal.isatty = lambda: True

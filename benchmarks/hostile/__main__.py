@@ -4,8 +4,8 @@
 
 For each attack: a new server and a new proxy, with the configuration that ships; an honest client
 that calls all the time and checks the server's health; new clients that join during the attack and
-after it. The attacker is a separate process, with lower priority: strangers, or a member with a
-certificate and the token. All is on this machine, and bounded in number and time.
+after it. The attacker is a separate process, with lower priority: unauthenticated clients, or one
+with a certificate and the token. All is on this machine, and bounded in number and time.
 
 An attack fails, and the exit code is 1, if an honest client waits longer than 200 ms or gets an
 error, if a new one is not answered within a second, or if the memory of server and proxy grows by

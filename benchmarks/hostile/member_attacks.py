@@ -1,4 +1,4 @@
-"""Attacks of a member: a client with a certificate and the token, on many connections."""
+"""Attacks by an authenticated client, with a certificate and the token, on many connections."""
 
 from __future__ import annotations
 

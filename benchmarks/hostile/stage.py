@@ -21,7 +21,7 @@ _DEFAULT_S = 5.0  # What counts are given for.
 
 
 def tls_context(secrets: pathlib.Path, member: bool) -> ssl.SSLContext:
-    """How attackers encrypt, with a member's certificate or without any."""
+    """The attackers' TLS, with or without an actor's certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.load_verify_locations(secrets / "ca.pem")
@@ -36,7 +36,7 @@ class Stage:
 
     Attributes:
       port: the proxy's.
-      secrets: directory of the run's certificates, of which strangers have ca.pem only.
+      secrets: directory of the run's certificates; unauthenticated attackers only use ca.pem.
       token: the server's secret; None: it has none.
       seconds: how long the attack lasts.
       counts: what was done, for the report.
@@ -74,7 +74,7 @@ class Stage:
         return int(count * self.seconds / _DEFAULT_S)
 
     def connect(self, preface: bytes = http2.PREFACE + http2.settings({})) -> Connection | None:
-        """A member's connection that stays open until the end; None if it is refused."""
+        """An authenticated connection, open until the end; None if it is refused."""
         connection = self.attempt(Connection, self.port, preface, _MEMBER_TIMEOUT_S, self.tls)
         if connection is not None:
             self._opened.callback(connection.close)

@@ -1,4 +1,4 @@
-"""Attacks of strangers, who have no certificate: they end at the proxy."""
+"""Attacks by clients without a certificate, which end at the proxy."""
 
 from __future__ import annotations
 

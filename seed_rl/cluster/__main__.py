@@ -1,4 +1,4 @@
-"""One process of a run on several machines: works out which one, and becomes it.
+"""One process of a run on several machines: finds out which one and execs it.
 
 The environment says which; the command line is the same for all processes.
 """
@@ -185,7 +185,7 @@ def main(
 
 
 def _check_packages() -> None:
-    """Refuses another Python than the one with SEED RL's packages, which would print a traceback.
+    """Refuses a Python without SEED RL's packages, instead of printing a traceback.
 
     Raises:
       UserError: they are missing; the message says how to install them.

@@ -1,4 +1,4 @@
-"""The file in which a learner that may move says where it is."""
+"""The file to which a learner that may move writes its address."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def wait_for(
             ) from error
         if waited_s >= _PATIENCE_S:
             raise NoLearnerError(
-                f"No learner has written its address to {path} for {waited_s:.0f} s. See whether "
-                "it is running, and whether this directory is shared with it."
+                f"No learner has written its address to {path} for {waited_s:.0f} s. Check that "
+                "it is running, and that this directory is shared with it."
             )
         if waited_s % _REPORT_S == 0:
             say(

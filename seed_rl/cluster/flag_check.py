@@ -2,10 +2,10 @@
 
     python -m seed_rl.cluster.flag_check GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
 
-The run's own program checks its flags, in half a second; otherwise a misspelt one would be found by
-machines that are rented already. Any Python runs this: where packages are missing, it checks the
-rest and says in one line that flags were not checked. Exit code 0: nothing wrong was found; 2: a
-mistake, which the message names.
+The run's own program checks its flags, in half a second; otherwise a misspelled one would only be
+found on machines that are already rented. Any Python runs this: where packages are missing, it
+checks the rest and says in one line that flags were not checked. Exit code 0: nothing wrong was
+found; 2: a mistake, which the message names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from seed_rl.cluster import roles, run
 from seed_rl.common.errors import UserError
 
-# What Python says of a missing package, and what `missing_extra` does.
+# Messages of Python and of `missing_extra` about a missing package.
 _MISSING_PACKAGE = re.compile(r"No module named '?[\w.]+'?")
 
 
@@ -44,7 +44,7 @@ def check(arguments: Sequence[str], evaluators: int = 0) -> str | None:
     except ImportError as error:
         return str(error)
     with tempfile.TemporaryDirectory() as folder:
-        # Another run in a directory of this machine would be none of this run's business.
+        # Ignore runs in directories of this machine.
         here = dataclasses.replace(options, logdir=pathlib.Path(folder) / "run")
         try:
             local.ask_program(here)

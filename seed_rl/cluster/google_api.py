@@ -1,7 +1,7 @@
-"""The little of Google Cloud that replicas need: secrets and small objects, over HTTP.
+"""Minimal Google Cloud client for replicas: secrets and small objects, over HTTP.
 
-The account is that of the machine, whose metadata server hands out its tokens. Standard library
-only, because the actors' image has nothing else.
+Uses the machine's account through its metadata server. Standard library only, because the actors'
+image has nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 class UnavailableError(UserError):
-    """A service or the network does not answer; it may later."""
+    """A service or the network does not answer; a later attempt may succeed."""
 
 
 class GoogleApi:
@@ -78,19 +78,19 @@ class GoogleApi:
           UserError: it cannot be read.
         """
         if not _SECRET.fullmatch(name):
-            raise UserError(f"'{name}' is no secret: write projects/PROJECT/secrets/SECRET.")
+            raise UserError(f"'{name}' is not a secret name: use projects/PROJECT/secrets/SECRET.")
         version = name if "/versions/" in name else f"{name}/versions/latest"
         try:
             answer = self._request(f"{self._secrets}/v1/{version}:access")
             return base64.b64decode(json.loads(answer)["payload"]["data"])
         except urllib.error.HTTPError as error:
-            mend = {
+            fix = {
                 403: "Give the job's service account the role roles/secretmanager.secretAccessor "
                 f"on {name}, and enable secretmanager.googleapis.com in its project.",
                 404: f"Create it: openssl rand -hex 32 | gcloud secrets create "
                 f"{name.split('/')[3]} --project={name.split('/')[1]} --data-file=-",
             }.get(error.code, "Try again later.")
-            raise UserError(f"Cannot read the secret {name} (HTTP {error.code}). {mend}") from error
+            raise UserError(f"Cannot read the secret {name} (HTTP {error.code}). {fix}") from error
 
     def read(self, url: str) -> bytes | None:
         """The content of an object, gs://BUCKET/NAME; None if it does not exist.
@@ -141,7 +141,7 @@ class GoogleApi:
         return str(answer["access_token"])
 
     def _open(self, request: urllib.request.Request) -> bytes:
-        """The answer; tries again what may pass."""
+        """The answer; retries transient errors."""
         for tries in range(1, _TRIES + 1):
             try:
                 with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:
@@ -165,10 +165,10 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def _refused(what: str, url: str, error: urllib.error.HTTPError) -> UserError:
-    mend = {
+    fix = {
         401: _ROLE,
         403: _ROLE,
         404: "There is no such bucket.",
     }.get(error.code)
-    text = f"Cannot {what} {url} (HTTP {error.code}). {mend or 'Try again later.'}"
-    return UserError(text) if mend else UnavailableError(text)
+    text = f"Cannot {what} {url} (HTTP {error.code}). {fix or 'Try again later.'}"
+    return UserError(text) if fix else UnavailableError(text)

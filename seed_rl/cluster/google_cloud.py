@@ -52,7 +52,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     try:
         _prepare_token(os.environ)
-        # For the service, 0 is the end of the job; it starts other replicas again.
+        # The service takes 0 as the end of the job; it restarts replicas that exit with other
+        # codes.
         arguments = [f"--stopped_exit_code={_STOPPED}", *arguments]
         kind = os.environ.get("SEED_RL_ROLE") or roles.role_from(os.environ).kind
         if kind == roles.LEARNER:

@@ -28,11 +28,11 @@ _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
 def check(address: str, authority: pathlib.Path | None = None, name: str | None = None) -> None:
-    """Asks a server whether it serves; it wants no token for that.
+    """Asks a server whether it serves; this needs no token.
 
     Args:
       address: "host:port" or "unix:/path".
-      authority: file with the certificate (PEM) that signed the server's, or with that itself;
+      authority: file with the certificate (PEM) that signed the server's, or the server's itself;
         None: no encryption.
       name: host that the server's certificate must be for; None: that of `address`.
 
@@ -52,7 +52,7 @@ def check(address: str, authority: pathlib.Path | None = None, name: str | None 
         try:
             answer = channel.unary_unary(_METHOD)(b"", timeout=_TIMEOUT_S, wait_for_ready=True)
         except grpc.RpcError as error:
-            # gRPC waits for a server that it can trust, so it only says that the time is up.
+            # gRPC waits for a server that it can trust, so it only reports a timeout.
             options = ClientOptions(tls_ca=str(authority) if authority else None)
             reason = diagnosis.why_unreachable(address, options, name) or error.details()
             raise UserError(f"The learner does not answer at {address}: {reason}") from None
@@ -61,7 +61,7 @@ def check(address: str, authority: pathlib.Path | None = None, name: str | None 
 
 
 def check_own(environment: Mapping[str, str]) -> None:
-    """Asks the learner that was started in the same environment; does nothing for other roles.
+    """Asks the learner of this environment; does nothing for other roles.
 
     Raises:
       UserError: it does not serve, or the environment makes no sense.
@@ -75,7 +75,7 @@ def check_own(environment: Mapping[str, str]) -> None:
     if not address and (file := environment.get("SEED_RL_ADDRESS_FILE")):
         address = pathlib.Path(file).read_text(encoding="utf-8").strip()
     if not address:
-        raise UserError("Nothing says where the learner is: set SEED_RL_ADDRESS.")
+        raise UserError("The learner's address is unknown: set SEED_RL_ADDRESS.")
     host, _, port = run.check_address(address).rpartition(":")
     near = address
     if addresses.is_public(address):

@@ -18,7 +18,7 @@ def claim(directory: pathlib.Path, kind: str, count: int) -> int:
       count: number of indices.
 
     Raises:
-      UserError: none is free, or the directory does not do for locks.
+      UserError: none is free, or the directory does not support locks.
     """
     for index in range(count):
         path = directory / f"{kind}-{index}.lock"

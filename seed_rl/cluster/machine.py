@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from seed_rl.launch.process import describe_exit
 from seed_rl.launch.restarts import CrashRecord, RestartPolicy
 
-_FINAL = (0, 2, 3)  # Stopped, a user's mistake, replaced: starting it again changes nothing.
+_FINAL = (0, 2, 3)  # Stopped, a user error, replaced: a restart would not help.
 _NO_LEARNER = 4  # It may be on its way to another machine; the engine ends the run.
 
 _TICK_S = 0.2
@@ -20,7 +20,7 @@ _STOPPED = 128 + signal.SIGTERM
 
 
 class Machine:
-    """Starts actors, starts those again that fail, and passes SIGTERM and SIGINT on.
+    """Starts actors, restarts those that fail, and forwards SIGTERM and SIGINT.
 
     Args:
       start: starts the actor with this index; None: there is nothing more to do.
@@ -47,8 +47,8 @@ class Machine:
         """Runs these actors until all have ended.
 
         Returns:
-          0, or the exit code of the last actor that failed for good. 143 after a signal: an engine
-          that takes the machine away must not think that its work is done.
+          0, or the exit code of the last actor that failed for good. 143 after a signal, so that an
+          engine that preempts the machine does not count its work as done.
         """
         self._due = {index: self._clock() for index in indices}
         code = 0

@@ -35,7 +35,7 @@ OWNER = "mirror.json"
 _MANIFEST = "MANIFEST.json"
 _COMPLETE = ".complete"
 _BEAT_S = 20.0
-_SILENT_S = 90.0  # An owner that has not written for so long is gone; more than several beats.
+_SILENT_S = 90.0  # An owner that has not written for this long is dead; several heartbeats.
 _POLL_S = 5.0
 
 
@@ -87,7 +87,7 @@ class Mirror:
         first = self._try("read", lambda: self._remote.read(OWNER))
         if first is not None and not _released(first):
             logging.info(
-                "Another learner has written to %s; waiting %g s for a sign of life.",
+                "Another learner has written to %s; waiting %g s for its heartbeat.",
                 self.url,
                 _SILENT_S,
             )
@@ -147,7 +147,7 @@ class Mirror:
         """Rewrites the owner's file meanwhile, from a thread, until another learner has taken over.
 
         Without it, an upload or download that takes minutes, or long pauses between rounds, would
-        pass for the learner's death.
+        look like the learner's death.
         """
         ended = threading.Event()
 
@@ -158,7 +158,7 @@ class Mirror:
                 except DisplacedError:
                     return  # The next copy() finds the same.
                 except Exception:  # Each file system has errors of its own.
-                    continue  # Whoever copies or restores reports them.
+                    continue  # Reported by the copy or restore.
 
         thread = threading.Thread(target=show, daemon=True)
         thread.start()
@@ -169,7 +169,7 @@ class Mirror:
             thread.join(_BEAT_S)  # A request to a slow bucket may be under way.
 
     def _beat(self, force: bool = False) -> None:
-        """Checks that no other learner has taken over, and shows a sign of life."""
+        """Checks that no other learner has taken over, and writes a heartbeat."""
         with self._beating:
             if not force and self._clock() - self._last_beat < _BEAT_S:
                 return
@@ -313,7 +313,7 @@ class Mirror:
 
     def _upload(self, path: Path, name: str) -> None:
         self._beat()
-        if stat.S_ISREG(path.lstat().st_mode):  # A FIFO would block, a link may lead anywhere.
+        if stat.S_ISREG(path.lstat().st_mode):  # A FIFO would block; a link may point anywhere.
             self._remote.upload(path, name)
         elif path not in self._skipped:
             logging.warning("Not copying %s: it is not a regular file.", path)
@@ -330,7 +330,7 @@ class Mirror:
             self._remove(checkpoint, {n for n in names if n.startswith(f"{checkpoint}/")})
 
     def _remove(self, checkpoint: str, names: set[str]) -> None:
-        """Removes these files of a checkpoint, those first that call it complete."""
+        """Removes these files of a checkpoint, starting with those that mark it complete."""
         for name in sorted(names, key=lambda n: (not n.endswith((_MANIFEST, _COMPLETE)), n)):
             self._remote.remove(name)
         self._complete = {
@@ -355,7 +355,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 def _owner(content: bytes) -> dict[str, object]:
     try:
         found = json.loads(content)
-    except (ValueError, RecursionError):  # Half of it: not all file systems replace files at once.
+    except (ValueError, RecursionError):  # Half-written: not all replace atomically.
         found = None
     return found if isinstance(found, dict) else {"owner": "unreadable"}
 

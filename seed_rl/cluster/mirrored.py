@@ -22,7 +22,7 @@ from seed_rl.common.system.stop_signal import SIGNALS
 from seed_rl.launch.process import die_with_parent
 
 _TICK_S = 0.5
-_REPORT_S = 600.0  # Between warnings of the same trouble.
+_REPORT_S = 600.0  # Between warnings about the same problem.
 _LAST_TRIES = 3
 _PAUSE_S = 5.0
 
@@ -142,7 +142,7 @@ def _run(
 
 def _warn(mirror: Mirror, error: Exception) -> None:
     logging.warning(
-        "Cannot copy to %s (%s: %s). Training continues, and copying is tried again; the newest "
+        "Cannot copy to %s (%s: %s). Training continues, and copying will be retried; the newest "
         "checkpoint there is %s.",
         mirror.url,
         type(error).__name__,

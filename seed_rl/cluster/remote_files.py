@@ -16,7 +16,7 @@ _LONGEST_NAME = 255  # Bytes, on all usual file systems.
 class RemoteFiles:
     """Objects below one URL, by their names relative to it.
 
-    Methods raise whatever the file system's package raises; that differs among packages.
+    Methods raise what the file system's package raises; that differs among packages.
 
     Args:
       url: such as gs://bucket/runs/pong.
@@ -63,7 +63,7 @@ class RemoteFiles:
     def _warn_of(self, name: str) -> None:
         if name not in self._left_out:
             shown = ascii(name if len(name) < 100 else f"{name[:100]}...")
-            logging.warning("Leaving out an object of %s that is no file: %s", self.url, shown)
+            logging.warning("Skipping an object of %s that is not a file: %s", self.url, shown)
             self._left_out.add(name)
 
     def read(self, name: str) -> bytes | None:

@@ -1,6 +1,6 @@
-"""Which process of a run this one is, as the engine that started it says in the environment.
+"""Which process of a run this one is, from the environment that the engine set.
 
-The variables `SEED_RL_*` say it for any engine and win over an engine's own.
+The variables `SEED_RL_*` work for any engine and override an engine's own.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _POOLS = {
     "evaluator": EVALUATOR,
 }
 _NO_ROLE = (
-    "Nothing says which process of the run this is: set SEED_RL_ROLE to one of "
-    f"{', '.join(ROLES)}. (SkyPilot's {_RANK} and Google's CLUSTER_SPEC or TF_CONFIG say it, too.)"
+    "Unknown role of this process: set SEED_RL_ROLE to one of "
+    f"{', '.join(ROLES)}. (SkyPilot's {_RANK} and Google's CLUSTER_SPEC or TF_CONFIG also work.)"
 )
 
 
@@ -63,7 +63,7 @@ def role_from(environment: Mapping[str, str]) -> Role:
       environment: its environment variables.
 
     Raises:
-      UserError: they do not say, or they make no sense.
+      UserError: the role is missing or invalid.
     """
     task = _cluster_task(environment)
     rank = _number(environment, _RANK)
@@ -89,9 +89,9 @@ def role_from(environment: Mapping[str, str]) -> Role:
     if kind == ACTOR and rank:
         return Role(kind, rank - 1)
     raise UserError(
-        f"Nothing says which of the {kind}s this is: set SEED_RL_INDEX to its index, from 0, or "
+        f"Unknown index of this {kind}: set SEED_RL_INDEX to its index, from 0, or "
         f"{_INDEX_DIR} to a directory that all of them share. (JOB_COMPLETION_INDEX of Kubernetes "
-        "and SLURM_ARRAY_TASK_ID say it, too.)"
+        "and SLURM_ARRAY_TASK_ID also work.)"
     )
 
 
@@ -99,7 +99,7 @@ def address_from(environment: Mapping[str, str]) -> str | None:
     """The learner's address as actors reach it; None if the environment does not say.
 
     Raises:
-      UserError: an engine's variables make no sense.
+      UserError: an engine's variables are invalid.
     """
     if address := environment.get("SEED_RL_ADDRESS"):
         return address
@@ -124,7 +124,7 @@ def evaluators_from(environment: Mapping[str, str]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _ClusterTask:
-    """What Google's custom jobs say: this process, the learner's address, the evaluators."""
+    """This process, the learner's address and the evaluators, from Google's custom jobs."""
 
     kind: str
     index: int
@@ -153,7 +153,7 @@ def _parse_cluster(variable: str, text: str) -> _ClusterTask:
         ) from error
     if pool not in _POOLS:
         raise UserError(
-            f"{variable} puts this process into the pool '{pool}', for which SEED RL has no use: "
+            f"{variable} puts this process into the pool '{pool}', which SEED RL does not use: "
             "workerpool0 is the learner, workerpool1 are the actors, workerpool3 the evaluators."
         )
     places = {

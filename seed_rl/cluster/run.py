@@ -1,6 +1,6 @@
 """The description of a run on several machines: the command line of each of its processes.
 
-The engine (Docker, Kubernetes, Slurm, ...) starts, restarts and ends the processes.
+An orchestrator (Docker, Kubernetes, Slurm, ...) starts, restarts and stops the processes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from seed_rl.launch.proxy import Proxy
 _TENSORBOARD_PORT = 6006
 _LOGDIR = ("--logdir=", "--job-dir=")
 MOVED_S = 30
-"""An actor that has not reached the learner for so long gives up, and is started again to look its
-address up."""
+"""An actor that cannot reach the learner for this long exits, and is restarted to look up its
+address again."""
+
 _NO_ADDRESS = (
     "The learner's address is missing: set SEED_RL_ADDRESS=HOST:PORT, as actors reach it, or "
     "SEED_RL_ADDRESS_FILE to a file that the learner writes it to and all processes can read."
@@ -36,14 +37,14 @@ class Run:
       options: of the whole run, from the command line; their `logdir` and addresses are not used.
       logdir: a directory or URL (gs://...); None: the program's default.
       address: the learner's HOST:PORT as actors reach it, or unix:/path; None: not known, which
-        only TensorBoard can do with.
+        only TensorBoard accepts.
       bind: host at which the learner, or the proxy, listens; None: its own loopback address if that
         is where the actors reach it, otherwise all addresses of its machine (IPv6 ones if `address`
         is one).
       proxied: path of the Unix socket at which the learner listens instead, behind a proxy; None:
         there is no proxy.
-      moves: whether the learner may come back at another address, so that actors should give up
-        soon and be started anew.
+      moves: whether the learner may come back at another address, so that actors should exit soon
+        and be restarted.
       secrets: token and certificates.
       evaluators: number of evaluators, whose environments are the run's evaluation environments.
       tensorboard_host: host at which TensorBoard listens.
@@ -120,7 +121,7 @@ class Run:
         """
         if self.logdir is None:
             raise UserError("TensorBoard needs to know the run's directory: --logdir=DIR.")
-        # Ours does without TensorFlow, which is needed for files that are not local.
+        # Our program does not load TensorFlow, which non-local files need.
         remote = "://" in self.logdir
         return [
             *(sys.executable, "-m"),
@@ -209,7 +210,7 @@ def check_address(address: str) -> str:
     """Checks that an address has a host and a port, and returns it.
 
     Raises:
-      UserError: it has not.
+      UserError: one is missing.
     """
     host, _, port = address.rpartition(":")
     if addresses.is_unix(address) or (host and port.isdecimal() and 0 < int(port) < 2**16):

@@ -23,7 +23,7 @@ _MOST_LINES = 100  # The service reads the last ones.
 
 
 def trial_from(environment: Mapping[str, str]) -> str | None:
-    """The id of this trial; None if this job is none."""
+    """The id of this trial; None if this job is not a trial."""
     return environment.get("CLOUD_ML_TRIAL_ID") or None
 
 
@@ -41,7 +41,7 @@ class Reporter:
         self._frames = -1
 
     def report(self, logdir: Path) -> None:
-        """Adds a line if there is something new; failures are logged.
+        """Adds a line if the return has changed; failures are logged.
 
         Args:
           logdir: of the learner.

@@ -2,7 +2,7 @@
 
 As in the IMPALA paper (Espeholt et al. 2018): observations are RGB frames of 72 x 96 pixels, there
 are nine actions, and an action lasts four frames. Rewards are those of the level; the learner clips
-them. The engine is not needed to create an environment, only to reset it: learners live without.
+them. The engine is not needed to create an environment, only to reset it: learners do not need it.
 """
 
 from __future__ import annotations

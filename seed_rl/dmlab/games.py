@@ -112,7 +112,7 @@ def choose(names: str) -> tuple[str, ...]:
             check_training(levels[-1])
     if not levels:
         raise UserError(
-            f"No level is named. Name one, such as {LEVELS[-4].train}, or {DMLAB30} for all "
+            f"--game is empty. Name a level, such as {LEVELS[-4].train}, or {DMLAB30} for all "
             "levels of DMLab-30."
         )
     return tuple(levels)
@@ -130,7 +130,7 @@ def check_training(name: str) -> None:
     level = _BY_NAME.get(name)
     if level is not None and name != level.train:
         raise UserError(
-            f"'{name}' is a level for tests, which no agent is trained on. Train with "
+            f"'{name}' is a level for tests, which is never trained on. Train with "
             f"--game={level.train}: with --num_eval_envs=1, the run's last environment plays the "
             "level for tests; so does `python -m seed_rl.play LOGDIR --num_eval_envs=1` afterwards."
         )
@@ -148,7 +148,7 @@ def engine_name(name: str) -> str:
 
 
 def gives_instructions(name: str) -> bool:
-    """Whether a level tells the agent in words what to do."""
+    """Whether a level has instructions in words."""
     return name in _BY_NAME and name.startswith(_LANGUAGE)
 
 

@@ -125,7 +125,7 @@ def _create_game(config: FootballConfig) -> gymnasium.Env[Any, Any]:
 def _beyond_envpool(config: FootballConfig) -> str:
     """The first option that only gfootball supports, as a flag; "" if none.
 
-    Scenarios are not asked: an unknown one is more likely misspelled than one's own.
+    Scenarios are not checked: an unknown one is more likely misspelled than custom.
     """
     for name in ("reward_experiment", "smm_size"):
         value = getattr(config, name)
@@ -144,5 +144,5 @@ def _check_scenario(config: FootballConfig, known: tuple[str, ...], engine: str)
         return
     close = difflib.get_close_matches(config.game.lower(), known, n=3, cutoff=0.4)
     hint = f"Did you mean {' or '.join(close)}?" if close else f"Choose from {', '.join(known)}."
-    own = " Scenarios of your own need --engine=gfootball." if engine == ENVPOOL else ""
+    own = " Custom scenarios need --engine=gfootball." if engine == ENVPOOL else ""
     raise UserError(f"The engine {engine} has no scenario '{config.game}'. {hint}{own}")

@@ -93,7 +93,7 @@ class EnvpoolGame(gymnasium.Env[np.ndarray, Any]):
 
 
 def _first(info: dict[str, Any]) -> dict[str, Any]:
-    """What tests compare with the other engine, and players may want to know."""
+    """Values that tests compare with the other engine's."""
     return {"engine_seed": int(info["engine_seed"][0]), "score": info["score"][0].tolist()}
 
 

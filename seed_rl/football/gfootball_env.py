@@ -58,7 +58,7 @@ class GfootballGame(gymnasium.Env[np.ndarray, Any]):
         from gfootball import env as football
 
         logging.getLogger("absl").addFilter(_is_no_episode_log)
-        gym.logger.set_level(gym.logger.ERROR)  # Each wrapper warns of its old interface.
+        gym.logger.set_level(gym.logger.ERROR)  # Each wrapper warns about its old interface.
         height, width = size
         self._game = football.create_environment(
             env_name=scenario,

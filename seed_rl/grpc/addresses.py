@@ -42,12 +42,12 @@ def warn_of_bare_token(address: str) -> None:
     if address.startswith("unix-abstract:"):
         logging.warning(
             "The token for %s is not protected: any user of this machine can listen at an abstract "
-            "socket when the server does not, and is then sent the token. Use unix:/path.",
+            "socket when the server does not, and would receive the token. Use unix:/path.",
             address,
         )
     else:
         logging.warning(
-            "The token for %s is sent without encryption and can be read on the way. Turn on TLS: "
+            "The token for %s is sent without encryption and can be intercepted. Turn on TLS: "
             "tls_certificate and tls_key for the server, tls_ca for its clients.",
             address,
         )

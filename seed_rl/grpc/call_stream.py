@@ -126,7 +126,7 @@ class CallStream:
     def _deliver(self, data: bytes) -> None:
         """Runs in gRPC's thread; late replies to timed-out calls are dropped."""
         if len(data) < _CALL_ID.size:
-            self._break(f"the server sent {len(data)} bytes, which is no frame")
+            self._break(f"the server sent {len(data)} bytes, which is not a frame")
             return
         (call_id,) = _CALL_ID.unpack_from(data)
         waiter = self._waiting.pop(call_id, None)

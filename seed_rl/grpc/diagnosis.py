@@ -22,17 +22,17 @@ _LONGEST_S = 1.0
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _OTHER_HOST = (62, 64)
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
-"""What releases of OpenSSL make of an answer in plain HTTP/2."""
+"""Errors of different OpenSSL releases on a plain HTTP/2 answer."""
 
 
-_ENCRYPTS = "the server there encrypts: give this client tls_ca"
+_ENCRYPTS = "the server there uses TLS: give this client tls_ca"
 
 
 def why_unreachable(address: str, options: ClientOptions, name: str | None = None) -> str:
     """Tries to connect, for a few seconds at most.
 
     Args:
-      address: "host:port"; nothing is known of other addresses.
+      address: "host:port"; other addresses are not diagnosed.
       options: of the client that could not connect.
       name: host that the server's certificate must be for; None: that of `address`.
 
@@ -121,7 +121,7 @@ def _greet(connection: socket.socket, host: str, options: ClientOptions) -> str:
             return ""
         if error.reason in _NOT_TLS:
             return (
-                "the server there does not encrypt: start it with tls_certificate and tls_key, or "
+                "the server there does not use TLS: start it with tls_certificate and tls_key, or "
                 "this client without tls_ca"
             )
         return _why_refused(error, options)

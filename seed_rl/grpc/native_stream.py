@@ -29,7 +29,7 @@ _FOREVER = float("inf")
 
 @functools.cache
 def available() -> bool:
-    """Whether the native library is there, and loads."""
+    """Whether the native library exists and can be loaded."""
     try:
         _library()
     except (UserError, OSError, AttributeError):  # Not built; no gRPC on the system; an older one.
@@ -41,7 +41,7 @@ class NativeCallStream:
     """Sends calls and waits for their replies; thread-safe."""
 
     def __init__(self, address: str, options: ClientOptions):
-        """Opens the stream; a server that is not there is noticed by the first call.
+        """Opens the stream; a missing server is noticed by the first call.
 
         Raises:
           ConnectionLost: the certificate cannot be read.
@@ -132,7 +132,7 @@ class NativeCallStream:
 
 
 class _NativeCall:
-    """A call that was sent: what it has come to, and where the library puts its answer."""
+    """A pending call: its state, and where the library puts its answer."""
 
     __slots__ = ("answer", "call_id", "outputs", "result", "size")
 

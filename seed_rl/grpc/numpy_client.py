@@ -26,7 +26,7 @@ from seed_rl.grpc.native_stream import NativeCallStream
 from seed_rl.grpc.options import ClientOptions
 
 _SERVICE = "/seed_rl.Inference/"
-_NO_SERVER = "status: 503"  # HAProxy's answer, in gRPC's words.
+_NO_SERVER = "status: 503"  # HAProxy's answer, as gRPC reports it.
 _RECONNECT_MS = (100, 2000)  # First and longest pause between connection attempts.
 
 
@@ -250,7 +250,7 @@ class Function:
         return self._decode(self._stream.call(call_id, message, self._timeout_s))
 
     def start(self, *args: Any) -> PendingCall:
-        """Sends a call without waiting for its outputs, which the returned object gives.
+        """Sends a call without waiting for its outputs; the returned object's `result` does.
 
         Meanwhile the caller may do other work. The arguments may be overwritten.
 

@@ -353,7 +353,8 @@ def _shut_down_all() -> None:
 def _keep_handles() -> None:
     """Keeps a forked process from deleting handles when it exits, which would end their servers.
 
-    The sockets are the parent's, and gRPC, whose threads are not there, would abort the process.
+    The sockets are the parent's, and gRPC, whose threads do not exist here, would abort the
+    process.
     """
     for owner in (*_servers, *_clients):
         handle = vars(owner).get("_handle")  # Missing while it is created.

@@ -63,7 +63,7 @@ class ServerOptions:
             tokens.check(self.token)
 
     def check_exposed(self, address: str) -> None:
-        """Checks that strangers on other machines cannot simply call the functions.
+        """Checks that unauthenticated clients on other machines cannot call the functions.
 
         Raises:
           UserError: other machines can reach `address`, and there is neither token nor TLS.

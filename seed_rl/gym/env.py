@@ -221,7 +221,7 @@ def _told_in_words(name: str) -> Iterator[None]:
 
 
 def _unknown(name: str, error: Exception) -> str:
-    """Names what is most similar to an unknown name."""
+    """Suggests names similar to an unknown one."""
     module_name, _, attribute = name.rpartition(":")
     if attribute.isidentifier() and module_name in sys.modules:
         known = [n for n, value in vars(sys.modules[module_name]).items() if callable(value)]

@@ -8,7 +8,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.launch.process import Process
 from seed_rl.launch.restarts import CrashRecord, RestartPolicy
 
-_MAX_USER_ERRORS = 2  # Of an actor that has worked, one may be a rare state of its environment.
+_MAX_USER_ERRORS = 2  # One may come from a rare state of a working actor's environment.
 
 
 class Actor:
@@ -22,7 +22,7 @@ class Actor:
 
     def __init__(self, process: Process, env_ids: range, policy: RestartPolicy):
         self.process = process
-        self.start_at: float | None = 0.0  # None: it has been started.
+        self.start_at: float | None = 0.0  # None: it is running.
         self._env_ids = env_ids
         self._policy = policy
         self._record = CrashRecord(policy)
@@ -30,11 +30,12 @@ class Actor:
         self._worked = False
 
     def crashed(self, code: int, trains: bool) -> float:
-        """Records an exit; the supervisor stops actors only at the end, so any exit is a crash.
+        """Records an exit during the run, which counts as a crash whatever its code.
 
         Args:
           code: the exit code.
-          trains: whether the learner trains; before, actors wait for it, however long they live.
+          trains: whether the learner trains; before that, actors only wait, so a long life proves
+            nothing.
 
         Returns:
           The pause in seconds before the next start.

@@ -1,4 +1,4 @@
-"""What can be trained: every `seed_rl/<game>/<agent>_main.py`, and programs of one's own.
+"""What can be trained: every `seed_rl/<game>/<agent>_main.py`, and the user's own programs.
 
 Standard library only, because `./run_local.sh` checks its arguments before installing anything.
 """
@@ -48,7 +48,7 @@ def main_module(game: str, agent: str) -> str:
 
 
 def _choices(typed: str, names: Iterable[str]) -> str:
-    """The end of a message about a name that does not exist: what exists, and the nearest."""
+    """The end of a message about an unknown name: the known ones, and the nearest."""
     names = list(names)
     near = difflib.get_close_matches(typed.lower(), names, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""

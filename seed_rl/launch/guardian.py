@@ -84,7 +84,7 @@ def main(grace_s: float, scratch: str) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not, and may never be reaped."""
+    """Whether the process runs; a zombie, which may never be reaped, does not."""
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

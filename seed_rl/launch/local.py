@@ -34,7 +34,7 @@ _ACTOR_BYTES = 32_000_000
 
 
 def check_memory(options: RunOptions) -> None:
-    """Refuses actors that cannot all fit, before they freeze the machine.
+    """Refuses more actors than fit in memory, before they freeze the machine.
 
     Raises:
       UserError: the message names how many fit.
@@ -54,7 +54,7 @@ def check_port(options: RunOptions) -> None:
     """Refuses a port for TensorBoard at which another program listens.
 
     Raises:
-      UserError: it does, or this user may not listen there.
+      UserError: another program does, or this user may not listen there.
     """
     port = options.tensorboard_port
     if not options.tensorboard or port is None:
@@ -172,7 +172,7 @@ def ask_program(options: RunOptions) -> RunOptions:
 
 
 def _say_what_differs(answer: dict[str, Any]) -> None:
-    """Prints how the options of a run that continues differ from before, or from today's."""
+    """Prints how the options of a resumed run differ from before, or from the command line."""
     kept, changed = answer.get("kept"), answer.get("changed")
     if kept:
         print(f"The saved run keeps its options: {', '.join(kept)}.", file=sys.stderr)
@@ -189,13 +189,13 @@ def _not_a_program(options: RunOptions) -> str:
 
 
 def _complaint(options: RunOptions, errors: str) -> str:
-    """What a program that does not start says, for the user."""
+    """The message about a program that does not start."""
     lines = errors.splitlines() or [f"{options.module} failed to start"]
     message = lines[-1].removeprefix("error: ")
     if not games.is_file(options.game):
         program = f"(.venv/bin/python -m {options.module} --help lists"  # Our --help does not.
         return message.replace("(--help lists", program)
-    # As absl and argparse call a flag that they do not know.
+    # How absl and argparse report an unknown flag.
     unknown = re.search(r".*(?:nknown command line flag|nrecognized arguments).*", errors)
     if unknown and re.search("run_mode|only_check_args", unknown.group()):
         return f"{_not_a_program(options)} (It said: {unknown.group().strip()})"
@@ -206,7 +206,7 @@ def _complaint(options: RunOptions, errors: str) -> str:
 
 
 def _answer(output: str) -> dict[str, Any] | None:
-    """Finds the --only_check_args answer among what the program's imports print, if any."""
+    """Finds the --only_check_args answer in the output, to which imports may print."""
     for start in reversed([match.start() for match in re.finditer(r'{"logdir": ', output)]):
         with contextlib.suppress(ValueError):
             answer, _ = json.JSONDecoder().raw_decode(output, start)

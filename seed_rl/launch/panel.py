@@ -96,8 +96,8 @@ class Console(rich.console.Console):
 class Live:
     """A renderable at the bottom of the terminal, above which the console prints.
 
-    As Rich's, but it leaves nothing of itself behind where Ctrl-C is echoed as ^C, or where the
-    terminal is not high enough.
+    As Rich's, but it erases itself completely even where Ctrl-C is echoed as ^C or the terminal is
+    too low.
     """
 
     def __init__(self, console: rich.console.Console):
@@ -114,14 +114,14 @@ class Live:
 
     def stop(self) -> None:
         """Erases it."""
-        # Rich's own end first shows all of it, of which a terminal can only erase what it shows.
+        # Rich would first show all of it, but can only erase what fits on the screen.
         if self._live.is_started:
             self._live.update(rich.text.Text(), refresh=True)
         self._live.stop()
 
 
 class _AboveCursor:
-    """What fits on the screen of a renderable, and an empty line.
+    """The part of a renderable that fits on the screen, and an empty line.
 
     The terminal echoes ^C at the cursor. At the end of a full line that would begin the next line,
     and Rich would then erase one too few.
@@ -173,7 +173,7 @@ class PatientPanel(Generic[S]):
         try:
             show(*arguments)
         except OSError as error:
-            self._gone = error.errno != errno.ENOSPC  # A full disk may get room again.
+            self._gone = error.errno != errno.ENOSPC  # A full disk may be freed.
 
 
 class PlainPanel:

@@ -25,7 +25,7 @@ def is_free(port: int, host: str = "localhost") -> bool:
     """Whether a program may listen at a port, on every address of the host.
 
     Raises:
-      OSError: the host has no address on this machine, or the port is not for this user.
+      OSError: the host has no address on this machine, or this user may not use the port.
     """
     try:
         _bind_everywhere(host, port)

@@ -10,7 +10,7 @@ import shutil
 from seed_rl.common.errors import UserError
 
 FILES = ("proxy.pem", "ca.pem")
-"""Of a run's secrets: certificate and key in one file, and the authority of actors' ones."""
+"""Files from a run's secrets: certificate and key in one, and the authority of the actors'."""
 
 _CONFIGURATION = pathlib.Path(__file__).with_name("haproxy.cfg")
 _MAX_DIRECTORY = 84  # HAProxy's limit for paths of sockets is 97, with ".PID.tmp" appended.
@@ -25,7 +25,7 @@ class Proxy:
       bind: where it listens, as HOST:PORT; without HOST, at all addresses of this machine.
       learner: path of the learner's Unix socket.
       secrets: directory with `FILES`, which scripts/make_secrets.sh makes.
-      directory: where it creates sockets of its own; nobody else must be able to write there.
+      directory: where it creates its sockets; only this user may have write access.
     """
 
     bind: str
@@ -66,7 +66,7 @@ def check(secrets: pathlib.Path) -> str:
     path = shutil.which("haproxy") or shutil.which("haproxy", path=_PLACES)
     if path is None:
         raise UserError(
-            "HAProxy, which stands between a learner and strangers, is missing: "
+            "HAProxy, which authenticates actors on other machines, is missing: "
             "sudo apt-get install haproxy"
         )
     missing = [name for name in FILES if not os.access(secrets / name, os.R_OK)]
@@ -74,6 +74,6 @@ def check(secrets: pathlib.Path) -> str:
         raise UserError(
             f"Cannot read {secrets / missing[0]}, which the proxy needs. Make the files of a run "
             f"with scripts/make_secrets.sh {secrets} HOST, where HOST is this machine's name as "
-            "actors call it."
+            "actors see it."
         )
     return path

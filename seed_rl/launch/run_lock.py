@@ -88,7 +88,7 @@ def running_pid(logdir: pathlib.Path) -> int | None:
 
 
 def _read_pid(logdir: pathlib.Path) -> int:
-    """0 if the file is just being written, or names no process that a run could have."""
+    """0 if the file is being written or does not name a possible supervisor."""
     text = (logdir / FILE_NAME).read_bytes()[:20].strip()
     # A negative number would name a group of processes, or all; 1 is the system's first.
     return int(text) if text.isdigit() and 1 < int(text) <= _LARGEST_PID else 0

@@ -62,7 +62,7 @@ def stop(logdir: pathlib.Path) -> None:
         time.sleep(0.1)  # It may just be starting.
         pid = run_lock.running_pid(logdir)
     if pid == 0:
-        raise UserError(f"{logdir / run_lock.FILE_NAME} names no process that could be stopped.")
+        raise UserError(f"{logdir / run_lock.FILE_NAME} has no process id of a run.")
     try:
         if pid:
             os.kill(pid, signal.SIGTERM)

@@ -25,11 +25,11 @@ from seed_rl.launch.run_lock import RunLock
 from seed_rl.launch.run_state import RunState
 
 _PROXY_SERVES_S = 3.0
-"""A proxy that ends sooner could not start: its port is taken, or a certificate is not one."""
+"""A proxy that exits sooner failed to start: its port is taken, or a certificate is invalid."""
 
 
 TENSORBOARD = "TensorBoard"
-"""Its name, also of its address on the panel."""
+"""Name of the proxy, and of its address on the panel."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SupervisorConfig:
       kill_timeout_s: how long the other processes may take to exit.
       restarts: when crashed actors start again. The run fails once all are given up, or if one that
         has never worked exits with a `UserError`.
-      silence_s: the panel names actors that the learner has not heard from for longer.
+      silence_s: the panel names actors whose environments have been silent for longer.
       poll_s: polling interval.
     """
 
@@ -106,8 +106,8 @@ class Supervisor:
 
         Returns:
           The exit code: 0 when training ended or was stopped, 2 for a user error, 5 if the last
-          checkpoint could not be saved, 130 if the user did not wait for it (e.g. a second
-          Ctrl-C), otherwise 1.
+          checkpoint could not be saved, 130 if the user interrupted saving (e.g. a second Ctrl-C),
+          otherwise 1.
 
         Raises:
           UserError: the directory cannot be used; nothing was started.
@@ -241,7 +241,7 @@ class Supervisor:
     def _check_hope(self, actor: Actor, code: int) -> None:
         """Fails the run once no actor is worth restarting; while one works, it continues.
 
-        But not with an actor that could not even start: the user should mend that first.
+        An actor that could not even start fails it immediately: the user should fix that first.
         """
         if not (actor.cannot_start or all(other.hopeless for other in self._actors)):
             return
@@ -266,7 +266,7 @@ class Supervisor:
             self._tensorboard = None
 
     def _look_after_proxy(self) -> None:
-        """Restarts it; actors on other machines wait. One that never served cannot be helped."""
+        """Restarts it; actors on other machines wait. Fails the run if it never served."""
         if self._proxy is None or (code := self._proxy.poll()) is None:
             return
         self._guardian.forget(self._proxy.pid)
@@ -338,9 +338,9 @@ class Supervisor:
         """Stops the learner, then the other processes.
 
         Returns:
-          The learner's exit code; None if the user did not want to wait for it.
+          The learner's exit code; None if the user interrupted the wait.
         """
-        self._impatient = False  # Only signals from now on count as insisting.
+        self._impatient = False  # Only later signals mean "exit immediately".
         self._learner.terminate()
         deadline = time.monotonic() + self._config.stop_timeout_s
         while (code := self._learner.poll()) is None and time.monotonic() < deadline:

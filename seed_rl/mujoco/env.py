@@ -207,7 +207,7 @@ def _render_without_display() -> None:
 
 
 class _ExplainedRendering(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Tells what to do if rendering fails."""
+    """Turns rendering errors into a `UserError` with the fix."""
 
     def render(self) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Contracts of networks and of what they are made of."""
+"""Contracts of networks and their parts."""
 
 import collections
 
@@ -69,7 +69,7 @@ def env_outputs(shape, leading, done=None):
 @pytest.mark.parametrize("unroll", [False, True], ids=["step", "unroll"])
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_every_network_takes_a_plain_tuple(name, unroll):
-    """Guards networks that reach for names of `env_outputs`."""
+    """Guards networks that use the field names of `env_outputs`."""
     make, shape = NETWORKS[name]
     network = make()
     leading = (4, 2) if unroll else (2,)

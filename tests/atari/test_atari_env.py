@@ -119,7 +119,7 @@ def test_sticky_actions(make: Any) -> None:
 
 
 def test_vector_refuses_unknown_actions() -> None:
-    """ALE's thread would die of it and the actor hang for ever."""
+    """It would kill ALE's thread, and the actor would hang forever."""
     game = vector(2)
     game.reset()
     with pytest.raises(UserError, match="action space"):

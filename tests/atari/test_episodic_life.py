@@ -163,7 +163,7 @@ def test_learning_episodes_are_lives_and_returns_are_of_games(native: bool) -> N
 
 @pytest.mark.parametrize("native", [True, False])
 def test_without_the_flag_only_games_end(native: bool) -> None:
-    """Guards the default: a lost life is nothing to the learner."""
+    """Guards the default: the learner ignores lost lives."""
     chosen = actions(1)
     config = AtariConfig(game="Breakout", max_random_noops=0, full_action_space=False)
     game: BatchedEnv = BatchedEnvironment(env.create_environment, 1, 0, config)

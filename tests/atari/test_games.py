@@ -49,7 +49,7 @@ def test_flags_are_checked_without_any_package(
 
 
 def test_run_local_checks_the_game_before_it_installs(repository: Any) -> None:
-    """Guards newcomers from waiting minutes for an installation to learn of a typo."""
+    """Guards new users from waiting minutes for an installation before a typo is reported."""
     command = [repository / "run_local.sh", "atari", "vtrace", "1", "--game=Brakeout"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 2 and result.stdout == ""
@@ -57,7 +57,7 @@ def test_run_local_checks_the_game_before_it_installs(repository: Any) -> None:
 
 
 def test_the_program_checks_the_game_before_it_starts(tmp_path: Any) -> None:
-    """Guards what `./run_local.sh` does not see: a game in a flag file."""
+    """Guards a case that `./run_local.sh` does not check: a game in a flag file."""
     flagfile = tmp_path / "my.flags"
     flagfile.write_text("--game=Brakeout\n")
     parsed = options.parse(["atari", "r2d2", "1", f"--flagfile={flagfile}"])

@@ -1,4 +1,4 @@
-"""The benchmark programs themselves, measured for a blink: they run, and --json has its keys."""
+"""The benchmark programs, run very briefly: they work, and --json has its keys."""
 
 import json
 import subprocess
@@ -80,7 +80,7 @@ def test_the_actor_benchmark_of_dmlab(repository, monkeypatch):
 
 
 def test_contestants_that_are_not_installed(repository, tmp_path):
-    """The on-policy benchmark says what to install, and where, before it measures anything."""
+    """The on-policy benchmark reports what to install, and where, before it measures anything."""
     python = tmp_path / "bin" / "python"
     venv.create(tmp_path, with_pip=False)
     command = [sys.executable, "-m", "benchmarks.on_policy", f"--contestants_python={python}"]

@@ -22,7 +22,7 @@ def test_ratios_are_taken_round_by_round():
 
 
 def test_tables_are_markdown_of_any_width(capsys):
-    """Tables are whole however narrow the terminal, and fit to be pasted."""
+    """Tables are complete in narrow terminals and can be pasted."""
     report.print_table("Title", ["name", "c" * 150, "x"], [["a", 12345, 0.123456], ["b", 7, 456.7]])
     title, header, rule, first, second = filter(None, capsys.readouterr().out.splitlines())
     assert title == "Title"
@@ -33,7 +33,7 @@ def test_tables_are_markdown_of_any_width(capsys):
 
 
 def test_results_are_written_with_the_machine(tmp_path, capsys):
-    """--json gives the figures and what they depend on."""
+    """--json has the figures and their conditions."""
     options = report.parser("Test", seconds=0.5).parse_args([f"--json={tmp_path}/r.json"])
     assert (options.seconds, options.rounds) == (0.5, 3)
     report.write_json(options.json, {"op_over_raw": 0.9})

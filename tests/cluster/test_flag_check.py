@@ -11,7 +11,7 @@ TASK = ("gym", "vtrace", "4", "--env=CartPole-v1")
 
 
 def test_a_command_line_without_mistakes(capsys, monkeypatch, tmp_path):
-    """Nothing is said, nothing left behind, and a logdir of the cluster is not looked for."""
+    """No output, no files, and no access to a logdir of the cluster."""
     monkeypatch.chdir(tmp_path)
     assert flag_check.main([*TASK, "--entropy_cost=0.01", "--logdir=gs://bucket/run"]) == 0
     assert capsys.readouterr() == ("", "")
@@ -35,7 +35,7 @@ def test_mistakes(wrong, message, capsys, monkeypatch):
 
 
 def test_a_program_that_wants_packages_of_the_cluster(capsys, tmp_path):
-    """They are no mistake; other failures of a program are."""
+    """They are not errors; other failures of a program are."""
     program = tmp_path / "mine.py"
     program.write_text("import of_the_cluster\n")
     assert flag_check.main([str(program), "4"]) == 0

@@ -1,4 +1,4 @@
-"""A replica of a custom job on Google Cloud: its token, its actors, its learner's last word."""
+"""A replica of a custom job on Google Cloud: its token, its actors, its learner's exit code."""
 
 from __future__ import annotations
 
@@ -69,34 +69,32 @@ def test_the_token_comes_from_secret_manager(services: Services) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "mend"),
+    ("status", "fix"),
     [(403, "secretAccessor on projects/lab"), (404, "gcloud secrets create seed-rl-token")],
 )
-def test_a_secret_that_cannot_be_read(services: Services, status: int, mend: str) -> None:
+def test_a_secret_that_cannot_be_read(services: Services, status: int, fix: str) -> None:
     services.failures = [status]
-    with pytest.raises(UserError, match=f"Cannot read the secret .*HTTP {status}.*{mend}"):
+    with pytest.raises(UserError, match=f"Cannot read the secret .*HTTP {status}.*{fix}"):
         _KnownMachine(services).secret(SECRET)
 
 
 @pytest.mark.parametrize(
-    ("failures", "mend"),
+    ("failures", "fix"),
     [
         ([403], "objectAdmin on the bucket"),
         ([404], "no such bucket"),
         ([503] * 5, "Try again later"),  # And not: give the account a role.
     ],
 )
-def test_a_bucket_that_cannot_be_written(
-    services: Services, failures: list[int], mend: str
-) -> None:
+def test_a_bucket_that_cannot_be_written(services: Services, failures: list[int], fix: str) -> None:
     services.failures = failures
-    with pytest.raises(UserError, match=f"Cannot write gs://runs/x .*HTTP {failures[0]}.*{mend}"):
+    with pytest.raises(UserError, match=f"Cannot write gs://runs/x .*HTTP {failures[0]}.*{fix}"):
         _KnownMachine(services).write("gs://runs/x", b"10.0.0.7:2222")
     assert services.failures == []
 
 
 def test_names_that_are_no_secrets() -> None:
-    with pytest.raises(UserError, match="'seed-rl-token' is no secret: write projects/"):
+    with pytest.raises(UserError, match="'seed-rl-token' is not a secret name: use projects/"):
         GoogleApi().secret("seed-rl-token")
 
 
@@ -143,7 +141,7 @@ def test_objects_are_written_and_read(services: Services) -> None:
 def test_a_bucket_that_is_away_for_minutes_ends_no_actors(
     services: Services, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each read fails after five tries; it is said each time, and given up in the end."""
+    """Each read fails after five tries; each failure is logged, and reading ends with an error."""
     place, api = "gs://runs/pong/address", _KnownMachine(services)
     services.failures = [503] * 5 * 19
     assert google_cloud.wait_for_address(api, place, sleep=lambda _: None)

@@ -61,7 +61,7 @@ def test_one_that_does_not_serve_is_not(free_port, monkeypatch, capsys):
 def test_a_certificate_that_nobody_accepts(
     tmp_path, free_port, monkeypatch, capsys, names, days, said
 ):
-    """Guards "Deadline Exceeded", which is all that gRPC says of it."""
+    """Guards against "Deadline Exceeded", gRPC's only message."""
     monkeypatch.setattr(health, "_TIMEOUT_S", 0.5)
     secrets = make_secrets(tmp_path / "secrets", *names)
     folder = dated_certificate(secrets, tmp_path / "dated", *days).folder

@@ -229,7 +229,7 @@ def test_unknown_file_systems_are_named(bad: str, message: str) -> None:
 
 
 class _Ends(RemoteFiles):
-    """A bucket whose user ends before the change number `left`."""
+    """A bucket whose user dies before the change number `left`."""
 
     left = 10**6
 
@@ -304,7 +304,7 @@ def test_a_learner_killed_at_any_moment_leaves_a_complete_checkpoint(
         victim.wait()
         victim.stdout.close()
 
-        RemoteFiles(url).write(OWNER, b'{"owner": null}')  # Instead of waiting for signs of life.
+        RemoteFiles(url).write(OWNER, b'{"owner": null}')  # Instead of waiting for heartbeats.
         restored = tmp_path / f"restored{life}"
         restored.mkdir()
         Mirror(RemoteFiles(url), restored).restore()
@@ -361,7 +361,7 @@ def test_odd_objects_of_the_bucket_are_left_out(
 def test_only_regular_files_are_copied(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Guards a copy that waits for a pipe's writer for ever, and files elsewhere."""
+    """Guards a copy that waits for a pipe's writer forever, and files elsewhere."""
     remote = RemoteFiles(f"memory://pong-{uuid.uuid4().hex}")
     mirror = Mirror(remote, tmp_path)
     (tmp_path / "config.json").write_text("{}")

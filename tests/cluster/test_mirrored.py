@@ -1,4 +1,4 @@
-"""A learner around whom a mirror works: signals, exit codes, and a bucket that fails."""
+"""A learner with a mirror: signals, exit codes, and a bucket that fails."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_bucket_that_fails_does_not_stop_training_and_the_files_stay(
     logdir = pathlib.Path(str(e.value).split("They are in ")[1].split(" on this")[0])
     assert (logdir / "saved").read_text() == "on SIGTERM"
     assert e.value.exit_code == 5
-    assert "Training continues, and copying is tried again" in caplog.text
+    assert "Training continues, and copying will be retried" in caplog.text
     shutil.rmtree(logdir)
 
 

@@ -43,7 +43,7 @@ class Cluster:
         )
 
     def lose_learner(self) -> None:
-        """Its machine vanishes: nobody learns that its connections are closed."""
+        """Its machine vanishes: no peer is notified that its connections are closed."""
         self.hosts.cut(self._learner_host)
         self.learner.kill()
 
@@ -53,7 +53,7 @@ class Cluster:
         return self._start(ACTORS[task], *arguments)
 
     def silent(self) -> set[int]:
-        """The environments that progress.json calls silent; actor i has environment i."""
+        """The silent environments in progress.json; actor i has environment i."""
         progress = self.place.progress(self.learner)
         assert progress is not None
         return {int(env) for env, _ in progress.silent_envs}
@@ -79,7 +79,7 @@ def cluster(tmp_path) -> Iterator[Cluster]:
 
 
 def start_all(cluster: Cluster) -> list[Program]:
-    """Starts learner and actors, which all take part."""
+    """Starts learner and actors, which all connect."""
     cluster.start_learner("first")
     actors = [cluster.start_actor(task) for task in range(len(ACTORS))]
     wait_until(lambda: all(JOINED in actor.text() for actor in actors), running=cluster.learner)

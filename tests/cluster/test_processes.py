@@ -171,7 +171,7 @@ def test_a_waiting_actor_ends_with_sigterm(cluster, tmp_path):
 
 
 def test_a_second_learner_leaves_the_address_alone(cluster, tmp_path):
-    """Guards actors from being called to a learner that will be refused."""
+    """Guards actors from connecting to a learner that will be refused."""
     (tmp_path / "run").mkdir()
     lock = LearnerLock(tmp_path / "run")
     (tmp_path / "address").write_text("first:86\n")
@@ -186,7 +186,7 @@ def test_mistakes_are_one_line(cluster):
     mistaken = cluster(SEED_RL_ROLE="")
     assert mistaken.wait() == 2
     (line,) = mistaken.text().splitlines()
-    assert line.startswith("error: Nothing says which process of the run this is")
+    assert line.startswith("error: Unknown role of this process")
 
 
 def test_environment_of_the_programs():

@@ -74,10 +74,10 @@ def test_our_variables_win(environment, role):
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({}, "Nothing says which process .* set SEED_RL_ROLE to one of learner, actor, evaluator"),
-        ({"JOB_COMPLETION_INDEX": "1"}, "Nothing says which process"),
+        ({}, "Unknown role of this process: set SEED_RL_ROLE to one of learner, actor, evaluator"),
+        ({"JOB_COMPLETION_INDEX": "1"}, "Unknown role of this process"),
         ({"SEED_RL_ROLE": "trainer"}, "SEED_RL_ROLE must be one of .*, not 'trainer'"),
-        ({"SEED_RL_ROLE": "actor"}, "Nothing says which of the actors this is: set SEED_RL_INDEX"),
+        ({"SEED_RL_ROLE": "actor"}, "Unknown index of this actor: set SEED_RL_INDEX"),
         ({"SEED_RL_ROLE": "evaluator"}, "which of the evaluators"),
         ({"SEED_RL_ROLE": "actor", "SEED_RL_INDEX": "-1"}, "SEED_RL_INDEX must be a number, .*'-1"),
         ({"SEED_RL_ROLE": "actor", "SLURM_ARRAY_TASK_ID": "x"}, "SLURM_ARRAY_TASK_ID must be a"),

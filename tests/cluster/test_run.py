@@ -113,7 +113,7 @@ def test_actors_of_a_learner_that_moves_give_up_soon():
 
 
 def test_secrets(secrets):
-    """Each process is given what it needs, and no more; flags of the user's come later."""
+    """Each process gets only what it needs; the user's flags come later."""
     files = ("token", "cert.pem", "key.pem", "ca.pem", "actor-cert.pem", "actor-key.pem", "other")
     described = describe(secrets=secrets(*files))
     folder = described.secrets.directory

@@ -53,7 +53,7 @@ def test_gymnasium_finds_no_fault(engine: Any) -> None:
 
 
 def test_the_end_repeats_the_last_observation(engine: Any) -> None:
-    """The engine has none, and raises if it is asked."""
+    """The engine has none, and raises if it is queried."""
     lab = short()
     frames, _ = episode(lab, seed=1)
     np.testing.assert_array_equal(frames[-1], frames[-2])
@@ -208,7 +208,7 @@ def test_instructions_are_sent_only_where_there_are_any() -> None:
 
 
 def test_learners_need_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They create an environment for its spaces. A reset says where to get the engine."""
+    """They create an environment for its spaces. A reset reports where to get the engine."""
     monkeypatch.setitem(sys.modules, "deepmind_lab", None)
     lab = create_environment(0, DmlabConfig())
     assert lab.observation_space.shape == (72, 96, 3)
@@ -244,7 +244,7 @@ def test_files_of_the_engine_may_be_elsewhere(standin: Any) -> None:
 
 
 def test_levels_are_cached(standin: Any, tmp_path: Any) -> None:
-    """The stand-in ends the test if an entry is not what it has written."""
+    """The fake fails the test if an entry is not what it has written."""
     for _ in range(2):
         lab = short(level_cache_dir=str(tmp_path / "levels"))
         lab.reset(seed=1)

@@ -41,7 +41,7 @@ def test_scores_of_the_publication() -> None:
 
 
 def test_the_mean_is_over_levels_and_capped_in_each() -> None:
-    """An expert in one level and a beginner in another are not 100 together."""
+    """An expert level does not make up for a weak one."""
     half = (267.5 + 7.66) / 2
     returns = {
         "explore_goal_locations_small": [half - 1, half + 1],

@@ -172,7 +172,7 @@ def test_a_file_system_that_takes_no_files(
 
 
 def test_empty_entries_do_not_count(tmp_path: pathlib.Path) -> None:
-    """Such as machines leave that crash; the engine would end the process."""
+    """As left by a crash; the engine would end the process."""
     cache = LevelCache(tmp_path)
     pathlib.Path(cache.get_path("key")).touch()
     assert fetched(cache, "key", tmp_path) is None

@@ -22,7 +22,7 @@ def document(path: pathlib.Path) -> dict:
 
 
 def check(compose: dict) -> None:
-    """Raises ValueError if anything is unknown or does not fit together."""
+    """Raises ValueError if anything is unknown or inconsistent."""
     compose_spec.PyCompose.from_json(json.dumps(compose)).validate()
     services = compose["services"]
     for service in services.values():

@@ -1,4 +1,4 @@
-"""The images themselves, where an engine can be had, and what is known of them without one."""
+"""The images, where an engine is available, and static checks without one."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_actors_have_no_tensorflow(repository):
 
 
 def test_nothing_private_is_sent_to_the_engine(repository):
-    """The list of what images are made of lets nothing through that nobody thought of."""
+    """The list of image contents is an allowlist."""
     for name in (".dockerignore", "docker/Dockerfile.dmlab.dockerignore"):
         lines = (repository / name).read_text().splitlines()
         rules = [line for line in lines if line and not line.startswith("#")]

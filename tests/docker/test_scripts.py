@@ -210,7 +210,7 @@ def test_a_typo_in_secrets_makes_no_folder(docker):
     docker.has_images()
     settings = {"SEED_RL_ROLE": "actor", "SEED_RL_SECRETS": "nowhere"}
     code, messages = docker.call("docker/run.sh", *RUN, **settings)
-    assert code == 2 and "SEED_RL_SECRETS=nowhere is no folder" in messages
+    assert code == 2 and "SEED_RL_SECRETS=nowhere is not a folder" in messages
     assert docker.calls("run") == []
 
 

@@ -100,7 +100,7 @@ def test_worlds_must_be_whole() -> None:
     ],
 )
 def test_examples_train(tmp_path: Any, socket_address: str, module: str, options: Any) -> None:
-    """Guards the way from an environment's spaces to a network, with each agent."""
+    """Guards the path from an environment's spaces to a network, with each agent."""
     for option in options:
         installed(option.removeprefix("--env="))
     logdir = train_to_end(tmp_path, socket_address, module, 1500, *options)

@@ -1,4 +1,4 @@
-"""Football without an engine: choosing one, and what is said when it is missing or cannot do it."""
+"""Football without an engine: the choice, and messages if it is missing or lacks an option."""
 
 from __future__ import annotations
 

@@ -18,17 +18,17 @@ from tests.gcp.scenarios import EXPECTED, MACHINES, parse, run
 
 
 @pytest.mark.parametrize(
-    ("output", "mend"),
+    ("output", "fix"),
     [
         (
             "ERROR: (gcloud.ai.custom-jobs.create) You do not currently have an active account "
             "selected.\nPlease run:\n\n  $ gcloud auth login\n",
-            "You are not logged in, or no longer: gcloud auth login",
+            "You are not logged in, or your login has expired: gcloud auth login",
         ),
         (
             "ERROR: (gcloud.ai.custom-jobs.create) Invalid value for [region]: Available values "
             "are [africa-south1, asia-east1], but found [mars].",
-            "--region=us-central1 is no region",
+            "--region=us-central1 is not a region",
         ),
         (
             "Using endpoint [https://us-central1-aiplatform.googleapis.com/]\n"
@@ -57,7 +57,7 @@ from tests.gcp.scenarios import EXPECTED, MACHINES, parse, run
         (
             "ERROR: (gcloud.ai.custom-jobs.create) HttpError accessing <https://mars-"
             "aiplatform.googleapis.com/>: Unsupported region for Vertex AI, select from ['us-",
-            "--region=us-central1 is no region",
+            "--region=us-central1 is not a region",
         ),
         (
             "ERROR: (gcloud.artifacts.docker.images.describe) Image not found: us-docker.pkg.dev/x",
@@ -76,9 +76,9 @@ from tests.gcp.scenarios import EXPECTED, MACHINES, parse, run
         ("", "gcloud failed: no output"),
     ],
 )
-def test_failures_of_gcloud_say_what_to_do(output: str, mend: str) -> None:
+def test_failures_of_gcloud_say_what_to_do(output: str, fix: str) -> None:
     message = gcloud.explain(output, parse("gym", "vtrace", "4", *MACHINES).names)
-    assert mend in message and "\n" not in message
+    assert fix in message and "\n" not in message
     if "ERROR" in output:
         assert output.partition("ERROR: ")[2].splitlines()[0] in message
 
@@ -109,7 +109,7 @@ def test_the_real_gcloud_without_an_account(tmp_path: pathlib.Path) -> None:
         [*create, "--quiet"], env={"PATH": path, **environment}, capture_output=True, text=True
     )
     message = gcloud.explain(refused.stderr, parse("gym", "vtrace", "4", *MACHINES).names)
-    assert message.startswith("You are not logged in, or no longer: gcloud auth login.")
+    assert message.startswith("You are not logged in, or your login has expired: gcloud auth")
 
 
 def test_what_is_handed_to_gcloud_is_the_dryrun(tmp_path: pathlib.Path) -> None:

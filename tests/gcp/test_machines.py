@@ -34,7 +34,7 @@ def test_machines(given: tuple, expected: tuple) -> None:
         (("n1-standard-8", "NVIDIA_L4"), "NVIDIA_L4 cannot be attached to n1-standard-8"),
         (("n1-standard-8", "NVIDIA_TESLA_T4", 3), "has 1, 2, 4 NVIDIA_TESLA_T4, not 3"),
         (("n1-standard-8", None, 2), "needs to know which"),
-        (("a2-highgpu-3g",), "no machine type that this program knows"),
+        (("a2-highgpu-3g",), "not a known machine type"),
     ],
 )
 def test_machines_that_do_not_exist(given: tuple, message: str) -> None:

@@ -160,7 +160,7 @@ def test_places_can_be_overridden() -> None:
         ),
         (("atary", "r2d2", "4", *MACHINES), "Unknown game 'atary'"),
         (("gym", "vtrace", *MACHINES), "Expected GAME AGENT ACTORS"),
-        (("gym", "vtrace", "4", *MACHINES, "--logdir=/tmp/x"), "must be gs://BUCKET"),
+        (("gym", "vtrace", "4", *MACHINES, "--logdir=/tmp/x"), "use gs://BUCKET"),
         (("gym", "vtrace", "4", *MACHINES, "--spot=actors"), "--spot=actors rents .*--network="),
         (
             ("gym", "vtrace", "4", *MACHINES, "--spot=actors", NETWORK, "--study=x.json"),
@@ -174,7 +174,7 @@ def test_places_can_be_overridden() -> None:
         ),
         (
             ("gym", "vtrace", "4", *MACHINES, "--actor_machine=custom"),
-            "does not say how many CPUs.*--actors_per_machine",
+            "does not include the number of CPUs.*--actors_per_machine",
         ),
         (("gym", "vtrace", "4", *MACHINES, "--task=3"), "--task cannot be set here"),
     ],
@@ -193,7 +193,7 @@ def test_mistakes_are_one_message(arguments: tuple[str, ...], message: str) -> N
     ],
 )
 def test_flags_of_the_program_are_checked_here(script: str, wrong: str, message: str) -> None:
-    """And not by machines that are rented already."""
+    """And not on machines that are already rented."""
     done = run(script, "--dry_run", wrong)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
@@ -240,7 +240,7 @@ def test_a_flag_file_that_names_itself(tmp_path: pathlib.Path) -> None:
     twice = parse(*task, f"--flagfile={first}", f"--flagfile={second}").plan
     assert "--seed=2" in twice.arguments  # Twice is not in a circle.
     second.write_text(f"--flagfile={first}\n")
-    with pytest.raises(UserError, match=f"--flagfile={first}: the file names itself"):
+    with pytest.raises(UserError, match=f"--flagfile={first}: the file includes itself"):
         parse(*task, f"--flagfile={first}")
 
 

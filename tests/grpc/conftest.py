@@ -1,4 +1,4 @@
-"""What the tests of the NumPy client run with."""
+"""Fixtures of the NumPy client's tests."""
 
 import pytest
 

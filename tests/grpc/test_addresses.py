@@ -8,7 +8,7 @@ import subprocess
 
 
 def test_port_claims(tmp_path: pathlib.Path, repository: pathlib.Path) -> None:
-    """Guards names with several addresses, of which a stranger or another machine may have some."""
+    """Guards names with several addresses, some of them in use or of another machine."""
     program = tmp_path / "addresses"
     sources = [
         repository / "tests" / "grpc" / "native" / "addresses.cc",

@@ -176,7 +176,7 @@ def test_token_and_closing_server(socket_address):
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl")
 def test_tls(tmp_path):
-    """Calls are encrypted; a server of another certificate is not believed."""
+    """Calls are encrypted; a server with another certificate is rejected."""
     for name in ("ours", "theirs"):
         command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
         command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]

@@ -91,7 +91,7 @@ def test_connections_leave_descriptors_to_the_rest_and_without_any_the_server_re
 
 @pytest.mark.slow
 def test_too_few_descriptors_are_announced(forks):
-    """Guards operators, who would else see clients being refused for no reason."""
+    """Guards operators, who would otherwise see clients refused without a reason."""
     done = forks.run(PROGRAMS / "server_with_few_files.py")
     assert done.returncode == 0, done.stderr
     assert "max_connections=4096 needs" in done.stderr
@@ -122,7 +122,7 @@ def test_proxies_are_not_used(monkeypatch):
 
 
 def test_a_peer_that_never_reads_is_closed():
-    """Guards memory: pings of gRPC's would wait for ever behind what the peer does not take."""
+    """Guards memory: gRPC's pings would wait forever behind data that the peer does not read."""
     options = ServerOptions(keepalive_s=1)
     with serving(f"{HOST}:0", double, options=options) as server, socket.socket() as peer:
         for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):

@@ -1,4 +1,4 @@
-"""Contracts of calls: which mistake is named, and in which words, by both clients."""
+"""Contracts of calls: the errors that both clients report."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a client says of a server that it cannot reach, or must not trust."""
+"""A client's messages about a server that it cannot reach or must not trust."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ def reason(address: str, tls_ca: str | None = None) -> str:
 
 
 def test_certificates(secrets: Secrets, tmp_path) -> None:
-    """Each kind of mistrust has its own mend; a good certificate has nothing to report."""
+    """Each certificate error has its own fix; a good certificate reports nothing."""
     with encrypting(secrets) as port:
         assert reason(f"localhost:{port}", secrets.authority) == ""
         assert reason(f"dns:///localhost:{port}", secrets.authority) == ""
         assert "is not for 127.0.0.1: " in reason(f"127.0.0.1:{port}", secrets.authority)
         stranger = make_secrets(tmp_path / "other", "localhost").authority
         assert f"tls_ca={stranger} did not sign" in reason(f"localhost:{port}", stranger)
-        assert "encrypts: give this client tls_ca" in reason(f"localhost:{port}")
+        assert "uses TLS: give this client tls_ca" in reason(f"localhost:{port}")
         (tmp_path / "text").write_text("no certificate")
         assert "text cannot be used" in reason(f"localhost:{port}", str(tmp_path / "text"))
 
 
 def test_certificates_of_clients(secrets: Secrets, tmp_path) -> None:
-    """Missing, of another authority, with another key; nothing is said of the right one."""
+    """Missing, of another authority, with another key; the right one reports nothing."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(secrets.folder / "proxy.pem")
     context.load_verify_locations(secrets.authority)
@@ -104,18 +104,18 @@ def test_dates(secrets: Secrets, tmp_path, first: int, last: int, said: str) -> 
 
 
 def test_a_server_without_encryption(secrets: Secrets) -> None:
-    """A real one: how it answers a greeting by TLS is gRPC's."""
+    """A real one, because its answer to a TLS handshake is gRPC's."""
     with serving("localhost:0", double) as server:
         address = f"localhost:{server.ports[0]}"
-        assert "does not encrypt" in reason(address, secrets.authority)
+        assert "does not use TLS" in reason(address, secrets.authority)
         assert reason(address) == ""
         options = ClientOptions(tls_ca=secrets.authority, connect_timeout_s=0.3)
-        with pytest.raises(ConnectionLost, match=r"within 0\.3 s: the server there does not enc"):
+        with pytest.raises(ConnectionLost, match=r"within 0\.3 s: the server there does not use"):
             Client(address, options)
 
 
 def test_names_and_ports(free_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart, as they have different causes; the name server may not answer at all."""
+    """Distinguished, as they have different causes; the name server may not answer at all."""
     assert "127.0.0.1 refuses connections" in reason(f"127.0.0.1:{free_port}")
     assert "the name no-such-host.invalid has no address yet" in reason("no-such-host.invalid:1")
     hanging = threading.Event()

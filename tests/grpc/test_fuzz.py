@@ -82,7 +82,7 @@ def server(tmp_path_factory):
 
 
 class HonestClient:
-    """Calls all the time, and must see right answers only."""
+    """Calls constantly, and must get correct answers only."""
 
     def __init__(self, address):
         self._client = Client(address)
@@ -182,7 +182,7 @@ def test_strangers_messages(server):
 
 
 def test_strangers_connections(server):
-    """Peers that speak no gRPC, unknown methods or none, and that vanish, leave nothing behind."""
+    """Peers that do not speak gRPC, call unknown methods or vanish leave nothing behind."""
     rng = random.Random(SEED)
     unix, tcp = server.addresses["unix"], server.addresses["tcp"]
     with HonestClient(tcp) as honest:

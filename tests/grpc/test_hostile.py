@@ -20,7 +20,7 @@ pytestmark = [
 
 @pytest.mark.nightly
 def test_honest_clients_are_served():
-    """Beside strangers and members, who wait and fire together."""
+    """Under attack by unauthenticated and authenticated clients, in bursts."""
     with Range() as attack_range:
         for name in ("silent", "held_hellos", "reset_ambush"):
             result = attack_range.run(ATTACKS[name], SECONDS)

@@ -13,7 +13,7 @@ from tests.helpers.waiting import wait_until
 
 
 def test_a_frozen_client_loses_its_connection_and_comes_back(socket_address):
-    """Else half-open connections would take the places of live ones, one after the other."""
+    """Otherwise half-open connections would gradually use up max_connections."""
 
     @tf.function(input_signature=[INTS])
     def add_one(x):

@@ -1,4 +1,4 @@
-"""The NumPy client: calls, checks of arguments, and every way in which a server can be bad.
+"""The NumPy client: calls, checks of arguments, and faulty servers.
 
 The servers here are grpcio ones; test_ops.py and test_fuzz.py have the client and the op's server
 together.
@@ -75,7 +75,7 @@ def test_many_threads_share_a_client(address, stream_kind):
 
 
 def test_replies_may_come_in_any_order(address, stream_kind):
-    """Replies are told apart by call id: the server answers the second call first."""
+    """Replies are matched by call id: the server answers the second call first."""
     held = queue.SimpleQueue()
 
     def script(server, frame):
@@ -156,7 +156,7 @@ def test_arguments_are_checked(address, args, message):
     ],
 )
 def test_structures_of_arguments_are_checked(address, argument, message):
-    """A nest of another form is refused with the place where it differs."""
+    """A nest of another form is refused with the path at which it differs."""
     structure = (INT, {"a": INT})
     function = {"name": "foo", "batch": None, "arguments": structures.to_json((structure,))}
     function["outputs"] = structures.to_json(INT)
@@ -190,7 +190,7 @@ def test_errors_of_the_function_reach_the_caller(address, stream_kind):
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
-        (lambda frame: b"short", ConnectionLost, "5 bytes, which is no frame"),
+        (lambda frame: b"short", ConnectionLost, "5 bytes, which is not a frame"),
         (
             lambda frame: wire.encode_error(wire.UNREADABLE_CALL_ID, 3, "?"),
             ConnectionLost,
@@ -225,7 +225,7 @@ def test_malformed_descriptions(address, description, error, message):
 
 
 def test_names_that_the_client_has_itself(address):
-    """Functions called like the client's own methods, and what a mistyped name says."""
+    """Functions named like the client's own methods, and the message for a misspelled name."""
     function = {"batch": None, "arguments": {"tuple": []}, "outputs": structures.to_json(INT)}
     functions = [{"name": "close", **function}, {"name": "lambda", **function}]
     description = json.dumps({"protocol": 1, "functions": functions})

@@ -1,4 +1,4 @@
-"""The NumPy client's connection: how it begins, what breaks it, and how it ends."""
+"""The NumPy client's connection: how it starts, what breaks it, and how it ends."""
 
 import os
 import queue

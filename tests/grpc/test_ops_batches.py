@@ -127,7 +127,7 @@ def test_a_call_in_two_batches_fails_once(socket_address):
 
 
 def test_a_dynamic_batch_takes_who_waited_while_the_function_was_busy(socket_address):
-    """Guards dynamic batching: it never waits for absent callers, and leaves nobody out."""
+    """Guards dynamic batching: it never waits for absent callers, and serves all of them."""
     gate = Gate()
     with serving(socket_address, gated(gate)) as server:
         clients = [ops.Client(socket_address) for _ in range(4)]

@@ -40,7 +40,7 @@ def gated(gate):
 
 
 def test_shutdown_fails_running_and_waiting_calls(socket_address):
-    """Guards that a learner that ends takes no actor with it, whatever its functions wait for."""
+    """Guards that a learner's shutdown does not stop actors, whatever its functions wait for."""
     gate = Gate()
     with serving(socket_address, gated(gate), double) as server:
         clients = [ops.Client(socket_address) for _ in range(3)]
@@ -66,7 +66,7 @@ def test_forked_children_leave_the_server_alone(socket_address):
 
 
 def test_start_after_shutdown(socket_address):
-    """Guards programs that shut down to be sure, before a first start or between two."""
+    """Guards redundant shutdowns, before a first start or between two."""
     server = ops.Server([socket_address])
     server.bind(double)
     for i in range(3):
@@ -137,7 +137,7 @@ def test_a_server_is_followed_by_another_on_its_addresses(socket_address, free_p
 
 
 def test_a_dropped_server_ends_by_itself(socket_address):
-    """Guards programs that just forget their server."""
+    """Guards programs that drop their server without shutting it down."""
     server = ops.Server([socket_address])
     server.bind(double)
     server.start()
@@ -164,7 +164,7 @@ class Resetting(Scripted):
 
 
 def test_a_stream_that_the_server_resets(socket_address):
-    """Guards against CANCELLED, which nobody asked for: gRPC sends it while a server ends."""
+    """Guards against a spurious CANCELLED, which gRPC sends while a server shuts down."""
     with Resetting(socket_address, None):
         client = ops.Client(socket_address)
         for _ in range(2):
@@ -203,7 +203,7 @@ def test_a_client_killed_in_its_call_harms_nobody(socket_address):
 
 @pytest.mark.slow
 def test_a_server_killed_in_a_call_fails_it(socket_address):
-    """Guards clients against learners that die silently, and the socket they leave."""
+    """Guards clients against learners that die silently, and the socket file they leave."""
     server = subprocess.Popen(
         [sys.executable, PROGRAMS / "killed_server.py", socket_address],
         stdin=subprocess.PIPE,
@@ -231,7 +231,7 @@ def test_a_client_may_come_before_the_server(socket_address):
 
 
 def test_connecting_has_a_deadline(socket_address, free_port):
-    """Guards against waiting for ever for a learner that is not there, and says what to check."""
+    """Guards against waiting forever for a missing learner; the message says what to check."""
     options = ClientOptions(connect_timeout_s=0.3)
     for address in (socket_address, f"localhost:{free_port}"):
         with pytest.raises(tf.errors.UnavailableError) as caught:

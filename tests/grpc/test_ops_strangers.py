@@ -1,4 +1,4 @@
-"""Strangers at the op's server: malformed frames, limits, secrets, and what it reveals."""
+"""Untrusted clients of the op's server: malformed frames, limits, secrets, and what it reveals."""
 
 import contextlib
 import gc
@@ -45,7 +45,7 @@ def raw_stream(address, **kwargs):
 
 
 def test_malformed_frames_are_answered_and_the_stream_goes_on(socket_address):
-    """Guards the learner against strangers, and their connection against their mistakes."""
+    """Guards the learner against invalid calls, and the connection of those who make them."""
     with serving(socket_address, double) as server, raw_stream(socket_address) as (send, answers):
         good = bytes(frame(np.int32([1, 2])))
         for bad, call_id, text in [
@@ -143,7 +143,7 @@ def test_oversized_messages_end_their_connection_only(socket_address):
 
 
 def test_connections_are_limited(socket_address):
-    """Guards max_connections: newcomers are told why, and get in when others have left."""
+    """Guards max_connections: new clients get the reason, and can connect once others have left."""
     with serving(socket_address, double, options=ServerOptions(max_connections=2)) as server:
         clients = [ops.Client(socket_address) for _ in range(2)]
         assert [values(client.double(1)) for client in clients] == [2, 2]
@@ -207,7 +207,7 @@ def test_a_token_is_asked_for(socket_address):
 
 
 def test_both_sides_warn_of_a_token_that_can_be_read(caplog):
-    """Guards operators who believe that a token alone protects a port."""
+    """Guards operators who assume that a token alone protects a port."""
     addresses.warn_of_bare_token.cache_clear()
     options = ServerOptions(token="sesame")
     with serving("0.0.0.0:0", double, options=options) as server:
@@ -265,7 +265,7 @@ def test_encryption(socket_address, tmp_path):
 
 
 def test_options_that_make_no_sense():
-    """Guards against limits that would let nobody in, and against half a TLS configuration."""
+    """Guards against limits that would reject everyone, and against half a TLS configuration."""
     for make, message in [
         (lambda: ServerOptions(tls_certificate="a"), "Set both tls_certificate and tls_key"),
         (lambda: ClientOptions(tls_ca="a", tls_cert="b"), "Set both tls_cert and tls_key"),

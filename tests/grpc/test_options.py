@@ -100,8 +100,8 @@ def fresh() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("options", "address", "warned"),
     [
-        (ServerOptions(token="s3cret"), "0.0.0.0:1", "can be read on the way"),
-        (ClientOptions(token="s3cret"), "learner:1", "can be read on the way"),
+        (ServerOptions(token="s3cret"), "0.0.0.0:1", "can be intercepted"),
+        (ClientOptions(token="s3cret"), "learner:1", "can be intercepted"),
         (ServerOptions(token="s3cret"), "unix-abstract:a", "any user of this machine"),
         (ClientOptions(token="s3cret", tls_ca="ca"), "unix-abstract:a", "any user of this machine"),
         (ServerOptions(token="s3cret", tls_certificate="c", tls_key="k"), "0.0.0.0:1", ""),
@@ -128,7 +128,7 @@ def test_a_warning_if_the_token_can_be_read(
 
 @pytest.mark.usefixtures("fresh")
 def test_the_numpy_client_warns(caplog: pytest.LogCaptureFixture, stream_kind: str) -> None:
-    """Before it sends the token: here nobody is there to receive it."""
+    """Before it sends the token: here no server would receive it."""
     options = ClientOptions(token="s3cret", connect_timeout_s=0.1)
     with pytest.raises(ConnectionLost):
         numpy_client.Client("unix-abstract:seed_rl_nobody", options)

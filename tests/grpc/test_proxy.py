@@ -1,4 +1,4 @@
-"""Clients of a server behind the proxy that ships: members get in, strangers do not."""
+"""Clients of a server behind the shipped proxy: only those with a certificate get in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Secrets:
 
 @pytest.fixture
 def port(socket_address: str, free_port: int, secrets: Secrets) -> Iterator[int]:
-    """Of a proxy in front of nobody, until a server is started."""
+    """Of a proxy without a server, until one is started."""
     with proxied(socket_address, secrets, free_port):
         yield free_port
 
@@ -48,7 +48,7 @@ def test_both_clients(port, socket_address, secrets, stream_kind):
 
 
 def test_strangers_end_in_the_handshake(port, socket_address, secrets, tmp_path, stream_kind):
-    """With what they are told to do about it; the server hears nothing of them."""
+    """With the fix in the message; nothing reaches the server."""
     theirs = make_secrets(tmp_path / "theirs", "localhost").of_member
     with serving(socket_address, double) as server:
         for given, said in [
@@ -61,7 +61,7 @@ def test_strangers_end_in_the_handshake(port, socket_address, secrets, tmp_path,
 
 
 def test_members_reach_the_methods_of_the_server_only(port, socket_address, secrets):
-    """And wait for a server that is away, or is told at once that it is."""
+    """And wait for a missing server, or fail immediately."""
     files = secrets.of_member
     read = {name: pathlib.Path(path).read_bytes() for name, path in files.items()}
     with pytest.raises(ConnectionLost, match="the proxy there has no server behind it"):
@@ -84,7 +84,7 @@ def test_members_reach_the_methods_of_the_server_only(port, socket_address, secr
 
 
 def test_a_stream_ends_with_its_server_and_a_token_still_counts(port, socket_address, secrets):
-    """Guards actors that are to notice at once that the learner has gone, and second locks."""
+    """Guards actors, which must notice immediately that the learner is gone, and tokens."""
     options = ClientOptions(**secrets.of_member)
     with serving(socket_address, double, options=ServerOptions(token="sesame")) as server:
         with pytest.raises(CallError, match="requires a token"):
@@ -100,7 +100,7 @@ def test_a_stream_ends_with_its_server_and_a_token_still_counts(port, socket_add
 
 
 def test_a_directory_too_long_for_sockets_is_refused(secrets, tmp_path):
-    """HAProxy would end at its start, and actors wait for ever."""
+    """HAProxy would exit at start-up, and actors would wait forever."""
     proxy = Proxy("127.0.0.1:1", tmp_path / "learner", secrets.folder, tmp_path / ("x" * 90))
     with pytest.raises(UserError, match="TMPDIR"):
         proxy.command()

@@ -118,14 +118,14 @@ def test_numpy_strings_travel_as_strings():
 
 
 def test_any_byte_but_zero_is_true():
-    """Bools of a stranger become bools that NumPy can work with."""
+    """Invalid bools from the network become valid ones."""
     data = wire.encode_reply(1, [np.array([False, True, True])])
     (decoded,) = wire.decode(data[:-1] + b"\x02").tensors
     assert decoded.view(np.uint8).tolist() == [0, 1, 1]
 
 
 def test_decoding_does_not_copy():
-    """Decoded numbers are views, read-only so that nobody changes the message by accident."""
+    """Decoded numbers are views, read-only so that the message cannot be changed by accident."""
     data = bytearray(wire.encode_reply(1, [np.zeros(1000, np.uint8)]))
     (decoded,) = wire.decode(data).tensors
     data[-1] = 7
@@ -316,7 +316,7 @@ def test_replies_of_the_wrong_length_are_refused(count):
     ],
 )
 def test_malformed_structures_are_refused(tree):
-    """A description from a stranger raises the documented exception only."""
+    """A malicious description only raises the documented exception."""
     with pytest.raises(WireError):
         structures.from_json(tree)
 

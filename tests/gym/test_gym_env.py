@@ -143,7 +143,7 @@ def test_mistakes_are_told_in_words(options: dict[str, Any], message: str) -> No
 
 
 def test_observations_without_a_fixed_shape() -> None:
-    """Told when the environment is made, not in the middle of the learner."""
+    """Reported when the environment is created, not later in the learner."""
 
     class Text(envs.LifeStepEnv):
         def __init__(self) -> None:
@@ -223,7 +223,7 @@ def test_single_environments_are_stepped_one_by_one(module: str, name: str) -> N
 
 def test_num_envs_of_another_meaning(module: str) -> None:
     config = GymConfig(env_name="users_env:not_a_vector")
-    with pytest.raises(UserError, match="parameter num_envs is taken to return one"):
+    with pytest.raises(UserError, match="parameter num_envs must return one"):
         create_environment(0, config)
     given = dataclasses.replace(config, env_kwargs='{"num_envs": 3}')
     assert create_environment(0, given).spec.id == "CartPole-v1"  # type: ignore[union-attr]

@@ -68,7 +68,7 @@ class Network:
         return [*command, "sh", "-c", _AS_HOST, "sh", str(self._hosts_file)]
 
     def cut(self, host: str) -> None:
-        """Pulls the host's cable: packets get lost, and no one is told."""
+        """Pulls the host's cable: packets are lost silently."""
         _run("ip", "-n", self._switch, "link", "set", host, "down")
 
     def join(self, host: str) -> None:

@@ -1,4 +1,4 @@
-"""Renders Kubernetes manifests, and says what is wrong with them by the schemas of their kinds."""
+"""Renders Kubernetes manifests, and validates them by the schemas of their kinds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def documents(text: str) -> list[dict[str, Any]]:
 
 
 def problems(document: dict[str, Any]) -> list[str]:
-    """What the schema of its kind says against a document: unknown fields, wrong types."""
+    """The errors of a document by the schema of its kind: unknown fields, wrong types."""
     if document["kind"] == "JobSet":
         return _job_set_problems(document) or list(_nested_problems(document))
     validate = pytest.importorskip("kubernetes_validate", reason="scripts/setup.sh dev has it")

@@ -224,7 +224,7 @@ def test_submit_refuses_what_makes_no_sense(arguments, says):
 
 
 def test_a_flag_file_that_names_itself(tmp_path):
-    """Perhaps by way of another. Naming a file twice is allowed."""
+    """Directly or through another. Including a file twice is allowed."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_text(f"--seed=1\n--flagfile={second}\n")
     second.write_text("--seed=2\n")
@@ -234,7 +234,7 @@ def test_a_flag_file_that_names_itself(tmp_path):
     second.write_text(f"--flagfile={first}\n")
     done = script("submit.sh", *IMAGES, "--dry_run", *task)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: --flagfile={first}: the file names itself")
+    assert done.stderr.startswith(f"error: --flagfile={first}: the file includes itself")
 
 
 def test_where_flags_cannot_be_checked_that_is_said(python_without_packages):

@@ -74,7 +74,7 @@ def places(document):
     ],
 )
 def test_a_typo_is_found_in_every_mapping(kind, overlay, name):
-    """Guards the validators themselves: some pass unknown fields in silence."""
+    """Guards the validators themselves: some silently accept unknown fields."""
     good = the(kind, overlay, name)
     assert problems(good) == []
     for path in places(good):
@@ -104,7 +104,7 @@ def test_a_wrong_value_in_a_jobset_is_found(path, value):
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_names_within_a_run_agree(overlay):
-    """What no schema knows: each name that is referred to exists, selectors find the pods."""
+    """What no schema checks: referenced names exist, selectors match the pods."""
     all_of = rendered(overlay)
     names = {(d["kind"], d["metadata"]["name"]) for d in all_of}
     assert {d["metadata"]["namespace"] for d in all_of} == {"seed-rl"}
@@ -213,7 +213,7 @@ def test_the_number_of_actors_is_written_once(overlay, tmp_path):
     ],
 )
 def test_a_typo_in_a_kustomization_is_found(file, old, new, tmp_path):
-    """kustomize says so, or what it renders differs from what was reviewed."""
+    """kustomize reports it, or its output differs from the reviewed one."""
     shutil.copytree(K8S, tmp_path / "k8s")
     path = tmp_path / "k8s" / file
     assert old in path.read_text()
@@ -229,7 +229,7 @@ def test_a_typo_in_a_kustomization_is_found(file, old, new, tmp_path):
 
 def test_exit_codes_lead_to_what_the_manual_says():
     """2 ends the run, an eviction does not count, nor, in a set, a learner out of reach. All else
-    counts, so that nothing is tried for ever: also 75, as after a failed probe.
+    counts, so that nothing is tried forever: also 75, as after a failed probe.
     """
 
     def actions(spec):

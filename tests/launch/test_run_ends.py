@@ -1,4 +1,4 @@
-"""What people and job scripts are told when a run ends, or does not go well."""
+"""Messages and exit codes of runs that end or fail."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_finished_and_stopped_differ(start):
 
 
 def test_a_learner_stopped_by_others_has_not_finished(start):
-    """Guards what is said when a job manager signals the learner before the supervisor."""
+    """Guards the messages when a job manager signals the learner before the supervisor."""
     run = going(start, 1)
     subprocess.run(["kill", "-TERM", str(run.learner())], check=True)
     assert run.wait() == 0
@@ -126,7 +126,7 @@ def test_an_actor_is_silent_when_all_its_environments_are(tmp_path):
 
 
 def test_an_actor_that_exits_with_0_has_failed(start):
-    """Guards environments that end the program: told, with back-off, and given up."""
+    """Guards environments that end the program: reported, restarted with back-off, given up."""
     run = start("train", "exit_0", "2")
     assert run.wait() == 1
     text = run.text()
@@ -147,7 +147,7 @@ def test_a_failing_learner_is_shown_without_chatter(start):
 
 
 def test_a_directory_without_room_is_noticed(tmp_path):
-    """Guards a learner that cannot tell of itself: its files have no room."""
+    """Guards a learner that cannot report progress because the disk is full."""
     (tmp_path / "run").mkdir()
     logdir = str(tmp_path / "run")
     result = subprocess.run(

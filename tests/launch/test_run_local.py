@@ -117,7 +117,7 @@ def test_ctrl_c(repository, tmp_path):
 
 
 def _fetched(url: str) -> str:
-    """The page, or an empty string where nobody answers."""
+    """The page, or an empty string if there is no answer."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return answer.read().decode()

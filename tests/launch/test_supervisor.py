@@ -104,7 +104,7 @@ def test_an_actor_that_crashes_once_goes_on(start):
 
 
 def test_actors_that_all_keep_crashing_end_the_run(start):
-    """With the end of an actor's log, so that the cause is seen; the learner saves."""
+    """With the end of an actor's log, which has the cause; the learner saves."""
     run = start("train", "crash", "2")
     assert run.wait() == 1
     assert "every actor keeps crashing" in run.text()
@@ -115,7 +115,7 @@ def test_actors_that_all_keep_crashing_end_the_run(start):
 
 @pytest.mark.parametrize("trouble", ["user_error", "user_error@1"])
 def test_a_user_error_at_the_start_ends_the_run_clearly(start, trouble):
-    """At once, of all actors or of one: restarting does not mend options."""
+    """At once, of all actors or of one: restarting does not fix options."""
     run = start("train", trouble, "2")
     assert run.wait() == 2
     error = [line for line in run.text().splitlines() if "error: actor" in line]
@@ -135,7 +135,7 @@ def test_user_errors_after_work_end_the_run_if_they_stay(start):
 
 @pytest.mark.parametrize("trouble", ["crash", "later_user_error"])
 def test_one_actor_in_trouble_leaves_the_others_alone(start, trouble):
-    """However often it fails, and whoever's fault it is."""
+    """However often it fails, and whatever the cause."""
     run = start("train", f"{trouble}@1", "2")
     wait_until(lambda: len(run.lives(1)) >= 5)
     assert len(run.lives(0)) == 1 and is_alive(run.lives(0)[0])
@@ -145,7 +145,7 @@ def test_one_actor_in_trouble_leaves_the_others_alone(start, trouble):
 
 @pytest.mark.slow
 def test_failures_of_long_ago_do_not_count(start):
-    """The run goes on while one actor works, even one that had failed too often before."""
+    """The run continues while one actor works, even one that had failed too often before."""
     run = going(start, 2)
     for task in (0, 1):
         for life in range(1, 5):

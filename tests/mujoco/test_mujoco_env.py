@@ -1,4 +1,4 @@
-"""MuJoCo environments as agents see them, and what is said about mistakes."""
+"""MuJoCo environments as agents see them, and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""setup.py: rebuilding only what changed, and clear words when tools lack."""
+"""setup.py: rebuilding only what changed, and clear errors when tools are missing."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def readelf(option: str, library: pathlib.Path) -> str:
 
 @pytest.mark.parametrize("name", ["transport", "grpc_ops", "unroll_ops", "replay"])
 def test_libraries_are_hardened(repository, name):
-    """Guards a learner that strangers can reach: what an overflow writes is not executed."""
+    """Guards a learner with untrusted clients: what an overflow writes is not executed."""
     library = repository / "seed_rl" / "_native" / f"libseed_{name}.so"
     assert "BIND_NOW" in readelf("--dynamic", library)
     assert "GNU_RELRO" in readelf("--segments", library)

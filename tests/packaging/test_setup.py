@@ -1,4 +1,4 @@
-"""scripts/setup.sh: installs what is missing, keeps what is current, and says what it is doing."""
+"""scripts/setup.sh: installs what is missing, keeps what is current, and reports its steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 
 def setup(tree: pathlib.Path, *extras: str, **environment: str) -> str:
-    """Runs the script and returns what it said."""
+    """Runs the script and returns its output."""
     result = subprocess.run(
         [tree / "scripts" / "setup.sh", *extras],
         env={**os.environ, **environment},
@@ -127,7 +127,7 @@ def test_an_unknown_extra_is_refused(tree):
 
 
 def test_a_long_step_says_that_it_still_runs(tree, tmp_path_factory):
-    """Guards people from killing a set-up that is silent for minutes while packages come."""
+    """Guards users from killing a set-up that is silent for minutes while packages download."""
     python = tmp_path_factory.mktemp("tools") / "python3"
     python.write_text(
         f'#!/bin/sh\n[ "$2" = venv ] && sleep 3 && exit 1\nexec {sys.executable} "$@"\n'

@@ -59,7 +59,7 @@ class Cluster:
         self.ask("slurm/local_cluster.sh", action, node)
 
     def job(self, job):
-        """What Slurm knows of a job, including finished ones."""
+        """Slurm's record of a job, including finished ones."""
         shown = self.ask("scontrol", "--oneliner", "show", "job", job)
         return dict(re.findall(r"(\w+)=(\S*)", shown.splitlines()[0]))
 

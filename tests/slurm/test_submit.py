@@ -1,4 +1,4 @@
-"""slurm/submit.sh without a Slurm: what it would send there, and its messages."""
+"""slurm/submit.sh without a Slurm: what it would submit, and its messages."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_no_python(submit):
 
 
 def test_a_python_without_packages(submit, python_without_packages):
-    """The jobs would run it, so this is no mere warning."""
+    """The jobs would run it, so this is an error."""
     done = submit("--dry_run", *TASK, PYTHON=python_without_packages)
     (line,) = done.stderr.splitlines()
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""Specs: what is accepted, and what each mistake is told."""
+"""Specs: what is accepted, and the message about each mistake."""
 
 import json
 import re
@@ -93,7 +93,7 @@ def test_what_is_needed(spec_json, name):
 
 
 def test_two_choices_may_set_one_flag_if_they_exclude_each_other(change):
-    """The learning rate of one optimizer is no learning rate of another."""
+    """Learning rates of different optimizers are different options."""
     condition = {"advantage": ["@NStep()"]}
     other = {"values": [1.0], "gin": "GAE.lambda_", "if": condition}
     assert len(spec_lib.from_json(change(other, "choices", "other")).choices) == 5

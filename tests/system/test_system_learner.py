@@ -1,4 +1,4 @@
-"""One real learner that is treated badly, killed, and continues from its last whole checkpoint.
+"""One real learner that is abused, killed, and continues from its last intact checkpoint.
 
 The tests of this file share the learner and its actors, and run in their order.
 """
@@ -80,7 +80,7 @@ def arguments(env_ids, run_id, **changes):
 
 
 def come_and_go(address, times, first_run_id):
-    """So many lives of the spare environments; every other one ends during a call."""
+    """This many lives of the spare environments; every other one ends during a call."""
     for i in range(times):
         with Client(address) as client:
             args = arguments(SPARE, first_run_id + i)
@@ -102,7 +102,7 @@ def _call_until_closed(client, args):
 
 
 def test_memory_when_actors_come_and_go(place, learner):
-    """Guards that a connection leaves nothing behind, nor a call whose caller has gone."""
+    """Guards that a connection leaves nothing behind, nor a call whose caller is gone."""
     come_and_go(place.address, 100, 1000)
     before = learner.resident_bytes()
     come_and_go(place.address, 200, 2000)
@@ -115,7 +115,7 @@ def test_memory_when_actors_come_and_go(place, learner):
 
 
 def test_calls_of_strangers(place, learner, actors):
-    """Each wrong call has its answer; no one else notices."""
+    """Each wrong call gets an error; other clients are not affected."""
     with Client(place.address) as client:
         wrong = {
             "Environment id 8 ": arguments([8], 1),
@@ -162,7 +162,7 @@ def test_a_full_disk(place, learner, room):
 
 
 def test_kill_9_of_the_learner(place, learner, actors):
-    """The next one passes over a truncated checkpoint; actors find it by themselves."""
+    """The next one skips a truncated checkpoint; actors reconnect to it."""
     wait_until(lambda: len(saved(place)) >= 2, running=learner)
     learner.kill()
     *_, whole, newest = checkpoints.list_checkpoints(place.logdir / "checkpoints")
@@ -186,7 +186,7 @@ def test_kill_9_of_the_learner(place, learner, actors):
     frames = [row.frames for row in rows]
     assert frames == sorted(frames), "frames go back in returns.csv"
 
-    # SIGTERM saves all that was learned; actors left alone end with 0 when told to.
+    # SIGTERM saves all that was learned; remaining actors exit with 0 when stopped.
     learner.send(signal.SIGTERM)
     assert learner.wait() == 0, learner.text()
     last = checkpoints.list_checkpoints(place.logdir / "checkpoints")[-1]

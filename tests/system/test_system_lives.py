@@ -45,7 +45,7 @@ class StepCounter(tf.Module):
 
 
 class RandomActions(Algorithm):
-    """Chooses actions by lot; the troubled actor has two of them only."""
+    """Chooses random actions; the faulty actor has only two of them."""
 
     def __init__(self):
         self.network = self.make_network()
@@ -67,7 +67,7 @@ class RandomActions(Algorithm):
 
 
 class Side:
-    """The learner's side: serves, and checks every unroll as it comes."""
+    """The learner's side: serves, and checks every unroll as it arrives."""
 
     def __init__(self, address):
         env = envs.LifeStepEnv(num_actions=NUM_ACTIONS)
@@ -303,7 +303,7 @@ def test_an_environment_that_hangs_stalls_only_its_actor(place, side, actors):
 
 
 def test_the_server_restarts_under_its_actors(place, side, actors):
-    """All reconnect by themselves, in new lives; what they were in the middle of is dropped."""
+    """All reconnect in new lives; unrolls in progress are dropped."""
     lives_before = side.inference.store.counters().lives
     side.server.shutdown()
     side.server = grpc.Server([place.address], grpc.ServerOptions())

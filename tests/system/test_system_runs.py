@@ -37,7 +37,7 @@ def test_a_run_is_killed_interrupted_resumed_ended_and_begun_anew(place):
     run = start(place)
     trains_on(place, run)
 
-    # kill -9 of one actor, then of both: started again each time, and training goes on.
+    # kill -9 of one actor, then of both: restarted each time, and training continues.
     for victims in ([0], [0, 1]):
         before = wait_until(lambda: len(p := processes_of(place, "actor")) == 2 and p, running=run)
         for task in victims:

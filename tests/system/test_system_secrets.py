@@ -76,7 +76,7 @@ def test_new_secrets_cost_one_restart_of_the_learner(tmp_path, free_port):
         check_clients(free_port, secrets)
         (secrets.folder / "token").write_text("the-next-token\n")
         assert run_script("--renew", secrets.folder, *hosts).returncode == 0
-        place.trains_on(learner)  # The running learner goes on with the old ones.
+        place.trains_on(learner)  # The running learner keeps the old ones.
         learner.send(signal.SIGTERM)
         assert learner.wait() == 0, learner.text()
 
@@ -126,7 +126,7 @@ def proxies_of(run):
 
 
 def test_an_actor_says_what_keeps_it_away_and_gives_up(tmp_path):
-    """Each cause in its own words, for a bounded time, by real actors."""
+    """Each cause with its own message, for a bounded time, by real actors."""
     secrets = make_secrets(tmp_path / "secrets", "localhost")
     expired = dated_certificate(secrets, tmp_path / "expired", -9, -2)
     early = dated_certificate(secrets, tmp_path / "early", 2, 9)

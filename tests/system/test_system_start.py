@@ -1,4 +1,4 @@
-"""Learners that are not allowed to begin, or are told to end before they have begun."""
+"""Learners that may not start, or are stopped before they have started."""
 
 from __future__ import annotations
 

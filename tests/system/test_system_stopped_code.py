@@ -1,4 +1,4 @@
-"""--stopped_exit_code tells engines that take exit code 0 for finished that a run was stopped."""
+"""--stopped_exit_code, for engines that take exit code 0 for finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs that are signalled all over, have no room, or whose actors stand still."""
+"""Whole runs whose processes all get signals, without disk space, or with hanging actors."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_learner_termed_again_and_again_saves(tmp_path):
 
 
 def test_a_disk_that_fills_up(place):
-    """Guards what is said of a run whose last checkpoint, and everything else, finds no room."""
+    """Guards the messages of a run that cannot write its last checkpoint or anything else."""
     place.logdir.mkdir()
     within = full_disk.command(place.logdir, size="2m", full=False)
     run = start(place, "--save_checkpoint_secs=1000", within=within)
@@ -126,7 +126,7 @@ def test_stopped_actors_are_named(place):
 
 
 def test_an_environment_that_ends_its_program_is_told(tmp_path):
-    """Guards sys.exit(0) in an environment, which looks like an actor that was told to stop."""
+    """Guards sys.exit(0) in an environment, which looks like an actor that was stopped."""
     with (
         tempfile.TemporaryDirectory(prefix="seed_rl_") as folder,
         site(tmp_path, f"unix:{folder}/socket", FAULTY) as place,

@@ -84,7 +84,7 @@ class SaveActionPoint(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TrainingHost:
-    """What runs on the machine of the learner; it is only one.
+    """What runs on the learner's machine; there is only one.
 
     Attributes:
       devices: for training and inference.

@@ -45,7 +45,7 @@ class Evaluator:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all episodes."""
+        """Discards all episodes."""
         self._episodes: dict[str, list[tuple[float, ...]]] = collections.defaultdict(list)
 
     def add(self, data: EpisodeInfo) -> None:

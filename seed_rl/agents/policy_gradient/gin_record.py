@@ -1,4 +1,4 @@
-"""The gin config of a run that continues: what the user does not give stays as it was.
+"""The gin config of a resumed run: what the user does not set is kept.
 
 A run records the values of all parameters of its parts. They win over gin files that have changed
 since, and over new defaults of the parts.
@@ -125,7 +125,7 @@ def _keeps(config: OnPolicyConfig, saved: SavedConfig) -> bool:
         return True
     if saved.files is not None and tuple(config.gin_config) != saved.files:
         return False
-    # People edit their own files in order to change a run.
+    # Users edit their own files to change a run.
     typed = "gin_config" in flags.FLAGS and flags.FLAGS["gin_config"].present
     return not typed or all(map(gin_config.is_shipped, config.gin_config))
 

@@ -68,8 +68,8 @@ def batch_size_from_flags() -> int:
     """Unrolls per minibatch, over all replicas.
 
     Raises:
-      UserError: see `training_config_from_flags`; or minibatches of transitions are no whole number
-        of unrolls.
+      UserError: see `training_config_from_flags`; or minibatches of transitions are not a whole
+        number of unrolls.
     """
     config = training_config_from_flags()
     size, rest = divmod(config.num_training_envs(), config.batches_per_step)

@@ -99,7 +99,7 @@ def validate(
     if window and run.num_action_repeats > 1:
         raise UserError(
             f"--num_action_repeats={run.num_action_repeats} with --her_window_length={window}: "
-            "what another goal would have paid between two observations is not known. Leave out "
+            "the reward of another goal between two observations is unknown. Leave out "
             "--num_action_repeats, or set --her_window_length=0."
         )
     validate_warm_up(replay, learner, kept_length(learner, hindsight) * run.num_action_repeats)

@@ -65,7 +65,7 @@ def compute_loss(
     env_outputs = EnvOutput(*env_outputs)
     seen = (prev_actions, env_outputs)
     if hasattr(agent, "end_of_training_step_callback"):
-        # Such a network collects statistics of what it is trained on, in calls that say so.
+        # Such a network collects statistics in calls with is_training.
         agent(*seen, agent_state, unroll=True, is_training=True)
     seen_tm1, a_tm1 = tf.nest.map_structure(lambda t: t[:-1], (seen, actions))
     if rewards is not None:

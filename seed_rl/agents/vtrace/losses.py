@@ -208,7 +208,7 @@ def _normalized(
     """Updates the statistics; returns advantages and value errors <float32>[time, batch] in units
     of the new standard deviation.
     """
-    # PopArt leaves out what is not finite: the targets of steps that were not made.
+    # PopArt ignores values that are not finite: the targets of steps that were not made.
     popart.update_normalization_statistics(tf.where(mask > 0, returns.vs, math.nan))
     errors = popart.normalize_target(returns.vs) - popart.correct_prediction(baseline)
     return popart.normalize_advantage(returns.pg_advantages), errors

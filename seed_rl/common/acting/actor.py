@@ -162,7 +162,7 @@ def run_actor(
     create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
     log_period: float = 1,
 ) -> None:
-    """As `actor_loop`, but whatever ends the actor is raised.
+    """As `actor_loop`, but raises what ends the actor.
 
     Raises:
       ActorEnded, EnvironmentFailure, UserError: the actor cannot continue.
@@ -199,7 +199,7 @@ class Actor:
             if (path := getattr(config, flag)) and not os.access(path, os.R_OK):
                 raise UserError(f"--{flag}={path} cannot be read.")
         self._config = config
-        config.auth_token()  # A file that cannot be read is told at once.
+        config.auth_token()  # Reports unreadable files immediately.
         period_s = config.actor_log_period_s * log_period if are_summaries_enabled(config) else None
         size = config.env_batch_size
         self._clock = ActorClock(config.task, size // config.env_groups, period_s)
@@ -386,7 +386,7 @@ class Actor:
                 f"{describe_ids(self._env_ids)}. Give every actor a different --task.",
                 ExitCode.SUPERSEDED,
             ) from error
-        # Another token may be on its way to this machine, or to the learner's.
+        # A new token may not have been copied yet.
         rotating = code == StatusCode.UNAUTHENTICATED and self._config.auth_token_file
         if rotating and self._remaining_s() > self._next_pause_s():
             return
@@ -397,12 +397,12 @@ class Actor:
             )
         if code in (StatusCode.INVALID_ARGUMENT, StatusCode.UNIMPLEMENTED):
             raise UserError(
-                f"The learner at {self._config.server_address} refuses the steps of environments "
+                f"The learner at {self._config.server_address} rejects the steps of environments "
                 f"{describe_ids(self._env_ids)}: {error.message}. Start learner and actors with "
                 "the same options (--num_envs, --env_batch_size and the environment's)."
             )
 
 
 def _new_run_id() -> int:
-    """A random number from 1 to 2^63 - 1; 0 means that there is no life."""
+    """A random number from 1 to 2^63 - 1; 0 means no life."""
     return (int.from_bytes(os.urandom(8), "little") >> 1) or 1

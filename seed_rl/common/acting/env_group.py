@@ -1,4 +1,4 @@
-"""Environments of an actor that step together, and their call that is under way.
+"""Environments of an actor that step together, and their pending call.
 
 An actor with several groups steps one while the others wait for their actions.
 """
@@ -64,7 +64,7 @@ class EnvGroup:
         """Steps the environments; `send` must follow.
 
         Raises:
-          EnvironmentFailure, UserError: an environment raised, or returned what none may return.
+          EnvironmentFailure, UserError: an environment raised, or returned invalid data.
         """
         self._fresh_observation = None
         observation, reward, done, abandoned, episode_step, raw_reward = self.env.step(actions)

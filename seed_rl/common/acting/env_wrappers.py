@@ -15,7 +15,7 @@ from seed_rl.common.acting.spaces import SMALLEST_IMAGE, specs
 from seed_rl.common.errors import UserError
 
 _ONE, _MINUS_ONE = np.float32(1.0), np.float32(-1.0)
-# Of an image with its channels first: four stacked frames in colour, say.
+# Channels of a channels-first image, e.g. four stacked color frames.
 _MOST_CHANNELS = 16
 
 __all__ = [
@@ -301,8 +301,7 @@ def _action_converter(space: spaces.Space[Any]) -> Callable[[Any], Any]:
 def _rescaling(box: spaces.Box) -> Callable[[Any], np.ndarray]:
     """A function that maps a vector within [-1, 1] to `box`."""
     if box.dtype == np.float32 and np.all(box.low == -1.0) and np.all(box.high == 1.0):
-        # Often so in MuJoCo, where scaling would add a tenth to the time of a step, and np.clip a
-        # twentieth.
+        # Common in MuJoCo, where scaling would make a step 10 % slower, and np.clip 5 %.
         return lambda action: np.minimum(
             np.maximum(np.asarray(action, np.float32).reshape(box.shape), _MINUS_ONE), _ONE
         )

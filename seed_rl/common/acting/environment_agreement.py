@@ -1,6 +1,6 @@
 """The options of the environment, which an actor takes over from its learner.
 
-The learner may continue a run that was started with other options than today's defaults, and an
+The learner may continue a run that was started with options other than the current defaults, and an
 actor on another machine cannot see that run.
 """
 
@@ -29,7 +29,7 @@ class OtherEnvironment(Exception):
     """The learner's options differ.
 
     Attributes:
-      config: the actor's options, with the learner's in place of those that the user did not type.
+      config: the actor's options, with the learner's for those that the user did not set.
     """
 
     def __init__(self, config: Any):
@@ -51,7 +51,7 @@ def describe(environment: Mapping[str, Any]) -> dict[str, Any]:
 def check(config: Any, learner: Any) -> None:
     """Compares an actor's options of the environment with the learner's.
 
-    A difference that the user has typed is only logged: actors may be given different tasks.
+    A difference in an option that the user has set is only logged: actors may have different tasks.
 
     Args:
       config: a dataclass; options of any other kind are not compared.
@@ -81,7 +81,7 @@ def check(config: Any, learner: Any) -> None:
     arguments = {name: f"--{name}={shown(value)}" for name, value in sorted(adopted.items())}
     if trusted := [arguments[name] for name in arguments if not _is_plain(adopted[name])]:
         raise UserError(
-            f"The learner's environment has {' '.join(trusted)}, which an actor takes only from "
+            f"The learner's environment has {' '.join(trusted)}, which an actor accepts only on "
             "its own command line. Start actors with the same environment options."
         )
     logging.info("Environments as the learner has them: %s.", " ".join(arguments.values()))

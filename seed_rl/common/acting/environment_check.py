@@ -63,7 +63,7 @@ class Contract:
             self.findings.must(
                 "reset_result",
                 f"reset() returned {_kind(result)} instead of a pair (observation, info).",
-                "The actor ends at its first reset.",
+                "The actor fails at its first reset.",
                 "Return observation, {} (a dictionary as info).",
             )
             raise Unusable
@@ -79,7 +79,7 @@ class Contract:
             self.findings.must(
                 "step_result",
                 f"{call} returned {_kind(result)} instead of five values.",
-                "The actor ends at its first step.",
+                "The actor fails at its first step.",
                 "Return observation, reward, terminated, truncated, info.",
             )
             raise Unusable
@@ -110,10 +110,10 @@ class Contract:
         self.findings.must(
             "nan",
             f"{what}.",
-            "Gradients are not finite either; the learner skips such batches and stops if they "
+            "Gradients become NaN or infinite; the learner skips such batches and stops if they "
             "keep coming.",
             "Find the division by 0, the unset value or the simulation that diverges; end the "
-            "episode in time.",
+            "episode before that.",
         )
 
     def _check_observation(self, value: Any, call: str) -> None:
@@ -124,7 +124,7 @@ class Contract:
         except (ValueError, KeyError, TypeError, UserError):
             self.findings.must(
                 "structure",
-                f"{call} returned {_kind(value)}, which has another structure than {space}.",
+                f"{call} returned {_kind(value)}, which does not have the structure of {space}.",
                 "The actor ends with a message.",
                 "Return what the space declares: a dictionary for Dict, a tuple for Tuple.",
             )
@@ -134,9 +134,9 @@ class Contract:
         if not space.contains(value) and not any(f.name in _EXPLAINS for f in self.findings):
             self.findings.should(
                 "bounds",
-                f"{call} returned values outside of the bounds of its space, or of another type: "
+                f"{call} returned values outside of the bounds or type of its space: "
                 f"{_shown(value)} is not in {space}.",
-                "Agents do not need the bounds, but scaling by them would go wrong.",
+                "Agents do not need the bounds, but scaling by them would be wrong.",
                 "Declare the true bounds and the dtype (np.inf where there are none).",
             )
 
@@ -154,7 +154,7 @@ class Contract:
             self.findings.must(
                 "dtype",
                 f"{call}: {spec.name} is {leaf.dtype.name}; its space says {spec.dtype.name}.",
-                "The actor ends with a message, rather than round the values.",
+                "The actor exits with an error, because it would have to round the values.",
                 f"Return it as np.{spec.dtype.name}, or declare np.{leaf.dtype.name}.",
             )
             raise Unusable
@@ -219,8 +219,8 @@ class Contract:
             findings.should(
                 "endless",
                 f"No episode ended within {steps} steps of random actions.",
-                "Returns are reported at the end of episodes only: there will be no curve, and "
-                "actors never see the beginning again.",
+                "Returns are only reported when episodes end: there will be no learning curve, and "
+                "actors never see a first step again.",
                 "Report truncated after a limit of steps. (gymnasium.wrappers.TimeLimit does; for "
                 "registered environments, max_episode_steps in --env_kwargs.)",
             )
@@ -229,8 +229,8 @@ class Contract:
             findings.must(
                 "one_step",
                 f"All {len(episodes.lengths)} episodes ended at their first step.",
-                "There is nothing to learn but the first action; usually reset() leaves the state "
-                "of the last episode as it is.",
+                "There is nothing to learn but the first action. Often the cause is a reset() that "
+                "keeps the state of the last episode.",
                 "Let reset() begin a new episode. (One-step tasks, bandits, may ignore this.)",
             )
         elif all(episodes.looped) and len(episodes.looped) > 1:
@@ -252,9 +252,8 @@ class Contract:
                 "time_limit",
                 f"All {len(episodes.lengths)} episodes terminated after exactly "
                 f"{episodes.lengths[0]} steps.",
-                "If that is a limit of time, agents wrongly learn that nothing is to be gained "
-                "after it.",
-                "Report truncated, not terminated, where the episode could have gone on.",
+                "If that is a time limit, agents wrongly learn that there is no reward after it.",
+                "Report truncated, not terminated, where the episode could have continued.",
             )
 
 

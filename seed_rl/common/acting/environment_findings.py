@@ -15,7 +15,7 @@ from seed_rl.common.acting.batched_env import EnvironmentFailure
 from seed_rl.common.errors import UserError
 
 _NATIVE_GRACE_S = 3.0
-_STDERR = 2  # Not `sys.stderr`, which may be no file.
+_STDERR = 2  # Not `sys.stderr`, which may not be a file.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,13 +70,13 @@ class Findings:
                 yield
             return
         except UserError as error:
-            self.must("refused", str(error), "The actor ends with this message.", "See there.")
+            self.must("refused", str(error), "The actor exits with this.", "Fix the error above.")
         except _TooLong:
             self.must(
                 "hangs",
                 f"{call} did not return within {timeout_s:g} s.",
-                "The actor waits for it for ever, and the learner for the actor.",
-                "Give what it waits for (a simulator, a lock, a download) a time limit, and raise.",
+                "The actor blocks forever.",
+                "Add a timeout to what it waits for (a simulator, a lock, a download), and raise.",
             )
         except (Exception, SystemExit) as error:
             raised: BaseException = error
@@ -87,7 +87,7 @@ class Findings:
             self.must(
                 "raises",
                 f"{call} {did} ({frame.filename}, line {frame.lineno}).",
-                "The actor ends and is restarted; unrolls in progress are lost.",
+                "The actor exits and is restarted; unrolls in progress are lost.",
                 "Fix the error there.",
             )
         raise Unusable

@@ -18,9 +18,9 @@ from seed_rl.common.acting.environment_findings import Findings
 
 _WINDOWS = 5
 _LEAST_LEAK = 1 << 20
-"""Bytes; the allocator's own growth is less within a window or two."""
+"""Bytes; within one or two windows, the allocator itself grows less."""
 _CALL_BYTES = 26
-"""Of a step besides observation and action: ids, reward, raw reward, done, abandoned, step."""
+"""Bytes of a step besides observation and action: ids, rewards, done, abandoned, step."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Cost:
       steps_per_s: environment steps per second of one process.
       reset_s: mean seconds of a reset; None if there was none.
       reset_share: share of the time that resets took.
-      cores: cores in use at once, on average.
+      cores: mean number of cores in use.
       growth: bytes of resident memory per step, after the first fifth of the steps.
-      leaks: whether the growth is steady and large enough to tell.
-      open_files: by how many the open files and sockets grew.
+      leaks: whether the growth is steady and large enough to be a leak.
+      open_files: increase in the number of open files and sockets.
     """
 
     steps_per_s: float
@@ -115,7 +115,7 @@ def bytes_per_step(observation_space: Any, action_space: Any) -> int:
 
 
 def judge(cost: Cost, findings: Findings) -> None:
-    """Adds what is wrong with the cost to the findings."""
+    """Adds problems with the cost to the findings."""
     if cost.leaks:
         hours = 1e6 / cost.steps_per_s / 3600
         findings.must(
@@ -130,7 +130,7 @@ def judge(cost: Cost, findings: Findings) -> None:
         findings.must(
             "files",
             f"{cost.open_files} more files or sockets are open than in the beginning.",
-            "After about a thousand, opening fails, and the actor ends.",
+            "After about a thousand, opening fails, and the actor exits.",
             "Close what reset() opens, or open it once.",
         )
     if cost.reset_s is not None and cost.reset_share > 0.5:
@@ -144,8 +144,8 @@ def judge(cost: Cost, findings: Findings) -> None:
     if cost.cores > 1.5:
         findings.should(
             "threads",
-            f"The environment keeps {cost.cores:.1f} cores busy at once.",
-            "Actors are processes, one per core or so: their threads compete, and all get slower.",
+            f"The environment keeps {cost.cores:.1f} cores busy.",
+            "Actors are processes, about one per core: their threads slow each other down.",
             "Limit it to one thread, e.g. OMP_NUM_THREADS=1, torch.set_num_threads(1), "
             "cv2.setNumThreads(0).",
         )

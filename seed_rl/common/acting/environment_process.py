@@ -57,7 +57,7 @@ def internal_request(error: Exception) -> UserError:
 
 
 def serve(create_env: Callable[[], Any], request: EnvironmentRequest) -> None:
-    """Steps an environment for the process at the other end of standard input, until that ends.
+    """Steps an environment for the process at the other end of standard input, until it exits.
 
     Raises:
       EnvironmentFailure: the environment raised.
@@ -82,11 +82,11 @@ def serve(create_env: Callable[[], Any], request: EnvironmentRequest) -> None:
 class EnvironmentProcess:
     """One environment in another process, with the episode protocol of `BatchedEnv`.
 
-    A context manager, at whose end that process has ended too.
+    A context manager; on exit, the process has ended.
     """
 
     def __init__(self, command: Sequence[str]):
-        """Starts the process, and does not wait for it.
+        """Starts the process without waiting for it.
 
         Args:
           command: starts a program that calls `serve`.
@@ -100,7 +100,7 @@ class EnvironmentProcess:
         """As in `BatchedEnv`.
 
         Raises:
-          SystemExit: the process has failed, and said why.
+          SystemExit: the process has failed and printed why.
           UserError: it was killed.
         """
         return self._call("reset", seed)
@@ -117,7 +117,7 @@ class EnvironmentProcess:
         """Closes the environment, and waits until its video is complete and its process has ended.
 
         Raises:
-          SystemExit: the process has failed to complete the video, and said why.
+          SystemExit: the process could not complete the video and printed why.
         """
         self._connection.close()
         try:

@@ -12,7 +12,7 @@ from seed_rl.common.acting.environment_findings import Findings
 from seed_rl.common.errors import UserError
 
 _STEPS = 200  # Compared one by one, and as a batch.
-_COST = "Hindsight replay (--her_window_length) trains on another task than is played."
+_COST = "Hindsight replay (--her_window_length) trains on a different task."
 
 
 class GoalCheck:
@@ -69,7 +69,7 @@ class GoalCheck:
             else:
                 if np.allclose(batch, single, rtol=1e-4, atol=1e-6):
                     return
-                what = "compute_reward returns other rewards for arrays of goals than for each."
+                what = "compute_reward returns different rewards for arrays of goals than for each."
         self._findings.must(
             "goal_batch",
             what,

@@ -52,7 +52,7 @@ def reward_function(env: Any, space: spaces.Space[Any]) -> Callable[..., np.ndar
         )
     assert isinstance(space, spaces.Dict)
     goal = np.zeros(space[DESIRED].shape or (), space[DESIRED].dtype)
-    size = 1 + max(goal.shape, default=1)  # Not the size of a goal, whose rewards are no batch's.
+    size = 1 + max(goal.shape, default=1)  # Differs from the size of a goal.
     batch = np.broadcast_to(goal, (size, *goal.shape))
     rewards(compute, batch, batch)
     return lambda achieved_goal, desired_goal: rewards(compute, achieved_goal, desired_goal)

@@ -44,7 +44,7 @@ def check_inference(client: Client, env: BatchedEnv, env_config: Any = None) -> 
             f"The learner expects observations {expected}, but this actor's environment "
             f"returns {given}. Start learner and actors with the same environment options."
         )
-    # Checked here because every action may be valid in both spaces and yet mean something else.
+    # Actions may be valid in both spaces and still mean different things.
     actions = status.get(ACTION_SPACE)
     taken = spaces.describe(env.action_space)
     if actions not in (None, taken):

@@ -65,13 +65,13 @@ class LocalActor(Protocol):
         """Starts it."""
 
     def stop(self) -> None:
-        """Asks it to end, and returns immediately."""
+        """Asks it to exit, and returns immediately."""
 
     def join(self, timeout_s: float) -> bool:
         """Waits for its end; returns whether it has ended."""
 
     def kill(self) -> None:
-        """Ends it at once, if that is possible."""
+        """Kills it, if possible."""
 
 
 def actor_configs(options: RunConfig) -> list[ActorConfig]:
@@ -151,7 +151,7 @@ class LocalActors:
                     )
 
     def kill(self) -> None:
-        """Ends all actors that are still there, without waiting."""
+        """Kills all remaining actors, without waiting."""
         for actor in self._actors:
             actor.kill()
 
@@ -207,8 +207,8 @@ class _RemoteTraceback(Exception):
 class _ProcessActor:
     """An actor in a fresh Python process; see `LocalActor`.
 
-    The process is never a fork: TensorFlow's threads and locks do not survive one. It receives its
-    work on standard input, and ends when that is closed, also because this process has died.
+    The process is not forked: TensorFlow's threads and locks do not survive that. It receives its
+      work on standard input, and exits when that is closed, even by this process's death.
     """
 
     def __init__(self, task: int, payload: bytes, on_failure: Callable[[], None]):

@@ -65,7 +65,7 @@ def main(
         presets=presets,
         **defaults,
     )
-    old_flags.provide()  # Scripts for the original start programs of the same names.
+    old_flags.provide()  # Scripts for the original SEED RL start programs of the same names.
     if agent and _AGENT not in flags.FLAGS:
         given = any(f.lstrip("-").startswith(f"{_AGENT}=") for f in argv or sys.argv)
         text = "The agent to train; in programs with several, it chooses among them."
@@ -92,9 +92,9 @@ def main(
 def _prepare(family: EnvironmentFamily) -> None:
     """Settles the flags that the user has not typed, and refuses action repeats without effect.
 
-    Unless --logdir is given, the run's directory is named after agent and environment; after the
-    agent, if --agent says which of the program's. If a run is saved there, a learner keeps its
-    options. Actors ask the learner for those of the environment: they may not see the directory.
+    Unless --logdir is given, the run's directory is named after the environment, and after the
+    agent if --agent selects one. If a run is saved there, a learner keeps its options. Actors ask
+    the learner for those of the environment: they may not see the directory.
 
     With --only_check_args, prints what `./run_local.sh` needs before it starts the program.
     """
@@ -125,7 +125,7 @@ def answer_check(continuation: Callable[[], Mapping[str, Any]]) -> None:
       continuation: see `_continuation`; a `refusal` is enough.
 
     Raises:
-      UserError: flags that cannot be right.
+      UserError: the flags are invalid.
     """
     run = options.from_flags(RunConfig)
     if run.run_mode != ACTOR:
@@ -145,10 +145,10 @@ def _continuation(family: EnvironmentFamily) -> dict[str, Any]:
     """
     logdir = flags.FLAGS.logdir
     answer: dict[str, Any] = {"refusal": None, "kept": [], "changed": [], "environment": []}
-    options.from_flags(family.config)  # What is wrong with it has nothing to do with any other run.
+    options.from_flags(family.config)  # A wrong flag matters whatever the saved run is.
     try:
         saved = saved_run.record(logdir)
-        # Another program's options are no matter of ours.
+        # Options of another program.
         answer["refusal"] = saved_run.refusal(logdir, {})
         if saved is None or answer["refusal"]:
             return answer

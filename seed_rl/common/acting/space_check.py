@@ -31,7 +31,7 @@ def check_spaces(
             findings.must(
                 "actions",
                 f"The actions {leaf} have no bounds, or are whole numbers.",
-                "Agents refuse them.",
+                "Agents do not support them.",
                 "Declare the smallest and largest useful values, as a Box of floats; use "
                 "MultiDiscrete for whole numbers.",
             )
@@ -60,8 +60,8 @@ def _check_image(leaf: spaces.Space[Any], findings: Findings) -> None:
         findings.should(
             "channels",
             f"Observations {list(leaf.shape)} seem to be images with their channels first.",
-            "They go to dense layers, flat; convolutions take [height, width, channels].",
-            "Return np.moveaxis(image, 0, -1). (For uint8 that happens by itself.)",
+            "They are flattened for dense layers; convolutions take [height, width, channels].",
+            "Return np.moveaxis(image, 0, -1). (For uint8, this is automatic.)",
         )
 
 

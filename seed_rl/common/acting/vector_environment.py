@@ -5,12 +5,12 @@ all are brought to the protocol of `batched_env`:
 
 * NEXT_STEP: the last observation, then a step that resets. The protocol does the same at a
   truncation. A terminated episode is reset at once by a partial reset; without one, it is reported
-  as an end of the learner's episode whose game is truncated there, so that agents learn that there
-  is no future, and nothing from the step that resets.
+  as an end of the learner's episode whose game is truncated there, so that agents do not bootstrap
+  from it and do not learn from the step that resets.
 * SAME_STEP: the first observation of the next episode; the last one is in the infos. After a
   truncation, the step that the protocol leaves out has already happened in the new episode, which
-  therefore begins anew by a partial reset.
-* DISABLED: nothing. Finished episodes are begun anew by partial resets.
+  is therefore started again by a partial reset.
+* DISABLED: nothing. Partial resets start the next episodes.
 
 A partial reset is `reset(options={"reset_mask": <bool>[k]})`, which Gymnasium's and ALE's
 environments know; others declare it as `metadata["reset_mask"] = True`. Without it, there
@@ -53,7 +53,7 @@ class VectorEnvironment:
           raw_observations: whether to leave observations as they are.
 
         Raises:
-          UserError: it is not a vector environment of k environments, or not one that works here.
+          UserError: it is not a vector environment of k environments, or not a supported one.
         """
         self._env_ids = np.asarray(env_ids, np.int32)
         size = len(self._env_ids)
@@ -131,7 +131,7 @@ class VectorEnvironment:
         actions = self._convert_actions(self._check_actions(action_batch))
         abandoned = self._truncated
         if self._mode == AutoresetMode.DISABLED and abandoned.any():
-            self._reset_rows(abandoned)  # It refuses to step an episode that is over.
+            self._reset_rows(abandoned)  # It does not step finished episodes.
         observation, rewards, terminated, truncated, info = self._call("step", actions)
         terminated = np.asarray(terminated, np.bool_) & ~abandoned
         truncated = np.asarray(truncated, np.bool_) & ~terminated & ~abandoned
@@ -180,7 +180,7 @@ class VectorEnvironment:
             return seeds
         if type(base).__module__.startswith("ale_py."):
             return np.asarray(seeds)
-        return seeds[0]  # The interface promises no more.
+        return seeds[0]  # All that the interface guarantees.
 
     def _reset_rows(self, rows: np.ndarray) -> Any:
         """Begins new episodes in `rows` <bool>[k]; returns observations valid in these."""
@@ -318,11 +318,11 @@ def _inspect(env: Any, size: int) -> tuple[AutoresetMode, bool]:
     if missing:
         raise UserError(
             f"{name} is not a vector environment: it has no {', '.join(missing)}. It must have the "
-            "interface of gymnasium.vector.VectorEnv. (A callable with a parameter num_envs is "
-            "taken to return one.)"
+            "interface of gymnasium.vector.VectorEnv. (A callable with a parameter num_envs must "
+            "return one.)"
         )
     if env.num_envs != size:
-        raise UserError(f"{name} has {env.num_envs} environments, but was to have {size}.")
+        raise UserError(f"{name} has {env.num_envs} environments, expected {size}.")
     metadata = getattr(env, "metadata", None) or {}
     try:
         mode = AutoresetMode(metadata.get("autoreset_mode"))
@@ -338,7 +338,7 @@ def _inspect(env: Any, size: int) -> tuple[AutoresetMode, bool]:
     resets_rows = bool(metadata.get("reset_mask", known))
     if mode == AutoresetMode.DISABLED and not resets_rows:
         raise UserError(
-            f"{name} leaves resets to its caller (AutoresetMode.DISABLED). Make its reset() accept "
+            f"{name} leaves resets to the caller (AutoresetMode.DISABLED). Make its reset() accept "
             'options={"reset_mask": <bool>[num_envs]}, and set metadata["reset_mask"] = True.'
         )
     return mode, resets_rows

@@ -101,7 +101,7 @@ class CheckpointManager:
         except OSError as error:
             raise UserError(
                 f"Cannot write checkpoints to {self._directory}: {error.strerror or error}. "
-                "Choose a --logdir that you may write to, or make room on its disk."
+                "Choose a --logdir that you may write to, or free space on its disk."
             ) from None
         self._remove_leftovers()
 
@@ -279,7 +279,7 @@ def load_weights(
         logdir of a run, or the prefix of a checkpoint written with
         `tf.train.Checkpoint(agent=...)`.
       agent: its variables exist already.
-      config: all options by name, to say which of them differ if the weights do not fit.
+      config: all options by name, to report which of them differ if the weights do not fit.
       network: names of those that define the network: if they differ although the weights fit,
         that is a warning.
 
@@ -298,7 +298,7 @@ def load_weights(
         ) from misfit
     own = {name: value for name, value in (config or {}).items() if name in network}
     if changes := _suspects(Path(prefix).parent, own):
-        logging.warning("The weights in %s are of another network: %s.", path, "; ".join(changes))
+        logging.warning("The weights in %s are from another network: %s.", path, "; ".join(changes))
 
 
 def _suspects(checkpoint: Path, config: Mapping[str, Any]) -> list[str]:
@@ -312,7 +312,7 @@ def _suspects(checkpoint: Path, config: Mapping[str, Any]) -> list[str]:
 def _variables_prefix(path: Path) -> str:
     if path.with_name(path.name + ".index").exists():
         return str(path)
-    # People copy good checkpoints to names of their own.
+    # Users may have renamed copies of good checkpoints.
     if checkpoint_list.NAME.fullmatch(path.name) or (path / checkpoint_list.METADATA).exists():
         candidates = [path]
     else:

@@ -18,7 +18,7 @@ DATACLASS = "dataclass"
 PROGRAM = "program"
 SAVED_RUN = "saved run"
 OLD_FLAGS = "Flags of existing programs"
-"""Heading of the flags of `old_flags`, which are no options."""
+"""Heading of the flags of `old_flags`, which are not options."""
 
 ALIASES: dict[str, str] = {}
 """Alternative names of flags, and the flags' names."""
@@ -32,7 +32,7 @@ class Default:
       library: the dataclass's default.
       effective: the flag's default, after all presets.
       origin: the layer that sets `effective`.
-      shared: whether the flag is also that of other classes, which take its default.
+      shared: whether other classes have the same flag and take its default.
       neutral: see `options.option`.
       network: see `options.option`.
     """
@@ -54,11 +54,11 @@ def default_of(flag: flags.Flag[Any]) -> Default | None:
 
 
 def replace_default(name: str, value: Any) -> None:
-    """Makes the value of a saved run the default of a flag; what the user has typed stays.
+    """Makes the value of a saved run the default of a flag; a value that the user has set stays.
 
     Args:
       name: of a flag; flags are parsed.
-      value: as the flag holds it, or as JSON has kept that.
+      value: as the flag holds it, or as read back from JSON.
 
     Raises:
       TypeError, ValueError, flags.IllegalFlagValueError: the flag does not accept it.
@@ -113,7 +113,7 @@ def provide_flags(*config_classes: type, presets: Sequence[Preset] = ()) -> None
 def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
     """Whether the flag with the name of an option only has the default of another class's option.
 
-    So it is where a process imports several families of environments, each with its own `game`.
+    This happens in a process that imports several environment families, each with its own `game`.
     """
     flag = flags.FLAGS[field.name] if field.name in flags.FLAGS else None
     default = _defaults.get(flag) if flag is not None else None

@@ -119,7 +119,7 @@ def _named(stream: Iterator[tuple[str | None, str]]) -> Iterator[tuple[str | Non
         if not argument.startswith("-") or argument == "-":
             if flags.FLAGS.is_gnu_getopt():
                 continue
-            return  # Otherwise absl ignores flags after a positional argument.
+            return  # By default, absl ignores flags after a positional argument.
         name, equals, _ = argument.lstrip("-").partition("=")
         flag = flags.FLAGS[name] if name in flags.FLAGS else None
         if name == "undefok" or (flag is not None and not flag.boolean):

@@ -9,7 +9,7 @@ from typing import Any
 
 from absl import flags
 
-# Integral powers of up to three digits: larger ones would only keep the machine busy.
+# Integral powers of up to three digits: larger ones would take long to compute.
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?[eE]\+?\d{1,3}")
 
 

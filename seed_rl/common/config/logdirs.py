@@ -1,8 +1,8 @@
 """The default --logdir.
 
 It is below the working directory, as in /tmp another user could have planted files, and named after
-the program and its environment, so that different runs do not share one. If the working directory
-is such a place itself, `check` finds what others have planted there.
+the program and its environment, so that different runs do not share one. `check` finds directories
+that others have planted in a working directory like that.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def _parse(
         sys.exit(0)
     try:
         if {"--flagfile=", "-flagfile="} & set(argv[1:]):  # absl would ignore it.
-            raise UserError("--flagfile= names no file. Write --flagfile=PATH, or leave it out.")
+            raise UserError("--flagfile= has no file name. Write --flagfile=PATH, or leave it out.")
         remaining = flags.FLAGS(list(argv))
         if prepare is not None:
             prepare()

@@ -1,7 +1,7 @@
 """Flags of the original that have another name here, or no counterpart.
 
 Scripts written for the original pass them. Here they set the option that now has their meaning;
-where there is none, they are accepted, and one line on standard error says what is there instead.
+where there is none, they are accepted, and one line on standard error names the replacement.
 `--help` does not list them (`--helpfull` does), and records of runs do not contain them.
 """
 
@@ -34,7 +34,7 @@ class OldFlag:
 
     Attributes:
       kind: type of its values.
-      meaning: what there is instead.
+      meaning: its replacement.
       options: `options(value)` returns the options that the flag sets, by name. Programs that have
         none of them ignore the flag, as where the function returns nothing.
     """
@@ -135,10 +135,10 @@ def provide() -> None:
 
 
 def _obey(name: str, value: Any) -> bool:
-    """Sets the options of a flag that was given, and says so.
+    """Sets the options of a flag that was given, and logs them.
 
     Raises:
-      UserError, flags.IllegalFlagValueError: its value is not possible here.
+      UserError, flags.IllegalFlagValueError: its value is not supported.
     """
     if value is None or value is False:
         return True
@@ -151,7 +151,7 @@ def _obey(name: str, value: Any) -> bool:
         if flag.value == wanted:
             continue
         if flag.present and not _is_one_layer(flag.value):
-            news.append(f"is ignored: --{option}={shown(flag.value)} is given, too")
+            news.append(f"is ignored: --{option}={shown(flag.value)} is also set")
         else:
             flag.parse(text)
             flag.using_default_value = False

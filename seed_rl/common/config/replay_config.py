@@ -23,8 +23,8 @@ class ReplayConfig(Checked):
     )
     replay_ratio: float = option(
         0.75,
-        "Unrolls sampled per unroll inserted (samples per insert). Acting or training, whichever "
-        "runs ahead, is made to wait. 0: neither waits.",
+        "Unrolls sampled per unroll inserted (samples per insert). Acting or training waits "
+        "if it runs ahead. 0: neither waits.",
         minimum=0,
     )
     replay_ratio_slack: int = option(

@@ -66,14 +66,14 @@ class RunConfig(Checked):
     stopped_exit_code: int = option(
         0,
         "Exit code after SIGTERM or SIGINT, unless all frames are used. For engines such as "
-        "Kubernetes, which take 0 for finished and do not start the process again.",
+        "Kubernetes, which treat 0 as finished and do not restart the process.",
         minimum=0,
         maximum=255,
     )
     task: int = option(0, "Index of this process among those of its run mode, from 0.", minimum=0)
     seed: int | None = option(
         None,
-        "Random seed of environments and initial weights. Default: different each time.",
+        "Random seed of environments and initial weights. Default: random.",
         minimum=0,
         maximum=2**32 - 1,  # NumPy's global generator takes no larger ones.
     )
@@ -97,7 +97,7 @@ class RunConfig(Checked):
     insecure: bool = option(
         False,
         "Learner: serve other machines itself, without a proxy in front, in a network where you "
-        "trust everyone. Otherwise it refuses to.",
+        "trust everyone. Off: it refuses to.",
     )
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class RunConfig(Checked):
         return self.run_mode
 
     def check_exposure(self) -> None:
-        """Checks that a learner does not meet strangers by mistake.
+        """Checks that a learner is not exposed to other machines by mistake.
 
         Raises:
           UserError: other machines can reach --server_address.
@@ -123,7 +123,7 @@ class RunConfig(Checked):
         if addresses.is_remote(self.server_address) and not self.insecure:
             raise UserError(
                 f"Refusing to serve --server_address={self.server_address}, which other machines "
-                "can reach: the learner only protects itself from accidents, so there must be a "
+                "can reach: the learner is not hardened against attacks and needs a "
                 "proxy in front of it. ./run_local.sh --expose starts one; elsewhere, "
                 "SEED_RL_PROXY does (docs/security.md). In a network where you trust every "
                 "machine, add --insecure. Actors on this machine need only localhost:PORT or "
@@ -131,14 +131,14 @@ class RunConfig(Checked):
             )
 
     def risk(self) -> str:
-        """What a learner risks that serves other machines itself; "" if none can reach it."""
+        """The risk of serving other machines without a proxy; "" if none can reach the learner."""
         if not addresses.is_remote(self.server_address):
             return ""
         risk = "make this run wait or use up its memory"
         if self.auth_token_file is None:
             risk = f"take part in this run, {risk}"
         if self.tls_certificate is None:
-            risk += ", and see and change what actors send"
+            risk += ", and read and change what actors send"
         return f"Any machine that can reach {self.server_address} can {risk}."
 
     def auth_token(self) -> str | None:

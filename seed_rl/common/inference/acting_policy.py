@@ -19,7 +19,7 @@ from seed_rl.common.types import EnvOutput, Specs
 
 
 class ActingState(NamedTuple):
-    """What a policy remembers between steps.
+    """The state of a policy between steps.
 
     Attributes:
       agent_state: nest of tensors [envs, ...], the recurrent state.

@@ -241,7 +241,7 @@ class InferenceStore:
         )
 
     def trained(self) -> None:
-        """Says that the unrolls dequeued so far are trained on and inference has the new weights.
+        """Signals that the dequeued unrolls are trained on and inference has the new weights.
 
         Without `unrolls_per_step` it changes nothing.
         """

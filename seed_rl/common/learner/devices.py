@@ -240,7 +240,7 @@ def _parse(option: str, value: str, available: Sequence[str]) -> list[str] | Non
     shown = ", ".join(name.removeprefix("/device:").lower() for name in available)
     for name in names:
         if name not in available:
-            raise UserError(f"--{option}={value}: TensorFlow sees no such device; it sees {shown}.")
+            raise UserError(f"--{option}={value}: TensorFlow has no such device; it has {shown}.")
     if not names or len(set(names)) < len(names):
         raise UserError(f"--{option}={value} must name devices, each once, of {shown}.")
     return names

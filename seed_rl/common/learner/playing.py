@@ -87,7 +87,7 @@ def play(job: TrainingJob, request: PlayRequest) -> None:
     """Plays and writes each episode to `request.results` as it ends; Ctrl-C stops early.
 
     Raises:
-      SystemExit: the environment failed, and its process said why.
+      SystemExit: the environment failed, and its process printed why.
       UserError: its process was killed, or the weights do not fit.
     """
     with (

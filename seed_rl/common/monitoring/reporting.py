@@ -70,7 +70,7 @@ class SilentEnvironments:
     def update(self) -> tuple[tuple[int, float], ...]:
         """Returns those silent now and at the last update, as in `Progress.silent_envs`.
 
-        Twice, because after a stall of the learner some have not had the chance to call yet.
+        Checking twice gives environments time to call again after a stall of the learner.
         """
         seconds = self._silence()
         never = np.isnan(seconds)
@@ -115,7 +115,7 @@ class Reporter:
         wandb_project: str | None = None,
         tasks: Tasks | None = None,
     ):
-        """Opens the files.
+        """Creates the outputs.
 
         Args:
           logdir: an existing directory.

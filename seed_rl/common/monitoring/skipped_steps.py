@@ -80,7 +80,7 @@ def _message(cause: str | None, metrics: Mapping[str, Any]) -> str:
     shown = f" Not finite in the last of them: {', '.join(bad)}." if bad else ""
     return (
         f"{END_AFTER} training steps in a row were skipped because their gradients are not finite "
-        f"(NaN or infinity); the run ends, as it no longer learns.{shown}{known} Likely causes: "
+        f"(NaN or infinity); the run ends, as it cannot learn.{shown}{known} Likely causes: "
         "environments that return NaN or infinity as observation or reward (fix or wrap them); a "
         "custom network or loss that divides by 0 or takes the logarithm of 0 (fix it); diverged "
         "training (lower learning_rate or clip_norm). No checkpoint was saved since the first "

@@ -193,9 +193,9 @@ class ImageEncoder(tf.Module):
     def _to_blocks(self, images: tf.Tensor) -> tf.Tensor:
         """Moves blocks of block x block pixels into the channels.
 
-        A convolution whose stride is the block size becomes one of stride 1 on the result. The gain
-        is in stacking: frames are interleaved in runs of 16 bytes instead of single bytes, which
-        costs an eighth (stacking single bytes costs as much as a whole convolution).
+        A convolution whose stride is the block size becomes one of stride 1 on the result. This
+        speeds up stacking: frames are interleaved in runs of 16 bytes instead of single bytes, at
+        an eighth of the cost (which is that of a whole convolution).
         """
         if self._block == 1:
             return images

@@ -1,7 +1,7 @@
 """PopArt: value targets of any scale (van Hasselt et al. 2016, https://arxiv.org/abs/1602.07714).
 
 A network predicts normalized values. When the statistics of the targets change, a scale and a shift
-behind its last layer change with them, so that the values it stands for stay what they were.
+behind its last layer change with them, so that the unnormalized values stay the same.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PopArt(tf.Module):
             self.shift = replicated.variable(np.zeros((), np.float32), "shift", trainable=True)
 
     def normalize_target(self, x: tf.Tensor) -> tf.Tensor:
-        """Value targets <float32>[...] as the network shall predict them."""
+        """Value targets <float32>[...] as the network should predict them."""
         mean, std = self._mean_std()
         return (x - mean) / std
 

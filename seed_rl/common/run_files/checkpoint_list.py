@@ -63,6 +63,6 @@ def saved_frames(logdir: str | os.PathLike[str]) -> int | None:
     """Environment frames of a run's newest checkpoint; None if it has no readable one."""
     try:
         entries = list_checkpoints(Path(logdir) / DIRECTORY)
-    except UnreadableError:  # Callers are reporting something worse, which this must not replace.
+    except UnreadableError:  # Callers are reporting a more important error.
         return None
     return entries[-1].step if entries else None

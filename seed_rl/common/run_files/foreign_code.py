@@ -1,9 +1,9 @@
 """What a run's record would execute that is not part of SEED RL.
 
-`config.json` names a program and its flags. Whoever wrote the file chose them, and a logdir may
-come from anyone. Of the programs, only SEED RL's own count as known; of their flags, `_CODE` lists
-those that name code or files with code, whatever their values look like. This is no sandbox: it
-keeps code from running that the user has not been asked about.
+`config.json` names a program and its flags. A logdir, and so this file, may come from anyone. Of
+the programs, only SEED RL's own count as known; of their flags, `_CODE` lists those that name code
+or files with code, whatever their values look like. This is not a sandbox: it makes sure that the
+user is asked before foreign code runs.
 """
 
 from __future__ import annotations

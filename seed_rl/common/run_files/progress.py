@@ -51,7 +51,7 @@ class Progress:
     started: float
     """Unix time at which this learner started."""
     warning: str | None = None
-    """What the user should know or fix, as long as it applies."""
+    """What the user should know or fix; set only while it applies."""
     silent_envs: tuple[tuple[int, float], ...] = ()
     """(environment id, seconds since its last call) of each one silent for over `SILENCE_S`."""
 
@@ -128,8 +128,8 @@ class ProgressWriter:
     """Writes the progress file of one learner.
 
     Calling `update` often is cheap: between writes it only reads the clock. If the file cannot be
-    written, a warning is logged and the run continues; if that is for want of room, the old file is
-    overwritten in place.
+    written, a warning is logged and the run continues; on a full disk, the old file is overwritten
+    in place.
 
     Args:
       logdir: an existing directory.
@@ -231,7 +231,7 @@ class ProgressWriter:
                 self._overwrite()
 
     def _overwrite(self) -> None:
-        """Says on a full disk that it is full, in the file's own block. Readers may see half."""
+        """Reports a full disk by overwriting the file's own block. Readers may see half."""
         warnings = filter(None, (self._last.warning, files.no_room(self._path.parent)))
         text = _text(dataclasses.replace(self._last, warning="; ".join(warnings)))
         with contextlib.suppress(OSError):

@@ -37,7 +37,7 @@ OWN_OPTIONS = frozenset(
         *NOT_OPTIONS,
     )
 )
-"""Entries that belong to one process: never sent to others, and of no use for comparing runs."""
+"""Entries that belong to one process: never sent to others, and ignored when runs are compared."""
 
 _LONGEST_VALUE = 60  # Characters in the table of options.
 

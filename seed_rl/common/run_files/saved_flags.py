@@ -1,4 +1,4 @@
-"""The flags of a program that continues a saved run: what the user does not type stays as it was.
+"""The flags of a program that continues a saved run: options that the user does not set are kept.
 
 Defaults change from version to version, and users forget flags; a run must not change with them.
 """
@@ -36,8 +36,8 @@ def adopt_saved_run() -> list[str]:
       The options that would otherwise have other values now, for the user, as on a command line.
 
     Raises:
-      UserError: --logdir holds a run of another program, or cannot be read; or a value is none any
-        more, or names code.
+      UserError: --logdir holds a run of another program, or cannot be read; or a value is no longer
+        valid, or names code.
     """
     if not flags.FLAGS.is_parsed() or "logdir" not in flags.FLAGS:
         return []
@@ -45,7 +45,7 @@ def adopt_saved_run() -> list[str]:
     if replayed is not None:
         return adopt(replayed, trusted=True)
     logdir = str(flags.FLAGS["logdir"].value)
-    saved_run.check(logdir, {})  # Another program's options are no matter of ours.
+    saved_run.check(logdir, {})  # Options of another program.
     record = saved_run.record(logdir)
     return adopt(record) if record else []
 
@@ -54,7 +54,7 @@ def adopt(record: Mapping[str, Any], trusted: bool = False) -> list[str]:
     """Makes the options of a record the defaults of the flags.
 
     An option that is missing in a complete record is younger than the run, which then gets the
-    dataclass's default: by our rule, that is what programs did before there was the option.
+    dataclass's default: by our rule, that is the behavior from before the option existed.
 
     Args:
       record: from `run_record.read`; it may be damaged or malicious.
@@ -84,7 +84,7 @@ def adopt(record: Mapping[str, Any], trusted: bool = False) -> list[str]:
         except (TypeError, ValueError, flags.Error) as error:
             if not typed:
                 raise UserError(
-                    f"The saved run has --{name}={shown(value)}, which is not possible any more "
+                    f"The saved run has --{name}={shown(value)}, which is no longer valid "
                     f"({' '.join(str(error).split())}). Give --{name} a value to continue."
                 ) from None
         if not typed:
@@ -106,7 +106,7 @@ def _recorded(record: Mapping[str, Any], name: str) -> tuple[bool, Any]:
 
 
 def _check_code(name: str, value: Any) -> None:
-    """Refuses values that would run code: whoever could write to the logdir chose them."""
+    """Refuses values that would run code: others may have write access to the logdir."""
     values = value if isinstance(value, list) else [value]
     arguments = [f"--{name}={element}" for element in values]
     if code := foreign_code.find({run_record.ARGUMENTS: arguments}):

@@ -45,7 +45,7 @@ def record(logdir: str | os.PathLike[str]) -> dict[str, Any] | None:
     for entry in reversed(
         checkpoint_list.list_checkpoints(Path(logdir) / checkpoint_list.DIRECTORY)
     ):
-        with contextlib.suppress(UserError):  # Restoring will report what is wrong with it.
+        with contextlib.suppress(UserError):  # Restoring reports the error.
             return run_record.read(entry.path)
     return None
 
@@ -101,14 +101,14 @@ def network_refusal(logdir: str | os.PathLike[str], differing: Collection[str]) 
       differing: the options of the network that differ, each with both values.
     """
     return (
-        f"{logdir} contains a run with another network: {'; '.join(differing)}. Its weights mean "
-        f"something else now, even where they fit: change that back to continue. {START_OVER} "
+        f"{logdir} contains a run with another network: {'; '.join(differing)}. Its weights have "
+        f"another meaning even where they fit: change that back to continue. {START_OVER} "
         f"{_start_from(logdir)}"
     )
 
 
 def changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The options with which a run continues, but did not begin, each with both values.
+    """The options that have changed since a run began, each with both values.
 
     Args:
       saved: options from a config.json.

@@ -34,7 +34,7 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
 
 
 def open_no_link(path: str | os.PathLike[str], mode: str) -> IO[Any]:
-    """Opens a file for writing as `open` does, but no symbolic link, which may lead anywhere.
+    """Opens a file for writing, but no symbolic link, which may point anywhere.
 
     Raises:
       OSError: it is a link, or cannot be opened.

@@ -12,7 +12,7 @@ _INTERRUPTED = 128 + signal.SIGINT  # The exit code that shells report for Ctrl-
 
 
 def end_without_reader() -> None:
-    """Ends this process silently when the reader of its output has gone (`--help | head`).
+    """Ends this process silently when the reader of its output is gone (`--help | head`).
 
     Only for programs that just print: a closed network connection would end the process too.
     """
@@ -20,7 +20,7 @@ def end_without_reader() -> None:
 
 
 def drop_output() -> None:
-    """Discards standard output from now on, for use after its reader has gone."""
+    """Discards standard output from now on, for use after its reader is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

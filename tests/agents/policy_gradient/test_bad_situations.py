@@ -1,4 +1,4 @@
-"""What goes wrong with the programs of the on-policy agent: one message, exit code 2."""
+"""User errors in the programs of the on-policy agent: one message, exit code 2."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_learner_that_cannot_begin_says_why(forks, repository, tmp_path, optio
 
 
 def test_the_supervisor_shows_it_and_ends(repository, tmp_path):
-    """Guards against starting a learner again and again that cannot begin."""
+    """Guards against restarting a learner that cannot start."""
     result = subprocess.run(
         [repository / "run_local.sh", "mujoco", "ppo", "1", "8", TOY, f"--logdir={tmp_path}/run"]
         + ["--gin_bindings=GAE.lamda_ = 0.9"],

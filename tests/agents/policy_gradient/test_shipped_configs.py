@@ -1,4 +1,4 @@
-"""Shipped configs learn what there is to learn: toy environments to their known optimum."""
+"""Shipped configs reach the known optimum of toy environments."""
 
 from __future__ import annotations
 

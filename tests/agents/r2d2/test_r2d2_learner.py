@@ -1,4 +1,4 @@
-"""R2D2's way of experience: what reaches the replay, comes back from it, is saved, and ends."""
+"""The path of R2D2's experience: into the replay, sampled, saved, shut down."""
 
 from functools import partial
 
@@ -292,7 +292,7 @@ def test_actions_that_do_not_start_at_zero():
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
 def test_evaluation_tries_random_actions_now_and_then(epsilon):
-    """Guards what is played and exported from games that stand still until some button is hit."""
+    """Guards the played and exported policy in games that wait for a button."""
     config = R2D2Config(burn_in=2, n_steps=2, eval_epsilon=epsilon)
     with Run(lambda: LifeStepEnv(5, num_actions=4), config) as run:
         size = 8000

@@ -1,4 +1,4 @@
-"""SAC's way of experience: into the replay, relabelled, trained on, saved; and its errors."""
+"""The path of SAC's experience: into the replay, relabelled, trained on, saved; and its errors."""
 
 import gymnasium
 import numpy as np

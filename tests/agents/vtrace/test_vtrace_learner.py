@@ -67,7 +67,7 @@ def test_an_adjusted_entropy_cost_does_not_clip_the_network():
 
 
 def test_an_unroll_that_is_not_finite_has_no_part_in_the_loss():
-    """Guards a batch from one environment's NaN: it teaches what the others alone teach."""
+    """Guards a batch from one environment's NaN: the update is that of the other unrolls."""
     distribution = categorical_distribution(3, tf.int32)
     algorithm = VTrace(VTraceConfig(kl_cost=0.1), TableAgent, distribution, num_envs=5)
     network = variables.trainable_variables(algorithm.network)

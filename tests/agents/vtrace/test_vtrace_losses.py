@@ -151,7 +151,7 @@ def test_equals_numpy(config, seed):
 
 
 def test_an_abandoned_episode_is_learned_from_as_if_it_had_gone_on():
-    """Cut at step 7, an episode must teach what the same steps teach inside a longer one."""
+    """Cut at step 7, an episode must give the same loss as inside a longer one."""
     config = VTraceConfig(entropy_cost=0.1, kl_cost=0.1)
     agent, env_outputs, behaviour = random_batch(0, num_steps=7, p_done=0.0)
     _, going_on = gradients(config, agent, env_outputs, behaviour)
@@ -338,6 +338,6 @@ def test_a_fixed_entropy_cost_has_no_variables():
 
 
 def test_a_target_entropy_needs_a_cost_to_begin_with():
-    """A multiplier of 0 would stay 0, and no entropy bonus be there at all."""
+    """A multiplier of 0 would stay 0, without any entropy bonus."""
     with pytest.raises(UserError, match="--entropy_cost"):
         losses.EntropyCost(VTraceConfig(target_entropy=0.5, entropy_cost=0.0))

@@ -1,4 +1,4 @@
-"""What V-trace has learned, it keeps."""
+"""V-trace keeps what it has learned."""
 
 import dataclasses
 

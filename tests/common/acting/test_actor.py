@@ -92,7 +92,7 @@ def test_an_actor_takes_over_the_learners_environment(caplog, monkeypatch) -> No
     code = {"made_by_of_this_test": "a:b"}
     with serve(Recorder(), environment=code) as learner:
         with pytest.raises(
-            UserError, match="--made_by_of_this_test=a:b, which an actor takes only"
+            UserError, match="--made_by_of_this_test=a:b, which an actor accepts only"
         ):
             actor_loop(make, ActorConfig(server_address=learner.address), Steps())
 
@@ -110,7 +110,7 @@ def test_new_life_after_the_learner_was_away(socket_address: str) -> None:
     def restart() -> None:
         enough.wait()
         learner.close()
-        back.wait(1.0)  # Long enough for attempts in vain.
+        back.wait(1.0)  # Long enough for failed attempts.
         restarted.append(serve(second, address=socket_address))
 
     restarted: list[ScriptedLearner] = []
@@ -130,7 +130,7 @@ def test_new_life_after_the_learner_was_away(socket_address: str) -> None:
 
 
 def test_gives_up_after_the_set_time(socket_address: str, capsys: Any) -> None:
-    """A learner that never comes must not leave actors behind for ever."""
+    """A learner that never starts must not leave actors behind forever."""
     config = ActorConfig(server_address=socket_address, connect_timeout_s=0.5)
     with pytest.raises(SystemExit) as ending:
         actor_loop(make, config)
@@ -223,14 +223,14 @@ def test_transient_errors_of_the_learner_are_tried_again() -> None:
 def test_refusals_that_only_the_user_can_mend(
     code: StatusCode, message: str, expected: str
 ) -> None:
-    """An id out of range must not be tried for ever."""
+    """An id out of range must not be tried forever."""
     with serve(Recorder(0, CallError(code, message))) as learner:
         with pytest.raises(UserError, match=f"{message}.*{expected}"):
             actor_loop(make, ActorConfig(server_address=learner.address, task=9))
 
 
 def test_token(tmp_path: Any) -> None:
-    """With the learner's secret an actor is let in, without it the message names the option."""
+    """With the learner's secret an actor is accepted, without it the message names the option."""
     secret = tmp_path / "token"
     secret.write_text("s3cret\n")
     recorder = Recorder(calls=2)
@@ -279,7 +279,7 @@ def test_unreadable_files_are_told_at_once(option: str, tmp_path: Any) -> None:
 
 
 def test_observations_the_learner_does_not_expect() -> None:
-    """Told at once and in words, not as an error of the first call's third argument."""
+    """Reported immediately and clearly, not as an error of the first call's third argument."""
     other = spaces.Box(0, 255, (84, 84, 1), np.uint8)
     with ScriptedLearner(other, ACTIONS, Recorder()) as learner:
         with pytest.raises(UserError, match=r"expects .*uint8\[84, 84, 1\].*returns float32\[4\]"):
@@ -293,7 +293,7 @@ def test_actions_of_another_space() -> None:
 
 
 def test_actions_that_only_mean_something_else() -> None:
-    """All of the learner's actions are possible here, so nothing else would tell."""
+    """All of the learner's actions are valid here, so nothing else would detect this."""
     fewer = spaces.Discrete(1)
     with ScriptedLearner(OBSERVATIONS, fewer, Recorder()) as learner:
         with pytest.raises(UserError, match="actions are 1 choices.*takes 2 choices"):
@@ -301,7 +301,7 @@ def test_actions_that_only_mean_something_else() -> None:
 
 
 def test_a_server_that_is_no_learner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told in one line, and not as a crash that a supervisor would answer with a new start."""
+    """Reported in one line, not as a crash after which a supervisor would restart the actor."""
     monkeypatch.setattr(ScriptedLearner, "describe", lambda *_: b"<html>")
     with serve(Recorder()) as learner:
         with pytest.raises(UserError, match="Cannot use this learner"):
@@ -388,7 +388,7 @@ def test_native_vector_environment_is_preferred_to_single_ones() -> None:
 )
 @pytest.mark.parametrize("field", ["reward", "raw_reward"])
 def test_rewards_of_a_vector_environment(field: str, reward: Any, message: str) -> None:
-    """Guards the same check, and a message that does not send people to the learner's options."""
+    """Guards the same check, and a message that does not blame the learner's options."""
 
     class Paying(BatchedEnvironment):
         def step(self, action_batch: Any) -> Any:

@@ -25,7 +25,7 @@ FAULTY = "seed_rl.testing.envs:Faulty-v0"
 
 
 class Learner(ScriptedLearner):
-    """Answers 0, and reports when this many calls have come."""
+    """Answers 0, and reports when this many calls have arrived."""
 
     def __init__(self, calls: int = 20, **kwargs: Any):
         self.enough = threading.Event()

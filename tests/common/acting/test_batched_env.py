@@ -194,7 +194,7 @@ def test_user_errors_of_environments_stay_user_errors() -> None:
 
 @pytest.mark.parametrize("fault", ["shape", "dtype"])
 def test_observation_that_leaves_its_space(fault: str) -> None:
-    """NumPy would broadcast or convert silently; the learner would train on rubbish."""
+    """NumPy would broadcast or convert silently; the learner would train on garbage."""
     env = BatchedEnvironment(lambda i, c: envs.FaultyEnv(fault, 1), 1, 3)
     env.reset()
     with pytest.raises(UserError, match=r"Environment 3.*expected float32\[4\]"):
@@ -276,7 +276,7 @@ def test_nest_of_another_structure() -> None:
     ],
 )
 def test_action_outside_the_space(space: Any, bad: Any) -> None:
-    """A learner with another action space is told apart from a bug in the environment."""
+    """A learner with another action space is distinguished from a bug in the environment."""
     env = envs.LifeStepEnv()
     env.action_space = space
     batch = BatchedEnvironment(lambda i, c: env, 1, 0)

@@ -41,7 +41,7 @@ def test_an_actor_films(tmp_path: pathlib.Path, capfd: Any) -> None:
 
 
 def test_how_it_fails(capfd: Any) -> None:
-    """Its own words are enough; where it cannot speak, its end is named."""
+    """Its own message is enough; without one, the signal is named."""
     faulty = "--env_name=seed_rl.testing.envs:Faulty-v0"
     raises = '--env_kwargs={"fault": "raise", "at": 1}'
     failing = EnvironmentProcess([*command(faulty, EnvironmentRequest()), raises])

@@ -1,4 +1,4 @@
-"""Programs that are a learner or an actor, as a person starts them."""
+"""Programs that are a learner or an actor, as users start them."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def run(*arguments):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_program_without_a_run_mode_says_so(module, tmp_path):
-    """Guards that nothing becomes a learner by itself: one line, exit code 2, no file written."""
+    """Guards that nothing becomes a learner by default: one line, exit code 2, no file written."""
     result = run("-m", module, f"--logdir={tmp_path}/run")
     assert result.returncode == 2
     assert result.stderr.startswith("error: --run_mode is missing")

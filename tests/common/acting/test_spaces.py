@@ -1,4 +1,4 @@
-"""Spaces in words, which learner and actors compare."""
+"""Spaces as text, which learner and actors compare."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_learners_see_what_the_environments_did_and_nothing_else() -> None:
 
 
 def test_same_step_without_partial_resets() -> None:
-    """The step after a truncation goes unseen; everything else is as in the protocol."""
+    """The step after a truncation is not seen; everything else follows the protocol."""
     vector = VectorEnvironment(WithoutRows(1, AutoresetMode.SAME_STEP), [0])
     assert played(vector, [1, 3, 4, 2, 1]) == [
         (1, False, False, 1, 1),
@@ -282,7 +282,7 @@ def test_actions_are_scaled_and_checked() -> None:
     [
         ({"metadata": {}}, "AutoresetMode.NEXT_STEP"),
         ({"metadata": {"autoreset_mode": AutoresetMode.DISABLED}}, "reset_mask"),
-        ({"num_envs": 3}, "has 3 environments, but was to have 2"),
+        ({"num_envs": 3}, "has 3 environments, expected 2"),
     ],
 )
 def test_vector_environments_that_do_not_fit(change: dict[str, Any], message: str) -> None:

@@ -246,7 +246,7 @@ def test_weights_are_safe_before_extra_files_are_written(tmp_path):
     run = Run(tmp_path, 1, keep=1, extra={"replay": slow})
     run.manager.save(1)
     run.manager.save(2)
-    assert slow.seen == [1, 2]  # And the older one goes only when the newer one has all.
+    assert slow.seen == [1, 2]  # And the older one is removed only when the newer one is complete.
     assert steps_of(tmp_path) == [2]
 
 
@@ -322,7 +322,7 @@ def test_init_checkpoint_errors_name_the_mend(tmp_path, caplog):
         checkpoints.load_weights(tmp_path, Agent(units=5), options)
     options = {"units": 4, "activation": "relu"}
     checkpoints.load_weights(tmp_path, run.agent, options, {"activation"})
-    assert "of another network: --activation was tanh, is now relu." in caplog.text
+    assert "from another network: --activation was tanh, is now relu." in caplog.text
     with pytest.raises(UserError, match="No intact checkpoint"):
         checkpoints.load_weights(tmp_path / "nothing", run.agent)
 
@@ -382,7 +382,7 @@ def test_verify_tells_what_is_wrong(tmp_path):
 
 @pytest.mark.parametrize("name", ["/dev/zero", "../../returns.csv"])
 def test_a_manifest_names_only_its_own_files(tmp_path, name):
-    """Guards against one that came with a logdir: /dev/zero would be read for ever."""
+    """Guards against one that came with a logdir: /dev/zero would be read forever."""
     path = Run(tmp_path, 1).manager.save(1)
     inventory = json.loads((path / "MANIFEST.json").read_text())
     inventory["files"][name] = {"bytes": 0, "sha256": ""}

@@ -1,4 +1,4 @@
-"""Checkpoints of another network or other options: what people are told."""
+"""Messages about checkpoints of another network or other options."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def manager(directory, units=(4,), optimizer="RMSprop", config=None):
     ],
 )
 def test_a_run_is_not_continued(tmp_path, capfd, change, saved, now, reason):
-    """Guards a message for people: what was changed, the first variable, and the ways out."""
+    """Guards the message: what was changed, the first variable, and the possible fixes."""
     manager(tmp_path, config=saved).save(1)
     with pytest.raises(UserError, match=rf"does not fit.*{reason}") as refused:
         manager(tmp_path, config=now, **change).restore_latest()

@@ -1,4 +1,4 @@
-"""Flags and options as existing programs define and hand them around."""
+"""Flags and options as existing programs define and pass them."""
 
 import dataclasses
 import json

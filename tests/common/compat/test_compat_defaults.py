@@ -13,7 +13,7 @@ COMMON, ON_POLICY = "common.common_flags", "agents.policy_gradient.learner_flags
 
 
 def options_of(forks, imports, *arguments, names=()):
-    """Values and origins of options, and what the program said on standard error."""
+    """Values and origins of options, and the program's standard error."""
     done = forks.run(PROGRAMS / "existing_defaults.py", imports, ",".join(names), *arguments)
     assert done.returncode == 0, done.stderr
     values, origins = json.loads(done.stdout.splitlines()[-1])
@@ -30,7 +30,7 @@ def options_of(forks, imports, *arguments, names=()):
     ],
 )
 def test_existing_programs_have_the_defaults_of_the_original(forks, imports, preset):
-    """Whatever the order of imports; each says where it comes from."""
+    """Whatever the order of imports; each value has its origin."""
     values, origins, _ = options_of(forks, imports, names=preset.values)
     assert values == preset.values
     assert set(origins.values()) == {"original program preset"}

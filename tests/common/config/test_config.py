@@ -33,7 +33,7 @@ def test_flags_become_the_configuration():
         ("--kind=cone", "kind"),
         ("--widht=1", "widht"),
         ("stray", "stray"),
-        ("--flagfile=", "--flagfile= names no file"),
+        ("--flagfile=", "--flagfile= has no file name"),
         ("--name=bad", "Choose another --name."),
     ],
 )

@@ -63,7 +63,7 @@ def test_the_command_line_wins_over_presets():
 
 @pytest.mark.parametrize("form", ["--flagfile={}", "-flagfile={}", "--flagfile {}"])
 def test_the_later_of_flag_file_and_command_line_wins(flag_file, form):
-    """Guards absl's order: a flag file counts where it stands on the command line."""
+    """Guards absl's order: a flag file counts at its place on the command line."""
     path = flag_file("a.flags", "# --width=6", "", "--depth=4", "--round", "--name", "d")
     given = form.format(path).split(" ")
     got = answer("--depth=5", *given, "--width=5")

@@ -26,7 +26,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def give_away(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    """Makes a directory, or the link that it is, seem a stranger's; real ones need root."""
+    """Makes a directory, or link, appear to be another user's; real ones need root."""
     lstat = Path.lstat
 
     def stranger(self: Path) -> Any:
@@ -41,7 +41,7 @@ def give_away(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
 def test_a_directory_prepared_by_another_user(
     shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Guards a run in /tmp from resuming a stranger's checkpoint, or following their link."""
+    """Guards a run in /tmp from resuming another user's checkpoint, or following their link."""
     logdirs.check("runs/atari")  # Nothing is there.
     (shared / "runs").mkdir()
     logdirs.check("runs/atari")  # Our own.
@@ -67,7 +67,7 @@ def test_folders_that_not_everyone_can_write_to(
 
 
 def test_programs_check(shared: Path, repository: Path) -> None:
-    """As users see it; with a real stranger, so only for root."""
+    """As users see it; with a real other user, so only for root."""
     if os.geteuid() != 0:
         pytest.skip("only root can give a directory away")
     (shared / "runs").mkdir()

@@ -32,7 +32,7 @@ def test_a_learner_for_other_machines_needs_a_proxy_or_consent():
         exposed.check_exposure()
         assert "use up its memory" in exposed.risk()
         assert (
-            ("take part" in exposed.risk()) == ("see and change" in exposed.risk()) == (not given)
+            ("take part" in exposed.risk()) == ("read and change" in exposed.risk()) == (not given)
         )
     local = RunConfig(server_address="localhost:1")
     local.check_exposure()
@@ -41,7 +41,7 @@ def test_a_learner_for_other_machines_needs_a_proxy_or_consent():
 
 @pytest.mark.parametrize(("mode", "code"), [("learner", 2), ("actor", 0)])
 def test_the_refusal_comes_before_anything_starts(mode, code, tmp_path):
-    """Guards ./run_local.sh, which asks first; an actor may connect where others serve."""
+    """Guards ./run_local.sh, which checks first; an actor may connect to other machines."""
     command = [sys.executable, "-m", "seed_rl.gym.vtrace_main", f"--run_mode={mode}"]
     command += ["--only_check_args", f"--logdir={tmp_path}/run", "--server_address=0.0.0.0:1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

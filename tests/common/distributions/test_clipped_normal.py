@@ -95,7 +95,7 @@ def test_components_add_up():
 
 
 def test_gradients_are_finite_and_right():
-    """Guards training where means and deviations have run away, and the way back from there."""
+    """Guards training with diverged means and deviations, and recovery from them."""
     extreme = [
         *itertools.product([-1e4, -30.0, -1.0, 0.0, 1.0, 5.0, 1e4], [1e-6, 1e-3, 1.0, 1e3, 1e6])
     ]

@@ -77,7 +77,7 @@ def test_divergence_of_masked_choices_has_gradients():
 
 
 def test_a_divergence_from_what_the_other_forbids_is_infinite():
-    """Guards that the mend above does not hide a policy that may do what the other never does."""
+    """Guards that the fix above does not hide a policy that may do what the other never does."""
     dist = pd.categorical_distribution(2, tf.int32)
     assert dist.kl_divergence([[0.0, 0.0]], [[0.0, FORBIDDEN]]).numpy() == [math.inf]
     assert dist.kl_divergence([[0.0, FORBIDDEN]], [[0.0, 0.0]]).numpy() == pytest.approx(

@@ -96,7 +96,7 @@ def test_forbidden_choices_do_not_make_nan():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_choices_exist_whatever_the_logits(value):
-    """Guards the actors of environments that report NaN: they refuse a choice that there is not."""
+    """Guards the actors of environments that report NaN: they refuse an invalid choice."""
     params = tf.constant([[value] * 3, [0.0, value, 0.0], [0.0, 0.0, 1e9]])
     dist = pd.get_parametric_distribution_for_action_space(spaces.Discrete(3, start=5))
     for choose in (dist.sample, dist.mode):
@@ -340,15 +340,15 @@ def test_works_in_a_graph_with_unknown_batch(space):
 
 
 @pytest.mark.parametrize(
-    "space, mend",
+    "space, fix",
     [
         (spaces.Box(0.0, 1.0, (2,)), "UniformBoundActionSpaceWrapper"),
         (spaces.Box(-1.0, 1.0, (2, 2)), "flatten"),
         (spaces.Text(3), "Supported are"),
     ],
 )
-def test_other_spaces_are_refused_with_the_mend(space, mend):
-    with pytest.raises(UserError, match=mend):
+def test_other_spaces_are_refused_with_the_fix(space, fix):
+    with pytest.raises(UserError, match=fix):
         pd.get_parametric_distribution_for_action_space(space)
 
 

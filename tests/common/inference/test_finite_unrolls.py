@@ -1,4 +1,4 @@
-"""Unrolls with NaN or infinity are named and have no effect on what is learned."""
+"""Unrolls with NaN or infinity are reported and have no effect on training."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def test_a_batch_without_a_finite_unroll_stays_as_it_is():
 
 
 def test_warnings_are_few(caplog):
-    """Guards the log of a long run against a line for each unroll."""
+    """Guards the log of a long run from a line per unroll."""
     log = NonFiniteUnrolls()
     for _ in range(1000):
         log.note(np.arange(50, dtype=np.int32))

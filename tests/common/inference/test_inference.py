@@ -1,4 +1,4 @@
-"""Central inference: what is inferred from, what is recorded, which device does it."""
+"""Central inference: inputs, records, devices."""
 
 import numpy as np
 import pytest
@@ -98,7 +98,7 @@ def test_state_is_kept_per_environment():
 
 
 def test_evaluation_is_of_whole_games():
-    """Guards that a lost life resets what training environments remember, and no others'."""
+    """Guards that a lost life resets the state of training environments only."""
     inference = make(Counting(), num_eval_envs=1)
     call(inference, [0, 1, 2])
     assert call(inference, [0, 1, 2], episode_step=1) == [1, 1, 1]
@@ -107,7 +107,7 @@ def test_evaluation_is_of_whole_games():
 
 
 def test_batches_of_one_size(monkeypatch):
-    """For a TPU, which compiles anew for every other size: the same answers from padded batches."""
+    """For a TPU, which recompiles for every other size: the same answers from padded batches."""
 
     class Sizes(Counting):
         seen = []

@@ -279,7 +279,7 @@ def test_full_queue_makes_inference_wait_and_loses_nothing():
 
 
 def test_close_ends_waits():
-    """Guards shutdown: a training loop that waits for data is told that there is no more."""
+    """Guards shutdown: a training loop that waits for data gets the end of the queue."""
     store = make_store()
     errors = []
 

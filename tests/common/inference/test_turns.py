@@ -150,7 +150,7 @@ def test_replicas_dequeue_their_parts_and_nothing_ahead():
     np.testing.assert_array_equal(
         [*parts[0].env_ids, *parts[1].env_ids, *ahead.result().env_ids], range(6)
     )
-    waiting.result()  # The two unrolls are no full batch.
+    waiting.result()  # The two unrolls are not a full batch.
     assert Call(step, store, [0]).waits()  # With the next six, they are.
     store.close()
 

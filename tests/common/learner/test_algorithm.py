@@ -144,6 +144,6 @@ def test_a_program_that_only_trains_is_not_played():
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"episodes": 1, "other": 2}), "3"])
 def test_a_request_of_a_person_is_refused(text):
-    """Guards the message for those who set --play_request by hand."""
+    """Guards the message to users who set --play_request."""
     with pytest.raises(UserError, match="seed_rl.play"):
         PlayRequest.from_json(text)

@@ -18,7 +18,7 @@ def unrolls(rewards: list[float]) -> Unroll:
 
 
 def test_large_numbers_of_a_saved_replay_are_not_trained_on() -> None:
-    """Guards runs whose replay was saved when nobody looked for them: priorities become 0."""
+    """Guards runs whose replay was saved without this check: priorities become 0."""
     number, flag, count = (FieldSpec((2,), dtype) for dtype in (np.float32, np.bool_, np.int32))
     state = FieldSpec((), np.float32, time=False)
     specs = Unroll(state, (), EnvOutput(number, flag, number, flag, count), ())

@@ -1,4 +1,4 @@
-"""What the learner makes of the server's statistics, and what it warns of."""
+"""The learner's use of the server's statistics, and its warnings."""
 
 import logging
 
@@ -80,7 +80,7 @@ def report(reporter, skipped, times=1, last=True):
 
 
 def test_warnings_reach_the_panel(tmp_path, store, reporter):
-    """Guards what a person sees of skipped steps and NaN, and that it goes when they are over."""
+    """Guards the warnings about skipped steps and NaN, and that they disappear."""
     report(reporter, 0)
     reporter.phase("saving", 1)  # What comes after another phase is written at once.
     assert progress.read(tmp_path).warning is None
@@ -94,7 +94,7 @@ def test_warnings_reach_the_panel(tmp_path, store, reporter):
 
 
 def test_the_last_report_is_complete(tmp_path, reporter, caplog):
-    """Guards short runs, whose last line was that of their first second."""
+    """Guards the last line of short runs against being that of the first second."""
     with caplog.at_level(logging.INFO):
         report(reporter, 0, 13)
     assert "12 updates" in caplog.text
@@ -117,7 +117,7 @@ def test_no_checkpoint_while_training_stalled(reporter):
 
 
 def test_silent_environments(caplog):
-    """Guards that actors which stand still are told of, once, and no others."""
+    """Guards that hanging actors are reported once, and no others."""
     caplog.set_level(logging.WARNING)
     seconds = np.array([0.1, 40, 40, 1, 40, np.nan], np.float32)
     silent = reporting.SilentEnvironments(lambda: seconds.copy())
@@ -125,7 +125,7 @@ def test_silent_environments(caplog):
     assert silent.update() == ()
     assert silent.update() == ((1, 40), (2, 40), (4, 40))
     assert "environments 1 to 2, 4 for 40 s" in caplog.text
-    silent._began -= 100  # Environment 5 has not come for so long: no news, but told.
+    silent._began -= 100  # Environment 5 is still silent: reported, but not logged again.
     silent.update()
     seconds[4] = 0
     assert silent.update() == ((1, 40), (2, 40), (5, pytest.approx(100, abs=10)))

@@ -1,4 +1,4 @@
-"""Training that stands still is reported and ended."""
+"""Stalled training is reported and ended."""
 
 import numpy as np
 import pytest

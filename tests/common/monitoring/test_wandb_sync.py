@@ -119,7 +119,7 @@ def test_nobody_logged_in_is_one_line(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_missing_package_names_the_command(tmp_path: Any, monkeypatch: Any) -> None:
-    """Guards the message of those who do not have the extra."""
+    """Guards the message to users without the extra."""
     real_import = builtins.__import__
 
     def without_wandb(name: str, *args: Any, **kwargs: Any) -> Any:

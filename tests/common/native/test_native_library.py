@@ -1,4 +1,4 @@
-"""Finding the native libraries, and what people read when they are missing or do not fit."""
+"""Finding the native libraries, and the messages when they are missing or do not fit."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_library_that_does_not_load(monkeypatch, tmp_path):
 
 
 def test_the_mend_is_that_of_the_installation(monkeypatch, tmp_path):
-    """setup.sh mends the environment that it made; where there is no source, nothing builds."""
+    """setup.sh repairs the environment that it made; without sources, nothing can be built."""
     monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
     with pytest.raises(UserError, match=f"{sys.executable} {MEND}"):
         native_library.path("libseed_replay")

@@ -73,7 +73,7 @@ def test_no_gradient_crosses_an_episode_start():
 
 
 def test_a_new_episode_forgets_what_is_not_a_number():
-    """Guards an environment that gave NaN once: its state must not be NaN for ever."""
+    """Guards an environment that gave NaN once: its state must not be NaN forever."""
     lstm = LSTM(4)
     inputs, done = random_inputs(5, 5, 2, 3, p_done=0.0)
     inputs[1, 0], done[3, 0] = np.nan, True
@@ -87,7 +87,7 @@ def test_a_new_episode_forgets_what_is_not_a_number():
 
 
 def test_gradients_of_an_unroll_equal_those_of_its_steps():
-    """Unrolls have a gradient of their own making; steps have TensorFlow's."""
+    """Unrolls have a hand-written gradient; steps have TensorFlow's."""
     lstm = LSTM(4)
     inputs, done = random_inputs(3, 6, 2, 3)
     assert done[1:].any()

@@ -205,7 +205,7 @@ def test_a_save_reads_and_writes_only_what_is_new(
 def test_a_rotten_segment_does_not_damage_all_checkpoints(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Guards hard links: rot, which changes neither size nor time, is found and written anew."""
+    """Guards hard links: corruption, which changes neither size nor time, is found and repaired."""
     replay = new_replay()
     insert(replay, 40)
     files = ReplayFiles(replay)

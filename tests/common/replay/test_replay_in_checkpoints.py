@@ -52,7 +52,7 @@ def test_replay_and_weights_are_restored_together(tmp_path: Path) -> None:
 def test_a_damaged_replay_costs_neither_the_weights_nor_older_replays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Guards a resume after a damaged disk: the newest weights, the newest replay that is whole."""
+    """Guards a resume after a damaged disk: the newest weights, the newest intact replay."""
     run = Run(tmp_path)
     run.insert(0, 5)
     run.manager.save(1)

@@ -1,4 +1,4 @@
-"""The memory of a replay, told before it is taken."""
+"""The memory of a replay, reported before it is allocated."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ ATARI = {
 
 
 def test_too_large_a_replay_is_refused_with_the_arithmetic() -> None:
-    """Guards the machine, and the user's understanding: every number of the sum is shown."""
+    """Guards the machine's memory; the message shows every number of the sum."""
     config = ReplayConfig(replay_memory_gb=2.0)
     with pytest.raises(UserError) as caught:
         PrioritizedReplay(config, ATARI)

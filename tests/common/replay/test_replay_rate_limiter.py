@@ -129,7 +129,7 @@ def test_without_a_ratio_nobody_waits() -> None:
 
 @pytest.mark.parametrize("side", ["insert", "sample"])
 def test_waiting_ends_when_the_other_side_goes_on(side: str) -> None:
-    """Guards the wake-up of back-pressure in both directions."""
+    """Guards the wake-ups after back-pressure in both directions."""
     limiter = RateLimiter(1.0, min_size=1, slack=4)
     limiter.count_insert(1)
     if side == "insert":

@@ -218,7 +218,7 @@ def test_batches_end_with_the_replay() -> None:
 
 
 def test_min_size_beyond_size_is_a_user_error() -> None:
-    """Guards against a run that would wait for ever before its first batch."""
+    """Guards against a run that would wait forever before its first batch."""
     with pytest.raises(UserError, match="never start"):
         ReplayConfig(replay_buffer_size=10, replay_buffer_min_size=11)
 

@@ -234,7 +234,7 @@ def test_threads_never_see_torn_or_foreign_unrolls() -> None:
 
 
 def test_late_priorities_never_hit_another_unroll() -> None:
-    """Guards keys against reuse: the place of an unroll that went has a new one by now."""
+    """Guards keys against reuse: the slot of an evicted unroll has a new one."""
     storage = UnrollStorage(Layout(FieldSpec((2, 8), np.int64)), 4)
     insert_numbers(storage, np.arange(6))
     assert storage.update_priorities(np.arange(6), np.full(6, 9.0)) == 4
@@ -260,7 +260,7 @@ def test_memory_limit_evicts_the_oldest() -> None:
 
 
 def test_bytes_are_all_accounted_for() -> None:
-    """Guards the statistics that people size their machines by."""
+    """Guards the statistics that users size their machines by."""
     layout = Layout((FieldSpec((100, 100), np.uint8), FieldSpec((3,), np.float32, time=False)))
     storage = UnrollStorage(layout, 64)
     values = (np.zeros((100, 10, 100), np.uint8), np.ones((10, 3), np.float32))
@@ -323,7 +323,7 @@ def test_damaged_segment_is_refused() -> None:
 
 
 def test_wrong_values_are_named() -> None:
-    """Guards the message for the commonest mistake: another dtype or shape than promised."""
+    """Guards the message for the most common mistake: a wrong dtype or shape."""
     step = EnvOutput(
         *[
             FieldSpec((4, *shape), dtype)

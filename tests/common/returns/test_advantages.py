@@ -112,7 +112,7 @@ def test_episodes_may_end_in_every_position_and_way():
 
 
 def test_an_abandoned_step_may_have_any_number_in_it():
-    """Its action was ignored and its reward belongs to nothing: even NaN must not spread."""
+    """Its action was ignored and its reward is unused: even NaN must not spread."""
     steps = random_steps(3, 5, np.array(list("..a.."))[:, None])
     expected = {e: e(**steps) for e in (advantages.VTrace(0.9, None), advantages.NStep(3))}
     steps["rewards"][2] = np.nan

@@ -107,6 +107,6 @@ def test_runs_of_every_day(folder: Path, repository: Path) -> None:
 
 @pytest.mark.parametrize("damaged", [{}, {"program": "gone.py"}])
 def test_records_that_cannot_be_run(damaged: dict[str, Any]) -> None:
-    """Starting reports what is wrong with them."""
+    """Starting them reports the errors."""
     assert foreign_code.find({"arguments": [7, "--"], **damaged}) == []
     assert foreign_code.find({**damaged, "arguments": 7}) == []

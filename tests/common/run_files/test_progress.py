@@ -111,7 +111,7 @@ def test_a_run_that_is_done_has_no_time_left(tmp_path):
 
 
 def test_a_full_disk_is_told_in_the_file(tmp_path, monkeypatch):
-    """Guards those who read it: with no block free, no new file can take its place."""
+    """Guards readers: without a free block, no new file can replace it."""
     clock = Clock()
     writer = ProgressWriter(tmp_path, 1000, clock=clock)
 

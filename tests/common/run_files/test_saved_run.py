@@ -1,4 +1,4 @@
-"""What a new run is told about the one that is saved in its directory."""
+"""Messages to a new run about the one that is saved in its directory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_another_network_is_refused_even_where_its_weights_fit(tmp_path):
 
 
 def test_a_checkpoint_of_an_original_program_is_refused(tmp_path):
-    """Guards a run from starting at frame 0 beside it; one of ours has gone on from there."""
+    """Guards a run from starting at frame 0 beside it; one of ours has continued from there."""
     for name in ("checkpoint", "ckpt-1.index", "ckpt-1.data-00000-of-00001"):
         (tmp_path / name).touch()
     message = saved_run.refusal(tmp_path, {})
@@ -119,13 +119,13 @@ def test_what_nobody_types_stays_as_the_run_was_started(adopting):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"adopted_kind": "c"}, "has --adopted_kind=c, which is not possible any more .*Give"),
-        ({"adopted_rate": [1]}, "has --adopted_rate=1, which is not possible"),
+        ({"adopted_kind": "c"}, "has --adopted_kind=c, which is no longer valid .*Give"),
+        ({"adopted_rate": [1]}, "has --adopted_rate=1, which is no longer valid"),
         ({"adopted_lines": ["elsewhere:make"]}, "elsewhere:make, which runs code .*Give the flag"),
     ],
 )
 def test_values_that_cannot_be_kept(adopting, monkeypatch, values, message):
-    """Guards choices that are gone, damage, and code that whoever wrote the file has chosen."""
+    """Guards removed choices, damage, and code that the file's author has chosen."""
     monkeypatch.setitem(foreign_code._CODE, "adopted_lines", foreign_code._wrappers)
     with pytest.raises(UserError, match=message):
         saved_flags.adopt(values)
@@ -140,7 +140,7 @@ def test_the_same_environment_continues(tmp_path):
 
 
 def test_a_directory_that_cannot_be_read_is_no_traceback(tmp_path):
-    """Guards against a run that begins anew beside checkpoints that nobody can see just now."""
+    """Guards against a run that starts over beside checkpoints that are temporarily unreadable."""
     (tmp_path / "checkpoints").symlink_to("checkpoints")
     with pytest.raises(UserError, match="Cannot read .*checkpoints: "):
         saved_run.refusal(tmp_path, {})
@@ -148,7 +148,7 @@ def test_a_directory_that_cannot_be_read_is_no_traceback(tmp_path):
 
 @pytest.mark.parametrize("text", ["[1, 2]", "7", "[" * 99_999, "{"])
 def test_options_that_cannot_be_read_refuse_nothing(tmp_path, text):
-    """Restoring finds out what has happened to the checkpoint."""
+    """Restoring reports the damage."""
     (save(tmp_path) / "config.json").write_text(text)
     assert saved_run.refusal(tmp_path, {"game": "Pong"}) is None
 
@@ -168,7 +168,7 @@ def test_arguments_that_are_no_flags_start_nothing(argument):
 
 @pytest.mark.parametrize("flag", ["flagfile", "undefok", "profile_file", "norun_with_pdb"])
 def test_flags_of_absl_start_nothing(flag):
-    """Guards files: absl would write the profile to the one that a stranger's record names."""
+    """Guards files: absl would write the profile to the one that a foreign record names."""
     with pytest.raises(UserError, match=f"no run records --.*{flag.removeprefix('no')}"):
         run_record.start_again({"program": "timeit", "arguments": ["--a=b", f"--{flag}=x"]}, [])
 
@@ -257,7 +257,7 @@ def test_the_default_directory_is_named_after_program_and_environment(
 
 
 def test_a_program_says_that_it_would_not_continue(tmp_path):
-    """Guards what the launcher asks before it touches a directory."""
+    """Guards the launcher's check before it changes a directory."""
     record = {"program": "seed_rl.atari.vtrace_main", "game": "Breakout", "sticky_actions": False}
     record |= {"learning_rate": 0.25}
     run_record.write(save(tmp_path), record)

@@ -1,4 +1,4 @@
-"""TensorFlow's chatter stays out of what people read; everything else arrives."""
+"""TensorFlow's chatter is filtered; everything else arrives."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def test_what_is_chatter():
 
 @pytest.mark.parametrize("end", ["abort", "return"])
 def test_the_rest_arrives_in_order_also_from_a_crash(end):
-    """Guards what TensorFlow says just before it ends a program."""
+    """Guards TensorFlow's last message before it ends a program."""
     lines = [line for pair in zip(CHATTER, WORTH_READING, strict=False) for line in pair]
     result = subprocess.run(
         [sys.executable, PROGRAMS / "chatter_program.py", "\n".join([*lines, ""]), end],

@@ -1,4 +1,4 @@
-"""Displays that are not there."""
+"""Missing displays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seed_rl.common.system import display
 
 
 def test_displays(tmp_path):
-    """Guards displays that are named but gone; and that those that answer are taken."""
+    """Guards against displays that do not respond; those that answer are used."""
     for variables in (
         {"DISPLAY": ":987654"},
         {"DISPLAY": "nonsense"},

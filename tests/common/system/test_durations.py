@@ -1,4 +1,4 @@
-"""Durations as people read them."""
+"""Human-readable durations."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ from seed_rl.common.system import durations
     ],
 )
 def test_describe(seconds: float, text: str) -> None:
-    """Guards ETAs of long runs from seconds that nobody can know."""
+    """Guards ETAs of long runs from meaningless seconds."""
     assert durations.describe(seconds) == text

@@ -31,13 +31,13 @@ def test_the_packages_are_those_of_the_extra(extra: str, repository: Path) -> No
 
 
 def test_no_index_is_asked_for_this_package() -> None:
-    """Guards people from `pip install 'seed_rl[video]'`: nothing is published under that name."""
+    """Guards users from `pip install 'seed_rl[video]'`: nothing is published under that name."""
     message = str(missing_extra("video", "Writing a video", ImportError("No module named 'x'")))
     assert re.search(rf"\(No module named 'x'\).*: {PIP} imageio imageio-ffmpeg$", message)
 
 
 def test_no_page_asks_an_index_for_this_package(repository: Path) -> None:
-    """Guards the same in everything people read."""
+    """Guards the same in all messages and pages."""
     files = [*repository.glob("*.md"), *repository.glob("docs/**/*.md")]
     files += [*repository.glob("seed_rl/**/*.py"), *repository.glob("scripts/*.sh")]
     assert len(files) > 100

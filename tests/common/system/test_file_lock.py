@@ -38,7 +38,7 @@ def test_names_its_holder_and_ends_with_it(tmp_path: pathlib.Path) -> None:
 
 
 def test_links_are_not_followed(tmp_path: pathlib.Path) -> None:
-    """Guards other files of the user, to which a logdir of somebody else may link."""
+    """Guards other files of the user, to which another user's logdir may link."""
     (tmp_path / "precious").write_text("kept")
     for name in ("learner.pid", "supervisor.pid", "learner.log"):
         (tmp_path / name).symlink_to("precious")
@@ -58,7 +58,7 @@ def test_only_a_process_is_stopped(
     lock = RunLock(tmp_path)
     (tmp_path / "supervisor.pid").write_text(content)
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("signalled"))
-    with pytest.raises(UserError, match="supervisor.pid names no process"):
+    with pytest.raises(UserError, match="supervisor.pid has no process id"):
         stop.stop(tmp_path)
     lock.release()
     assert run_lock.running_pid(tmp_path) is None

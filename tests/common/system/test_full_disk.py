@@ -7,7 +7,7 @@ from tests.helpers import full_disk
 
 
 def test_saving_and_summaries_without_room(tmp_path, repository):
-    """Guards the reason that people are told, and that everything works when there is room."""
+    """Guards the reported reason, and that everything works once there is space."""
     (tmp_path / "run").mkdir()
     program = [sys.executable, "-m", "tests.helpers.programs.full_disk_program", tmp_path / "run"]
     result = subprocess.run(

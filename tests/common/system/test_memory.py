@@ -19,7 +19,7 @@ def test_available_memory_of_the_machine(tmp_path: Path) -> None:
 
 
 def test_available_memory_of_a_container(tmp_path: Path) -> None:
-    """Guards containers: the limit of the control group counts, less what is used in earnest."""
+    """Guards containers: the limit of the control group minus the memory in use."""
     meminfo = {"proc/meminfo": "MemAvailable: 500000 kB\n"}
     version_2 = {
         "proc/self/cgroup": "0::/job\n",

@@ -1,4 +1,4 @@
-"""Programs at a terminal: Ctrl-C while they start, readers that go."""
+"""Programs at a terminal: Ctrl-C while they start, closed pipes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_ctrl_c_during_imports(program, arguments, imported, tmp_path):
     ids=" ".join,
 )
 def test_help_without_a_reader(repository, command, unbuffered):
-    """What `--help | head` does at its worst."""
+    """The worst case of `--help | head`."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer) as output:

@@ -73,7 +73,7 @@ def test_files_without_a_token(tmp_path: Path, text: str, problem: str) -> None:
 def test_one_warning_if_others_can_read_the_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int
 ) -> None:
-    """Once, though learner and actors read it again and again; with the command that mends it."""
+    """Once, though learner and actors read it again and again; with the command that fixes it."""
     path = secret_file(tmp_path, "s3cret", mode)
     for _ in range(3):
         assert tokens.read(path, "--auth_token_file") == "s3cret"

@@ -32,7 +32,7 @@ def main():
     try:
         checkpoints.CheckpointManager(folder / "checkpoints", {"variable": variable})
     except UserError as error:
-        assert "No space left" in str(error) and "make room" in str(error)
+        assert "No space left" in str(error) and "free space" in str(error)
     else:
         raise AssertionError("a run may begin that can save nothing")
     summaries = SummaryWriter(folder / "events")

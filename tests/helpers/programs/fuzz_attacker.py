@@ -191,7 +191,7 @@ class Stream:
             self._window.release()
 
     def cancel(self):
-        """Goes away, whatever is under way."""
+        """Disconnects, whatever is in flight."""
         self._closing = True
         self._stream.cancel()
 

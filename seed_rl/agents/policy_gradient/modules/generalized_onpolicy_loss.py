@@ -309,7 +309,7 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
         normalizer = self._reward_normalizer
         if normalizer is None:
             return targets, advantages
-        # Statistics leave out what is not finite.
+        # Statistics ignore values that are not finite.
         normalizer.update_normalization_statistics(tf.where(mask > 0, targets, math.nan))
         targets = normalizer.normalize_target(targets)
         advantages = normalizer.normalize_advantage(advantages)

@@ -63,7 +63,7 @@ class LoggingModule:
         if logs is None:
             return
         if key in logs:
-            raise ValueError(f"'{key}' was logged twice: each part needs keys of its own.")
+            raise ValueError(f"'{key}' was logged twice: each part needs its own keys.")
         logs[key] = tf.stop_gradient(tf.convert_to_tensor(tensor))
 
     def set_logging_dict(self, logging_dict: dict[str, tf.Tensor]) -> None:
@@ -90,8 +90,7 @@ class LoggingTape:
         """Records nothing yet.
 
         Args:
-          tracked_modules: one or several whose parts log; those that are no `LoggingModule` are
-            passed over.
+          tracked_modules: one or several whose parts log; others than `LoggingModule`s are ignored.
         """
         if isinstance(tracked_modules, tf.Module):
             tracked_modules = (tracked_modules,)

@@ -25,7 +25,7 @@ from seed_rl.common.learner.coefficients import (
 )
 
 _MAX_LOG_RATIO = 20.0  # Keeps ratios, and so gradients, finite.
-_NEVER = -1e30  # Advantage of actions that no transformation shall give any weight.
+_NEVER = -1e30  # Advantage of actions to which no transformation may give weight.
 
 
 @gin.configurable
@@ -176,7 +176,7 @@ class GeneralizedAdvantagePolicyLoss(tf.Module, LoggingModule):
         weights = advantages * self._importance_weights(
             advantages, target_action_log_probs - behaviour_action_log_probs, mean
         )
-        # Of what was never taken, nothing reaches the gradient, whatever its values.
+        # Actions never taken must not reach the gradient, whatever their values.
         weights = tf.stop_gradient(tf.where(mask > 0, weights, 0.0))
         # An action that the policy now excludes has weight 0 and log probability -inf.
         loss = -mean(tf.math.multiply_no_nan(target_action_log_probs, weights))
@@ -313,5 +313,5 @@ def vmpo(e_n: float) -> GeneralizedAdvantagePolicyLoss:
 
 @gin.configurable
 def repeat_positive_advantages() -> GeneralizedAdvantagePolicyLoss:
-    """Log likelihood of the actions whose advantage is not negative; of the others, nothing."""
+    """Log likelihood of the actions whose advantage is not negative; others are ignored."""
     return awr(beta=1e-6, w_max=1.0)

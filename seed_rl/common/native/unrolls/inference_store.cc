@@ -9,8 +9,8 @@
 namespace seed_rl {
 namespace {
 
-// Earlier lives remembered per environment, to refuse their late calls. An actor that restarts more
-// often than this while one of its first calls is still in flight is no concern.
+// Earlier lives remembered per environment, to refuse their late calls. More restarts of an actor
+// while one of its first calls is still in flight are not handled.
 constexpr size_t kReplacedRunIds = 16;
 
 // Episodes kept until a logger drains them; the oldest are dropped first.
@@ -293,7 +293,7 @@ void InferenceStore::UpdateTurn(std::vector<std::function<void()>>* ready) {
     training_turn_start_ = now;
     return;
   }
-  // No environment could call meanwhile: the clocks of their silence go on from here.
+  // No environment could call meanwhile: the clocks of their silence continue from here.
   const auto turn = now - training_turn_start_;
   for (Environment& env : envs_) env.last_call += turn;
   newest_call_ += turn;

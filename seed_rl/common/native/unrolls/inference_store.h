@@ -18,9 +18,9 @@
 //    back-pressure; nothing is lost.
 //  - With `unrolls_per_step`, inference and training take turns. From the moment a training step's
 //    unrolls are complete until `Trained`, steps may not begin: callers check `MayBegin` and wait
-//    with `NotifyWhenMayBegin`, so the steps of the next unrolls come from the new weights. Batches
-//    that had begun before go on. There is no wait while too few unrolls are complete, whatever the
-//    reason, so dead actors stop nothing.
+// with `NotifyWhenMayBegin`, so the steps of the next unrolls come from the new weights. Batches
+// that had begun before finish. There is no wait while too few unrolls are complete, whatever the
+// reason, so dead actors block nothing.
 //  - Thread-safe. Callbacks are never called with the lock held. Nor are rows copied with it: a
 //  call
 //    claims its environments meanwhile. Calls that share one, as when an actor is replaced while it
@@ -119,7 +119,7 @@ class InferenceStore {
   int64_t Dequeue(size_t count, UnrollsReady ready);
   void CancelDequeue(int64_t token);
 
-  // Says that the training step on the dequeued unrolls is done, and its weights are in use.
+  // Signals that the training step on the dequeued unrolls is done, and its weights are in use.
   void Trained();
 
   // Takes back the memory of unrolls for later ones.

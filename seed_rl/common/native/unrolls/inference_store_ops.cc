@@ -118,7 +118,7 @@ class BeginOp : public tf::AsyncOpKernel {
     auto wait = std::make_shared<Wait>(ctx, done, std::move(resource));
     wait->Until([&store](auto ready) { store.NotifyWhenMayBegin(std::move(ready)); },
                 [ctx, done, wait] {
-                  // The learner's thread ends the wait, and has better things to do.
+                  // The learner's thread ends the wait and must not do this work.
                   (*ctx->runner())([ctx, done, wait] {
                     ctx->SetStatus(Begin(ctx, wait->resource()));
                     done();

@@ -69,8 +69,8 @@ void SetOptimization(const std::string& name, FunctionLibraryRuntime::Instantiat
                 options->config_proto, name, optimization, std::placeholders::_6);
 }
 
-// Whether an op runs Python code, or others as often as its inputs say. (Blocking ops such as
-// queues are asynchronous.)
+// Whether an op runs Python code, or loops a number of times that depends on its inputs. (Blocking
+// ops such as queues are asynchronous.)
 bool MayBlock(const std::string& op) {
   for (const char* part : {"PyFunc", "NumpyFunc", "While", "NextIteration"}) {
     if (op.find(part) != std::string::npos) return true;

@@ -7,7 +7,7 @@
 namespace seed_rl::transport {
 namespace {
 
-// Room for headers, and for clients that are to be told what is wrong with their call.
+// Room for headers, and for calls that are too large, so that they get an error.
 constexpr size_t kMinReceiveBytes = 4 << 20;
 
 }  // namespace

@@ -94,7 +94,8 @@ Status Connect(const ClientConfig& config, std::shared_ptr<grpc::Channel>* chann
   for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     status = Describe(config, *channel, true, deadline, description);
     if (status.ok()) return {};
-    // Despite wait_for_ready, so answers a proxy without its server, and one that is shutting down.
+    // Despite wait_for_ready, a proxy without a server and a server that is shutting down answer
+    // this.
     if (status.error_code() != grpc::StatusCode::UNAVAILABLE) break;
     if (SystemClock::now() + pause >= deadline) break;
     std::this_thread::sleep_for(pause);

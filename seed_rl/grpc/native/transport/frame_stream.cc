@@ -253,7 +253,7 @@ void SeedFrameStream::OnRead(bool ok) {
   uint64_t call_id;
   char header[kHeaderBytes];
   if (!CopyStart(message_, header, kHeaderBytes)) {
-    Break("the server sent " + std::to_string(message_.Length()) + " bytes, which is no frame");
+    Break("the server sent " + std::to_string(message_.Length()) + " bytes, which is not a frame");
     context_.TryCancel();
   } else {
     std::memcpy(&call_id, header + kCallIdOffset, sizeof(call_id));  // Little-endian, as we are.

@@ -11,7 +11,7 @@ extern "C" {
 
 struct SeedFrameStream;
 
-// What a call has come to.
+// State of a pending call.
 enum SeedFrameResult : int {
   kSeedFrameReply = 0,    // A frame has arrived.
   kSeedFramePending = 1,  // Not within the timeout; wait again, or forget the call.
@@ -19,8 +19,8 @@ enum SeedFrameResult : int {
       2,  // The stream has ended, for the reason that is returned in place of a frame.
 };
 
-// Opens a stream; returns at once. Strings end with a null; an empty token, certificate or key
-// means none.
+// Opens a stream without waiting for the server. Strings end with a null; an empty token,
+// certificate or key means none.
 SeedFrameStream* seed_frame_stream_open(const char* address, const char* token, bool tls,
                                         const char* tls_ca, const char* tls_cert,
                                         const char* tls_key, double keepalive_s,

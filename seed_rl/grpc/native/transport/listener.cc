@@ -22,8 +22,8 @@
 namespace seed_rl::transport {
 namespace {
 
-// Newcomers need a connection before they can be told that there are too many streams; a NumPy
-// client has two for a moment.
+// New clients need a connection to be told that there are too many streams; a NumPy client briefly
+// has two.
 int64_t Spare(int64_t max_connections) {
   return std::clamp<int64_t>(max_connections / 4, 64, 1024);
 }
@@ -72,7 +72,7 @@ bool IsAmongTheLast(int fd) {
   return fd >= allowed - std::min(kReservedDescriptors, allowed / 4);
 }
 
-// Whether the peer is still there. gRPC would log that it is not: some probes only connect.
+// Whether the peer is still connected. Some probes only connect, which gRPC would log.
 bool IsConnected(int fd) {
   pollfd state = {fd, POLLRDHUP, 0};
   return poll(&state, 1, 0) == 0 || (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
@@ -157,7 +157,7 @@ void Listener::Accept(const ListeningSocket& socket) {
       Refuse(socket);
       return;
     }
-    // Others concern one connection, which has gone before it was accepted.
+    // Others concern one connection, closed before it was accepted.
   }
 }
 

@@ -22,8 +22,8 @@ namespace seed_rl::transport {
 
 class Listener {
  public:
-  // `max_connections`: as many should be possible at once. A TCP connection ends if what
-  // was sent on it has not arrived, or its peer reads nothing, for `unsent_timeout`.
+  // `max_connections`: the number that must be possible at the same time. A TCP connection ends if
+  // what was sent on it has not arrived, or its peer reads nothing, for `unsent_timeout`.
   Listener(int64_t max_connections, std::chrono::milliseconds unsent_timeout);
   ~Listener() { Stop(); }
 

@@ -19,7 +19,7 @@
 namespace seed_rl::transport {
 namespace {
 
-// For accept4, which must not wait for a connection that has gone in the meantime.
+// For accept4, which must not wait if the connection was closed in the meantime.
 constexpr int kSocketType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
 // The address of a socket with a file, or of an abstract one if `path` is empty.
@@ -51,7 +51,7 @@ struct ListeningSockets::Registry {
   }
 
   static void OnChild() {
-    // Frees no memory: other threads of the parent may have been at it.
+    // Frees no memory: the fork may have interrupted the allocator in another thread.
     for (ListeningSockets* const sockets : Get().all) {
       for (ListeningSocket& socket : sockets->sockets_) socket.fd.reset();
     }

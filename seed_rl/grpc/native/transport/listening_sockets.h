@@ -27,7 +27,7 @@ class ListeningSockets {
   ~ListeningSockets() { Close(); }
 
   // Listens at all places of an address. `port` is 0 for Unix sockets. kUnavailable if the address
-  // is in use or not of this machine, kInvalidArgument if it is none.
+  // is in use or not of this machine, kInvalidArgument if it is malformed.
   Status Add(const std::string& address, int* port);
   // From now on, processes that are forked without exec do not keep the addresses. No Add may
   // follow. In a child, the object must not be destroyed.
@@ -43,7 +43,7 @@ class ListeningSockets {
     ino_t inode;
   };
 
-  // Those that are closed in forks, and the handlers of fork(2), which lock it meanwhile.
+  // Sockets to close in forks, and the handlers of fork(2), which lock them meanwhile.
   struct Registry;
 
   Status AddUnix(const std::string& address);

@@ -8,8 +8,8 @@ namespace {
 // A run that takes less than this is quick: running it on a network thread saves more time than it
 // costs the calls that wait for that thread.
 constexpr auto kQuick = std::chrono::microseconds(100);
-// A run that takes this long is felt by all clients if it occupies a network thread. After each,
-// trust takes kMoreProof times as many quick runs.
+// A run on a network thread that takes this long delays all clients. After each, trust takes
+// kMoreProof times as many quick runs.
 constexpr auto kVerySlow = std::chrono::milliseconds(10);
 constexpr int64_t kMoreProof = 16;
 constexpr int64_t kMostProof = 1 << 20;

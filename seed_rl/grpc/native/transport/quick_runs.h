@@ -9,12 +9,12 @@
 
 namespace seed_rl::transport {
 
-// Judges a function by its runs so far. Clients choose what it runs on, and may want to stop the
-// network thread: trust is earned by many runs, covers similar batches only, and is lost with one
-// slow run. Not thread-safe.
+// Predicts from a function's past runs. Inputs are untrusted and may stall the network thread:
+// trust takes many quick runs, covers similar batches only, and is lost with one slow run. Not
+// thread-safe.
 class QuickRuns {
  public:
-  // Notes a run; `ok`: it did not fail. A quick failure proves nothing.
+  // Records a run; `ok`: it did not fail. A quick failure proves nothing.
   void Note(std::chrono::steady_clock::duration time, int64_t rows, size_t bytes, bool ok);
   // Whether a run on a batch of this size should be quick.
   bool Expects(int64_t rows, size_t bytes) const;

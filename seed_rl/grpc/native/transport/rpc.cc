@@ -55,7 +55,7 @@ void Rpc::StartUnary() {
     Reject({grpc::StatusCode::UNIMPLEMENTED, "Unknown method"});
     return;
   }
-  // No method looks at its request. Reading it would let everyone leave half a message here.
+  // No method uses its request. Reading it would let any client leave half a message here.
   const grpc::Slice slice(answer());
   std::lock_guard<std::mutex> lock(mu_);
   if (finished_) return;

@@ -41,7 +41,7 @@ class RpcHost {
   virtual void Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer& message) = 0;
   virtual int64_t max_calls_per_peer() const = 0;
   virtual size_t max_bytes_per_peer() const = 0;
-  // Unsent replies of a stream; less than the above if those of all take too much.
+  // Limit of a stream's unsent replies; lower if those of all streams take too much.
   virtual size_t MaxUnsentBytes() = 0;
   // Counts the bytes of unanswered calls and unsent replies of all peers.
   virtual void AddUnansweredBytes(int64_t bytes) = 0;

@@ -1,4 +1,4 @@
-// Runs of functions, and what becomes of failed allocations.
+// Runs functions and turns failed allocations into errors.
 
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_RUN_FUNCTION_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_RUN_FUNCTION_H_

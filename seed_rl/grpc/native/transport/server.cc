@@ -32,7 +32,7 @@ constexpr char kServerClosed[] = "server closed";
 // How long Shutdown waits for pending writes.
 constexpr auto kShutdownGrace = std::chrono::seconds(1);
 
-// What fits into the memory of this machine, besides what is done there, of calls in work.
+// Default of max_bytes.
 int64_t SharedBytes() {
   const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   return std::max(int64_t{1} << 30, memory / 8);
@@ -322,8 +322,8 @@ void ServerImpl::CloseStream(const std::shared_ptr<Rpc>& rpc) {
 size_t ServerImpl::MaxUnsentBytes() {
   const size_t limit = config_.max_bytes_per_peer;
   if (!TooManyBytes()) return limit;
-  // Calls that have been accepted go on filling memory with their replies. Of the clients that do
-  // not read, those with more than their share go.
+  // Accepted calls keep filling memory with their replies, so clients that do not read and hold
+  // more than their share are disconnected.
   std::lock_guard<std::mutex> lock(mu_);
   return std::min<size_t>(limit, max_unanswered_bytes_ / std::max<size_t>(1, streams_.size()));
 }

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMaxArgumentBytes = size_t{1} << 30;
 
 // Strings of a call: they are checked and copied one by one, on a network thread, and take 32 bytes
-// besides their text. So many take some milliseconds.
+// besides their text. This many take some milliseconds.
 constexpr size_t kMaxStrings = size_t{1} << 18;
 
 Status Invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }

@@ -92,8 +92,8 @@ class Function {
   virtual void Start(std::vector<Tensor> arguments, Done done) = 0;
   // Cancels current and future runs.
   virtual void Cancel() = 0;
-  // Whether a run may keep its thread for much longer than earlier runs on as many rows did: if it
-  // waits for Python, or loops as often as its arguments say.
+  // Whether a run may take much longer than earlier runs on as many rows: it waits for Python, or
+  // loops a number of times that depends on its arguments.
   virtual bool may_block() const { return false; }
 };
 

@@ -182,8 +182,7 @@ def test_submit_prints_what_an_overlay_would(tmp_path):
         SEED_RL_TAG="0.1.0",
     )
     assert done.returncode == 0, done.stderr
-    golden = K8S.parent / "tests/k8s/golden/gpu.yaml"
-    assert documents(done.stdout) == documents(golden.read_text())
+    assert documents(done.stdout) == documents(render(K8S / "overlays" / "gpu"))
 
 
 def test_flag_files_need_not_be_in_the_image(tmp_path):

@@ -1,5 +1,7 @@
 """The manifests in k8s/: known to the schemas of their kinds, and as reviewed in golden/.
 
+The overlays `jobset` and `plain` are there as a whole, of others what differs from `jobset`.
+
 After a change, write the golden files anew and review the difference:
 
     python -m tests.k8s.test_manifests
@@ -8,12 +10,14 @@ After a change, write the golden files anew and review the difference:
 from __future__ import annotations
 
 import copy
+import difflib
 import functools
 import pathlib
 import shutil
 import subprocess
 
 import pytest
+import yaml
 
 from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, pods, problems, render
 
@@ -36,9 +40,20 @@ def the(kind, overlay, name=None):
     return copy.deepcopy(found)
 
 
+def to_review(overlay):
+    """(file in golden/, its text)."""
+    text = yaml.safe_dump_all(rendered(overlay), width=100)
+    if overlay in ("jobset", "plain"):
+        return f"{overlay}.yaml", text
+    jobset = yaml.safe_dump_all(rendered("jobset"), width=100)
+    lines = difflib.unified_diff(jobset.splitlines(), text.splitlines(), n=1, lineterm="")
+    return f"{overlay}.diff", "\n".join([*lines][2:]) + "\n"
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_overlay_is_valid_and_as_reviewed(overlay):
-    assert rendered(overlay) == documents((GOLDEN / f"{overlay}.yaml").read_text())
+    file, text = to_review(overlay)
+    assert text == (GOLDEN / file).read_text()
     assert [p for document in rendered(overlay) for p in problems(document)] == []
 
 
@@ -255,4 +270,5 @@ def test_exit_codes_lead_to_what_the_manual_says():
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
     for each in OVERLAYS:
-        (GOLDEN / f"{each}.yaml").write_text(_rendered(each))
+        file, text = to_review(each)
+        (GOLDEN / file).write_text(text)

@@ -22,7 +22,7 @@
 #SBATCH --signal=TERM@30
 set -uo pipefail
 
-# When an actor that has failed starts again: seed_rl/cluster/machine.py says why these.
+# When a failed actor is restarted; seed_rl/cluster/machine.py explains the numbers.
 quick_s=60 most_failures=6 first_pause_s=2 longest_pause_s=30
 # How often Slurm, or the learner's directory, is asked again: for five minutes, after which Slurm
 # takes a silent node for lost (its default SlurmdTimeout).

@@ -90,7 +90,7 @@ class Program:
         """Waits for the next line of output and returns it.
 
         Raises:
-          SystemExit: if the process exited instead; its stderr says why.
+          SystemExit: if the process exited instead; its stderr has the reason.
         """
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -103,7 +103,7 @@ class Program:
         """Checks that the process has not exited.
 
         Raises:
-          SystemExit: it has; its stderr says why.
+          SystemExit: it has; its stderr has the reason.
         """
         code = self._process.poll()
         if code is not None:

@@ -16,7 +16,7 @@
 #   --evaluators=N        jobs whose environments only evaluate (default: 0)
 #   --secrets=DIR         directory with the token and certificates of the run, which only you can
 #                         read (default: LOGDIR/slurm/secrets, with a new token and without TLS).
-#                         With proxy.pem, HAProxy stands in front of the learner, on its node
+#                         With proxy.pem, HAProxy runs in front of the learner, on its node
 #   --dry_run             print the commands, and do nothing
 #   --learner-NAME=VALUE  option of sbatch for the learner's job, such as --learner-partition=gpu
 #   --actor-NAME=VALUE    option of sbatch for the jobs of actors and evaluators

@@ -113,7 +113,7 @@ def connect(port: int, timeout_s: float = _TIMEOUT_S) -> socket.socket:
 
 
 class Connection:
-    """A connection that sends what it is told; it raises ConnectionError once the server ends it.
+    """A connection that sends given frames; raises ConnectionError once the server ends it.
 
     Attributes:
       windows: how many bytes the server still takes, by stream; 0 is the whole connection.

@@ -29,9 +29,9 @@ usage: python -m seed_rl.cluster GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=valu
        python -m seed_rl.cluster PROGRAM.py [AGENT] ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
 
 Becomes one process of a run: learner, actor, evaluator, TensorBoard or proxy. Every process of the
-run gets the same command line, that of ./run_local.sh, and is told by its environment which one it
-is. It is then replaced by the program, so that signals and exit codes are the program's
-(docs/reliability.md lists them).
+run gets the same command line, that of ./run_local.sh; its environment selects the process. It then
+execs the program, so that signals and exit codes are the program's (docs/reliability.md lists
+them).
 
   SEED_RL_ROLE          learner, actor, evaluator, tensorboard or proxy
   SEED_RL_INDEX         index of this actor among the actors, or of this evaluator among the

@@ -11,7 +11,7 @@ import numpy as np
 from seed_rl.common.errors import UserError
 
 DMLAB30 = "dmlab30"
-"""Name that stands for all levels of DMLab-30."""
+"""Name for all levels of DMLab-30."""
 
 FOLDER = "contributed/dmlab30/"
 """Where the engine keeps the levels of DMLab-30."""
@@ -90,7 +90,7 @@ _BY_NAME = {name: level for level in LEVELS for name in (level.test, level.train
 
 
 def choose(names: str) -> tuple[str, ...]:
-    """The training levels that a comma-separated list of names stands for.
+    """The training levels named by a comma-separated list.
 
     Args:
       names: levels, or `dmlab30` for all of DMLab-30. Levels of DMLab-30 need no folder; others are

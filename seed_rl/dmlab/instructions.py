@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 
 NUM_BUCKETS = 1000
-"""Number of different words that can be told apart, but for collisions."""
+"""Number of hash buckets for words."""
 
 
 def words(text: str) -> list[str]:

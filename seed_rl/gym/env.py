@@ -172,7 +172,7 @@ def constructor(config: GymConfig) -> Callable[..., Any]:
 
 
 def _factory(name: str) -> Callable[..., Any] | None:
-    """The callable that `name` stands for; None if it is an id of Gymnasium."""
+    """The callable named by `name`; None if it is an id of Gymnasium."""
     if ":" in name:
         found = _attribute(name)
         return found if callable(found) else None

@@ -224,7 +224,7 @@ def test_unknown_levels_are_reported_with_similar_ones(standin: Any) -> None:
         DmlabConfig(game="contributed/dmlab30/lasertag_one_oponent_small")
     with pytest.raises(UserError, match="cannot load the level 'nowhere': Level not found"):
         create_environment(0, DmlabConfig(game="nowhere")).reset()
-    with pytest.raises(UserError, match="No level is named"):
+    with pytest.raises(UserError, match="--game is empty"):
         DmlabConfig(game=",")
 
 

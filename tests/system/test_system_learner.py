@@ -170,7 +170,7 @@ def test_kill_9_of_the_learner(place, learner, actors):
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
     wait_until(lambda: all("no learner at" in actor.text() for actor in actors))
 
-    # With other batches the frames must not go back, though the count of training steps goes on.
+    # With other batches the frames must not decrease, though the training steps continue.
     learner = start_learner(place, batch_size=2)
     place.trains_on(learner)
     text = learner.text()

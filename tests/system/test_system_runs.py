@@ -61,7 +61,7 @@ def test_a_run_is_killed_interrupted_resumed_ended_and_begun_anew(place):
     interrupted_at = frames_saved(place)
     assert place.progress().frames == interrupted_at > 0
 
-    # The same command goes on from there, and ends at its number of frames.
+    # The same command continues from there, and ends at its number of frames.
     run = start(place, f"--total_environment_frames={TOTAL}")
     assert run.wait() == 0, run.text()
     assert "training has ended" in run.text()

@@ -153,7 +153,7 @@ def test_an_actor_says_what_keeps_it_away_and_gives_up(tmp_path):
             (f"localhost:{old.ports[0]}", (token, tls), "certificate has expired by this", away),
             (f"localhost:{new.ports[0]}", (token, tls), "set the clock if it is off", away),
             (f"127.0.0.1:{good.ports[0]}", (token, tls), "is not for 127.0.0.1", away),
-            (f"localhost:{good.ports[0]}", (token,), "encrypts: give this client tls_ca", away),
+            (f"localhost:{good.ports[0]}", (token,), "uses TLS: give this client tls_ca", away),
             (f"localhost:{good.ports[0]}", (token, f"--tls_ca={other.authority}"), "sign", away),
             ("learner.invalid:1", (token, tls), "learner.invalid has no address yet", away),
             (

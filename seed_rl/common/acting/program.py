@@ -69,8 +69,8 @@ def main(
     if agent and _AGENT not in flags.FLAGS:
         given = any(f.lstrip("-").startswith(f"{_AGENT}=") for f in argv or sys.argv)
         text = "The agent to train; in programs with several, it chooses among them."
-        # Under a heading of absl's, a flag stays out of the run's record. A run that was told the
-        # agent must be told again, to be played.
+        # Under a heading of absl's, a flag stays out of the run's record. To play a run that was
+        # started with --agent, pass it again.
         heading = "Program" if given else "absl.agent"
         flags.DEFINE_enum(_AGENT, agent, [agent], text, module_name=heading)
 

@@ -11,7 +11,7 @@ A saved replay is a directory with
 Records never change, so a segment that the previous checkpoint already has becomes a hard link to
 that file. A part of the unrolls can be loaded by reading only their segments.
 
-A file that rots on the disk rots in all checkpoints that share it. So each save reads an eighth of
+Corruption of a shared file affects every checkpoint that shares it. So each save reads an eighth of
 the files it shares, those not checked for the longest time, and writes the damaged ones anew from
 memory. Reading costs less than a copy at every n-th save, which would fill the disk with whole
 replays; and by reading all at once, a save of a large replay would take minutes.
@@ -49,7 +49,7 @@ _HEADER = struct.Struct("<8sqQ")
 _ARRAYS = ("priorities", "inserted_at")
 # Disk space to leave for logs and the rest of the checkpoint.
 _SPARE_BYTES = 64 << 20
-# A save checks one of this many shared segments, so rot is found within as many saves.
+# A save checks one of this many shared segments, so corruption is found within as many saves.
 _SAVES_PER_CHECK = 8
 
 

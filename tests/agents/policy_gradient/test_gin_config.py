@@ -214,7 +214,7 @@ def test_later_files_and_bindings_win(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("config", SHIPPED)
 def test_the_record_of_a_run_describes_the_same_agent(config, tmp_path):
-    """`operative_config.gin` holds defaults too, so that it stands for itself."""
+    """`operative_config.gin` holds defaults too, so that it is self-contained."""
     gin_config.load([config])
     values = [loss_value("atari" in config)]
     record = gin_config.operative()

@@ -34,7 +34,7 @@ def flag_file(tmp_path):
 
 def test_layers_are_applied_in_order():
     """Guards: dataclass, then each preset, then the program's own defaults; and that an option
-    equal to the dataclass's default is not listed, whoever set it.
+    equal to the dataclass's default is not listed, whatever set it.
     """
     got = answer(settings={"defaults": {"name": "b"}})
     assert got["values"]["width"] == 2.0

@@ -18,28 +18,24 @@ import subprocess
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seed_rl.common.acting.batched_env import BatchedEnvironment, BatchStep
 from seed_rl.common.acting.video import Film, VideoWriter
 from seed_rl.common.errors import UserError
 
+if TYPE_CHECKING:
+    from typing_extensions import Self  # In `typing` from Python 3.11 on.
 
-@dataclasses.dataclass(frozen=True)
-class EnvironmentRequest:
-    """What the environment's process does, as the JSON of `--play_request`.
 
-    Attributes:
-      video: file to write a video to.
-    """
-
-    video: str | None = None
+class InternalRequest:
+    """Base of dataclasses that travel as the JSON of `--play_request`."""
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
+        return json.dumps(vars(self))
 
     @classmethod
-    def from_json(cls, text: str) -> EnvironmentRequest:
+    def from_json(cls, text: str) -> Self:
         """Reads what `to_json` wrote.
 
         Raises:
@@ -48,12 +44,20 @@ class EnvironmentRequest:
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError) as error:
-            raise internal_request(error) from None
+            raise UserError(
+                f"--play_request is internal; run `python -m seed_rl.play` instead. ({error})"
+            ) from None
 
 
-def internal_request(error: Exception) -> UserError:
-    """The error for a `--play_request` that was written by hand."""
-    return UserError(f"--play_request is internal; run `python -m seed_rl.play` instead. ({error})")
+@dataclasses.dataclass(frozen=True)
+class EnvironmentRequest(InternalRequest):
+    """What the environment's process does, as the JSON of `--play_request`.
+
+    Attributes:
+      video: file to write a video to.
+    """
+
+    video: str | None = None
 
 
 def serve(create_env: Callable[[], Any], request: EnvironmentRequest) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.common.acting.batched_env import BatchedEnv
-from seed_rl.common.acting.environment_process import EnvironmentProcess, internal_request
+from seed_rl.common.acting.environment_process import EnvironmentProcess, InternalRequest
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
 from seed_rl.common.inference.inference import initialize
@@ -46,7 +46,7 @@ class Episode:
 
 
 @dataclasses.dataclass(frozen=True)
-class PlayRequest:
+class PlayRequest(InternalRequest):
     """What to play; `seed_rl.play` passes it to the program as the JSON of `--play_request`.
 
     Attributes:
@@ -66,21 +66,6 @@ class PlayRequest:
     model: str | None = None
     sampled: bool = False
     seed: int | None = None
-
-    def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> PlayRequest:
-        """Reads what `to_json` wrote.
-
-        Raises:
-          UserError: `text` is anything else.
-        """
-        try:
-            return cls(**json.loads(text))
-        except (ValueError, TypeError) as error:
-            raise internal_request(error) from None
 
 
 def play(job: TrainingJob, request: PlayRequest) -> None:

@@ -22,7 +22,7 @@ from seed_rl.grpc.options import ClientOptions
 PATIENCE_S = 5.0
 """After this long without an answer a client gives up."""
 
-_HEALTH_CHECK_S = 0.2
+_HEALTH_CHECK_S = 0.5  # The proxy allows 40 requests in 10 s to a connection.
 _NAP_S = 0.005
 _FAILURES = (CallError, ConnectionLost, Timeout, grpc.RpcError)
 

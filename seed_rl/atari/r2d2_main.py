@@ -9,15 +9,19 @@ from collections.abc import Sequence
 
 from seed_rl.agents.r2d2 import program
 from seed_rl.agents.r2d2.program import create_agent, create_optimizer
-from seed_rl.atari import env
+from seed_rl.atari import environment
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
+from seed_rl.compat import old_flags
 
 PRESET = Preset("atari r2d2", dict(total_environment_frames=40_000_000))
 """As long as the other agents' runs; the paper's are 250 times as long."""
 
 FAMILY = EnvironmentFamily(
-    env.AtariConfig, env.create_environment, env.create_vector_environment, environment="game"
+    environment.AtariConfig,
+    environment.create_environment,
+    environment.create_vector_environment,
+    environment="game",
 )
 
 
@@ -27,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
+    old_flags.provide()  # Scripts of the original pass them.
     program.main(FAMILY, create_agent, create_optimizer, presets=(PRESET,), argv=argv)
 
 

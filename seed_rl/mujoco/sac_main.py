@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from seed_rl.agents.sac import program
 from seed_rl.common.config.presets import Preset
+from seed_rl.compat import old_flags
 from seed_rl.mujoco.vtrace_main import FAMILY, create_optimizer
 
 PRESET = Preset("mujoco sac", dict(total_environment_frames=1_000_000))
@@ -20,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
+    old_flags.provide()  # Scripts of the original pass them.
     program.main(FAMILY, create_agent, create_optimizer, presets=(PRESET,), argv=argv)
 
 

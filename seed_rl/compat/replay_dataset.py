@@ -7,12 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.common.compat.tensors import make_time_major
 from seed_rl.common.config import options
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
+from seed_rl.compat.tensors import make_time_major
 
 _WITHOUT_TIME = ("agent_state", "priority")
 

@@ -1,4 +1,4 @@
-"""Public names of existing SEED code, defined elsewhere.
+"""Facade: names of the original.
 
 Each is imported on first access, so that environments and actors that need only a tuple do not
 import TensorFlow.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+# By name: its module, and `:name` if it has another one there.
 _HOMES = {
     "EnvOutput": "seed_rl.common.types",
     "init_learner": "seed_rl.compat.devices",
@@ -16,8 +17,8 @@ _HOMES = {
     "Settings": "seed_rl.compat.devices",
     "MultiHostSettings": "seed_rl.compat.devices",
     "UnrollStore": "seed_rl.compat.unroll_store",
-    "PrioritizedReplay": "seed_rl.compat.replay_store",
-    "HindsightExperienceReplay": "seed_rl.compat.replay_store",
+    "PrioritizedReplay": "seed_rl.compat.replay_store:ReplayStore",
+    "HindsightExperienceReplay": "seed_rl.compat.replay_store:HindsightReplayStore",
     "Aggregator": "seed_rl.compat.tensor_stores",
     "StructuredFIFOQueue": "seed_rl.compat.tensor_stores",
     "ProgressLogger": "seed_rl.compat.progress_logger",
@@ -39,7 +40,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    module, _, own_name = _HOMES[name].partition(":")
+    value = getattr(importlib.import_module(module), own_name or name)
     globals()[name] = value
     return value
 

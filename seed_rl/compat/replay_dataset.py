@@ -46,8 +46,8 @@ def replay_dataset(
     """Training batches: each waits for new unrolls, inserts them into the replay, and samples it.
 
     Args:
-      unroll_queue: `StructuredFIFOQueue` of an agent's `Unroll`s.
-      replay_buffer: `PrioritizedReplay` of the same.
+      unroll_queue: `StructuredFIFOQueue` of an agent's unrolls.
+      replay_buffer: `ReplayStore` of the same.
       strategy: training strategy.
       batch_size: unrolls sampled per replica.
       priority_exponent: unrolls are sampled in proportion to priority ** priority_exponent.

@@ -37,9 +37,9 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.system import scheduling
 from seed_rl.common.system.backoff import backoff_s
 from seed_rl.common.system.stop_signal import StopSignal
+from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ClientError, ConnectionLost, StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
-from seed_rl.grpc.options import ClientOptions
 
 # Longest attempts to connect, the first and later ones: slow networks need more time, but an
 # attempt delays a stop signal.

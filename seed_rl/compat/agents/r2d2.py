@@ -38,9 +38,9 @@ from seed_rl.compat.replay_dataset import get_replay_insertion_batch_size
 
 __all__ = [
     "R2D2",
-    "EpisodeInfo",
+    "FinishedEpisodes",
     "SampledUnrolls",
-    "Unroll",
+    "PrioritizedUnroll",
     "apply_epsilon_greedy",
     "compute_loss_and_priorities",
     "compute_loss_and_priorities_from_agent_outputs",
@@ -67,7 +67,7 @@ imported_flags.provide(
 )
 
 
-class EpisodeInfo(NamedTuple):
+class FinishedEpisodes(NamedTuple):
     """Finished episodes, for programs that record their own; nothing in this package uses it.
 
     Attributes:
@@ -83,7 +83,7 @@ class EpisodeInfo(NamedTuple):
     env_ids: Any
 
 
-class Unroll(NamedTuple):
+class PrioritizedUnroll(NamedTuple):
     """An unroll as existing programs create and replay it, nests of [time, ...].
 
     Attributes:
@@ -114,8 +114,8 @@ def create_dataset(
     `learner_loop` uses the faster `seed_rl.common.learner.replay_pipeline` instead.
 
     Args:
-      unroll_queue: `StructuredFIFOQueue` of `Unroll`s.
-      replay_buffer: `PrioritizedReplay` of the same.
+      unroll_queue: `StructuredFIFOQueue` of `PrioritizedUnroll`s.
+      replay_buffer: `ReplayStore` of the same.
       strategy: training strategy.
       batch_size: unrolls sampled per replica.
       priority_exponent: unrolls are sampled in proportion to priority ** priority_exponent.

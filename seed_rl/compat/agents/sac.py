@@ -35,7 +35,7 @@ from seed_rl.compat.replay_dataset import get_replay_insertion_batch_size
 
 __all__ = [
     "SAC",
-    "Unroll",
+    "ActionUnroll",
     "compute_loss",
     "create_dataset",
     "get_replay_insertion_batch_size",
@@ -56,7 +56,7 @@ imported_flags.provide(
 )
 
 
-class Unroll(NamedTuple):
+class ActionUnroll(NamedTuple):
     """An unroll as existing programs create and replay it.
 
     Attributes:
@@ -138,15 +138,15 @@ def create_dataset(
     `learner_loop` uses the faster `seed_rl.common.learner.replay_pipeline` instead.
 
     Args:
-      unroll_queue: `StructuredFIFOQueue` of `Unroll`s.
-      replay_buffer: `PrioritizedReplay` or `HindsightExperienceReplay` of the same; sampled
+      unroll_queue: `StructuredFIFOQueue` of `ActionUnroll`s.
+      replay_buffer: `ReplayStore` or `HindsightReplayStore` of the same; sampled
         uniformly.
       strategy: training strategy.
       batch_size: unrolls sampled per replica.
       encode: applied to each batch.
 
     Returns:
-      A distributed dataset of `Unroll`s, time-major.
+      A distributed dataset of `ActionUnroll`s, time-major.
     """
     return replay_dataset.replay_dataset(
         unroll_queue,

@@ -84,8 +84,8 @@ games = ale_py.AtariVectorEnv(
 games.reset()
 """,
         """
-from seed_rl.atari import env
-games = env.create_batch(numpy.arange(n), env.AtariConfig(game=game))
+from seed_rl.atari import environment
+games = environment.create_batch(numpy.arange(n), environment.AtariConfig(game=game))
 games.reset(seed=None)
 """,
     ),
@@ -119,9 +119,9 @@ games = Games()
 """,
         """
 from seed_rl.common.acting.batched_env import BatchedEnvironment
-from seed_rl.dmlab import env
-config = env.DmlabConfig(game=game, instructions=False)
-games = BatchedEnvironment(env.create_environment, n, 0, config)
+from seed_rl.dmlab import environment
+config = environment.DmlabConfig(game=game, instructions=False)
+games = BatchedEnvironment(environment.create_environment, n, 0, config)
 games.reset()
 """,
     ),

@@ -17,7 +17,7 @@ FRAMES = {"84x84x4": (84, 84, 4), "84x84": (84, 84)}
 def serve(*files: str) -> None:
     """Runs a server, encrypted if files are given: its certificate and key."""
     from seed_rl.grpc import ops
-    from seed_rl.grpc.options import ServerOptions
+    from seed_rl.grpc.channel_options import ServerOptions
 
     certificate, key = files or (None, None)
     options = ServerOptions(tls_certificate=certificate, tls_key=key)

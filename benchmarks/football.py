@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import report
 from seed_rl.common.acting.batched_env import BatchedEnvironment, env_seeds
-from seed_rl.football.env import FootballConfig, create_environment
+from seed_rl.football.environment import FootballConfig, create_environment
 
 _SEED = 0
 

@@ -17,9 +17,9 @@ from typing import Any
 from benchmarks import processes
 from benchmarks.workloads import WORKLOADS, Workload
 from seed_rl.common.run_files import progress
+from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import ConnectionLost
 from seed_rl.grpc.numpy_client import Client
-from seed_rl.grpc.options import ClientOptions
 from seed_rl.launch import ports
 
 _START_S = 300.0

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.atari.env import AtariConfig, create_batch
+from seed_rl.atari.environment import AtariConfig, create_batch
 from seed_rl.common import nest
 from seed_rl.common.replay import FieldSpec, unroll_specs
-from seed_rl.gym.env import create_environment
+from seed_rl.gym.env import GymConfig, create_environment
 
 POLICIES = ("random", "epsilon-greedy")
 STEPS, OVERLAP = 121, 41
@@ -119,7 +119,7 @@ def _frames_before(observations: np.ndarray, done: np.ndarray, start: int) -> np
 
 def play_small(num_unrolls: int) -> Any:
     """Plays CartPole at random; returns unrolls [21, unrolls, ...] of `small_specs`."""
-    env = create_environment(0, {"env_name": "CartPole-v1"})
+    env = create_environment(0, GymConfig(env_name="CartPole-v1"))
     rng = np.random.default_rng(0)
     observation, _ = env.reset(seed=0)
     trace, reward, done = [], np.float32(0), False

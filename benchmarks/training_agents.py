@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from benchmarks.workloads import REPLAY, Workload
 from seed_rl.common.config.device_config import DeviceConfig
-from seed_rl.common.config.options import as_config
+from seed_rl.common.config.options import from_values
 from seed_rl.common.inference import env_specs, inference
 from seed_rl.common.learner import devices
 from seed_rl.common.learner.algorithm import Algorithm
@@ -56,7 +56,7 @@ def zeros(leading: list[int], specs: Any) -> Any:
 
 def _pixel_agent(workload: Workload, compute_dtype: str) -> Agent:
     family = workload.environments()
-    env_config: Any = as_config(family.config, workload.env)
+    env_config: Any = from_values(family.config, workload.env)
     strategy = devices.make_devices(DeviceConfig()).training_strategy
     spaces = env_specs.probe_spaces(family.create, env_config)
     specs = env_specs.specs(*spaces)
@@ -119,14 +119,14 @@ def _ppo(workload: Workload) -> Agent:
         family.create,
         program.create_agent,
         create_loss=gin_config.create_loss,
-        on_policy=as_config(OnPolicyConfig, options),
-        settings=as_config(MinibatchSettings, options),
+        on_policy=from_values(OnPolicyConfig, options),
+        settings=from_values(MinibatchSettings, options),
         continuous=gin_config.continuous_action_config(),
         optimizer=gin_config.optimizer_config(),
         run=RunConfig(num_envs=workload.num_envs),
-        config=as_config(LearnerConfig, options),
-        env_config=as_config(family.config, workload.env),
-        device_config=as_config(DeviceConfig, options),
+        config=from_values(LearnerConfig, options),
+        env_config=from_values(family.config, workload.env),
+        device_config=from_values(DeviceConfig, options),
     )
     return Agent(job.algorithm, job.specs, job.devices.training_strategy)
 

@@ -92,10 +92,10 @@ def environments(workload: Workload) -> Any:
     import numpy as np
 
     from seed_rl.common.acting.batched_env import BatchedEnvironment
-    from seed_rl.common.config.options import as_config
+    from seed_rl.common.config.options import from_values
 
     family = workload.environments()
-    config: Any = as_config(family.config, workload.env)
+    config: Any = from_values(family.config, workload.env)
     if family.create_batch is not None:
         env = family.create_batch(np.arange(workload.num_envs), config)
         if env is not None:

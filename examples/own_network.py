@@ -1,4 +1,4 @@
-"""Your own network, and `learner_loop` with options of your choice instead of `program.main`.
+"""Your own network, and a job with options of your choice instead of `program.main`.
 
 python -m examples.own_network --run_mode=learner --num_envs=8 --env_name=CartPole-v1
 python -m examples.own_network --run_mode=actor --num_envs=8 --env_batch_size=8
@@ -77,15 +77,15 @@ def _run() -> None:
     if from_flags(RunConfig).required_mode() == ACTOR:
         actor_loop(create_environment, from_flags(ActorConfig), environment)
         return
-    from seed_rl.agents.vtrace.learner import learner_loop
+    from seed_rl.agents.vtrace.algorithm import create_job
     from seed_rl.common.config.optimizer_config import OptimizerConfig
 
-    learner_loop(
+    create_job(
         create_environment,
         create_agent,
         env_config=environment,
         optimizer=OptimizerConfig(learning_rate=1e-3),  # Not a flag of this program.
-    )
+    ).execute()
 
 
 if __name__ == "__main__":

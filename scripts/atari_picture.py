@@ -10,7 +10,7 @@ import sys
 import imageio.v2 as imageio
 import numpy as np
 
-from seed_rl.atari.env import AtariConfig, create_environment
+from seed_rl.atari.environment import AtariConfig, create_environment
 
 _STACK = 4
 _SCALE = 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import imageio.v2 as imageio
 
-from seed_rl.football.env import FootballConfig, create_environment
+from seed_rl.football.environment import FootballConfig, create_environment
 
 _RUN_RIGHT = 5
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from benchmarks import processes
 from benchmarks.hostile import http2
+from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost, Timeout
 from seed_rl.grpc.numpy_client import Client
-from seed_rl.grpc.options import ClientOptions
 
 PATIENCE_S = 5.0
 """After this long without an answer a client gives up."""

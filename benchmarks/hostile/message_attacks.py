@@ -17,9 +17,9 @@ from benchmarks.hostile.clients import options_of_member
 from benchmarks.hostile.http2 import Connection
 from benchmarks.hostile.stage import Stage
 from seed_rl.grpc import wire
+from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost, Timeout
 from seed_rl.grpc.numpy_client import Client
-from seed_rl.grpc.options import ClientOptions
 
 _MIB = 1 << 20
 _MAX_BATCH_SIZE = 1024

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from benchmarks import processes
 from seed_rl.grpc import ops
-from seed_rl.grpc.options import ServerOptions
+from seed_rl.grpc.channel_options import ServerOptions
 from seed_rl.launch.ports import free_port
 from seed_rl.launch.process import die_with_parent
 from seed_rl.launch.proxy import Proxy

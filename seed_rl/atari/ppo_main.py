@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seed_rl.agents.policy_gradient import program
-from seed_rl.atari import env
+from seed_rl.atari import environment
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
 
@@ -27,7 +27,10 @@ PRESET = Preset(
 """The usual PPO for Atari (Schulman et al. 2017, table 5), see docs/agents/policy_gradient.md."""
 
 FAMILY = EnvironmentFamily(
-    env.AtariConfig, env.create_environment, env.create_batch, environment="game"
+    environment.AtariConfig,
+    environment.create_environment,
+    environment.create_batch,
+    environment="game",
 )
 
 

@@ -9,16 +9,20 @@ from collections.abc import Sequence
 
 from seed_rl.agents.r2d2 import program
 from seed_rl.agents.r2d2.program import create_agent
-from seed_rl.atari import env
+from seed_rl.atari import environment
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
+from seed_rl.compat import old_flags
 
 PRESET = Preset("atari r2d2", dict(total_environment_frames=40_000_000))
 """As long as the other agents' runs; the paper's are 250 times as long."""
 
 FAMILY = EnvironmentFamily(
-    env.AtariConfig, env.create_environment, env.create_batch, environment="game"
+    environment.AtariConfig,
+    environment.create_environment,
+    environment.create_batch,
+    environment="game",
 )
 
 
@@ -28,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
+    old_flags.provide()  # Scripts of the original pass them.
     program.main(FAMILY, create_agent, presets=(PRESET,), argv=argv)
 
 

@@ -37,7 +37,7 @@ class AtariVectorEnvironment:
         full_action_space: bool = True,
         episodic_life: bool = False,
     ):
-        """Creates the games; see `seed_rl.atari.env.AtariConfig` for the options."""
+        """Creates the games; see `seed_rl.atari.environment.AtariConfig` for the options."""
         self._env_ids = np.asarray(env_ids, np.int32)
         size = len(self._env_ids)
         self._ale = ale_py.ALEVectorInterface(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seed_rl.agents.vtrace import program
-from seed_rl.atari import env
+from seed_rl.atari import environment
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.config.options import from_flags
@@ -30,7 +30,10 @@ PRESET = Preset(
 """Learns Pong on two cores; see docs/results."""
 
 FAMILY = EnvironmentFamily(
-    env.AtariConfig, env.create_environment, env.create_batch, environment="game"
+    environment.AtariConfig,
+    environment.create_environment,
+    environment.create_batch,
+    environment="game",
 )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from seed_rl.cluster import address_file, indices, mirrored, roles, run
 from seed_rl.cluster.roles import Role
-from seed_rl.cluster.run import Run
+from seed_rl.cluster.run import ClusterRun
 from seed_rl.cluster.secrets import Secrets
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import terminal
@@ -95,7 +95,7 @@ def become(
     met = role.kind not in (roles.TENSORBOARD, *((roles.LEARNER,) if proxied else ()))
     if shared_file and met:
         address = _meet(role, pathlib.Path(shared_file), logdir, address)
-    described = Run(
+    described = ClusterRun(
         options=options,
         logdir=logdir,
         address=address,
@@ -124,7 +124,7 @@ def _meet(role: Role, path: pathlib.Path, logdir: str | None, address: str | Non
     return address
 
 
-def _command(described: Run, role: Role) -> list[str]:
+def _command(described: ClusterRun, role: Role) -> list[str]:
     if role.kind == roles.LEARNER:
         return described.learner_command()
     if role.kind == roles.TENSORBOARD:

@@ -19,7 +19,7 @@ from seed_rl.cluster import roles, run
 from seed_rl.cluster.secrets import AUTHORITY, CERTIFICATE
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import addresses, diagnosis
-from seed_rl.grpc.options import ClientOptions
+from seed_rl.grpc.channel_options import ClientOptions
 
 _METHOD = "/grpc.health.v1.Health/Check"
 _SERVING = b"\x08\x01"  # HealthCheckResponse{status: SERVING}

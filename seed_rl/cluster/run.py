@@ -30,7 +30,7 @@ _NO_ADDRESS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class ClusterRun:
     """A run.
 
     Attributes:

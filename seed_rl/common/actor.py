@@ -1,5 +1,3 @@
-"""Public names of existing SEED code, from `acting.actor`."""
+"""Facade: names of the original."""
 
-from seed_rl.common.acting.actor import ActorConfig, actor_loop, are_summaries_enabled
-
-__all__ = ["ActorConfig", "actor_loop", "are_summaries_enabled"]
+from seed_rl.compat.actor import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Public names of existing SEED code, from `acting`."""
+"""Facade: names of the original, from `acting`."""
 
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.acting.env_wrappers import (

@@ -1,4 +1,4 @@
-"""Public names of existing SEED code, from `normalization.normalizer`."""
+"""Facade: names of the original, from `normalization.normalizer`."""
 
 from seed_rl.common.normalization.normalizer import NormalizeObservationsWrapper, Normalizer
 

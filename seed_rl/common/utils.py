@@ -1,4 +1,4 @@
-"""Public names of existing SEED code, defined elsewhere.
+"""Facade: names of the original.
 
 Each is imported on first access, so that environments and actors that need only a tuple do not
 import TensorFlow.
@@ -9,37 +9,39 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+# By name: its module, and `:name` if it has another one there.
 _HOMES = {
     "EnvOutput": "seed_rl.common.types",
-    "init_learner": "seed_rl.common.compat.devices",
-    "init_learner_multi_host": "seed_rl.common.compat.devices",
-    "Settings": "seed_rl.common.compat.devices",
-    "MultiHostSettings": "seed_rl.common.compat.devices",
-    "UnrollStore": "seed_rl.common.compat.unroll_store",
-    "PrioritizedReplay": "seed_rl.common.compat.replay_store",
-    "HindsightExperienceReplay": "seed_rl.common.compat.replay_store",
-    "Aggregator": "seed_rl.common.compat.tensor_stores",
-    "StructuredFIFOQueue": "seed_rl.common.compat.tensor_stores",
-    "ProgressLogger": "seed_rl.common.compat.progress_logger",
-    "batch_apply": "seed_rl.common.compat.tensors",
-    "make_time_major": "seed_rl.common.compat.tensors",
-    "split_structure": "seed_rl.common.compat.tensors",
-    "TPUEncodedUInt8": "seed_rl.common.compat.devices",
-    "tpu_encode": "seed_rl.common.compat.devices",
-    "tpu_decode": "seed_rl.common.compat.devices",
+    "init_learner": "seed_rl.compat.devices",
+    "init_learner_multi_host": "seed_rl.compat.devices",
+    "Settings": "seed_rl.compat.devices",
+    "MultiHostSettings": "seed_rl.compat.devices",
+    "UnrollStore": "seed_rl.compat.unroll_store",
+    "PrioritizedReplay": "seed_rl.compat.replay_store:ReplayStore",
+    "HindsightExperienceReplay": "seed_rl.compat.replay_store:HindsightReplayStore",
+    "Aggregator": "seed_rl.compat.tensor_stores",
+    "StructuredFIFOQueue": "seed_rl.compat.tensor_stores",
+    "ProgressLogger": "seed_rl.compat.progress_logger",
+    "batch_apply": "seed_rl.compat.tensors",
+    "make_time_major": "seed_rl.compat.tensors",
+    "split_structure": "seed_rl.compat.tensors",
+    "TPUEncodedUInt8": "seed_rl.compat.devices",
+    "tpu_encode": "seed_rl.compat.devices",
+    "tpu_decode": "seed_rl.compat.devices",
     "tensor_spec_from_gym_space": "seed_rl.common.inference.env_specs",
-    "get_non_dying_envs": "seed_rl.common.compat.tensor_stores",
-    "validate_learner_config": "seed_rl.common.compat.shared_config",
-    "config_from_flags": "seed_rl.common.compat.shared_config",
-    "serialize_config": "seed_rl.common.compat.shared_config",
-    "update_config": "seed_rl.common.compat.shared_config",
+    "get_non_dying_envs": "seed_rl.compat.tensor_stores",
+    "validate_learner_config": "seed_rl.compat.shared_config",
+    "config_from_flags": "seed_rl.compat.shared_config",
+    "serialize_config": "seed_rl.compat.shared_config",
+    "update_config": "seed_rl.compat.shared_config",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    module, _, own_name = _HOMES[name].partition(":")
+    value = getattr(importlib.import_module(module), own_name or name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""Public names of existing SEED code, from `returns.vtrace`."""
+"""Facade: names of the original, from `returns.vtrace`."""
 
 from seed_rl.common.returns.vtrace import VTraceReturns, from_importance_weights
 

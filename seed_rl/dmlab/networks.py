@@ -16,7 +16,7 @@ from seed_rl.common.networks.actor_critic import ActorCritic, AgentOutput
 from seed_rl.common.networks.encoders import ImageEncoder
 from seed_rl.common.networks.layers import Layer
 from seed_rl.common.networks.recurrent import LSTM
-from seed_rl.dmlab.env import FRAME, INSTRUCTION
+from seed_rl.dmlab.environment import FRAME, INSTRUCTION
 from seed_rl.dmlab.instructions import NUM_BUCKETS
 
 __all__ = ["AgentOutput", "ImpalaDeep", "InstructionEncoder", "LabNetwork", "create_network"]

@@ -14,7 +14,8 @@ from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
-from seed_rl.dmlab import env
+from seed_rl.compat import old_flags
+from seed_rl.dmlab import environment
 
 TRANSITIONS = 100 * 32
 """Of a batch in the paper. Its loss is their sum, ours their mean."""
@@ -46,7 +47,9 @@ PRESET = Preset(
 """The IMPALA paper on one level (Espeholt et al. 2018, appendix D); docs/environments/dmlab.md has
 the differences."""
 
-FAMILY = EnvironmentFamily(env.DmlabConfig, env.create_environment, environment="game")
+FAMILY = EnvironmentFamily(
+    environment.DmlabConfig, environment.create_environment, environment="game"
+)
 
 
 def create_agent(
@@ -67,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
+    old_flags.provide()  # Scripts of the original pass them.
     program.main(
         FAMILY,
         create_agent,

@@ -16,7 +16,8 @@ from seed_rl.common.config.network_config import COMPUTE_DTYPES, TORSOS
 from seed_rl.common.config.options import Checked, from_flags, option
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
-from seed_rl.football import env
+from seed_rl.compat import old_flags
+from seed_rl.football import environment
 
 PRESET = Preset(
     "football vtrace",
@@ -35,7 +36,9 @@ PRESET = Preset(
 )
 """The paper's; see docs/environments/football.md."""
 
-FAMILY = EnvironmentFamily(env.FootballConfig, env.create_environment, environment="game")
+FAMILY = EnvironmentFamily(
+    environment.FootballConfig, environment.create_environment, environment="game"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
+    old_flags.provide()  # Scripts of the original pass them.
     program.main(
         FAMILY,
         create_agent,

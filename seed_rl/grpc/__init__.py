@@ -10,18 +10,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
     from seed_rl.grpc.numpy_client import Client as NumpyClient
     from seed_rl.grpc.ops import Client, Server
-    from seed_rl.grpc.options import ClientOptions, ServerOptions
 
 __all__ = ["Client", "ClientOptions", "NumpyClient", "Server", "ServerOptions"]
 
 _HOMES = {
     "Client": ("seed_rl.grpc.ops", "Client"),
-    "ClientOptions": ("seed_rl.grpc.options", "ClientOptions"),
+    "ClientOptions": ("seed_rl.grpc.channel_options", "ClientOptions"),
     "NumpyClient": ("seed_rl.grpc.numpy_client", "Client"),
     "Server": ("seed_rl.grpc.ops", "Server"),
-    "ServerOptions": ("seed_rl.grpc.options", "ServerOptions"),
+    "ServerOptions": ("seed_rl.grpc.channel_options", "ServerOptions"),
 }
 
 

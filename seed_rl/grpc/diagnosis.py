@@ -13,7 +13,7 @@ import ssl
 import threading
 
 from seed_rl.grpc import addresses
-from seed_rl.grpc.options import ClientOptions
+from seed_rl.grpc.channel_options import ClientOptions
 
 _LONGEST_S = 1.0
 """For looking up the name, and for each of the following steps."""

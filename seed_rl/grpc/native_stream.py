@@ -18,8 +18,8 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.native import native_library
 from seed_rl.grpc import wire
 from seed_rl.grpc.call_stream import decode_answer
+from seed_rl.grpc.channel_options import ClientOptions, TlsFiles
 from seed_rl.grpc.errors import ConnectionLost, Timeout
-from seed_rl.grpc.options import ClientOptions, TlsFiles
 
 _LIBRARY = "libseed_transport"
 _REPLY, _PENDING = 0, 1  # SeedFrameResult.

@@ -21,9 +21,9 @@ import numpy as np
 
 from seed_rl.grpc import diagnosis, native_stream, structures, wire
 from seed_rl.grpc.call_stream import CallStream
+from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, WireError
 from seed_rl.grpc.native_stream import NativeCallStream
-from seed_rl.grpc.options import ClientOptions
 
 _SERVICE = "/seed_rl.Inference/"
 _NO_SERVER = "status: 503"  # HAProxy's answer, as gRPC reports it.

@@ -30,7 +30,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.native import op_library
 from seed_rl.grpc import structures, wire
 from seed_rl.grpc.bound_function import BoundFunction
-from seed_rl.grpc.options import ClientOptions, ServerOptions
+from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
 
 
 def _ops() -> Any:

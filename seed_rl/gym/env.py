@@ -22,7 +22,7 @@ from seed_rl.common.acting import vector_environment
 from seed_rl.common.acting.env_adapters import as_gymnasium
 from seed_rl.common.acting.env_wrappers import RepeatActions, wrap_for_agent
 from seed_rl.common.acting.vector_environment import SingleEnvironment, VectorEnvironment
-from seed_rl.common.config.options import Checked, as_config, option, provide_flags
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.extras import missing_dependency
 
@@ -61,15 +61,12 @@ class GymConfig(Checked):
     )
 
 
-provide_flags(GymConfig)  # Existing programs expect the flags on import.
-
-
-def create_environment(task: int, config: Any = None) -> gymnasium.Env[Any, Any]:
+def create_environment(task: int, config: GymConfig | None = None) -> gymnasium.Env[Any, Any]:
     """One environment.
 
     Args:
       task: environment id; unused.
-      config: options, or anything that `as_config` takes.
+      config: options; None: the defaults.
 
     Returns:
       An environment whose observations are nests of <uint8> and <float32> arrays and whose Box
@@ -79,7 +76,7 @@ def create_environment(task: int, config: Any = None) -> gymnasium.Env[Any, Any]
       UserError: if the environment or a wrapper is not found or rejects its arguments.
     """
     del task
-    config = as_config(GymConfig, config)
+    config = config or GymConfig()
     vector = create_batch(np.zeros(1, np.int32), config)
     if vector is not None:
         return SingleEnvironment(vector)
@@ -87,7 +84,7 @@ def create_environment(task: int, config: Any = None) -> gymnasium.Env[Any, Any]
     return wrap_for_agent(env, observations=not config.raw_observations)
 
 
-def create_batch(env_ids: Any, config: Any = None) -> VectorEnvironment | None:
+def create_batch(env_ids: Any, config: GymConfig | None = None) -> VectorEnvironment | None:
     """All environments of an actor, if `env_name` makes vector environments.
 
     It does if it is a callable with a parameter `num_envs`, such as `gymnasium:make_vec`, and
@@ -95,7 +92,7 @@ def create_batch(env_ids: Any, config: Any = None) -> VectorEnvironment | None:
 
     Args:
       env_ids: <int32>[k].
-      config: options, or anything that `as_config` takes.
+      config: options; None: the defaults.
 
     Returns:
       The environments, or None if `env_name` makes single ones.
@@ -104,7 +101,7 @@ def create_batch(env_ids: Any, config: Any = None) -> VectorEnvironment | None:
       UserError: if it is not a vector environment, rejects its arguments, a wrapper is not found,
         or actions are to be repeated.
     """
-    config = as_config(GymConfig, config)
+    config = config or GymConfig()
     arguments = keyword_arguments(config)
     factory = _factory(config.env_name)
     if factory is None or "num_envs" in arguments or not vector_environment.is_factory(factory):

@@ -11,7 +11,8 @@ from typing import Any
 from seed_rl.agents.policy_gradient import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
-from seed_rl.mujoco import env, shared_models
+from seed_rl.compat import old_flags
+from seed_rl.mujoco import environment, shared_models
 
 PRESET = Preset(
     "mujoco ppo",
@@ -29,7 +30,7 @@ PRESET = Preset(
 
 create_agent = program.create_agent
 
-FAMILY = EnvironmentFamily(env.MujocoConfig, shared_models.create, environment="env_name")
+FAMILY = EnvironmentFamily(environment.MujocoConfig, shared_models.create, environment="env_name")
 
 
 def create_optimizer(
@@ -63,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
+    old_flags.provide()  # Scripts of the original pass them.
     program.main(
         FAMILY,
         create_agent,

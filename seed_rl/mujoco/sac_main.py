@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from seed_rl.agents.sac import program
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
+from seed_rl.compat import old_flags
 from seed_rl.mujoco.vtrace_main import FAMILY
 
 PRESET = Preset("mujoco sac", dict(total_environment_frames=1_000_000))
@@ -21,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
+    old_flags.provide()  # Scripts of the original pass them.
     program.main(FAMILY, create_agent, presets=(PRESET,), argv=argv)
 
 

@@ -12,28 +12,27 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from seed_rl.common.config.options import as_config
-from seed_rl.mujoco import env as mujoco_env
-from seed_rl.mujoco.env import GYMNASIUM_ENVIRONMENTS, MujocoConfig
+from seed_rl.mujoco import environment as mujoco_env
+from seed_rl.mujoco.environment import GYMNASIUM_ENVIRONMENTS, MujocoConfig
 
 _models: dict[bytes, Any] = {}
 """Models of this process by their contents."""
 
 
-def create(task: int, config: Any = None) -> gymnasium.Env[Any, Any]:
-    """What `env.create` returns, sharing its model where nothing can change it.
+def create(task: int, config: MujocoConfig | None = None) -> gymnasium.Env[Any, Any]:
+    """What `environment.create` returns, sharing its model where nothing can change it.
 
     Only Gymnasium's own environments without wrappers of the user share a model; others may
     randomize theirs.
 
     Args:
       task: environment id; unused.
-      config: options, or anything that `as_config` takes.
+      config: options; None: the defaults.
 
     Raises:
-      UserError: see `env.create`.
+      UserError: see `environment.create`.
     """
-    config = as_config(MujocoConfig, config)
+    config = config or MujocoConfig()
     env = mujoco_env.create(task, config)
     if _never_changes_its_model(config):
         simulation: Any = env.unwrapped

@@ -11,8 +11,9 @@ from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkCo
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
+from seed_rl.compat import old_flags
 from seed_rl.gym import vtrace_main as gym_main
-from seed_rl.mujoco import env, shared_models
+from seed_rl.mujoco import environment, shared_models
 from seed_rl.mujoco.normalization import ObservationConfig, normalized
 
 PRESET = Preset(
@@ -36,7 +37,7 @@ PRESET = Preset(
 )
 """Learns HalfCheetah-v5 on two cores; see docs/results."""
 
-FAMILY = EnvironmentFamily(env.MujocoConfig, shared_models.create, environment="env_name")
+FAMILY = EnvironmentFamily(environment.MujocoConfig, shared_models.create, environment="env_name")
 
 
 def create_agent(
@@ -55,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
+    old_flags.provide()  # Scripts of the original pass them.
     program.main(
         FAMILY,
         create_agent,

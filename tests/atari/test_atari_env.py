@@ -10,8 +10,8 @@ import pytest
 
 ale_py = pytest.importorskip("ale_py")
 
-from seed_rl.atari import env  # noqa: E402
-from seed_rl.atari.env import AtariConfig  # noqa: E402
+from seed_rl.atari import environment as env  # noqa: E402
+from seed_rl.atari.environment import AtariConfig  # noqa: E402
 from seed_rl.common.acting.batched_env import BatchedEnvironment  # noqa: E402
 from seed_rl.common.errors import UserError  # noqa: E402
 from tests.helpers import PROGRAMS, run_python  # noqa: E402
@@ -73,7 +73,7 @@ def test_vector_truncation_follows_the_protocol() -> None:
 
 def test_spaces_and_env_ids() -> None:
     game = env.create_batch(np.arange(4, 8))
-    single = env.create_environment(0)
+    single = env.create_environment(0, AtariConfig())
     assert game.env_ids.tolist() == [4, 5, 6, 7] and game.env_ids.dtype == np.int32
     assert game.observation_space == single.observation_space
     assert game.observation_space.shape == (84, 84, 1)
@@ -151,7 +151,7 @@ def test_missing_extra_names_the_command(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(builtins, "__import__", without_ale)
     with pytest.raises(UserError, match="-m pip install ale-py opencv-python-headless"):
-        env.create_environment(0)
+        env.create_environment(0, AtariConfig())
 
 
 def test_native_actor_needs_neither_opencv_nor_tensorflow() -> None:

@@ -12,8 +12,8 @@ pytest.importorskip("ale_py")
 
 import ale_py  # noqa: E402
 
-from seed_rl.atari import env  # noqa: E402
-from seed_rl.atari.env import AtariConfig  # noqa: E402
+from seed_rl.atari import environment as env  # noqa: E402
+from seed_rl.atari.environment import AtariConfig  # noqa: E402
 from seed_rl.common.acting.batched_env import BatchedEnv, BatchedEnvironment  # noqa: E402
 from seed_rl.common.inference.inference_store import InferenceStore  # noqa: E402
 from seed_rl.common.types import EnvOutput  # noqa: E402

@@ -8,7 +8,7 @@ import venv
 import pytest
 
 from benchmarks import actor
-from seed_rl.dmlab import env
+from seed_rl.dmlab import environment as env
 from tests.helpers import STANDINS
 
 pytestmark = pytest.mark.slow

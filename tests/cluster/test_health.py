@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seed_rl.cluster import health
 from seed_rl.common.errors import UserError
-from seed_rl.grpc.options import ServerOptions
+from seed_rl.grpc.channel_options import ServerOptions
 from tests.helpers.op_helpers import INT, serving
 from tests.helpers.secrets import dated_certificate, make_secrets
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from seed_rl.cluster import run
-from seed_rl.cluster.run import Run
+from seed_rl.cluster.run import ClusterRun
 from seed_rl.cluster.secrets import Secrets
 from seed_rl.common.errors import UserError
 
@@ -17,7 +17,7 @@ TASK = ["atari", "vtrace", "3", "4", "--game=Pong"]
 
 def describe(*flags, **settings):
     options, logdir = run.parse([*TASK, *flags], settings.get("evaluators", 0))
-    return Run(**{"options": options, "logdir": logdir, "address": "host:86", **settings})
+    return ClusterRun(**{"options": options, "logdir": logdir, "address": "host:86", **settings})
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_program_of_the_users(tmp_path):
     program = tmp_path / "maze.py"
     program.touch()
     options, _ = run.parse([str(program), "r2d2", "1"])
-    command = Run(options, address="host:86").actor_command(0)
+    command = ClusterRun(options, address="host:86").actor_command(0)
     assert command[1:3] == [str(program), "--agent=r2d2"]
 
 

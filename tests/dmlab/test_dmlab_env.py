@@ -13,7 +13,7 @@ from gymnasium.utils import env_checker
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.errors import UserError
 from seed_rl.dmlab import env, games, instructions
-from seed_rl.dmlab.env import DEFAULT_ACTION_SET, DmLab, DmlabConfig, create_environment
+from seed_rl.dmlab.environment import DEFAULT_ACTION_SET, DmLab, DmlabConfig, create_environment
 
 SHORT = {"episodeLengthSeconds": "1"}  # 60 frames, 15 actions.
 

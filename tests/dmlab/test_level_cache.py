@@ -14,7 +14,7 @@ import pytest
 
 from seed_rl.common.errors import UserError
 from seed_rl.dmlab import level_cache
-from seed_rl.dmlab.env import LevelCache
+from seed_rl.dmlab.environment import LevelCache
 
 SIZE = 200_000
 PROCESSES, ROUNDS, KEYS = 4, 25, 3

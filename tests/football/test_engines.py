@@ -13,7 +13,7 @@ from absl import logging
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.errors import UserError
 from seed_rl.football import envpool_env, gfootball_env
-from seed_rl.football.env import CHECKPOINTS, FootballConfig, create_environment
+from seed_rl.football.environment import CHECKPOINTS, FootballConfig, create_environment
 from seed_rl.football.observation import pack
 from tests.helpers.system_helpers import Program
 

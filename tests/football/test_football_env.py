@@ -9,7 +9,7 @@ import pytest
 
 from seed_rl.common.errors import UserError
 from seed_rl.football import envpool_env, gfootball_env
-from seed_rl.football.env import (
+from seed_rl.football.environment import (
     CHECKPOINTS,
     ENVPOOL,
     GFOOTBALL,

@@ -11,8 +11,8 @@ import pytest
 
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.football import gfootball_env
-from seed_rl.football.env import CHECKPOINTS, GFOOTBALL, FootballConfig
-from seed_rl.football.env import create_environment as create
+from seed_rl.football.environment import CHECKPOINTS, GFOOTBALL, FootballConfig
+from seed_rl.football.environment import create_environment as create
 from seed_rl.football.gfootball_env import GfootballGame
 
 LENGTH = 3

@@ -12,9 +12,9 @@ from hypothesis.extra import numpy as hnp
 
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc import ops, wire
+from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode
 from seed_rl.grpc.numpy_client import Client
-from seed_rl.grpc.options import ClientOptions, ServerOptions
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4)
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from benchmarks.hostile import http2
 from seed_rl.grpc import NumpyClient, ops, wire
-from seed_rl.grpc.options import ServerOptions
+from seed_rl.grpc.channel_options import ServerOptions
 from tests.helpers import PROGRAMS
 from tests.helpers.op_helpers import INTS, Gate, double, serving, values
 from tests.helpers.waiting import PATIENCE_S, wait_until

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from seed_rl.grpc import diagnosis
+from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import ConnectionLost
 from seed_rl.grpc.numpy_client import Client
-from seed_rl.grpc.options import ClientOptions
 from tests.helpers.op_helpers import double, serving
 from tests.helpers.secrets import Secrets, dated_certificate, make_secrets
 

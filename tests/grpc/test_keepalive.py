@@ -6,7 +6,7 @@ import sys
 
 import tensorflow as tf
 
-from seed_rl.grpc.options import ServerOptions
+from seed_rl.grpc.channel_options import ServerOptions
 from tests.helpers import PROGRAMS
 from tests.helpers.op_helpers import INTS, serving
 from tests.helpers.waiting import wait_until

@@ -12,9 +12,9 @@ import pytest
 
 from seed_rl.common.native import native_library
 from seed_rl.grpc import native_stream, wire
+from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout
 from seed_rl.grpc.numpy_client import Client
-from seed_rl.grpc.options import ClientOptions
 from tests.helpers import PROGRAMS, run_python
 from tests.helpers.scripted_server import Scripted, reply, serve
 

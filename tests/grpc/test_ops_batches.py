@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.grpc import ops
-from seed_rl.grpc.options import ServerOptions
+from seed_rl.grpc.channel_options import ServerOptions
 from tests.helpers.op_helpers import (
     INT,
     INTS,

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.grpc import ops
-from seed_rl.grpc.options import ClientOptions
+from seed_rl.grpc.channel_options import ClientOptions
 from tests.helpers import PROGRAMS
 from tests.helpers.op_helpers import (
     INTS,

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import NumpyClient, addresses, errors, ops, wire
-from seed_rl.grpc.options import ClientOptions, ServerOptions
+from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
 from tests.helpers.op_helpers import (
     INT,
     INTS,

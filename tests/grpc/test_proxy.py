@@ -12,8 +12,8 @@ import pytest
 
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import NumpyClient, ops
+from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost
-from seed_rl.grpc.options import ClientOptions, ServerOptions
 from seed_rl.launch.proxy import Proxy
 from tests.helpers.op_helpers import Background, double, serving, values
 from tests.helpers.proxies import proxied

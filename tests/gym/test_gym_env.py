@@ -16,7 +16,7 @@ from seed_rl.common.acting.env_wrappers import wrap_for_agent
 from seed_rl.common.acting.vector_environment import VectorEnvironment
 from seed_rl.common.errors import UserError
 from seed_rl.gym.env import GymConfig, create_batch, create_environment
-from seed_rl.mujoco import env as mujoco_env
+from seed_rl.mujoco import environment as mujoco_env
 from seed_rl.testing import envs
 
 

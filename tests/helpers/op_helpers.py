@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.grpc import ops
-from seed_rl.grpc.options import ServerOptions
+from seed_rl.grpc.channel_options import ServerOptions
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
 INT = tf.TensorSpec([], tf.int32)

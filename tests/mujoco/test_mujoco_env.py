@@ -14,7 +14,8 @@ from gymnasium import spaces
 
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.errors import UserError
-from seed_rl.mujoco.env import MujocoConfig, SinglePrecisionWrapper, create, create_environment
+from seed_rl.mujoco.env import create_environment
+from seed_rl.mujoco.environment import MujocoConfig, SinglePrecisionWrapper, create
 from tests.helpers import PROGRAMS, run_python
 
 

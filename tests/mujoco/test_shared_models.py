@@ -9,9 +9,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from seed_rl.mujoco import env as mujoco_env
+from seed_rl.mujoco import environment as mujoco_env
 from seed_rl.mujoco import shared_models
-from seed_rl.mujoco.env import MujocoConfig
+from seed_rl.mujoco.environment import MujocoConfig
 
 
 def model(config: MujocoConfig) -> Any:

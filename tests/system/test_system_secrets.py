@@ -13,8 +13,8 @@ import pytest
 
 from seed_rl.common.acting.actor import ExitCode
 from seed_rl.grpc import ops
+from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
 from seed_rl.grpc.numpy_client import Client as NumpyClient
-from seed_rl.grpc.options import ClientOptions, ServerOptions
 from tests.helpers.local_runs import processes_of, start, trains_on
 from tests.helpers.op_helpers import double, serving
 from tests.helpers.secrets import dated_certificate, make_secrets, run_script

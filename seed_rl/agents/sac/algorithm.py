@@ -22,7 +22,7 @@ from seed_rl.agents.sac.networks import AgentOutput
 from seed_rl.common.acting import goals
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
-from seed_rl.common.config.options import environment_options, from_flags
+from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
@@ -211,7 +211,6 @@ def create_job(
     hindsight = hindsight or from_flags(HindsightConfig)
     continuous = continuous or from_flags(ContinuousDistributionConfig)
     config = config or from_flags(LearnerConfig)
-    env_config = environment_options(env_config)
     length = kept_length(config, hindsight)
 
     def create_algorithm(context: AlgorithmContext) -> SAC:

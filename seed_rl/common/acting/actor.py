@@ -31,15 +31,15 @@ from seed_rl.common.acting.env_group import CreateBatch, describe_ids, env_group
 from seed_rl.common.acting.environment_agreement import OtherEnvironment
 from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.acting.inference_check import check_inference
-from seed_rl.common.config.options import environment_options, from_flags, option
+from seed_rl.common.config.options import option
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import scheduling
 from seed_rl.common.system.backoff import backoff_s
 from seed_rl.common.system.stop_signal import StopSignal
+from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ClientError, ConnectionLost, StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
-from seed_rl.grpc.options import ClientOptions
 
 # Longest attempts to connect, the first and later ones: slow networks need more time, but an
 # attempt delays a stop signal.
@@ -89,19 +89,17 @@ class ActorConfig(RunConfig):
     )
 
 
-def are_summaries_enabled(config: ActorConfig | None = None) -> bool:
+def are_summaries_enabled(config: ActorConfig) -> bool:
     """Whether this actor logs its timing."""
-    config = config or from_flags(ActorConfig)
     return config.actor_log_period_s > 0 and config.task < config.num_actors_with_summaries
 
 
 def actor_loop(
     create_env_fn: Callable[[int, Any], Any],
-    config: Any = None,
+    config: ActorConfig,
     env_config: Any = None,
     *,
     create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
-    log_period: float = 1,
 ) -> None:
     """Runs an actor until SIGTERM or SIGINT, as a batch process (see `scheduling`).
 
@@ -111,12 +109,10 @@ def actor_loop(
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns a Gymnasium (or old gym)
         environment.
-      config: an `ActorConfig`. Anything else is taken as `env_config`, as in the call
-        `actor_loop(create_env_fn, config)` of existing programs; the options then come from flags.
+      config: the actor's options.
       env_config: passed to both functions.
       create_batch: `create_batch(env_ids, env_config)` returns all environments as
         one `BatchedEnv`, or None to have `create_env_fn` called for each.
-      log_period: multiplies `actor_log_period_s`; kept for existing programs.
 
     Raises:
       UserError: the options, the spaces or the learner's answers do not match.
@@ -124,9 +120,6 @@ def actor_loop(
         newer actor took over the environments, or the learner was unreachable for too long. Or
         stopped, if there is a `stopped_exit_code`.
     """
-    if not isinstance(config, ActorConfig):
-        env_config = environment_options(config if env_config is None else env_config)
-        config = from_flags(ActorConfig)
     playing = config.play_request
     if (
         logging.get_verbosity() == logging.WARNING and not playing
@@ -142,7 +135,6 @@ def actor_loop(
             config,
             env_config,
             create_batch=create_batch,
-            log_period=log_period,
         )
     except EnvironmentFailure as error:
         logging.exception("Actor %d: an environment failed.", config.task)
@@ -160,7 +152,6 @@ def run_actor(
     env_config: Any,
     *,
     create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
-    log_period: float = 1,
 ) -> None:
     """As `actor_loop`, but raises what ends the actor.
 
@@ -169,7 +160,7 @@ def run_actor(
     """
     # Before creating environments, whose threads must inherit it.
     scheduling.use_batch_scheduling()
-    actor = Actor(config, log_period)
+    actor = Actor(config)
     ended = threading.Event()
 
     def end_soon() -> None:
@@ -194,13 +185,13 @@ def _exit(message: str, code: ExitCode) -> typing.NoReturn:
 class Actor:
     """Connects, runs lives, and reconnects."""
 
-    def __init__(self, config: ActorConfig, log_period: float = 1):
+    def __init__(self, config: ActorConfig):
         for flag in ("tls_ca", "tls_cert", *(("tls_key",) if config.tls_cert else ())):
             if (path := getattr(config, flag)) and not os.access(path, os.R_OK):
                 raise UserError(f"--{flag}={path} cannot be read.")
         self._config = config
         config.auth_token()  # Reports unreadable files immediately.
-        period_s = config.actor_log_period_s * log_period if are_summaries_enabled(config) else None
+        period_s = config.actor_log_period_s if are_summaries_enabled(config) else None
         size = config.env_batch_size
         self._clock = ActorClock(config.task, size // config.env_groups, period_s)
         self._env_ids = np.arange(config.task * size, (config.task + 1) * size, dtype=np.int32)

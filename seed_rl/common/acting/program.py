@@ -12,7 +12,7 @@ from absl import flags
 
 from seed_rl.common.acting import actor
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config import flag_origins, logdirs, old_flags, options
+from seed_rl.common.config import flag_origins, logdirs, options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.flag_definitions import SAVED_RUN
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -65,7 +65,6 @@ def main(
         presets=presets,
         **defaults,
     )
-    old_flags.provide()  # Scripts for the original SEED RL start programs of the same names.
     if agent and _AGENT not in flags.FLAGS:
         given = any(f.lstrip("-").startswith(f"{_AGENT}=") for f in argv or sys.argv)
         text = "The agent to train; in programs with several, it chooses among them."

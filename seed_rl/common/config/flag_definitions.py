@@ -18,7 +18,7 @@ DATACLASS = "dataclass"
 PROGRAM = "program"
 SAVED_RUN = "saved run"
 OLD_FLAGS = "Flags of existing programs"
-"""Heading of the flags of `old_flags`, which are not options."""
+"""Heading of flags without an option; the records of runs leave them out."""
 
 ALIASES: dict[str, str] = {}
 """Alternative names of flags, and the flags' names."""
@@ -83,31 +83,8 @@ def define_flags(*config_classes: type, presets: Sequence[Preset] = (), **defaul
       ValueError: two classes have an option of the same name, or a preset names an unknown one.
     """
     layers = (*presets, Preset(PROGRAM, defaults))
-    for name, (field, hint, heading) in _options(config_classes, layers).items():
-        _define(field, hint, _default(field, name, layers), heading)
-        _define_aliases(field, heading)
-
-
-def provide_flags(*config_classes: type, presets: Sequence[Preset] = ()) -> None:
-    """Defines the flags that are missing, for programs that define their own with absl.
-
-    Modules whose import brings flags in existing programs call this. An existing flag stays; one
-    made here gives way to any definition of its name: by `define_flags`, by absl, or by a later
-    call with a default for it, or for a class that declares it as `shared`.
-
-    Args:
-      *config_classes: dataclasses with `option` fields.
-      presets: defaults that replace those of the classes, applied in order. If flags are parsed
-        already, the program does not take them from imports, and presets have no effect.
-    """
-    parsed = flags.FLAGS.is_parsed()
-    for name, (field, hint, heading) in _options(config_classes, presets).items():
-        known = flags.FLAGS[name] if name in flags.FLAGS else None
-        default = _default(field, name, () if parsed else presets)
-        wins = default.shared or default.origin != DATACLASS
-        if known is None or (known.allow_override and wins and not parsed):
-            _define(field, hint, default, heading, allow_override=True)
-            _define_aliases(field, heading)
+    for name, (field, hint, heading) in collect(config_classes, layers).items():
+        define(field, hint, layered_default(field, name, layers), heading)
 
 
 def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
@@ -127,10 +104,14 @@ def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
     )
 
 
-def _options(
+def collect(
     config_classes: Sequence[type], layers: Sequence[Preset]
 ) -> dict[str, tuple[dataclasses.Field[Any], Any, str]]:
-    """By name: field, its type, and the heading of its class."""
+    """Options of dataclasses, by name: field, its type, and the heading of its class.
+
+    Raises:
+      ValueError: see `define_flags`.
+    """
     options: dict[str, tuple[dataclasses.Field[Any], Any, str]] = {}
     for cls in config_classes:
         hints = typing.get_type_hints(cls)
@@ -148,7 +129,8 @@ def _options(
     return options
 
 
-def _default(field: dataclasses.Field[Any], name: str, layers: Sequence[Preset]) -> Default:
+def layered_default(field: dataclasses.Field[Any], name: str, layers: Sequence[Preset]) -> Default:
+    """The default of an option's flag, after all presets."""
     marks = {mark: field.metadata[mark] for mark in ("shared", "neutral", "network")}
     default = Default(field.default, field.default, DATACLASS, **marks)
     for layer in layers:
@@ -198,13 +180,14 @@ def _define_aliases(field: dataclasses.Field[Any], heading: str) -> None:
             ALIASES[alias] = field.name
 
 
-def _define(
+def define(
     field: dataclasses.Field[Any],
     hint: Any,
     default: Default,
     heading: str,
     allow_override: bool = False,
 ) -> None:
+    """Defines the flag of an option, and its aliases."""
     metadata, name, value = field.metadata, field.name, default.effective
     text = _help(field, default)
     kind = without_none(hint)
@@ -231,6 +214,7 @@ def _define(
         raise TypeError(f"{name}: no flag can hold {hint}")
     flag = flags.FLAGS[name]
     _defaults[flag] = dataclasses.replace(default, effective=flag.default)
+    _define_aliases(field, heading)
 
 
 def _list_parser(element: Any, metadata: Mapping[str, Any]) -> Any:

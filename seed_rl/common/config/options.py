@@ -35,7 +35,6 @@ from seed_rl.common.config.flag_definitions import (
     default_of,
     define_flags,
     is_of_another_class,
-    provide_flags,
     same_value,
     shown,
     without_none,
@@ -48,18 +47,16 @@ __all__ = (
     "Checked",
     "Preset",
     "UserError",
-    "as_config",
     "define_flags",
     "environment_identity",
-    "environment_options",
     "flag_dictionary",
     "flag_values",
     "from_flags",
+    "from_values",
     "help_text",
     "library_flags",
     "network_options",
     "option",
-    "provide_flags",
     "refuse_contradiction",
     "refuse_unused",
     "run_main",
@@ -68,7 +65,6 @@ __all__ = (
 T = TypeVar("T")
 
 _LIBRARIES = ("absl", "tensorflow")  # They define flags too.
-_NAMES_OF_ENVIRONMENTS = ("game", "env_name")  # Flags of existing programs.
 
 
 def option(
@@ -128,25 +124,14 @@ def from_flags(cls: type[T], **overrides: Any) -> T:
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         if is_of_another_class(field):
             values.pop(field.name, None)
-    return _picked(cls, {**values, **overrides})
+    return from_values(cls, {**values, **overrides})
 
 
-def as_config(cls: type[T], config: Any) -> T:
-    """`config` as a `cls`, for functions that existing programs call with other objects.
-
-    Args:
-      cls: dataclass of options.
-      config: a `cls`, returned as it is; a mapping, or any other object such as absl's FLAGS, whose
-        items or attributes are read by the names of the options; None for the flags.
-    """
-    if isinstance(config, cls):
-        return config
-    if config is None or config is flags.FLAGS:
-        return from_flags(cls)
-    if isinstance(config, Mapping):
-        return _picked(cls, config)
+def from_values(cls: type[T], values: Mapping[str, Any]) -> T:
+    """The configuration with the values of a mapping by names; others of its items are ignored."""
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    return _picked(cls, {name: getattr(config, name) for name in names if hasattr(config, name)})
+    picked = {name: values[name] for name in names if name in values}
+    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in picked.items()})
 
 
 class Checked:
@@ -204,24 +189,16 @@ def _scalar(name: str, value: Any, kind: Any, metadata: Mapping[str, Any]) -> An
     return value
 
 
-def environment_options(config: Any) -> Any:
-    """`config`, or if None the program's flags, as existing environments expect."""
-    return flags.FLAGS if config is None and flags.FLAGS.is_parsed() else config
-
-
 def environment_identity(config: Any) -> dict[str, Any]:
     """The options that define the environment: a run saved with other values cannot continue.
 
     Args:
-      config: a dataclass of options. Of any other object (FLAGS, in existing programs), only the
-        options that commonly name the environment are returned.
+      config: a dataclass of options. Any other object has none.
     """
-    if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        fields = dataclasses.fields(config)
-        names = [field.name for field in fields if not field.metadata.get("neutral")]
-    else:
-        names = [name for name in _NAMES_OF_ENVIRONMENTS if hasattr(config, name)]
-    return {name: getattr(config, name) for name in names}
+    if not dataclasses.is_dataclass(config) or isinstance(config, type):
+        return {}
+    fields = dataclasses.fields(config)
+    return {f.name: getattr(config, f.name) for f in fields if not f.metadata.get("neutral")}
 
 
 def network_options(*configs: Any) -> frozenset[str]:
@@ -236,15 +213,9 @@ def network_options(*configs: Any) -> frozenset[str]:
     return frozenset(own | {name for name, default in known.items() if default and default.network})
 
 
-def _picked(cls: type[T], values: Mapping[str, Any]) -> T:
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    picked = {name: values[name] for name in names if name in values}
-    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in picked.items()})
-
-
 def flag_dictionary() -> dict[str, Any]:
-    """The values of the program's flags by name, without aliases, flags of libraries and old
-    flags; empty before flags are parsed.
+    """The values of the program's flags by name, without aliases, flags of libraries and
+    those without an option; empty before flags are parsed.
     """
     if not flags.FLAGS.is_parsed():
         return {}

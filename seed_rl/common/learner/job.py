@@ -20,7 +20,6 @@ from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.options import (
     environment_identity,
-    environment_options,
     flag_values,
     from_flags,
     network_options,
@@ -187,7 +186,7 @@ def make_job(
       create_algorithm: called in the scope of the training strategy.
       create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
         learning_rate_fn); by default, `optimizer` configures one.
-      env_config: passed to `create_env_fn`; the program's flags if not given.
+      env_config: passed to `create_env_fn`.
       run: options shared with the actors.
       config: options of the learner.
       optimizer: options of the default optimizer, and of gradient clipping.
@@ -201,7 +200,6 @@ def make_job(
     run = run or from_flags(RunConfig)
     config = config or from_flags(LearnerConfig)
     optimizer = optimizer or from_flags(OptimizerConfig)
-    env_config = environment_options(env_config)
     devices = devices or make_devices(device_config or from_flags(DeviceConfig))
     strategy = devices.training_strategy
     learner_config.validate(run, config, strategy.num_replicas_in_sync)

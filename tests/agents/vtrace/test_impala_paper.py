@@ -11,7 +11,7 @@ from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.networks import AgentOutput
 from seed_rl.common.config.optimizer_config import OptimizerConfig
-from seed_rl.common.config.options import as_config
+from seed_rl.common.config.options import from_values
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.optimizer import create_optimizer
 from seed_rl.common.learner.training import TrainingStep
@@ -188,8 +188,8 @@ def test_updates_are_those_of_the_papers_summed_losses():
     lines = [line.removeprefix("--").partition("=") for line in FLAGS.read_text().splitlines()]
     given = {name: value for name, _, value in lines if not name.startswith("#")}
     numbers = {name: float(value) for name, value in given.items() if value[:1].isdigit()}
-    config = as_config(VTraceConfig, numbers)
-    options = as_config(OptimizerConfig, {**numbers, "optimizer": given["optimizer"]})
+    config = from_values(VTraceConfig, numbers)
+    options = from_values(OptimizerConfig, {**numbers, "optimizer": given["optimizer"]})
     optimizer, _ = create_optimizer(count, options)
     ours = Tables(config, logits, values)
     step = TrainingStep(ours, optimizer, tf.distribute.get_strategy(), options.clip_norm)

@@ -13,7 +13,6 @@ import pytest
 from absl import flags
 from gymnasium import spaces
 
-from seed_rl.common.acting import actor
 from seed_rl.common.acting.actor import ActorConfig, ExitCode, actor_loop
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.config import options
@@ -403,21 +402,3 @@ def test_rewards_of_a_vector_environment(field: str, reward: Any, message: str) 
 
 def _vector(kind: type[BatchedEnvironment], env_ids: np.ndarray, config: Any) -> BatchedEnvironment:
     return kind(make, len(env_ids), int(env_ids[0]), config)
-
-
-def test_call_of_existing_programs(monkeypatch: Any) -> None:
-    """`actor_loop(create_env_fn, config)` passes config on and takes its options from flags."""
-    recorder = Recorder(calls=2)
-    with serve(recorder) as learner:
-        values = flags.FlagValues()
-        flags.DEFINE_string("server_address", learner.address, "", flag_values=values)
-        flags.DEFINE_integer("task", 1, "", flag_values=values)
-        flags.DEFINE_integer("env_batch_size", 2, "", flag_values=values)
-        values(["program"])
-        monkeypatch.setattr(flags, "FLAGS", values)
-        configs = []
-        with pytest.raises(SystemExit):
-            actor_loop(lambda i, config: configs.append(config) or make(i), "my config")
-        assert actor.are_summaries_enabled() is False  # Task 1; only task 0 by default.
-    assert configs == ["my config"] * 2
-    assert recorder.calls[0][0].tolist() == [2, 3]

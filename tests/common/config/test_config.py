@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 from absl import flags
-from absl.testing import flagsaver
 
 from seed_rl.common.config import options
 from seed_rl.common.config.options import option
@@ -104,30 +103,6 @@ def test_two_classes_with_one_option_are_a_bug_of_ours():
         options.define_flags(A, B)
 
 
-def test_flags_of_another_family_do_not_change_an_options_default():
-    """Guards processes that import several families, each with an option of the same name."""
-
-    @dataclasses.dataclass(frozen=True)
-    class One:
-        """One: options."""
-
-        level_of_this_test: str = options.option("one", "Text.")
-
-    @dataclasses.dataclass(frozen=True)
-    class Other:
-        """Other: options."""
-
-        level_of_this_test: str = options.option("other", "Text.")
-
-    options.provide_flags(One)
-    options.provide_flags(Other)
-    flags.FLAGS.mark_as_parsed()
-    assert options.from_flags(One) == One("one")
-    assert options.from_flags(Other) == Other("other")
-    with flagsaver.flagsaver(level_of_this_test="given"):
-        assert options.from_flags(Other) == Other("given")
-
-
 @dataclasses.dataclass(frozen=True)
 class Checked(options.Checked):
     """Options of these tests."""
@@ -168,23 +143,6 @@ def test_options_are_converted_without_flags():
     given = Checked(count=1e1, cost=np.float32(2), sizes=[np.int64(3)])
     assert given == Checked(10, 2.0, "a", (3,))
     assert [type(v) for v in (given.count, given.cost, given.sizes[0])] == [int, float, int]
-
-
-def test_the_default_of_a_preset_wins_in_any_order():
-    """Guards SAC's batch size: `common_flags`, imported after it, made it that of other agents."""
-
-    @dataclasses.dataclass(frozen=True)
-    class Learner:
-        """Learner: options."""
-
-        size_of_this_test: int = options.option(32, "Number.")
-        length_of_this_test: int = options.option(20, "Number.")
-
-    flags.FLAGS.unparse_flags()  # By other tests.
-    options.provide_flags(Learner, presets=[options.Preset("a", {"size_of_this_test": 256})])
-    options.provide_flags(Learner, presets=[options.Preset("b", {"length_of_this_test": 1})])
-    flags.FLAGS.mark_as_parsed()
-    assert options.from_flags(Learner) == Learner(256, 1)
 
 
 def test_a_shared_option_has_one_default_for_all_its_classes():

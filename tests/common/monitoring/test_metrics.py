@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.common.compat.progress_logger import ProgressLogger
 from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.monitoring.metrics import EpisodeStatistics, MeanMetrics, SummaryWriter
 from seed_rl.common.run_files import returns_log
+from seed_rl.compat.progress_logger import ProgressLogger
 
 
 def read_arrays(logdir):

@@ -205,7 +205,7 @@ def test_another_program_is_another_run_wherever_a_script_lies(before, now, same
 
 
 def test_the_identity_of_an_environment():
-    """Guards options that only show an environment, and existing programs' objects."""
+    """Guards options that only show an environment."""
 
     @dataclasses.dataclass(frozen=True)
     class Maze:
@@ -216,12 +216,6 @@ def test_the_identity_of_an_environment():
 
     assert options.environment_identity(Maze()) == {"size": 9}
     assert options.environment_identity(None) == {}
-
-    class Flags:
-        game = "Pong"
-        learning_rate = 1
-
-    assert options.environment_identity(Flags()) == {"game": "Pong"}
 
 
 def ask(directory, module, *flags):

@@ -34,12 +34,13 @@ def main():
         utils,
     )
     from seed_rl.common.config import options
+    from seed_rl.compat.imported_flags import as_config
 
     after()
     values = flags.FLAGS
     values(sys.argv)
     actor_config = options.from_flags(actor.ActorConfig)
-    game = options.as_config(env.AtariConfig, None)
+    game = as_config(env.AtariConfig, None)
     print(values.run_mode, values.batch_size, values.logdir, actor_config.task, game.game)
     print(values.num_action_repeats, utils.config_from_flags()["game"])
 

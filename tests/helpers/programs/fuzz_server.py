@@ -9,7 +9,7 @@ import sys
 import tensorflow as tf
 
 from seed_rl.grpc import ops
-from seed_rl.grpc.options import ServerOptions
+from seed_rl.grpc.channel_options import ServerOptions
 
 MAX_MESSAGE_BYTES = 1 << 20
 MAX_BATCH_SIZE = 64

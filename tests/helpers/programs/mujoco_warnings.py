@@ -2,7 +2,7 @@
 
 import mujoco
 
-from seed_rl.mujoco.env import MujocoConfig, create
+from seed_rl.mujoco.environment import MujocoConfig, create
 
 for _ in range(2):
     env = create(0, MujocoConfig(env_name="InvertedPendulum-v5", xml_file="cart.xml"))

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from seed_rl.atari import env
+from seed_rl.atari import environment as env
 from seed_rl.common import actor  # noqa: F401 - as in actors.
 
 

@@ -4,7 +4,7 @@ import sys
 
 sys.modules["mujoco"] = None  # type: ignore[assignment]
 
-from seed_rl.mujoco.env import MujocoConfig, create  # noqa: E402
+from seed_rl.mujoco.environment import MujocoConfig, create  # noqa: E402
 
 create(0, MujocoConfig(env_name="Toy-v0"))
 create(0, MujocoConfig())

@@ -18,7 +18,6 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     MinibatchSettings,
 )
 from seed_rl.agents.policy_gradient.modules.policy_regularizers import KLPolicyRegularizer
-from seed_rl.common.compat.progress_logger import ProgressLogger
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.algorithm import StepResult
@@ -27,6 +26,7 @@ from seed_rl.common.monitoring.skipped_steps import SkippedSteps
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.returns.advantages import GAE
 from seed_rl.common.types import EnvOutput, Unroll
+from seed_rl.compat.progress_logger import ProgressLogger
 
 AgentOutput = collections.namedtuple("AgentOutput", "action policy_logits baseline")
 DISTRIBUTION = categorical_distribution(3, tf.int32)

@@ -14,7 +14,6 @@ from seed_rl.agents.vtrace import learner, losses
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common import utils
 from seed_rl.common.config import options
-from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput
 from tests.helpers import PROGRAMS
@@ -124,18 +123,3 @@ def test_compute_loss_logs_what_our_loss_returns():
         np.testing.assert_allclose(loss, expected, rtol=1e-6)
         np.testing.assert_allclose(session["policy/entropy"], metrics["policy/entropy"])
         logger.step_end(session)
-
-
-def test_lists_survive_tf_data():
-    """Guards recurrent states that are lists: tf.data alone would stack them to one tensor."""
-    form = BatchCodec(
-        encode=lambda n: tf.nest.map_structure(lambda t: t + 1, n),
-        decode=lambda n: tf.nest.map_structure(lambda t: t - 1, n),
-    )
-    batch = {"state": [tf.constant([1, 2]), tf.constant([3, 4])], "rest": (tf.constant(5.0),)}
-    dataset = tf.data.Dataset.from_tensors(0).map(lambda _: form.encode(batch))
-    (element,) = dataset
-    decoded = form.decode(element)
-    tf.nest.assert_same_structure(batch, decoded)
-    assert isinstance(decoded["state"], list)
-    np.testing.assert_array_equal(decoded["state"], [[1, 2], [3, 4]])

@@ -10,8 +10,8 @@ import pytest
 
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import addresses, numpy_client
+from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
 from seed_rl.grpc.errors import ConnectionLost
-from seed_rl.grpc.options import ClientOptions, ServerOptions
 
 
 @pytest.mark.parametrize("options", [ServerOptions, ClientOptions])

@@ -14,7 +14,6 @@ from absl import flags
 from absl.testing import flagsaver
 
 from seed_rl.agents.policy_gradient import (
-    compat,
     eval_utils,
     learner,
     learner_flags,
@@ -24,6 +23,7 @@ from seed_rl.agents.policy_gradient.learner_config import TrainingConfig
 from seed_rl.common import utils
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import returns_log
+from seed_rl.compat.agents.policy_gradient import job
 from seed_rl.mujoco import ppo_main, ppo_parts
 from tests.helpers import PROGRAMS
 
@@ -209,13 +209,13 @@ def test_clip_norm_on_the_command_line_wins_over_the_gin_config():
     gin.parse_config("OptimizerConfig.clip_norm = 2.0")
     with flagsaver.flagsaver(clip_norm=None):
         for create_optimizer in (None, ppo_main.create_optimizer):
-            assert compat._optimizer_config(create_optimizer).clip_norm == 2.0
+            assert job._optimizer_config(create_optimizer).clip_norm == 2.0
         flags.FLAGS["clip_norm"].parse("0.5")
         for create_optimizer in (None, ppo_main.create_optimizer):
-            assert compat._optimizer_config(create_optimizer).clip_norm == 0.5
+            assert job._optimizer_config(create_optimizer).clip_norm == 0.5
     gin.clear_config()
     with flagsaver.flagsaver(clip_norm=None):
-        assert compat._optimizer_config(ppo_main.create_optimizer).clip_norm is None
+        assert job._optimizer_config(ppo_main.create_optimizer).clip_norm is None
 
 
 def test_means_of_evaluations(tmp_path):

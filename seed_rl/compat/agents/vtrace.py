@@ -1,4 +1,4 @@
-"""What existing programs use of the V-trace learner besides `learner_loop`.
+"""The V-trace learner as programs written for the original import it.
 
 Importing this module defines the learner's flags, which such programs do not define themselves.
 """
@@ -13,9 +13,8 @@ import tensorflow as tf
 from absl import flags
 
 from seed_rl.agents.vtrace import losses
+from seed_rl.agents.vtrace.algorithm import VTrace, create_job
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.common.compat import original_defaults
-from seed_rl.common.compat.progress_logger import ProgressLogger, Session
 from seed_rl.common.config import learner_config, options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
@@ -24,11 +23,17 @@ from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
+from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization.popart import PopArt
-from seed_rl.common.types import EnvOutput
+from seed_rl.common.types import EnvOutput, Unroll
+from seed_rl.compat import imported_flags, original_defaults
+from seed_rl.compat import learner_loop as learner_loop_lib
+from seed_rl.compat.progress_logger import ProgressLogger, Session
 
-options.provide_flags(
+__all__ = ["Unroll", "VTrace", "compute_loss", "learner_loop", "validate_config"]
+
+imported_flags.provide(
     RunConfig,
     VTraceConfig,
     LearnerConfig,
@@ -105,7 +110,32 @@ def validate_config() -> None:
     learner_config.validate(run, learner, num_replicas=1)
 
 
-def optimizer_config(create_optimizer_fn: Any) -> OptimizerConfig:
+def learner_loop(
+    create_env_fn: Callable[[int, Any], Any],
+    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_optimizer_fn: CreateOptimizer | None = None,
+    **options: Any,
+) -> None:
+    """Trains until all frames are used, or SIGTERM or SIGINT.
+
+    Args:
+      create_env_fn: `create_env_fn(env_id, env_config)` returns an environment.
+      create_agent_fn: `create_agent_fn(action_space, observation_space,
+        parametric_action_distribution)` returns the network, in
+        either call form.
+      create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
+        learning_rate_fn); by default, `optimizer` configures one.
+      **options: further keyword arguments of `vtrace.algorithm.create_job`; those of the flags if
+        not given.
+
+    Raises:
+      UserError: options that are incompatible with each other, the environment or this machine.
+    """
+    options["optimizer"] = options.get("optimizer") or _optimizer_config(create_optimizer_fn)
+    learner_loop_lib.run(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)
+
+
+def _optimizer_config(create_optimizer_fn: Any) -> OptimizerConfig:
     """Optimizer options from flags; with the program's own optimizer, clips only if it asks to."""
     config = options.from_flags(OptimizerConfig)
     if create_optimizer_fn is not None and "clip_norm" not in flags.FLAGS:

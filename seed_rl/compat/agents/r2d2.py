@@ -1,4 +1,4 @@
-"""What existing programs use of the R2D2 learner besides `learner_loop`.
+"""The R2D2 learner as programs written for the original import it.
 
 Importing this module defines the learner's flags, which such programs do not define themselves.
 Functions without a configuration argument read the flags.
@@ -13,32 +13,50 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.r2d2 import losses
+from seed_rl.agents.r2d2.algorithm import R2D2, create_job
 from seed_rl.agents.r2d2.config import R2D2Config, validate
-from seed_rl.common.compat import original_defaults, replay_dataset
-from seed_rl.common.compat.replay_dataset import get_replay_insertion_batch_size
+from seed_rl.agents.r2d2.losses import (
+    apply_epsilon_greedy,
+    get_envs_epsilon,
+    inverse_value_function_rescaling,
+    n_step_bellman_target,
+    value_function_rescaling,
+)
 from seed_rl.common.config import learner_config, options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
+from seed_rl.compat import imported_flags, original_defaults, replay_dataset
+from seed_rl.compat import learner_loop as learner_loop_lib
+from seed_rl.compat.replay_dataset import get_replay_insertion_batch_size
 
 __all__ = [
-    "EpisodeInfo",
-    "Unroll",
+    "R2D2",
+    "FinishedEpisodes",
+    "SampledUnrolls",
+    "PrioritizedUnroll",
+    "apply_epsilon_greedy",
     "compute_loss_and_priorities",
     "compute_loss_and_priorities_from_agent_outputs",
     "create_dataset",
+    "get_envs_epsilon",
     "get_num_training_envs",
     "get_replay_insertion_batch_size",
+    "inverse_value_function_rescaling",
     "is_training_env",
+    "learner_loop",
+    "n_step_bellman_target",
     "validate_config",
+    "value_function_rescaling",
 ]
 
-options.provide_flags(
+imported_flags.provide(
     RunConfig,
     R2D2Config,
     ReplayConfig,
@@ -49,7 +67,7 @@ options.provide_flags(
 )
 
 
-class EpisodeInfo(NamedTuple):
+class FinishedEpisodes(NamedTuple):
     """Finished episodes, for programs that record their own; nothing in this package uses it.
 
     Attributes:
@@ -65,7 +83,7 @@ class EpisodeInfo(NamedTuple):
     env_ids: Any
 
 
-class Unroll(NamedTuple):
+class PrioritizedUnroll(NamedTuple):
     """An unroll as existing programs create and replay it, nests of [time, ...].
 
     Attributes:
@@ -96,8 +114,8 @@ def create_dataset(
     `learner_loop` uses the faster `seed_rl.common.learner.replay_pipeline` instead.
 
     Args:
-      unroll_queue: `StructuredFIFOQueue` of `Unroll`s.
-      replay_buffer: `PrioritizedReplay` of the same.
+      unroll_queue: `StructuredFIFOQueue` of `PrioritizedUnroll`s.
+      replay_buffer: `ReplayStore` of the same.
       strategy: training strategy.
       batch_size: unrolls sampled per replica.
       priority_exponent: unrolls are sampled in proportion to priority ** priority_exponent.
@@ -193,6 +211,29 @@ def validate_config() -> None:
     run, learner = options.from_flags(RunConfig), options.from_flags(LearnerConfig)
     learner_config.validate(run, learner, num_replicas=1)
     validate(run, learner, options.from_flags(R2D2Config), options.from_flags(ReplayConfig))
+
+
+def learner_loop(
+    create_env_fn: Callable[[int, Any], Any],
+    create_agent_fn: Callable[[EnvOutput, int], tf.Module],
+    create_optimizer_fn: CreateOptimizer | None = None,
+    **options: Any,
+) -> None:
+    """Trains until all frames are used, or SIGTERM or SIGINT.
+
+    Args:
+      create_env_fn: `create_env_fn(env_id, env_config)` returns an environment.
+      create_agent_fn: `create_agent_fn(env_output_specs, num_actions)` returns the network, in
+        either call form.
+      create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
+        learning_rate_fn); by default, `optimizer` configures one.
+      **options: further keyword arguments of `r2d2.algorithm.create_job`; those of the flags if
+        not given.
+
+    Raises:
+      UserError: options that are incompatible with each other, the environment or this machine.
+    """
+    learner_loop_lib.run(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)
 
 
 def _options(**changes: Any) -> R2D2Config:

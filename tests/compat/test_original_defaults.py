@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from seed_rl.common.compat import original_defaults
-from seed_rl.common.config import old_flags
+from seed_rl.compat import old_flags, original_defaults
 from tests.helpers import PROGRAMS, run_python
 
 COMMON, ON_POLICY = "common.common_flags", "agents.policy_gradient.learner_flags"

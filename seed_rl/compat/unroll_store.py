@@ -9,10 +9,10 @@ import uuid
 
 import tensorflow as tf
 
-from seed_rl.common.compat.tensors import make_time_major
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
+from seed_rl.compat.tensors import make_time_major
 
 
 class UnrollStore(tf.Module):

@@ -19,12 +19,12 @@ from typing import Any
 
 from absl import flags, logging
 
-from seed_rl.common.config import learner_config
-from seed_rl.common.config import options as options
+from seed_rl.common.config import learner_config, options
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import run_record
+from seed_rl.compat import imported_flags
 
 
 def config_from_flags() -> dict[str, Any]:
@@ -96,8 +96,8 @@ def validate_learner_config(config: Any, num_hosts: int = 1) -> None:
     Raises:
       UserError: they are not; the message names the options to change.
     """
-    run = options.as_config(RunConfig, config)
-    learner = options.as_config(LearnerConfig, config)
+    run = imported_flags.as_config(RunConfig, config)
+    learner = imported_flags.as_config(LearnerConfig, config)
     learner_config.validate(run, learner, num_replicas=num_hosts)
     if run.num_envs % num_hosts:
         raise UserError(

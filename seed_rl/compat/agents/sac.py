@@ -1,4 +1,4 @@
-"""What existing programs use of the SAC learner besides `learner_loop`.
+"""The SAC learner as programs written for the original import it.
 
 Importing this module defines the learner's flags, which such programs do not define themselves.
 Functions without a configuration argument read the flags.
@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.sac import losses
+from seed_rl.agents.sac.algorithm import SAC, create_job
 from seed_rl.agents.sac.config import SACConfig, validate
 from seed_rl.agents.sac.program import PRESET
-from seed_rl.common.compat import original_defaults, replay_dataset
-from seed_rl.common.compat.progress_logger import ProgressLogger, Session
 from seed_rl.common.config import learner_config, options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
@@ -26,10 +25,25 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner.coefficients import Coefficient, FixedCoefficient
+from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
+from seed_rl.compat import imported_flags, original_defaults, replay_dataset
+from seed_rl.compat import learner_loop as learner_loop_lib
+from seed_rl.compat.progress_logger import ProgressLogger, Session
+from seed_rl.compat.replay_dataset import get_replay_insertion_batch_size
 
-options.provide_flags(
+__all__ = [
+    "SAC",
+    "ActionUnroll",
+    "compute_loss",
+    "create_dataset",
+    "get_replay_insertion_batch_size",
+    "learner_loop",
+    "validate_config",
+]
+
+imported_flags.provide(
     RunConfig,
     SACConfig,
     HindsightConfig,
@@ -42,7 +56,7 @@ options.provide_flags(
 )
 
 
-class Unroll(NamedTuple):
+class ActionUnroll(NamedTuple):
     """An unroll as existing programs create and replay it.
 
     Attributes:
@@ -124,15 +138,15 @@ def create_dataset(
     `learner_loop` uses the faster `seed_rl.common.learner.replay_pipeline` instead.
 
     Args:
-      unroll_queue: `StructuredFIFOQueue` of `Unroll`s.
-      replay_buffer: `PrioritizedReplay` or `HindsightExperienceReplay` of the same; sampled
+      unroll_queue: `StructuredFIFOQueue` of `ActionUnroll`s.
+      replay_buffer: `ReplayStore` or `HindsightReplayStore` of the same; sampled
         uniformly.
       strategy: training strategy.
       batch_size: unrolls sampled per replica.
       encode: applied to each batch.
 
     Returns:
-      A distributed dataset of `Unroll`s, time-major.
+      A distributed dataset of `ActionUnroll`s, time-major.
     """
     return replay_dataset.replay_dataset(
         unroll_queue,
@@ -154,3 +168,27 @@ def validate_config() -> None:
     run, learner = options.from_flags(RunConfig), options.from_flags(LearnerConfig)
     learner_config.validate(run, learner, num_replicas=1)
     validate(run, learner, options.from_flags(ReplayConfig), options.from_flags(HindsightConfig))
+
+
+def learner_loop(
+    create_env_fn: Callable[[int, Any], Any],
+    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_optimizer_fn: CreateOptimizer | None = None,
+    **options: Any,
+) -> None:
+    """Trains until all frames are used, or SIGTERM or SIGINT.
+
+    Args:
+      create_env_fn: `create_env_fn(env_id, env_config)` returns an environment.
+      create_agent_fn: `create_agent_fn(action_space, observation_space,
+        parametric_action_distribution)` returns the network, in
+        either call form.
+      create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
+        learning_rate_fn); by default, `optimizer` configures one.
+      **options: further keyword arguments of `sac.algorithm.create_job`; those of the flags if
+        not given.
+
+    Raises:
+      UserError: options that are incompatible with each other, the environment or this machine.
+    """
+    learner_loop_lib.run(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)

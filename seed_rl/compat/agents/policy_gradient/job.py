@@ -1,4 +1,4 @@
-"""What existing programs use of the on-policy learner besides `learner_loop` and `Learner`."""
+"""Jobs and tuples of the on-policy learner."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from absl import flags
 from seed_rl.agents.policy_gradient import gin_config, gin_record
 from seed_rl.agents.policy_gradient.algorithm import CreateLoss, create_job
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
-from seed_rl.agents.policy_gradient.learner_config import TrainingConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
-from seed_rl.common.compat.stepped_learner import SteppedLearner
 from seed_rl.common.config import learner_config
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -24,8 +22,10 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.learner.devices import Devices, MultiHostDevices, on_one_host
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
+from seed_rl.compat import programs
+from seed_rl.compat.agents.policy_gradient.learner_config import TrainingConfig
+from seed_rl.compat.stepped_learner import SteppedLearner
 
-CreateEnv = Callable[[int, Any], Any]
 CreateAgent = Callable[[Any, Any, ParametricDistribution], tf.Module]
 Settings = Devices | MultiHostDevices
 
@@ -109,7 +109,7 @@ def validate_config(config: TrainingConfig, settings: Settings) -> None:
 
 
 def make_job(
-    create_env_fn: CreateEnv,
+    create_env_fn: programs.CreateEnv,
     create_agent_fn: CreateAgent,
     create_optimizer_fn: CreateOptimizer | None,
     config: TrainingConfig,
@@ -135,6 +135,7 @@ def make_job(
     if not gin.config_str().strip():
         gin_record.load(config, saved)
     devices = on_one_host(settings) if isinstance(settings, MultiHostDevices) else settings
+    create_env_fn, env_config = programs.with_typed_options(create_env_fn, None)
     with gin_config.errors_for_users():
         job = create_job(
             create_env_fn,
@@ -149,6 +150,7 @@ def make_job(
             config=config.part(LearnerConfig, batch_size=1),  # `create_job` replaces it.
             device_config=config,
             devices=devices,
+            env_config=env_config,
         )
     return gin_record.record(job, saved)
 

@@ -1,4 +1,4 @@
-"""Flags and options as existing programs define and pass them."""
+"""Options that travel from learner to actor."""
 
 import dataclasses
 import json
@@ -6,54 +6,10 @@ import types
 
 import pytest
 import tensorflow as tf
-from absl import flags
-from absl.testing import flagsaver
 
 from seed_rl.atari.env import AtariConfig
 from seed_rl.common import utils
-from seed_rl.common.config import options
 from seed_rl.common.errors import UserError
-from tests.helpers import PROGRAMS, run_python
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "batch_size"),
-    [
-        ("nothing", "nothing", 32),
-        ("flag", "nothing", 3),
-        ("nothing", "flag", 3),
-        ("class", "nothing", 3),
-        ("nothing", "class", 3),
-    ],
-)
-def test_flags_come_with_the_imports_and_give_way_to_the_program(before, after, batch_size):
-    """Guards each order of definitions."""
-    options = ["--run_mode=actor", "--job-dir=/x", "--task=2", "--game=Breakout"]
-    result = run_python(PROGRAMS / "existing_flags.py", before, after, *options)
-    assert result.stdout.splitlines() == [f"actor {batch_size} /x 2 Breakout", "4 Breakout"], (
-        result.stderr
-    )
-
-
-def test_two_definitions_of_a_program_are_still_an_error():
-    result = run_python(PROGRAMS / "existing_flags.py", "flag", "class")
-    assert "DuplicateFlagError" in result.stderr
-
-
-def test_user_errors_end_existing_programs_with_one_line():
-    result = run_python(PROGRAMS / "existing_error.py")
-    assert (result.returncode, result.stderr) == (2, "error: Choose another --logdir.\n")
-
-
-def test_as_config_takes_what_existing_programs_pass():
-    known = AtariConfig(game="Qbert")
-    assert options.as_config(AtariConfig, known) is known
-    assert options.as_config(AtariConfig, {"game": "Qbert", "other": 1}) == known
-    assert options.as_config(AtariConfig, types.SimpleNamespace(game="Qbert")) == known
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver(game="Qbert"):
-        assert options.as_config(AtariConfig, None).game == "Qbert"
 
 
 class Server:

@@ -7,12 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.common.compat.tensors import make_time_major
 from seed_rl.common.config import options
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
+from seed_rl.compat.tensors import make_time_major
 
 _WITHOUT_TIME = ("agent_state", "priority")
 
@@ -46,8 +46,8 @@ def replay_dataset(
     """Training batches: each waits for new unrolls, inserts them into the replay, and samples it.
 
     Args:
-      unroll_queue: `StructuredFIFOQueue` of an agent's `Unroll`s.
-      replay_buffer: `PrioritizedReplay` of the same.
+      unroll_queue: `StructuredFIFOQueue` of an agent's unrolls.
+      replay_buffer: `ReplayStore` of the same.
       strategy: training strategy.
       batch_size: unrolls sampled per replica.
       priority_exponent: unrolls are sampled in proportion to priority ** priority_exponent.

@@ -1,5 +1,7 @@
 """Contracts of `tpu_encode` and `tpu_decode`."""
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -27,20 +29,14 @@ def test_uint8_that_packs_becomes_words():
     np.testing.assert_array_equal(decoded, frames)
 
 
-@pytest.mark.parametrize("shape", [OTHER, (), (3,), (0,)], ids=str)
+@pytest.mark.parametrize("shape", [(257, 1), (), (3,), (0,)], ids=str)
 def test_other_uint8_becomes_bfloat16(shape):
     """Guards all 256 values: bfloat16 has just enough bits."""
-    values = some_of("uint8", shape)
+    count = math.prod(shape)
+    values = tf.reshape(tf.cast(tf.range(count) % 256, tf.uint8), shape)
     encoded = utils.tpu_encode(values)
     assert encoded.dtype == tf.bfloat16
     np.testing.assert_array_equal(tf.cast(utils.tpu_decode(encoded), tf.int32), values)
-
-
-def test_all_bytes_survive_bfloat16():
-    values = tf.reshape(tf.cast(tf.range(257) % 256, tf.uint8), [257, 1])
-    encoded = utils.tpu_encode(values)
-    assert encoded.dtype == tf.bfloat16
-    np.testing.assert_array_equal(tf.cast(encoded, tf.int32), values)
 
 
 def test_uint16_becomes_int32():

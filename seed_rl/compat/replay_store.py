@@ -13,7 +13,7 @@ from seed_rl.common.nest import Nest
 from seed_rl.common.replay.hindsight import map_steps
 
 
-class PrioritizedReplay(tf.Module):
+class ReplayStore(tf.Module):
     """Elements in compressed host memory, sampled by priority.
 
     Elements are identified by their slot in [0, size). Slots are filled cyclically from 0. (The
@@ -147,7 +147,7 @@ class PrioritizedReplay(tf.Module):
         return outputs
 
 
-class HindsightExperienceReplay(PrioritizedReplay):
+class HindsightReplayStore(ReplayStore):
     """A replay for environments with goals; see `seed_rl.common.replay.Hindsight`.
 
     Elements are windows of steps: a named tuple with a field `env_outputs` whose observations are
@@ -186,7 +186,7 @@ class HindsightExperienceReplay(PrioritizedReplay):
     def sample(
         self, num_samples: int, priority_exp: float | tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, Nest]:
-        """Draws windows as `PrioritizedReplay.sample`, and returns relabelled parts of them.
+        """Draws windows as `ReplayStore.sample`, and returns relabelled parts of them.
 
         Returns:
           (slots <int64>[n], importance weights <float32>[n] divided by their maximum, values as a

@@ -1,4 +1,4 @@
-"""Stores that existing programs make themselves."""
+"""Unrolls that programs collect themselves."""
 
 import numpy as np
 import pytest
@@ -17,11 +17,14 @@ def step(values):
 @pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
 @pytest.mark.parametrize("overlap", [0, 2])
 def test_unroll_store_equals_lists(wrap, overlap):
-    """Guards which steps are in which unroll, across resets, in batches of any environments."""
+    """Guards which steps are in which unroll, across resets, in batches of any environments: zeros
+    for the overlap at first, real steps later.
+    """
     rng = np.random.default_rng(overlap)
     num_envs, unroll_length = 4, 3
     size = overlap + unroll_length + 1
     store = utils.UnrollStore(num_envs, unroll_length, STEP, num_overlapping_steps=overlap)
+    assert store.unroll_specs["b"] == (tf.TensorSpec([size], tf.int32),)
     append = wrap(store.append)
     expected = [[0] * overlap for _ in range(num_envs)]
     completed = 0
@@ -47,17 +50,6 @@ def test_unroll_store_equals_lists(wrap, overlap):
     assert completed > 20
 
 
-def test_unroll_store_tells_its_specs_and_refuses_duplicates():
-    store = utils.UnrollStore(3, 4, STEP, num_overlapping_steps=1)
-    assert store.unroll_specs["a"] == tf.TensorSpec([6, 2], tf.float32)
-    assert store.unroll_specs["b"] == (tf.TensorSpec([6], tf.int32),)
-    for append in (store.append, tf.function(store.append)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="Duplicate environment ids"):
-            append(tf.constant([1, 1]), step([0, 0]))
-        with pytest.raises(tf.errors.InvalidArgumentError, match="Environment id 3"):
-            append(tf.constant([3]), step([0]))
-
-
 def test_an_error_in_one_unroll_store_holds_up_no_other():
     """Guards that stores share no lock: an error that is kept keeps the lock of its call."""
     stores = [utils.UnrollStore(3, 4, STEP) for _ in range(2)]
@@ -67,25 +59,13 @@ def test_an_error_in_one_unroll_store_holds_up_no_other():
     assert kept.value is not None and not len(ids)
 
 
-def test_prioritized_replay():
-    """Guards probabilities, importance weights, eviction and new priorities, in a graph too."""
-    specs = {"x": tf.TensorSpec([2, 3], tf.uint8), "n": tf.TensorSpec([], tf.int32)}
-    replay = utils.PrioritizedReplay(4, specs, importance_sampling_exponent=0.5)
-    with pytest.raises(ValueError, match="empty"):
-        replay.sample(1, 1.0)
-    numbers = np.arange(5, dtype=np.int32)
-    values = {"x": np.tile(numbers.astype(np.uint8)[:, None, None], (1, 2, 3)), "n": numbers}
-    tf.function(replay.insert)(values, tf.constant([1.0, 1.0, 1.0, 1.0, 9.0]))
-
-    sample = tf.function(lambda exponent: replay.sample(1200, exponent))
-    slots, weights, drawn = sample(tf.constant(1.0))
-    counts = np.bincount(drawn["n"], minlength=5)
-    assert counts[0] == 0, "0 was the oldest of five in a replay of four"
-    np.testing.assert_allclose(counts / 1200, [0, 1 / 12, 1 / 12, 1 / 12, 9 / 12], atol=0.05)
-    np.testing.assert_allclose(weights, np.where(drawn["n"].numpy() == 4, 1 / 3, 1), rtol=1e-6)
-    np.testing.assert_array_equal(drawn["x"][:, 1, 2], drawn["n"].numpy())
-
-    newest = slots[int(np.argmax(drawn["n"]))]
-    assert newest == 0, "4 took the place of 0"
-    replay.update_priorities([newest], tf.constant([0.0]))
-    assert 4 not in replay.sample(300, 1.0)[2]["n"].numpy()
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
+def test_a_refused_append_changes_nothing(wrap):
+    """Guards that the zeros neither go missing nor come twice after an error."""
+    store = utils.UnrollStore(2, 1, STEP, num_overlapping_steps=1)
+    append = wrap(store.append)
+    for bad, message in (([0, 0], "Duplicate environment ids"), ([0, 2], "Environment id 2")):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            append(tf.constant(bad), step([1, 2]))
+    append(tf.constant([0]), step([3]))
+    assert append(tf.constant([0]), step([4]))[1]["b"][0].numpy().tolist() == [[0, 3, 4]]

@@ -1,1 +1,0 @@
-"""Implementations of functions that only programs written for the original use."""

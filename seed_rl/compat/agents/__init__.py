@@ -1,0 +1,1 @@
+"""The learners of the original: their functions, flags and tuples."""

@@ -1,0 +1,1 @@
+"""The on-policy learner of the original."""

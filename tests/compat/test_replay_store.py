@@ -1,0 +1,103 @@
+"""The replay that programs fill and sample themselves."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.common import utils
+
+ELEMENT = {"x": tf.TensorSpec([3, 2], tf.uint8), "n": tf.TensorSpec([], tf.int32)}
+
+
+@pytest.fixture(params=["eager", "graph"])
+def wrap(request):
+    return tf.function if request.param == "graph" else lambda fn: fn
+
+
+def elements(numbers):
+    numbers = np.asarray(numbers, np.int32)
+    return {"x": np.tile(numbers.astype(np.uint8)[:, None, None], (1, 3, 2)), "n": numbers}
+
+
+def test_insert_returns_slots_that_are_cyclic(wrap):
+    """Guards slots from 0 around the ring, and the count of everything inserted."""
+    replay = utils.PrioritizedReplay(4, ELEMENT, importance_sampling_exponent=0.6)
+    insert = wrap(replay.insert)
+    assert replay.num_inserted.numpy() == 0
+    slots = insert(elements([0, 1, 2]), tf.ones([3]))
+    assert slots.dtype == tf.int64
+    assert slots.numpy().tolist() == [0, 1, 2]
+    assert insert(elements([3, 4, 5]), tf.ones([3])).numpy().tolist() == [3, 0, 1]
+    assert replay.num_inserted.numpy() == 6
+
+
+def test_sample_and_update_priorities_speak_of_slots(wrap):
+    """Guards that a slot of `sample` is the element's, and that priorities land in it."""
+    replay = utils.PrioritizedReplay(4, ELEMENT, importance_sampling_exponent=0.6)
+    wrap(replay.insert)(elements(range(6)), tf.ones([6]))
+    in_slot = {0: 4, 1: 5, 2: 2, 3: 3}
+    slots, weights, values = wrap(lambda: replay.sample(300, 1.0))()
+    assert (slots.dtype, weights.dtype) == (tf.int64, tf.float32)
+    assert values["x"].shape == [300, 3, 2]
+    assert [in_slot[slot] for slot in slots.numpy()] == values["n"].numpy().tolist()
+    wrap(replay.update_priorities)(tf.constant([0, 2, 3], tf.int64), tf.zeros([3]))
+    assert set(replay.sample(100, 1.0)[2]["n"].numpy()) == {5}
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="slot"):
+        wrap(replay.update_priorities)(tf.constant([4], tf.int64), tf.zeros([1]))
+
+
+@pytest.mark.parametrize("inner", ["loop", "function"])
+def test_calls_of_one_function_are_in_order(inner):
+    """Guards what TensorFlow does not order by itself: a loop's inserts and the sample after it."""
+    replay = utils.PrioritizedReplay(1, tf.TensorSpec([], tf.int32), 0.6)
+
+    def insert(value):
+        return replay.insert(tf.fill([1], value), tf.ones([1]))
+
+    def loop():
+        for value in tf.range(50):
+            insert(value)
+        return replay.sample(1, 1.0)
+
+    def function():
+        inserting = tf.function(insert)
+        for value in range(50):
+            inserting(tf.constant(value))
+        return replay.sample(1, 1.0)
+
+    insert_and_sample = tf.function(locals()[inner])
+    assert [int(insert_and_sample()[2][0]) for _ in range(3)] == [49] * 3
+
+
+def test_exponent_zero_is_uniform_with_weights_of_one(wrap):
+    """Guards that priorities, even of 0, do not matter then."""
+    replay = utils.PrioritizedReplay(4, ELEMENT, importance_sampling_exponent=0.6)
+    replay.insert(elements(range(4)), tf.constant([0.0, 1.0, 2.0, 100.0]))
+    _, weights, values = wrap(lambda: replay.sample(2000, 0.0))()
+    assert (weights.numpy() == 1).all()
+    counts = np.bincount(values["n"].numpy(), minlength=4)
+    np.testing.assert_allclose(counts / 2000, 0.25, atol=0.05)
+
+
+def test_prioritized_replay():
+    """Guards probabilities, importance weights, eviction and new priorities, in a graph too."""
+    specs = {"x": tf.TensorSpec([2, 3], tf.uint8), "n": tf.TensorSpec([], tf.int32)}
+    replay = utils.PrioritizedReplay(4, specs, importance_sampling_exponent=0.5)
+    with pytest.raises(ValueError, match="empty"):
+        replay.sample(1, 1.0)
+    numbers = np.arange(5, dtype=np.int32)
+    values = {"x": np.tile(numbers.astype(np.uint8)[:, None, None], (1, 2, 3)), "n": numbers}
+    tf.function(replay.insert)(values, tf.constant([1.0, 1.0, 1.0, 1.0, 9.0]))
+
+    sample = tf.function(lambda exponent: replay.sample(1200, exponent))
+    slots, weights, drawn = sample(tf.constant(1.0))
+    counts = np.bincount(drawn["n"], minlength=5)
+    assert counts[0] == 0, "0 was the oldest of five in a replay of four"
+    np.testing.assert_allclose(counts / 1200, [0, 1 / 12, 1 / 12, 1 / 12, 9 / 12], atol=0.05)
+    np.testing.assert_allclose(weights, np.where(drawn["n"].numpy() == 4, 1 / 3, 1), rtol=1e-6)
+    np.testing.assert_array_equal(drawn["x"][:, 1, 2], drawn["n"].numpy())
+
+    newest = slots[int(np.argmax(drawn["n"]))]
+    assert newest == 0, "4 took the place of 0"
+    replay.update_priorities([newest], tf.constant([0.0]))
+    assert 4 not in replay.sample(300, 1.0)[2]["n"].numpy()

@@ -4,9 +4,8 @@ from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.acting.env_wrappers import (
     DiscretizeEnvWrapper,
     UniformBoundActionSpaceWrapper,
-    flatten_and_concatenate_obs,
-    spec_to_box,
 )
+from seed_rl.compat.observations import flatten_and_concatenate_obs, spec_to_box
 
 __all__ = [
     "BatchedEnvironment",

@@ -9,7 +9,8 @@ from absl.testing import flagsaver
 
 from seed_rl.atari.env import AtariConfig
 from seed_rl.common.config import options
-from seed_rl.compat.imported_flags import as_config, names_of_environments, provide
+from seed_rl.compat.imported_flags import as_config, provide
+from seed_rl.compat.programs import with_typed_options
 from tests.helpers import PROGRAMS, run_python
 
 
@@ -94,9 +95,9 @@ def test_the_default_of_a_preset_wins_in_any_order():
     assert options.from_flags(Learner) == Learner(256, 1)
 
 
-def test_names_of_the_environment_identify_a_run():
-    class Flags:
-        game = "Pong"
-        learning_rate = 1
-
-    assert names_of_environments(Flags()) == {"game": "Pong"}
+def test_any_object_reaches_environments_and_its_names_identify_the_run():
+    own = types.SimpleNamespace(game="Pong", learning_rate=1)
+    create, typed = with_typed_options(lambda env_id, config: (env_id, config), own)
+    assert create(3, typed) == (3, own)
+    assert options.environment_identity(typed) == {"game": "Pong"}
+    assert with_typed_options(create, AtariConfig()) == (create, AtariConfig())

@@ -31,21 +31,6 @@ def test_insert_returns_slots_that_are_cyclic(wrap):
     assert replay.num_inserted.numpy() == 6
 
 
-def test_sample_and_update_priorities_speak_of_slots(wrap):
-    """Guards that a slot of `sample` is the element's, and that priorities land in it."""
-    replay = utils.PrioritizedReplay(4, ELEMENT, importance_sampling_exponent=0.6)
-    wrap(replay.insert)(elements(range(6)), tf.ones([6]))
-    in_slot = {0: 4, 1: 5, 2: 2, 3: 3}
-    slots, weights, values = wrap(lambda: replay.sample(300, 1.0))()
-    assert (slots.dtype, weights.dtype) == (tf.int64, tf.float32)
-    assert values["x"].shape == [300, 3, 2]
-    assert [in_slot[slot] for slot in slots.numpy()] == values["n"].numpy().tolist()
-    wrap(replay.update_priorities)(tf.constant([0, 2, 3], tf.int64), tf.zeros([3]))
-    assert set(replay.sample(100, 1.0)[2]["n"].numpy()) == {5}
-    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="slot"):
-        wrap(replay.update_priorities)(tf.constant([4], tf.int64), tf.zeros([1]))
-
-
 @pytest.mark.parametrize("inner", ["loop", "function"])
 def test_calls_of_one_function_are_in_order(inner):
     """Guards what TensorFlow does not order by itself: a loop's inserts and the sample after it."""
@@ -101,3 +86,5 @@ def test_prioritized_replay():
     assert newest == 0, "4 took the place of 0"
     replay.update_priorities([newest], tf.constant([0.0]))
     assert 4 not in replay.sample(300, 1.0)[2]["n"].numpy()
+    with pytest.raises(ValueError, match="slot"):
+        replay.update_priorities([4], tf.constant([0.0]))

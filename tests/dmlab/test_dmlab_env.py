@@ -12,7 +12,8 @@ from gymnasium.utils import env_checker
 
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.errors import UserError
-from seed_rl.dmlab import env, games, instructions
+from seed_rl.dmlab import environment as env
+from seed_rl.dmlab import games, instructions
 from seed_rl.dmlab.environment import DEFAULT_ACTION_SET, DmLab, DmlabConfig, create_environment
 
 SHORT = {"episodeLengthSeconds": "1"}  # 60 frames, 15 actions.

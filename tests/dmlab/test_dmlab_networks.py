@@ -18,7 +18,8 @@ from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.types import EnvOutput
-from seed_rl.dmlab import env, instructions
+from seed_rl.dmlab import environment as env
+from seed_rl.dmlab import instructions
 from seed_rl.dmlab.networks import InstructionEncoder, create_network
 
 WORDS = 6

@@ -22,7 +22,7 @@ from seed_rl.agents.r2d2.losses import (
     n_step_bellman_target,
     value_function_rescaling,
 )
-from seed_rl.common.config import learner_config, options
+from seed_rl.common.config import options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
@@ -32,8 +32,7 @@ from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
-from seed_rl.compat import imported_flags, original_defaults, replay_dataset
-from seed_rl.compat import learner_loop as learner_loop_lib
+from seed_rl.compat import imported_flags, learning, original_defaults, replay_dataset
 from seed_rl.compat.replay_dataset import get_replay_insertion_batch_size
 
 __all__ = [
@@ -109,20 +108,10 @@ def create_dataset(
     priority_exponent: float,
     encode: Callable[[Nest], Nest],
 ) -> Any:
-    """Training batches: each waits for new unrolls, inserts them into the replay, and samples it.
+    """`replay_dataset.replay_dataset` of `PrioritizedUnroll`s, in a `ReplayStore`.
 
-    `learner_loop` uses the faster `seed_rl.common.learner.replay_pipeline` instead.
-
-    Args:
-      unroll_queue: `StructuredFIFOQueue` of `PrioritizedUnroll`s.
-      replay_buffer: `ReplayStore` of the same.
-      strategy: training strategy.
-      batch_size: unrolls sampled per replica.
-      priority_exponent: unrolls are sampled in proportion to priority ** priority_exponent.
-      encode: applied to each batch.
-
-    Returns:
-      A distributed dataset of `SampledUnrolls`, time-major.
+    `learner_loop` uses the faster `seed_rl.common.learner.replay_pipeline` instead. `encode` is
+    applied to each batch, a `SampledUnrolls`.
     """
     return replay_dataset.replay_dataset(
         unroll_queue,
@@ -208,8 +197,7 @@ def validate_config() -> None:
     Raises:
       UserError: naming the options to change.
     """
-    run, learner = options.from_flags(RunConfig), options.from_flags(LearnerConfig)
-    learner_config.validate(run, learner, num_replicas=1)
+    run, learner = learning.validated()
     validate(run, learner, options.from_flags(R2D2Config), options.from_flags(ReplayConfig))
 
 
@@ -219,21 +207,8 @@ def learner_loop(
     create_optimizer_fn: CreateOptimizer | None = None,
     **options: Any,
 ) -> None:
-    """Trains until all frames are used, or SIGTERM or SIGINT.
-
-    Args:
-      create_env_fn: `create_env_fn(env_id, env_config)` returns an environment.
-      create_agent_fn: `create_agent_fn(env_output_specs, num_actions)` returns the network, in
-        either call form.
-      create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
-        learning_rate_fn); by default, `optimizer` configures one.
-      **options: further keyword arguments of `r2d2.algorithm.create_job`; those of the flags if
-        not given.
-
-    Raises:
-      UserError: options that are incompatible with each other, the environment or this machine.
-    """
-    learner_loop_lib.run(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)
+    """Trains until all frames are used; see `learning.train`."""
+    learning.train(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)
 
 
 def _options(**changes: Any) -> R2D2Config:

@@ -15,7 +15,7 @@ from seed_rl.agents.sac import losses
 from seed_rl.agents.sac.algorithm import SAC, create_job
 from seed_rl.agents.sac.config import SACConfig, validate
 from seed_rl.agents.sac.program import PRESET
-from seed_rl.common.config import learner_config, options
+from seed_rl.common.config import options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -28,8 +28,7 @@ from seed_rl.common.learner.coefficients import Coefficient, FixedCoefficient
 from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
-from seed_rl.compat import imported_flags, original_defaults, replay_dataset
-from seed_rl.compat import learner_loop as learner_loop_lib
+from seed_rl.compat import imported_flags, learning, original_defaults, replay_dataset
 from seed_rl.compat.progress_logger import ProgressLogger, Session
 from seed_rl.compat.replay_dataset import get_replay_insertion_batch_size
 
@@ -133,20 +132,10 @@ def create_dataset(
     batch_size: int,
     encode: Callable[[Nest], Nest],
 ) -> Any:
-    """Training batches: each waits for new unrolls, inserts them into the replay, and samples it.
+    """`replay_dataset.replay_dataset` of `ActionUnroll`s, in a replay that is sampled uniformly.
 
-    `learner_loop` uses the faster `seed_rl.common.learner.replay_pipeline` instead.
-
-    Args:
-      unroll_queue: `StructuredFIFOQueue` of `ActionUnroll`s.
-      replay_buffer: `ReplayStore` or `HindsightReplayStore` of the same; sampled
-        uniformly.
-      strategy: training strategy.
-      batch_size: unrolls sampled per replica.
-      encode: applied to each batch.
-
-    Returns:
-      A distributed dataset of `ActionUnroll`s, time-major.
+    `learner_loop` uses the faster `seed_rl.common.learner.replay_pipeline` instead. `encode` is
+    applied to each batch.
     """
     return replay_dataset.replay_dataset(
         unroll_queue,
@@ -165,8 +154,7 @@ def validate_config() -> None:
     Raises:
       UserError: naming the options to change.
     """
-    run, learner = options.from_flags(RunConfig), options.from_flags(LearnerConfig)
-    learner_config.validate(run, learner, num_replicas=1)
+    run, learner = learning.validated()
     validate(run, learner, options.from_flags(ReplayConfig), options.from_flags(HindsightConfig))
 
 
@@ -176,19 +164,5 @@ def learner_loop(
     create_optimizer_fn: CreateOptimizer | None = None,
     **options: Any,
 ) -> None:
-    """Trains until all frames are used, or SIGTERM or SIGINT.
-
-    Args:
-      create_env_fn: `create_env_fn(env_id, env_config)` returns an environment.
-      create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network, in
-        either call form.
-      create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
-        learning_rate_fn); by default, `optimizer` configures one.
-      **options: further keyword arguments of `sac.algorithm.create_job`; those of the flags if
-        not given.
-
-    Raises:
-      UserError: options that are incompatible with each other, the environment or this machine.
-    """
-    learner_loop_lib.run(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)
+    """Trains until all frames are used; see `learning.train`."""
+    learning.train(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)

@@ -15,7 +15,7 @@ from absl import flags
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.algorithm import VTrace, create_job
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.common.config import learner_config, options
+from seed_rl.common.config import options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -27,8 +27,7 @@ from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization.popart import PopArt
 from seed_rl.common.types import EnvOutput, Unroll
-from seed_rl.compat import imported_flags, original_defaults
-from seed_rl.compat import learner_loop as learner_loop_lib
+from seed_rl.compat import imported_flags, learning, original_defaults
 from seed_rl.compat.progress_logger import ProgressLogger, Session
 
 __all__ = ["Unroll", "VTrace", "compute_loss", "learner_loop", "validate_config"]
@@ -106,8 +105,7 @@ def validate_config() -> None:
     Raises:
       UserError: naming the options to change.
     """
-    run, learner = options.from_flags(RunConfig), options.from_flags(LearnerConfig)
-    learner_config.validate(run, learner, num_replicas=1)
+    learning.validated()
 
 
 def learner_loop(
@@ -116,23 +114,9 @@ def learner_loop(
     create_optimizer_fn: CreateOptimizer | None = None,
     **options: Any,
 ) -> None:
-    """Trains until all frames are used, or SIGTERM or SIGINT.
-
-    Args:
-      create_env_fn: `create_env_fn(env_id, env_config)` returns an environment.
-      create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network, in
-        either call form.
-      create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
-        learning_rate_fn); by default, `optimizer` configures one.
-      **options: further keyword arguments of `vtrace.algorithm.create_job`; those of the flags if
-        not given.
-
-    Raises:
-      UserError: options that are incompatible with each other, the environment or this machine.
-    """
+    """Trains until all frames are used; see `learning.train`."""
     options["optimizer"] = options.get("optimizer") or _optimizer_config(create_optimizer_fn)
-    learner_loop_lib.run(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)
+    learning.train(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)
 
 
 def _optimizer_config(create_optimizer_fn: Any) -> OptimizerConfig:

@@ -11,7 +11,6 @@ from gymnasium import spaces
 
 from seed_rl.common.acting import env_wrappers
 from seed_rl.common.acting.env_adapters import OldGymAdapter, as_gymnasium, as_gymnasium_space
-from seed_rl.common.acting.spaces import ArraySpec
 from seed_rl.common.errors import UserError
 from seed_rl.testing import envs
 
@@ -88,22 +87,6 @@ def test_logarithmic_discretization() -> None:
 def test_impossible_discretization(space: Any, arguments: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
         env_wrappers.DiscretizeEnvWrapper(Recorder(space), *arguments)
-
-
-def test_flat_observations() -> None:
-    """Keys in sorted order, everything float32, bounds where the specs have them."""
-    observation = {"b": np.array([[1, 2], [3, 4]]), "a": np.float64(0.5)}
-    flat = env_wrappers.flatten_and_concatenate_obs(observation)
-    assert flat.dtype == np.float32 and flat.tolist() == [0.5, 1, 2, 3, 4]
-
-    class Bounded:
-        shape = (2, 2)
-        minimum, maximum = np.array([[0, 1], [2, 3]]), 9.0
-
-    box = env_wrappers.spec_to_box({"b": Bounded(), "a": ArraySpec((), np.dtype(np.float32))})
-    assert box.shape == flat.shape and box.dtype == np.float32
-    assert box.low.tolist() == [-np.inf, 0, 1, 2, 3]
-    assert box.high.tolist() == [np.inf, 9, 9, 9, 9]
 
 
 @pytest.mark.parametrize(

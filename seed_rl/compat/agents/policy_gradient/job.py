@@ -119,14 +119,7 @@ def make_job(
 ) -> TrainingJob:
     """The job of a program's functions and options, with the parts of the gin configuration.
 
-    Args:
-      create_env_fn: see `learner.learner_loop`, as for the next four.
-      create_agent_fn: see `create_env_fn`.
-      create_optimizer_fn: see `create_env_fn`.
-      config: see `create_env_fn`.
-      settings: see `create_env_fn`.
-      create_loss_fn: see `learner.Learner`.
-      continuous: options of continuous actions; None: as the gin configuration says.
+    The arguments are those of `learner.Learner`; `continuous` is `action_distribution_config`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

@@ -75,7 +75,7 @@ def learner_loop(
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns an environment.
       create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network, in either call form of `call_network`.
+        parametric_action_distribution)` returns the network, in either call form.
       create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
         learning_rate_fn); None: as `OptimizerConfig` of the gin configuration says.
       config: options; None: those of the flags.
@@ -117,15 +117,8 @@ class Learner:
     ):
         """Keeps the arguments, which are those of `learner_loop`; `prepare_for_run` uses them.
 
-        Args:
-          create_env_fn: see `learner_loop`.
-          create_agent_fn: see `learner_loop`.
-          create_optimizer_fn: see `learner_loop`.
-          settings: see `learner_loop`.
-          config: see `learner_loop`.
-          create_loss_fn: `create_loss_fn(network, distribution)` returns a
-            `GeneralizedOnPolicyLoss`; None: as the gin configuration says.
-          action_distribution_config: see `learner_loop`.
+        `create_loss_fn(network, distribution)` returns a `GeneralizedOnPolicyLoss`; None: as the
+        gin configuration says.
         """
         self._makers = (create_env_fn, create_agent_fn, create_optimizer_fn)
         self._settings = settings

@@ -95,23 +95,10 @@ def single_epoch(
     optimizer: tf.keras.optimizers.Optimizer,
     logger: ProgressLogger,
 ) -> tuple[tf.Tensor, Session]:
-    """One pass over a batch; see `ppo_training_step` for the other arguments.
+    """One pass over a batch; arguments and results are those of `ppo_training_step`.
 
-    Args:
-      loss_fn: see `ppo_training_step`.
-      args: arguments of `loss_fn`: those of `ppo_training_step`, or of
-        `compute_advantages_and_split`.
-      batch_mode: in `repeat` mode, rows are taken in order, else shuffled.
-      training_strategy: see `ppo_training_step`.
-      virtual_batch_size: not used.
-      unroll_length: not used.
-      batches_per_step: minibatches.
-      clip_norm: see `ppo_training_step`.
-      optimizer: see `ppo_training_step`.
-      logger: see `ppo_training_step`.
-
-    Returns:
-      (loss <float32>[], session with the logged values); means over the gradient steps.
+    `args` may also be what `compute_advantages_and_split` returns. In `repeat` mode, rows are taken
+    in order, else shuffled.
 
     Raises:
       UserError: the rows of `args` cannot be divided into `batches_per_step` minibatches.

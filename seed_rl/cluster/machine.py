@@ -17,6 +17,7 @@ _NO_LEARNER = 4  # It may be on its way to another machine; the engine ends the 
 
 # When an actor that has failed is started again. slurm/job.sh has the same numbers; sky/node.sh
 # restarts nothing, and Docker and Kubernetes count by rules of their own.
+#
 # Running this long clears earlier failures. Twice the time that an actor may spend looking for a
 # learner that has moved (`run.MOVED_S`).
 _QUICK_S = 60.0

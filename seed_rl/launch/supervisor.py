@@ -47,7 +47,7 @@ class SupervisorConfig:
       max_backoff_s: upper limit of that pause.
       healthy_s: running this long clears an actor's crash record.
       max_failures: crashes in a row (or two `UserError` exits) that make an actor hopeless; the run
-      fails once all actors are hopeless, or if one that has never worked exits with a `UserError`.
+        fails once all are hopeless, or if one that has never worked exits with a `UserError`.
       silence_s: the panel names actors whose environments have been silent for longer.
       poll_s: polling interval.
     """

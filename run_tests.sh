@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Sets up this checkout as ./run_local.sh does, builds the native libraries and runs all tests.
+# Sets up this checkout as ./run_local.sh does, builds the native libraries and runs tests.
 #
-#   ./run_tests.sh [PYTEST ARGUMENTS ...]     e.g. ./run_tests.sh tests/grpc -m "not slow"
+#   ./run_tests.sh                            the quick tests, in minutes
+#   ./run_tests.sh --all                      what every change must pass
+#   ./run_tests.sh PYTEST ARGUMENTS ...       e.g. ./run_tests.sh tests/grpc -k proxy
 #
-# Runs tests in parallel processes, unless arguments select tests (paths, -k, --lf) or say how many
-# processes to use (-n0).
+# Runs tests in parallel processes, unless arguments select tests (paths, -k, -m, --lf) or say how
+# many processes to use (-n0). scripts/nightly.sh runs what takes too long even for --all.
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -13,9 +15,17 @@ cd "$root"
 
 # More than four would get in each other's way: many tests start several processes themselves.
 parallel=(-n auto --maxprocesses 4 --dist worksteal)
+selected=(-m "not slow and not nightly")
+arguments=()
 for argument in "$@"; do
   case "$argument" in
-    tests* | ./tests* | "$root"* | -k* | -n* | --lf | --pdb) parallel=() ;;
+    --all)
+      selected=(-m "not nightly")
+      continue
+      ;;
+    tests* | ./tests* | "$root"* | -k* | -m* | --lf) parallel=() selected=() ;;
+    -n* | --pdb) parallel=() ;;
   esac
+  arguments+=("$argument")
 done
-exec .venv/bin/python -m pytest "${parallel[@]}" "$@"
+exec .venv/bin/python -m pytest "${parallel[@]}" "${selected[@]}" "${arguments[@]}"

@@ -85,7 +85,7 @@ games.reset()
 """,
         """
 from seed_rl.atari import env
-games = env.create_vector_environment(numpy.arange(n), env.AtariConfig(game=game))
+games = env.create_batch(numpy.arange(n), env.AtariConfig(game=game))
 games.reset(seed=None)
 """,
     ),

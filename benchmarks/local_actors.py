@@ -103,7 +103,7 @@ def _measure(name: str, kind: str, args: Any) -> float:
             experiment.run(
                 job,
                 actors=kind,
-                create_vector_env=family.create_batch,
+                create_batch=family.create_batch,
                 on_progress=window,
                 progress_period_s=0.2,
             )

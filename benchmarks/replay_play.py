@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.atari.env import AtariConfig, create_vector_environment
+from seed_rl.atari.env import AtariConfig, create_batch
 from seed_rl.common import nest
 from seed_rl.common.replay import FieldSpec, unroll_specs
 from seed_rl.gym.env import create_environment
@@ -70,7 +70,7 @@ def play_atari(game: str, policy: str, num_unrolls: int) -> Any:
     rng = np.random.default_rng(0)
     stride = STEPS - OVERLAP
     steps = STEPS + stride * (-(-num_unrolls // _ENVS) - 1)
-    envs = create_vector_environment(np.arange(_ENVS), AtariConfig(game=game))
+    envs = create_batch(np.arange(_ENVS), AtariConfig(game=game))
     q_weights = rng.normal(size=(84 * 84, envs.action_space.n))
     epsilons = np.ones(_ENVS) if policy == "random" else 0.4 ** np.linspace(1, 8, _ENVS)
     none, zero = np.zeros(_ENVS, np.bool_), np.zeros(_ENVS, np.int32)

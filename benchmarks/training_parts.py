@@ -69,14 +69,14 @@ def measure_train(args: argparse.Namespace) -> float:
     batch = training_agents.batch(workload, agent)
     algorithm, _, strategy = agent
     with strategy.scope():
-        optimizer, _ = create_optimizer(OptimizerConfig(), 1000)
+        optimizer, _ = create_optimizer(1000, OptimizerConfig())
     training = TrainingStep(algorithm, optimizer, strategy, OptimizerConfig().clip_norm)
     dataset = strategy.distribute_datasets_from_function(
         lambda _: tf.data.Dataset.from_tensors(batch).repeat()
     )
     iterator = iter(dataset)
     transitions = workload.unrolls_per_step * workload.unroll_length / workload.samples
-    return _cpu_us(lambda: training(iterator), args.part_seconds) / transitions
+    return _cpu_us(lambda: training.run(iterator), args.part_seconds) / transitions
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], float]] = {

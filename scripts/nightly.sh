@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # What takes too long for every change: sanitizers, long attacks and long fuzzing of the server, and
-# the whole life of a run on Slurm. 20 minutes on two cores; docs/native_op.md has the last result.
+# the tests marked nightly: packaging, examples and programs of the docs that train, the programs of
+# the benchmarks, containers, the whole life of a run on Slurm. 40 minutes on two cores;
+# docs/native_op.md has the last result.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,4 +12,4 @@ scripts/stress.sh thread 3
 .venv/bin/python -m benchmarks.hostile --seconds=10
 SEED_RL_FUZZ_MESSAGES=1000000 SEED_RL_FUZZ_SEED="${RANDOM}" \
   .venv/bin/python -m pytest -q tests/grpc/test_fuzz.py
-SEED_RL_LONG=1 .venv/bin/python -m pytest -q tests/slurm
+.venv/bin/python -m pytest -q -m nightly

@@ -84,7 +84,7 @@ def run(
     job: TrainingJob,
     *,
     actors: str = "threads",
-    create_vector_env: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
+    create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
     on_progress: Callable[[Progress], None] | None = print_progress,
     progress_period_s: float = 10.0,
 ) -> Result:
@@ -100,7 +100,7 @@ def run(
     Args:
       job: from the `create_job` of an agent.
       actors: "threads" of this process, or "processes", which share no memory with it.
-      create_vector_env: `create_vector_env(env_ids, env_config)` returns all environments of an
+      create_batch: `create_batch(env_ids, env_config)` returns all environments of an
         actor as one `BatchedEnv`, or None to have the job's function called for each.
       on_progress: called with the state of the run, in the calling thread; an exception that it
         raises stops the run. None: no reports.
@@ -115,7 +115,7 @@ def run(
         raise UserError("This job cannot create environments: make it with `create_job`.")
     if actors not in KINDS:
         raise UserError(f"actors={actors!r} is not one of {', '.join(map(repr, KINDS))}.")
-    environments = Environments(job.create_env_fn, job.env_config, create_vector_env)
+    environments = Environments(job.create_env_fn, job.env_config, create_batch)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seed_rl_"))
         options = dataclasses.replace(

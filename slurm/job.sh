@@ -22,8 +22,6 @@
 #SBATCH --signal=TERM@30
 set -uo pipefail
 
-# When a failed actor is restarted; seed_rl/cluster/machine.py explains the numbers.
-quick_s=60 most_failures=6 first_pause_s=2 longest_pause_s=30
 # How often Slurm, or the learner's directory, is asked again: for five minutes, after which Slurm
 # takes a silent node for lost (its default SlurmdTimeout).
 most_tries=10 retry_s=30
@@ -59,7 +57,7 @@ proxy() {
         "$PYTHON" -m seed_rl.cluster "$@" &
       wait $!
       say "the proxy has ended; starting it again"
-      sleep "$first_pause_s"
+      sleep 2
     done
   ) &
   proxy_pid=$!
@@ -138,8 +136,13 @@ learner_queued() {
   return 1
 }
 
+# Failures in a row and the pause before the next start; fails if the actor is given up.
+decide() {  # FAILURES_BEFORE, SECONDS_THAT_IT_RAN
+  PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" "$PYTHON" -m seed_rl.launch.restarts "$@"
+}
+
 actor() {
-  local code started pause_s failures=0
+  local code started decision pause_s failures=0
   while :; do
     started=$SECONDS
     program "$@"
@@ -148,23 +151,21 @@ actor() {
       say "the learner's job $LEARNER has ended"
       exit 0
     fi
-    ((SECONDS - started >= quick_s)) && failures=0
     pause_s=1
     case "$code" in
       0) requeue "stopped before the learner" ;;
       2 | 3) exit "$code" ;; # Restarting would not help; the last line above says why.
       4) ;;                  # No learner: it may be back elsewhere.
       *)
-        failures=$((failures + 1))
-        pause_s=$((first_pause_s * 2 ** (failures - 1)))
+        decision="$(decide "$failures" "$((SECONDS - started))")" || {
+          say "error: the actor has failed $((failures + 1)) times in a row; see above"
+          exit "$code"
+        }
+        read -r failures pause_s <<< "$decision"
         ;;
     esac
-    if ((failures >= most_failures)); then
-      say "error: the actor has failed $failures times in a row; see above"
-      exit "$code"
-    fi
     say "the actor has ended with exit code $code; starting it again"
-    sleep "$((pause_s < longest_pause_s ? pause_s : longest_pause_s))"
+    sleep "$pause_s"
   done
 }
 

@@ -63,7 +63,7 @@ def test_a_token_made_as_documented_is_for_its_owner_only(tmp_path, repository, 
     assert not caplog.records
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("module", ["my_package.maze_main", "my_package.sparse_main"])
 def test_programs_of_the_docs_train(project, repository, socket_address, module):
     """Guards environment, network and loss as documented: they train to the end of the run."""

@@ -107,7 +107,7 @@ def create_environment(task: int, config: Any = None) -> Any:
     )
 
 
-def create_vector_environment(env_ids: Any, config: AtariConfig | None = None) -> Any:
+def create_batch(env_ids: Any, config: AtariConfig | None = None) -> Any:
     """An actor's games in ALE's native vector environment.
 
     Args:

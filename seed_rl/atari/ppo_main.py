@@ -27,7 +27,7 @@ PRESET = Preset(
 """The usual PPO for Atari (Schulman et al. 2017, table 5), see docs/agents/policy_gradient.md."""
 
 FAMILY = EnvironmentFamily(
-    env.AtariConfig, env.create_environment, env.create_vector_environment, environment="game"
+    env.AtariConfig, env.create_environment, env.create_batch, environment="game"
 )
 
 

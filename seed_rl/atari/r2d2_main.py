@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seed_rl.agents.r2d2 import program
-from seed_rl.agents.r2d2.program import create_agent, create_optimizer
+from seed_rl.agents.r2d2.program import create_agent
 from seed_rl.atari import env
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
+from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
 
 PRESET = Preset("atari r2d2", dict(total_environment_frames=40_000_000))
 """As long as the other agents' runs; the paper's are 250 times as long."""
 
 FAMILY = EnvironmentFamily(
-    env.AtariConfig, env.create_environment, env.create_vector_environment, environment="game"
+    env.AtariConfig, env.create_environment, env.create_batch, environment="game"
 )
 
 
@@ -27,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
-    program.main(FAMILY, create_agent, create_optimizer, presets=(PRESET,), argv=argv)
+    program.main(FAMILY, create_agent, presets=(PRESET,), argv=argv)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ PRESET = Preset(
 """Learns Pong on two cores; see docs/results."""
 
 FAMILY = EnvironmentFamily(
-    env.AtariConfig, env.create_environment, env.create_vector_environment, environment="game"
+    env.AtariConfig, env.create_environment, env.create_batch, environment="game"
 )
 
 

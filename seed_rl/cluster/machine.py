@@ -9,24 +9,11 @@ import time
 import types
 from collections.abc import Callable, Iterable
 
-from seed_rl.common.system.backoff import backoff_s
 from seed_rl.launch.process import describe_exit
+from seed_rl.launch.restarts import CrashRecord, RestartPolicy
 
 _FINAL = (0, 2, 3)  # Stopped, a user error, replaced: a restart would not help.
 _NO_LEARNER = 4  # It may be on its way to another machine; the engine ends the run.
-
-# When an actor that has failed is started again. slurm/job.sh has the same numbers; sky/node.sh
-# restarts nothing, and Docker and Kubernetes count by rules of their own.
-#
-# Running this long clears earlier failures. Twice the time that an actor may spend looking for a
-# learner that has moved (`run.MOVED_S`).
-_QUICK_S = 60.0
-# As under ./run_local.sh. With the pauses below, it is given up a minute after its first failure:
-# file systems and networks that hiccup are back by then, a broken environment is not.
-_MOST_QUICK_FAILURES = 6
-# Importing takes about two seconds, so failing costs at most half of a core from the start, and
-# little with a pause of half a minute.
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 30.0
 
 _TICK_S = 0.2
 _STOPPED = 128 + signal.SIGTERM
@@ -53,7 +40,7 @@ class Machine:
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         self._due: dict[int, float] = {}
         self._started: dict[int, float] = {}
-        self._failures: dict[int, int] = {}
+        self._records: dict[int, CrashRecord] = {}
         self._stopping = False
 
     def run(self, indices: Iterable[int]) -> int:
@@ -103,15 +90,13 @@ class Machine:
             _say(f"actor {index} has not found the learner; starting it again")
             self._due[index] = self._clock() + _TICK_S
             return 0
-        quick = self._clock() - self._started[index] < _QUICK_S
-        self._failures[index] = self._failures.get(index, 0) + 1 if quick else 1
-        if self._failures[index] >= _MOST_QUICK_FAILURES:
-            _say(f"actor {index} {describe_exit(code)}, for the {_MOST_QUICK_FAILURES}th time")
+        record = self._records.setdefault(index, CrashRecord(RestartPolicy()))
+        record.crashed(self._clock() - self._started[index])
+        if record.given_up:
+            _say(f"actor {index} {describe_exit(code)}, for the {record.failures}th time")
             return code if code > 0 else 128 - code
-        failures = self._failures[index]
-        pause_s = backoff_s(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S) if quick else 0.0
-        _say(f"actor {index} {describe_exit(code)}; starting it again in {pause_s:.0f} s")
-        self._due[index] = self._clock() + pause_s
+        _say(f"actor {index} {describe_exit(code)}; starting it again in {record.pause_s:.0f} s")
+        self._due[index] = self._clock() + record.pause_s
         return 0
 
     def _stop(self, number: int, frame: types.FrameType | None) -> None:

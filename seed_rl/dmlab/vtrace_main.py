@@ -11,9 +11,9 @@ from typing import Any
 from seed_rl.agents.vtrace import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.network_config import ConvNetworkConfig
-from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.presets import Preset
+from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
 from seed_rl.dmlab import env
 
 TRANSITIONS = 100 * 32
@@ -61,13 +61,6 @@ def create_agent(
     )
 
 
-def create_optimizer(final_iteration: int) -> Any:
-    """(optimizer, function from gradient step to learning rate) that the flags describe."""
-    from seed_rl.common.learner import optimizer  # Actors must not import TensorFlow.
-
-    return optimizer.create_optimizer(from_flags(OptimizerConfig), final_iteration)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the learner or an actor, depending on --run_mode.
 
@@ -77,7 +70,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     program.main(
         FAMILY,
         create_agent,
-        create_optimizer,
         agent_configs=(ConvNetworkConfig,),
         presets=(PRESET,),
         argv=argv,

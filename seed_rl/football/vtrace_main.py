@@ -13,9 +13,9 @@ from typing import Any
 from seed_rl.agents.vtrace import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.network_config import COMPUTE_DTYPES, TORSOS
-from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.options import Checked, from_flags, option
 from seed_rl.common.config.presets import Preset
+from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
 from seed_rl.football import env
 
 PRESET = Preset(
@@ -68,13 +68,6 @@ def create_agent(
     return networks.GFootball(parametric_action_distribution, config.torso, config.compute_dtype)
 
 
-def create_optimizer(final_iteration: int) -> Any:
-    """The optimizer that the flags describe, and the function from gradient step to its rate."""
-    from seed_rl.common.learner import optimizer  # Actors must not import TensorFlow.
-
-    return optimizer.create_optimizer(from_flags(OptimizerConfig), final_iteration)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the learner or an actor, depending on --run_mode.
 
@@ -84,7 +77,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     program.main(
         FAMILY,
         create_agent,
-        create_optimizer,
         agent_configs=(FootballNetworkConfig,),
         presets=(PRESET,),
         argv=argv,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from seed_rl.common.errors import UserError
 from seed_rl.launch.process import Process
+from seed_rl.launch.restarts import CrashRecord, RestartPolicy
 
 _MAX_USER_ERRORS = 2  # One may come from a rare state of a working actor's environment.
 
@@ -16,35 +17,36 @@ class Actor:
     Args:
       process: the actor's process.
       env_ids: ids of its environments.
-      healthy_s: running this long clears the crash record.
-      max_failures: crashes in a row before the actor is given up; two `UserError` exits in a row
-        suffice.
+      policy: when it starts again; two `UserError` exits in a row suffice to give it up.
     """
 
-    def __init__(self, process: Process, env_ids: range, healthy_s: float, max_failures: int):
+    def __init__(self, process: Process, env_ids: range, policy: RestartPolicy):
         self.process = process
-        self.failures = 0  # In a row, without a healthy run in between.
         self.start_at: float | None = 0.0  # None: it is running.
         self._env_ids = env_ids
-        self._healthy_s = healthy_s
-        self._max_failures = max_failures
+        self._policy = policy
+        self._record = CrashRecord(policy)
         self._user_errors = 0  # In a row.
         self._worked = False
 
-    def crashed(self, code: int, trains: bool) -> None:
+    def crashed(self, code: int, trains: bool) -> float:
         """Records an exit during the run, which counts as a crash whatever its code.
 
         Args:
           code: the exit code.
           trains: whether the learner trains; before that, actors only wait, so a long life proves
             nothing.
+
+        Returns:
+          The pause in seconds before the next start.
         """
-        self._worked |= self._healthy and trains
-        if self._healthy:
-            self.failures = self._user_errors = 0
-        self.failures += 1
+        healthy = self._record.crashed(self.process.lifetime_s)
+        self._worked |= healthy and trains
+        if healthy:
+            self._user_errors = 0
         user_error = code == UserError.exit_code
         self._user_errors = self._user_errors + 1 if user_error else 0
+        return self._record.pause_s
 
     @property
     def cannot_start(self) -> bool:
@@ -54,9 +56,9 @@ class Actor:
     @property
     def hopeless(self) -> bool:
         """Whether it has crashed too often and too quickly for another restart to help."""
-        failed = self.failures >= self._max_failures
-        failed |= self._user_errors >= _MAX_USER_ERRORS
-        return failed and not (self.process.running and self._healthy)
+        failed = self._record.given_up or self._user_errors >= _MAX_USER_ERRORS
+        recovered = self.process.running and self.process.lifetime_s >= self._policy.healthy_s
+        return failed and not recovered
 
     def silence_s(self, silent_envs: Mapping[int, float]) -> float:
         """Seconds since the learner last heard from any of its environments; 0 if it did recently.
@@ -68,7 +70,3 @@ class Actor:
             return 0.0
         silence_s = min(silent_envs[i] for i in self._env_ids)
         return min(silence_s, self.process.lifetime_s)  # Earlier silence is its predecessor's.
-
-    @property
-    def _healthy(self) -> bool:
-        return self.process.lifetime_s >= self._healthy_s

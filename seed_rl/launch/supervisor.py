@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.run_files import progress
-from seed_rl.common.system.backoff import backoff_s
 from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch.actor_record import Actor
 from seed_rl.launch.guardian import Guardian
@@ -21,6 +20,7 @@ from seed_rl.launch.log_text import last_words, tail
 from seed_rl.launch.panel import Panel, Status
 from seed_rl.launch.process import LIBRARY_THREADS, QUIET, Process, describe_exit
 from seed_rl.launch.proxy import Proxy
+from seed_rl.launch.restarts import RestartPolicy
 from seed_rl.launch.run_lock import RunLock
 from seed_rl.launch.run_state import RunState
 
@@ -43,11 +43,8 @@ class SupervisorConfig:
       fresh: whether to move an earlier run aside.
       stop_timeout_s: how long the learner may take to save its checkpoint and exit.
       kill_timeout_s: how long the other processes may take to exit.
-      first_backoff_s: pause before a crashed actor's first restart, doubled each time.
-      max_backoff_s: upper limit of that pause.
-      healthy_s: running this long clears an actor's crash record.
-      max_failures: crashes in a row (or two `UserError` exits) that make an actor hopeless; the run
-        fails once all are hopeless, or if one that has never worked exits with a `UserError`.
+      restarts: when crashed actors start again. The run fails once all are given up, or if one that
+        has never worked exits with a `UserError`.
       silence_s: the panel names actors whose environments have been silent for longer.
       poll_s: polling interval.
     """
@@ -58,10 +55,7 @@ class SupervisorConfig:
     fresh: bool = False
     stop_timeout_s: float = 300.0
     kill_timeout_s: float = 5.0
-    first_backoff_s: float = 0.5
-    max_backoff_s: float = 30.0
-    healthy_s: float = 30.0
-    max_failures: int = 6
+    restarts: RestartPolicy = RestartPolicy()
     silence_s: float = progress.SILENCE_S
     poll_s: float = 0.1
 
@@ -172,8 +166,7 @@ class Supervisor:
                     {**QUIET, **LIBRARY_THREADS},
                 ),
                 range(task * envs, (task + 1) * envs),
-                self._config.healthy_s,
-                self._config.max_failures,
+                self._config.restarts,
             )
             for task in range(self._config.actors)
         ]
@@ -234,9 +227,8 @@ class Supervisor:
         if code is None:
             return
         self._guardian.forget(process.pid)
-        actor.crashed(code, trains=self._state.phase != "starting")
+        pause = actor.crashed(code, trains=self._state.phase != "starting")
         self._check_hope(actor, code)
-        pause = backoff_s(actor.failures, self._config.first_backoff_s, self._config.max_backoff_s)
         actor.start_at = time.monotonic() + pause
         why = "".join(f": {line}" for line in tail(process, 1) if code > 0)
         if code == 0:

@@ -44,7 +44,7 @@ def create_optimizer(
       UserError: both describe it.
     """
     if optimizer_fn is None:
-        return optimizer.create_optimizer(gin_config.optimizer_config(), final_iteration)
+        return optimizer.create_optimizer(final_iteration, gin_config.optimizer_config())
     both = sorted(gin_config.bindings("OptimizerConfig").keys() - {"clip_norm"})
     if both:
         raise UserError(

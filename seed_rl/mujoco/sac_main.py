@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from seed_rl.agents.sac import program
 from seed_rl.common.config.presets import Preset
-from seed_rl.mujoco.vtrace_main import FAMILY, create_optimizer
+from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
+from seed_rl.mujoco.vtrace_main import FAMILY
 
 PRESET = Preset("mujoco sac", dict(total_environment_frames=1_000_000))
 """The usual length of SAC's runs on MuJoCo (Haarnoja et al. 2018 use 1 to 10 million steps)."""
@@ -20,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     Args:
       argv: name of the program, then flags; None: the command line.
     """
-    program.main(FAMILY, create_agent, create_optimizer, presets=(PRESET,), argv=argv)
+    program.main(FAMILY, create_agent, presets=(PRESET,), argv=argv)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ def train(forks, repository):
     return train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["vtrace", "popart", "normalized", "r2d2", "sac", "ppo"])
 def test_one_device_and_four_learn_the_same(train, agent):
     """Guards means over real transitions, importance weights, maxima and metrics; and that networks
@@ -32,6 +33,7 @@ def test_one_device_and_four_learn_the_same(train, agent):
         np.testing.assert_allclose(together[name], expected, rtol=2e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 def test_one_device_and_two_learn_the_same_with_the_on_policy_agent(train):
     """Guards, besides: normalized advantages, statistics of observations and of value targets."""
     alone, together = (train("policy_gradient", replicas) for replicas in (1, 2))
@@ -41,6 +43,7 @@ def test_one_device_and_two_learn_the_same_with_the_on_policy_agent(train):
         np.testing.assert_allclose(together[name], expected, rtol=2e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_network_that_normalizes_its_observations_is_told_of_each_step(train, replicas):
     """Its statistics are those of all batches, and reach the network that acts."""

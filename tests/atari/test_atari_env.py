@@ -18,7 +18,7 @@ from tests.helpers import PROGRAMS, run_python  # noqa: E402
 
 
 def vector(size: int, **options: Any) -> Any:
-    return env.create_vector_environment(np.arange(size), AtariConfig(**options))
+    return env.create_batch(np.arange(size), AtariConfig(**options))
 
 
 def singles(size: int, **options: Any) -> BatchedEnvironment:
@@ -72,7 +72,7 @@ def test_vector_truncation_follows_the_protocol() -> None:
 
 
 def test_spaces_and_env_ids() -> None:
-    game = env.create_vector_environment(np.arange(4, 8))
+    game = env.create_batch(np.arange(4, 8))
     single = env.create_environment(0)
     assert game.env_ids.tolist() == [4, 5, 6, 7] and game.env_ids.dtype == np.int32
     assert game.observation_space == single.observation_space

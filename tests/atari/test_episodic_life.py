@@ -26,7 +26,7 @@ def make(native: bool, size: int = 2, **options: Any) -> BatchedEnv:
     options = {"game": "Breakout", "max_random_noops": 0, "full_action_space": False, **options}
     config = AtariConfig(episodic_life=True, **options)
     if native:
-        return env.create_vector_environment(np.arange(size), config)
+        return env.create_batch(np.arange(size), config)
     return BatchedEnvironment(env.create_environment, size, 0, config)
 
 
@@ -168,7 +168,7 @@ def test_without_the_flag_only_games_end(native: bool) -> None:
     config = AtariConfig(game="Breakout", max_random_noops=0, full_action_space=False)
     game: BatchedEnv = BatchedEnvironment(env.create_environment, 1, 0, config)
     if native:
-        game = env.create_vector_environment(np.arange(1), config)
+        game = env.create_batch(np.arange(1), config)
     (actual,) = play(game, chosen)
     game.close()
     _, games = reference(chosen[:, 0], 108_000)

@@ -97,7 +97,7 @@ def test_descriptors_are_raised(monkeypatch):
     assert limits == [(8256, 65536)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_small_load(repository, tmp_path):
     """20 actors of 2 environments play with a real learner, lose it and come back: no errors."""
     file = tmp_path / "results.json"

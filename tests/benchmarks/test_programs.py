@@ -14,6 +14,7 @@ from tests.helpers import STANDINS
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("program", "options", "keys"),
     [

@@ -135,6 +135,7 @@ def test_ppo_advantages():
     )
 
 
+@pytest.mark.slow
 def test_ppo_makes_all_its_gradient_steps_on_one_batch():
     """Guards epochs and minibatches, and that the ratio is one of the new to the acting policy."""
     algorithm = make(ppo.algorithm(), VTraceConfig(baseline_cost=0.0, entropy_cost=0.0))
@@ -152,7 +153,7 @@ def test_ppo_makes_all_its_gradient_steps_on_one_batch():
     strategy = tf.distribute.get_strategy()
     optimizer = tf.keras.optimizers.Adam(1e-3)
     step = TrainingStep(algorithm, optimizer, strategy, None)
-    metrics, _ = step(iter(tf.data.Dataset.from_tensors(batch)))
+    metrics, _ = step.run(iter(tf.data.Dataset.from_tensors(batch)))
     assert int(optimizer.iterations) == 16 == algorithm.updates_per_unroll
     assert np.isfinite(float(metrics["loss"])) and float(metrics["skipped_steps"]) == 0
 

@@ -83,7 +83,7 @@ def test_worlds_must_be_whole() -> None:
         multi_agent.create_batch(np.arange(3), multi_agent.MeetingConfig())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("module", "options"),
     [

@@ -20,6 +20,7 @@ def tags(logdir):
     return b"".join(path.read_bytes() for path in logdir.rglob("*tfevents*"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("module", "tag", "options"),
     [
@@ -34,6 +35,7 @@ def test_exploration_bonus_trains(tmp_path, socket_address, module, tag, options
     assert json.loads((logdir / "config.json").read_text())["bonus"] == 0.2
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("module", ["examples.a2c", "examples.ppo", "examples.own_network"])
 def test_other_algorithms_learn(tmp_path, socket_address, module):
     """Guards own losses and own updates by their result: a random CartPole lasts 22 steps."""

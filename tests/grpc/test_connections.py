@@ -89,6 +89,7 @@ def test_connections_leave_descriptors_to_the_rest_and_without_any_the_server_re
             assert values(client.double(np.int32([1]))) == [2]
 
 
+@pytest.mark.slow
 def test_too_few_descriptors_are_announced(forks):
     """Guards operators, who would otherwise see clients refused without a reason."""
     done = forks.run(PROGRAMS / "server_with_few_files.py")

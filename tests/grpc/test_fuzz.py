@@ -153,7 +153,7 @@ def finish(attackers):
     return totals
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_strangers_messages(server):
     """Any messages: each gets the answer it deserves, and other clients notice nothing.
 

@@ -18,6 +18,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.nightly
 def test_honest_clients_are_served():
     """Under attack by unauthenticated and authenticated clients, in bursts."""
     with Range() as attack_range:

@@ -57,6 +57,7 @@ def test_shutdown_fails_running_and_waiting_calls(socket_address):
         server.shutdown()  # Again is fine.
 
 
+@pytest.mark.slow
 def test_forked_children_leave_the_server_alone(socket_address):
     """Guards a parent's server and clients from children that exit, which clean up behind them."""
     command = [sys.executable, str(PROGRAMS / "forking_server.py"), socket_address]

@@ -102,7 +102,7 @@ class Run(contextlib.AbstractContextManager):
 
     def train(self):
         """One step; waits for experience. Returns (metrics, feedback)."""
-        metrics, feedback = self._training(self._batches)
+        metrics, feedback = self._training.run(self._batches)
         self.train_steps += 1
         self.algorithm.after_step(feedback, self.train_steps)
         return metrics, feedback

@@ -124,7 +124,7 @@ def test_an_eviction_before_the_program_starts_is_no_success(tmp_path):
         waiting.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_containers_train_are_evicted_resume_and_finish(secrets, short_path, free_port):
     """The processes of the pods that submit.sh asks for, here, with token and TLS."""
     task = ("gym", "vtrace", "2", "4", "--env=CartPole-v1", "--total_environment_frames=10000")

@@ -143,6 +143,7 @@ def test_one_actor_in_trouble_leaves_the_others_alone(start, trouble):
     assert run.wait() == 0
 
 
+@pytest.mark.slow
 def test_failures_of_long_ago_do_not_count(start):
     """The run continues while one actor works, even one that had failed too often before."""
     run = going(start, 2)

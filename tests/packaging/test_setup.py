@@ -45,7 +45,7 @@ def libraries(tree: pathlib.Path) -> dict[str, tuple[int, int]]:
     return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in files}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_only_what_is_missing_is_done(prepared):
     """Guards an added extra from building again, and a build from forgetting earlier extras."""
     said = setup(prepared, "plot")
@@ -67,7 +67,7 @@ def test_only_what_is_missing_is_done(prepared):
     assert libraries(prepared) != built
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_libraries_built_against_something_else_are_built_again(prepared, tmp_path_factory):
     """Guards a system whose gRPC was upgraded, and a tree that a second environment built in."""
     setup(prepared)

@@ -45,6 +45,7 @@ def test_contents(wheel):
     assert not any(name.startswith(("tests", "benchmarks")) for name in names)
 
 
+@pytest.mark.nightly
 def test_a_call_through_the_installed_wheel(wheel, tmp_path, repository):
     """In a new environment, with the gRPC of the wheel and not the system's.
 

@@ -174,7 +174,7 @@ def output(node):
     return pathlib.Path(node.log.name).read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nodes_train_and_end_with_the_learner(cluster, tmp_path):
     """With token and TLS; the actors' node ends by itself, without an error, or SkyPilot would
     take the run for failed.

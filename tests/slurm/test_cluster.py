@@ -128,7 +128,7 @@ def test_a_refused_array_takes_the_learner_along(cluster, tmp_path):
     wait_until(lambda: not cluster.jobs())
 
 
-@pytest.mark.skipif("SEED_RL_LONG" not in os.environ, reason="takes minutes: scripts/nightly.sh")
+@pytest.mark.nightly
 def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, repository):
     """The whole life of a run: the time limit of all jobs, then the end of the learner's node and
     of an actor's. The jobs that are left find the learner again.

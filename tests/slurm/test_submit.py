@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import pathlib
-import re
 import subprocess
 import sys
 
 import pytest
-
-from seed_rl.cluster import machine, run
 
 REVIEWED = pathlib.Path(__file__).parent / "dry_run.txt"
 TASK = ("gym", "vtrace", "32", "4", "--env=CartPole-v1")
@@ -132,15 +129,3 @@ def test_a_logdir_that_cannot_be_written(submit, tmp_path, without_slurm):
     done = submit(*TASK, PATH=str(without_slurm))
     assert done.returncode == 2
     assert f"error: cannot write to {tmp_path}/run/slurm: choose a" in done.stderr
-
-
-def test_actors_start_again_as_on_other_engines(repository):
-    """The numbers are explained once, in `seed_rl.cluster.machine`; bash cannot read them there."""
-    text = (repository / "slurm" / "job.sh").read_text()
-    names = ("quick_s", "most_failures", "first_pause_s", "longest_pause_s")
-    numbers = [float(re.search(rf"\b{name}=(\d+)", text)[1]) for name in names]
-    assert numbers == [
-        *(machine._QUICK_S, machine._MOST_QUICK_FAILURES),
-        *(machine._FIRST_PAUSE_S, machine._LONGEST_PAUSE_S),
-    ]
-    assert machine._QUICK_S > run.MOVED_S  # As the explanation says.

@@ -82,6 +82,7 @@ def study(tmp_path):
     wait_until(lambda: all(run_lock.running_pid(logdir) is None for logdir in logdirs))
 
 
+@pytest.mark.slow
 def test_from_the_spec_to_the_plots(study):
     """Two at a time, two seeds each; a second start finds nothing left to do."""
     study.spec["seeds"] = 2
@@ -107,6 +108,7 @@ def test_from_the_spec_to_the_plots(study):
     assert len(study.rows()) == 6 and study.starts(0) == ["end"]
 
 
+@pytest.mark.slow
 def test_failures_are_reported_and_others_continue(study):
     """Guards against one bad configuration ending a study; only --retry_failed runs it again."""
     del study.spec["flags"]
@@ -143,6 +145,7 @@ def test_a_killed_study_is_taken_over(study):
     assert len(saved) == 2 and 0 < saved[0].step < saved[1].step  # Resumed, not started over.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_study_is_saved_and_resumes(study, number):
     process = study.start(behaviour="train")
@@ -217,7 +220,7 @@ def test_without_matplotlib_there_is_a_table(study, capsys, monkeypatch):
     assert len(study.rows()) == 2 and len(study.rows("percentiles.csv")) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_example_of_the_repository(repository, tmp_path):
     """Real learners and actors, gin bindings, from the spec to the plots."""
     result = subprocess.run(

@@ -35,6 +35,7 @@ def released(tmp_path: Path) -> Path:
     return logdir
 
 
+@pytest.mark.slow
 def test_a_run_of_an_earlier_release(released: Path, socket_address: str, forks: Forks) -> None:
     """Guards its options against today's presets, and the files against changes of their format."""
     shared = [f"--server_address={socket_address}", "--num_envs=2", "--env_batch_size=2"]

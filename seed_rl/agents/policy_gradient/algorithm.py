@@ -24,8 +24,12 @@ from seed_rl.common.distributions.spaces import get_parametric_distribution_for_
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import Minimize, StepResult
-from seed_rl.common.learner.assembly import AlgorithmContext, make_job
-from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
+from seed_rl.common.learner.job import (
+    AlgorithmContext,
+    CreateOptimizer,
+    TrainingJob,
+    make_job,
+)
 from seed_rl.common.types import Specs, Unroll
 
 CreateLoss = Callable[[tf.Module, ParametricDistribution], GeneralizedOnPolicyLoss]
@@ -105,10 +109,10 @@ def create_job(
     """Assembles agent, environment and devices; `create_job(...).execute()` trains.
 
     Args:
-      create_env_fn: see `assembly.make_job`.
+      create_env_fn: see `job.make_job`.
       create_agent_fn: `create_agent_fn(action_space, observation_space,
         parametric_action_distribution)` returns the network, in either call form of `call_network`.
-      create_optimizer_fn: see `assembly.make_job`.
+      create_optimizer_fn: see `job.make_job`.
       create_loss: see `CreateLoss`.
       on_policy: sizes of a training step; by default those of the flags.
       settings: minibatches of a training step; by default those of the flags.
@@ -117,7 +121,7 @@ def create_job(
       run: options shared with the actors; by default those of the flags.
       config: options of the learner; by default those of the flags. Its `batch_size` is not used.
       algorithm: `PolicyGradient` or a subclass with the same constructor arguments.
-      **options: `env_config`, `device_config` and `devices` of `assembly.make_job`.
+      **options: `env_config`, `device_config` and `devices` of `job.make_job`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

@@ -19,8 +19,12 @@ from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner import devices, replicas
 from seed_rl.common.learner.algorithm import StepResult
-from seed_rl.common.learner.assembly import AlgorithmContext, make_job
-from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
+from seed_rl.common.learner.job import (
+    AlgorithmContext,
+    CreateOptimizer,
+    TrainingJob,
+    make_job,
+)
 from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_specs
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
@@ -196,15 +200,15 @@ def create_job(
     """Assembles R2D2, environment and devices; `create_job(...).execute()` trains.
 
     Args:
-      create_env_fn: see `assembly.make_job`.
+      create_env_fn: see `job.make_job`.
       create_agent_fn: `create_agent_fn(env_output_specs, num_actions)` returns the network, in
         either call form of `call_network`.
-      create_optimizer_fn: see `assembly.make_job`.
+      create_optimizer_fn: see `job.make_job`.
       r2d2: options of acting and learning; by default those of the flags.
       replay: options of the replay; by default those of the flags.
       algorithm: `R2D2` or a subclass with the same constructor arguments.
       **options: `env_config`, `run`, `config`, `optimizer` and `device_config` of
-        `assembly.make_job`.
+        `job.make_job`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

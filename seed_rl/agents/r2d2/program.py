@@ -9,7 +9,6 @@ from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
 from seed_rl.common.acting import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config import options
-from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.replay_config import ReplayConfig
 
@@ -44,21 +43,10 @@ def create_agent(env_output_specs: Any, num_actions: int) -> Any:
     return networks.create_network(env_output_specs, num_actions, config)
 
 
-def create_optimizer(final_iteration: int) -> tuple[Any, Callable[[int], float]]:
-    """Creates the optimizer that the flags of `OptimizerConfig` configure.
-
-    Returns:
-      (optimizer, function from gradient step to learning rate).
-    """
-    from seed_rl.common.learner import optimizer
-
-    return optimizer.create_optimizer(options.from_flags(OptimizerConfig), final_iteration)
-
-
 def main(
     family: EnvironmentFamily,
     create_agent: Callable[[Any, int], Any] = create_agent,
-    create_optimizer: Callable[[int], Any] = create_optimizer,
+    create_optimizer: Callable[[int], Any] | None = None,
     algorithm: Callable[[], type] | None = None,
     agent_configs: tuple[type, ...] = (QNetworkConfig,),
     presets: Sequence[Preset] = (),
@@ -71,7 +59,8 @@ def main(
       family: the environments.
       create_agent: `create_agent(env_output_specs, num_actions)` returns the network. Called only
         in the learner, so it should import TensorFlow itself.
-      create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn).
+      create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn);
+        by default, the flags of `OptimizerConfig` configure one.
       algorithm: returns `R2D2` or a subclass with the same constructor arguments. Called only in
         the learner, so it should import TensorFlow itself.
       agent_configs: the network's dataclasses of options.

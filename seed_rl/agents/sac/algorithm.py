@@ -30,8 +30,12 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.learner import devices, variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import StepResult
-from seed_rl.common.learner.assembly import AlgorithmContext, make_job
-from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
+from seed_rl.common.learner.job import (
+    AlgorithmContext,
+    CreateOptimizer,
+    TrainingJob,
+    make_job,
+)
 from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_specs
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
@@ -186,10 +190,10 @@ def create_job(
     """Assembles SAC, environment and devices; `create_job(...).execute()` trains.
 
     Args:
-      create_env_fn: see `assembly.make_job`.
+      create_env_fn: see `job.make_job`.
       create_agent_fn: `create_agent_fn(action_space, observation_space,
         parametric_action_distribution)` returns the network, see `networks`.
-      create_optimizer_fn: see `assembly.make_job`.
+      create_optimizer_fn: see `job.make_job`.
       sac: options of the loss; by default those of the flags, as for the other options.
       replay: options of the replay.
       hindsight: options of hindsight replay.
@@ -197,7 +201,7 @@ def create_job(
       config: options of the learner.
       env_config: passed to `create_env_fn`.
       algorithm: `SAC` or a subclass with the same constructor arguments.
-      **options: `run`, `optimizer` and `device_config` of `assembly.make_job`.
+      **options: `run`, `optimizer` and `device_config` of `job.make_job`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

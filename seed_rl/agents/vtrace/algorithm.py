@@ -16,8 +16,12 @@ from seed_rl.common.distributions.spaces import get_parametric_distribution_for_
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import StepResult
-from seed_rl.common.learner.assembly import AlgorithmContext, make_job
-from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
+from seed_rl.common.learner.job import (
+    AlgorithmContext,
+    CreateOptimizer,
+    TrainingJob,
+    make_job,
+)
 from seed_rl.common.types import Specs, Unroll
 
 
@@ -85,15 +89,15 @@ def create_job(
     """Assembles V-trace, environment and devices; `create_job(...).execute()` trains.
 
     Args:
-      create_env_fn: see `assembly.make_job`.
+      create_env_fn: see `job.make_job`.
       create_agent_fn: `create_agent_fn(action_space, observation_space,
         parametric_action_distribution)` returns the network, in either call form of `call_network`.
-      create_optimizer_fn: see `assembly.make_job`.
+      create_optimizer_fn: see `job.make_job`.
       vtrace: options of the loss; by default those of the flags.
       continuous: options of continuous actions; by default those of the flags.
       algorithm: `VTrace` or a subclass with the same constructor arguments.
       **options: `env_config`, `run`, `config`, `optimizer` and `device_config` of
-        `assembly.make_job`.
+        `job.make_job`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

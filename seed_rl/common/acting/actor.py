@@ -27,7 +27,7 @@ from absl import logging
 from seed_rl.common.acting import environment_process
 from seed_rl.common.acting.actor_clock import ActorClock
 from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
-from seed_rl.common.acting.env_group import CreateVectorEnv, describe_ids, env_groups
+from seed_rl.common.acting.env_group import CreateBatch, describe_ids, env_groups
 from seed_rl.common.acting.environment_agreement import OtherEnvironment
 from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.acting.inference_check import check_inference
@@ -100,7 +100,7 @@ def actor_loop(
     config: Any = None,
     env_config: Any = None,
     *,
-    create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
+    create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
     log_period: float = 1,
 ) -> None:
     """Runs an actor until SIGTERM or SIGINT, as a batch process (see `scheduling`).
@@ -114,7 +114,7 @@ def actor_loop(
       config: an `ActorConfig`. Anything else is taken as `env_config`, as in the call
         `actor_loop(create_env_fn, config)` of existing programs; the options then come from flags.
       env_config: passed to both functions.
-      create_vector_env_fn: `create_vector_env_fn(env_ids, env_config)` returns all environments as
+      create_batch: `create_batch(env_ids, env_config)` returns all environments as
         one `BatchedEnv`, or None to have `create_env_fn` called for each.
       log_period: multiplies `actor_log_period_s`; kept for existing programs.
 
@@ -141,7 +141,7 @@ def actor_loop(
             create_env_fn,
             config,
             env_config,
-            create_vector_env_fn=create_vector_env_fn,
+            create_batch=create_batch,
             log_period=log_period,
         )
     except EnvironmentFailure as error:
@@ -159,7 +159,7 @@ def run_actor(
     config: ActorConfig,
     env_config: Any,
     *,
-    create_vector_env_fn: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
+    create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
     log_period: float = 1,
 ) -> None:
     """As `actor_loop`, but raises what ends the actor.
@@ -180,7 +180,7 @@ def run_actor(
 
     with StopSignal(end_soon) as stop:
         try:
-            actor.run(create_env_fn, create_vector_env_fn, env_config, stop)
+            actor.run(create_env_fn, create_batch, env_config, stop)
         finally:
             actor.close()
             ended.set()
@@ -215,7 +215,7 @@ class Actor:
     def run(
         self,
         create_env_fn: Callable[[int, Any], Any],
-        create_vector_env_fn: CreateVectorEnv | None,
+        create_batch: CreateBatch | None,
         env_config: Any,
         stop: StopSignal,
     ) -> None:
@@ -223,7 +223,7 @@ class Actor:
 
         Args:
           create_env_fn: see `actor_loop`.
-          create_vector_env_fn: see `actor_loop`.
+          create_batch: see `actor_loop`.
           env_config: passed to both functions.
           stop: ends the actor.
 
@@ -235,7 +235,7 @@ class Actor:
             num_groups = self._config.env_groups
             try:
                 with env_groups(
-                    create_env_fn, create_vector_env_fn, self._env_ids, num_groups, env_config
+                    create_env_fn, create_batch, self._env_ids, num_groups, env_config
                 ) as self._groups:
                     self._run_lives(env_config, stop)
             except OtherEnvironment as learner:

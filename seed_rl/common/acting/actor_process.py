@@ -33,7 +33,7 @@ def main() -> None:
             environments.create,
             config,
             environments.config,
-            create_vector_env_fn=environments.create_batch,
+            create_batch=environments.create_batch,
         )
     except BaseException as error:
         _report(int(sys.argv[1]), error)

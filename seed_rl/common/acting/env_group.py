@@ -17,7 +17,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc.numpy_client import Function, PendingCall
 
-CreateVectorEnv = Callable[[np.ndarray, Any], "BatchedEnv | None"]
+CreateBatch = Callable[[np.ndarray, Any], "BatchedEnv | None"]
 
 
 class EnvGroup:
@@ -83,7 +83,7 @@ class EnvGroup:
 @contextlib.contextmanager
 def env_groups(
     create_env_fn: Callable[[int, Any], Any],
-    create_vector_env_fn: CreateVectorEnv | None,
+    create_batch: CreateBatch | None,
     env_ids: np.ndarray,
     num_groups: int,
     env_config: Any,
@@ -92,7 +92,7 @@ def env_groups(
 
     Args:
       create_env_fn: see `actor.actor_loop`.
-      create_vector_env_fn: see `actor.actor_loop`.
+      create_batch: see `actor.actor_loop`.
       env_ids: <int32>[k], consecutive.
       num_groups: number of groups of equal size.
       env_config: passed to both functions.
@@ -108,7 +108,7 @@ def env_groups(
     with contextlib.ExitStack() as stack:
         groups = []
         for ids in np.split(env_ids, num_groups):
-            env = _create(create_env_fn, create_vector_env_fn, ids, env_config)
+            env = _create(create_env_fn, create_batch, ids, env_config)
             stack.callback(env.close)
             groups.append(EnvGroup(env))
         yield groups
@@ -116,13 +116,13 @@ def env_groups(
 
 def _create(
     create_env_fn: Callable[[int, Any], Any],
-    create_vector_env_fn: CreateVectorEnv | None,
+    create_batch: CreateBatch | None,
     env_ids: np.ndarray,
     env_config: Any,
 ) -> BatchedEnv:
     try:
-        if create_vector_env_fn is not None:
-            env = create_vector_env_fn(env_ids, env_config)
+        if create_batch is not None:
+            env = create_batch(env_ids, env_config)
             if env is not None:
                 return env
         return BatchedEnvironment(create_env_fn, len(env_ids), int(env_ids[0]), env_config)

@@ -83,7 +83,7 @@ def main(
             family.create,
             options.from_flags(actor.ActorConfig),
             env_config,
-            create_vector_env_fn=family.create_batch,
+            create_batch=family.create_batch,
         )
 
     options.run_main(run, lambda: _prepare(family), argv, instead)

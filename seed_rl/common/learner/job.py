@@ -3,31 +3,86 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from seed_rl.common.acting import environment_process
 from seed_rl.common.acting.environment_process import EnvironmentRequest
-from seed_rl.common.config import logdirs
-from seed_rl.common.config.options import from_flags
+from seed_rl.common.config import learner_config, logdirs
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.options import (
+    environment_identity,
+    environment_options,
+    flag_values,
+    from_flags,
+    network_options,
+)
 from seed_rl.common.config.run_config import ACTOR, RunConfig
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference import env_specs
 from seed_rl.common.learner import playing
+from seed_rl.common.learner.algorithm import Algorithm
+from seed_rl.common.learner.devices import Devices, make_devices
 from seed_rl.common.learner.learner import Learner
-from seed_rl.common.learner.setup import TrainingSetup
+from seed_rl.common.learner.optimizer import create_optimizer
 from seed_rl.common.run_files import run_record, saved_run
+from seed_rl.common.system import memory
 from seed_rl.common.system.files import write_atomically
+from seed_rl.common.types import Spaces, Specs
 
 CreateOptimizer = Callable[[int], tuple[tf.keras.optimizers.Optimizer, Callable[[Any], Any]]]
 """`create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn)."""
 
 
-class TrainingJob(TrainingSetup):
-    """A `TrainingSetup` to be trained or played. Created by the `create_job` of an agent."""
+@dataclasses.dataclass(frozen=True)
+class TrainingJob:
+    """What to train, and how. Created by the `create_job` of an agent, with `make_job`.
+
+    Attributes:
+      run: options shared with the actors.
+      config: options of the learner.
+      devices: what runs where.
+      algorithm: created in the scope of the training strategy.
+      specs: of one environment.
+      optimizer: created in the scope of the training strategy.
+      learning_rate_fn: optimizer step -> learning rate, for logs.
+      clip_norm: maximum global norm of the gradients; None: no clipping.
+      options: all options by name, stored with checkpoints.
+      action_space: of one environment; actors compare it with their own. None: no check.
+      create_env: creates another environment like the actors', one for evaluation if any is; None:
+        not available.
+      create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment; None: not
+        available.
+      env_config: passed to `create_env_fn`.
+      environment: those of `options` that must match to resume a saved run.
+      network: names of further `options` that must.
+      files: texts to write to the logdir when training starts, by file name.
+    """
+
+    run: RunConfig
+    config: LearnerConfig
+    devices: Devices
+    algorithm: Algorithm
+    specs: Specs
+    optimizer: tf.keras.optimizers.Optimizer
+    learning_rate_fn: Callable[[Any], Any]
+    clip_norm: float | None
+    options: dict[str, Any]
+    action_space: Any = None
+    create_env: Callable[[], Any] | None = None
+    environment: dict[str, Any] = dataclasses.field(default_factory=dict)
+    network: frozenset[str] = frozenset()
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
+    create_env_fn: Callable[[int, Any], Any] | None = None
+    env_config: Any = None
 
     def execute(self) -> None:
         """Trains; or plays, if `python -m seed_rl.play` started the program (`--play_request`).
@@ -90,3 +145,124 @@ class TrainingJob(TrainingSetup):
     def _play_request(self) -> str:
         # The flag counts even if the program built its own RunConfig: it must not train.
         return self.run.play_request or from_flags(RunConfig).play_request
+
+
+@dataclasses.dataclass(frozen=True)
+class AlgorithmContext:
+    """What an algorithm may need when it is created.
+
+    Attributes:
+      run: options shared with the actors.
+      config: options of the learner.
+      spaces: (observation, action) of one environment.
+      specs: their tensor specs.
+    """
+
+    run: RunConfig
+    config: LearnerConfig
+    spaces: Spaces
+    specs: Specs
+
+
+def make_job(
+    create_env_fn: Callable[[int, Any], Any],
+    create_algorithm: Callable[[AlgorithmContext], Algorithm],
+    create_optimizer_fn: CreateOptimizer | None = None,
+    *,
+    env_config: Any = None,
+    run: RunConfig | None = None,
+    config: LearnerConfig | None = None,
+    optimizer: OptimizerConfig | None = None,
+    device_config: DeviceConfig | None = None,
+    devices: Devices | None = None,
+    agent_options: Sequence[Any] = (),
+) -> TrainingJob:
+    """Creates devices, algorithm and optimizer.
+
+    Options that are not given come from the program's flags.
+
+    Args:
+      create_env_fn: `create_env_fn(env_id, env_config)` returns an environment; called once here,
+        for its spaces.
+      create_algorithm: called in the scope of the training strategy.
+      create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
+        learning_rate_fn); by default, `optimizer` configures one.
+      env_config: passed to `create_env_fn`; the program's flags if not given.
+      run: options shared with the actors.
+      config: options of the learner.
+      optimizer: options of the default optimizer, and of gradient clipping.
+      device_config: what runs where.
+      devices: what runs where, if the program has chosen itself.
+      agent_options: dataclasses of the agent's options, stored with checkpoints.
+
+    Raises:
+      UserError: options that are incompatible with each other, the environment or this machine.
+    """
+    run = run or from_flags(RunConfig)
+    config = config or from_flags(LearnerConfig)
+    optimizer = optimizer or from_flags(OptimizerConfig)
+    env_config = environment_options(env_config)
+    devices = devices or make_devices(device_config or from_flags(DeviceConfig))
+    strategy = devices.training_strategy
+    learner_config.validate(run, config, strategy.num_replicas_in_sync)
+    if run.seed is not None:
+        tf.keras.utils.set_random_seed(run.seed)
+    spaces = env_specs.probe_spaces(create_env_fn, env_config)
+    context = AlgorithmContext(run, config, spaces, env_specs.specs(*spaces))
+    make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, config=optimizer)
+    _check_memory(config, context.specs)
+    with strategy.scope():
+        algorithm = create_algorithm(context)
+        steps = config.final_train_step(run) * algorithm.updates_per_unroll
+        keras_optimizer, learning_rate_fn = make_optimizer(max(1, round(steps)))
+    identity = environment_identity(env_config)
+    # To play in: for evaluation, if any is. Some environments hold levels out for it.
+    played = run.num_envs - run.num_eval_envs if run.num_eval_envs else 0
+    own = create_optimizer_fn is not None
+    used = _options_of_own(optimizer, learning_rate_fn) if own else flag_values(optimizer)
+    return TrainingJob(
+        run=run,
+        config=config,
+        devices=devices,
+        algorithm=algorithm,
+        specs=context.specs,
+        optimizer=keras_optimizer,
+        learning_rate_fn=learning_rate_fn,
+        clip_norm=optimizer.clip_norm,
+        options={**identity, **used, **flag_values(run, config, *agent_options)},
+        action_space=spaces.action,
+        create_env=lambda: create_env_fn(played, env_config),
+        environment=identity,
+        network=network_options(run, config, optimizer, *agent_options),
+        create_env_fn=create_env_fn,
+        env_config=env_config,
+    )
+
+
+def _check_memory(config: LearnerConfig, specs: Specs) -> None:
+    """Refuses batches that do not fit in memory, rather than let TensorFlow fail to allocate them.
+
+    Raises:
+      UserError: names the options to lower.
+    """
+    leaves = tf.nest.flatten(specs.env_output)
+    step = sum(leaf.shape.num_elements() * max(leaf.dtype.size, 1) for leaf in leaves)
+    batch = step * (config.unroll_length + 1) * config.batch_size
+    available = memory.available_bytes()
+    if batch > available:
+        raise UserError(
+            f"A batch of --batch_size={config.batch_size:,} unrolls of --unroll_length="
+            f"{config.unroll_length:,} steps takes {batch / 1e9:,.1f} GB, and "
+            f"{available / 1e9:,.1f} GB are available. Lower one of them."
+        )
+
+
+def _options_of_own(
+    optimizer: OptimizerConfig, learning_rate_fn: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """What is recorded of an optimizer that the program made, by the names of `OptimizerConfig`."""
+    learning_rate = optimizer.learning_rate
+    used = np.float32(learning_rate_fn(0))
+    if used != np.float32(learning_rate):
+        learning_rate = float(str(used))  # As short as it was written.
+    return {"learning_rate": learning_rate, "clip_norm": optimizer.clip_norm}

@@ -2,10 +2,8 @@
 
 One loop serves every agent (`Learner.train`):
 
-    while frames < total:
-        metrics, feedback = training_step(batches)   # waits for unrolls
-        algorithm.after_step(feedback, train_steps)
-        ... newest weights to inference devices, report, save ...
+    while not self.done and self._train_step(server, batches) is not None:
+        self._save_if_due()
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -29,12 +27,14 @@ from seed_rl.common.inference.inference import CentralInference, InferenceSizes,
 from seed_rl.common.learner import devices
 from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.learner.serving import serving
-from seed_rl.common.learner.setup import TrainingSetup
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.monitoring.reporting import Reporter
 from seed_rl.common.run_files import checkpoint_list, saved_run
 from seed_rl.common.system.file_lock import LearnerLock
 from seed_rl.common.system.stop_signal import StopSignal
+
+if TYPE_CHECKING:
+    from seed_rl.common.learner.job import TrainingJob
 
 _REPORT_WAITING_S = 0.5
 
@@ -42,7 +42,7 @@ _REPORT_WAITING_S = 0.5
 class Learner:
     """One training run, from its start or newest checkpoint to its last frame."""
 
-    def __init__(self, job: TrainingSetup):
+    def __init__(self, job: TrainingJob):
         """Creates all variables and restores the newest checkpoint, if any.
 
         Raises:
@@ -122,6 +122,7 @@ class Learner:
             tasks=job.env_config if isinstance(job.env_config, Tasks) else None,
         )
         self._stop = StopSignal(on_stop=self._inference.store.close)
+        self._last_save = time.monotonic()
 
     @property
     def frames(self) -> int:
@@ -134,6 +135,11 @@ class Learner:
     def finished(self) -> bool:
         """Whether all frames are used."""
         return self.frames >= self._config.total_environment_frames
+
+    @property
+    def done(self) -> bool:
+        """Whether all frames are used, or a stop was requested."""
+        return self.finished or self._stop.requested
 
     def stop(self, reason: str) -> None:
         """Ends `train`, which then saves a checkpoint; other threads may call it.
@@ -156,19 +162,41 @@ class Learner:
           UserError: the server's address is in use or not allowed, or training stalls.
           NotSavedError: that last checkpoint could not be written.
         """
+        if self.finished:
+            self._end_at_once()
+            return
+        with self._opened(), self._serving() as server:
+            batches = self._batches()
+            self._await_experience(server)
+            while not self.done and self._train_step(server, batches) is not None:
+                self._save_if_due()
+            self._finish(server, on_trained)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Heeds signals within the context, and closes everything but the server at its end."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._lock.release)
-            if self.finished:
-                self._end_at_once()
-                return
-            stop = stack.enter_context(self._stop)
+            stack.enter_context(self._stop)
             try:
-                self._serve_and_train(stop, on_trained)
+                with contextlib.ExitStack() as parts:
+                    parts.callback(lambda: self._reporter.close(self.frames))
+                    parts.callback(self._algorithm.close)
+                    yield
             except BaseException:
                 self._reporter.phase("failed", self.frames)
                 raise
             self._reporter.phase("done" if self.finished else "stopped", self.frames)
         logging.info("Ended after %d environment frames.", self.frames)
+
+    @contextlib.contextmanager
+    def _serving(self) -> Iterator[grpc.Server]:
+        with serving(self._job, self._inference.functions) as server:
+            try:
+                with self._reporter.watching():
+                    yield server
+            finally:
+                self._inference.store.close()  # Before the server: no call may wait for training.
 
     def _end_at_once(self) -> None:
         """Reports that a resumed run had already used all its frames."""
@@ -178,58 +206,33 @@ class Learner:
         )
         logging.warning("%s", message)
         self._reporter.warn("finished", message)
-        self._algorithm.close()
-        if self._config.save_model and not (self._logdir / saved_model.DIRECTORY).exists():
-            self._export()  # The earlier process may have ended just before.
-        self._reporter.close(self.frames)
-        self._reporter.phase("done", self.frames)
+        with self._opened():
+            if self._config.save_model and not (self._logdir / saved_model.DIRECTORY).exists():
+                self._export()  # The earlier process may have ended just before.
 
-    def _export(self) -> None:
+    def _export(self, directory: str | os.PathLike[str] | None = None) -> None:
         saved_model.save_model(
-            self._logdir / saved_model.DIRECTORY,
+            directory or self._logdir / saved_model.DIRECTORY,
             self._algorithm.network,
             self._job.specs,
             self._algorithm.evaluate,
         )
 
-    def _serve_and_train(self, stop: StopSignal, on_trained: Callable[[], object]) -> None:
-        store = self._inference.store
-        with contextlib.ExitStack() as stack:
-            stack.callback(lambda: self._reporter.close(self.frames))
-            stack.callback(self._algorithm.close)
-            server = stack.enter_context(serving(self._job, self._inference.functions))
-            stack.callback(store.close)  # Before the server, so that no call waits for training.
-            stack.enter_context(self._reporter.watching())
-            batches = self._batches()
-            self._loop(stop, server, batches)
-            self._report(server, {}, last=True)
-            on_trained()
-            store.close()
-            server.shutdown()  # Experience from here on would be lost.
-            self._save_last()
-            if self._config.save_model:
-                self._export()
-
-    def _loop(self, stop: StopSignal, server: grpc.Server, batches: Iterator[Any]) -> None:
-        self._await_experience(stop, server)
-        last_save = time.monotonic()
-        while not self.finished and not stop.requested:
-            if self._train_step(stop, server, batches) is None:
-                return
-            due = time.monotonic() - last_save >= self._config.save_checkpoint_secs
-            # Keeps the newest checkpoint good: if steps are skipped, the weights may be the cause.
-            if due and not self._reporter.training_stalled():
-                self._save()
-                last_save = time.monotonic()
-
     def _train_step(
-        self, stop: StopSignal, server: grpc.Server, batches: Iterator[Any]
+        self, server: grpc.Server, batches: Iterator[Any]
     ) -> dict[str, tf.Tensor] | None:
         """Metrics of a training step; None if a stop ended the wait for unrolls."""
-        trained = self._train_on_next_batch(batches, stop)
-        if trained is None:
-            return None
-        metrics, feedback = trained
+        try:
+            metrics, feedback = self._training.run(batches)
+        except (
+            tf.errors.OutOfRangeError,
+            tf.errors.CancelledError,
+            tf.errors.InvalidArgumentError,  # How tf.data reports a closed queue.
+        ):
+            if self._stop.requested:
+                return None
+            self._algorithm.check()
+            raise
         self._train_steps += 1
         self._algorithm.trained_on(self._config.batch_size)
         self._algorithm.after_step(feedback, self._train_steps)
@@ -239,25 +242,9 @@ class Learner:
         self._report(server, metrics)
         return metrics
 
-    def _train_on_next_batch(
-        self, batches: Iterator[Any], stop: StopSignal
-    ) -> tuple[dict[str, tf.Tensor], Any] | None:
-        """(metrics, feedback) of a training step; None if a stop ended the wait for unrolls."""
-        try:
-            return self._training(batches)
-        except (
-            tf.errors.OutOfRangeError,
-            tf.errors.CancelledError,
-            tf.errors.InvalidArgumentError,  # How tf.data reports a closed queue.
-        ):
-            if stop.requested:
-                return None
-            self._algorithm.check()
-            raise
-
-    def _await_experience(self, stop: StopSignal, server: grpc.Server) -> None:
+    def _await_experience(self, server: grpc.Server) -> None:
         """Reports progress until the algorithm has enough experience to train on."""
-        while not self._algorithm.ready() and not stop.wait(_REPORT_WAITING_S):
+        while not self._algorithm.ready() and not self._stop.wait(_REPORT_WAITING_S):
             self._report(server, {})
 
     def _report(self, server: grpc.Server, metrics: dict[str, Any], last: bool = False) -> None:
@@ -287,6 +274,29 @@ class Learner:
         learning_rate = float(self._job.learning_rate_fn(gradient_steps))
         return {"train/learning_rate": learning_rate, **self._algorithm.logs()}
 
+    def _finish(self, server: grpc.Server, on_trained: Callable[[], object]) -> None:
+        """Reports, stops serving and saves."""
+        self._report(server, {}, last=True)
+        on_trained()
+        self._inference.store.close()
+        server.shutdown()  # Experience from here on would be lost.
+        self._save()
+        if problem := self._checkpoints.problem:
+            newest = checkpoint_list.saved_frames(self._logdir)
+            raise NotSavedError(
+                f"The last checkpoint, after {self.frames:,} frames, could NOT be saved "
+                f"(newest: {'none' if newest is None else f'{newest:,} frames'}): {problem}."
+            )
+        if self._config.save_model:
+            self._export()
+
+    def _save_if_due(self) -> None:
+        due = time.monotonic() - self._last_save >= self._config.save_checkpoint_secs
+        # Keeps the newest checkpoint good: if steps are skipped, the weights may be the cause.
+        if due and not self._reporter.training_stalled():
+            self._save()
+            self._last_save = time.monotonic()
+
     def _save(self) -> None:
         """Saves a checkpoint; a failure is reported as a warning, and training continues."""
         began = time.monotonic()
@@ -299,17 +309,6 @@ class Learner:
         problem = self._checkpoints.problem
         self._reporter.warn("checkpoint", problem and f"cannot save checkpoints: {problem}")
         self._reporter.phase("training", self.frames)
-
-    def _save_last(self) -> None:
-        self._save()
-        if self._checkpoints.problem is None:
-            return
-        newest = checkpoint_list.saved_frames(self._logdir)
-        raise NotSavedError(
-            f"The last checkpoint, after {self.frames:,} frames, could NOT be saved "
-            f"({'newest: none' if newest is None else f'newest: {newest:,} frames'}): "
-            f"{self._checkpoints.problem}."
-        )
 
     def _restore(self) -> tuple[int, int]:
         """Resumes or starts the run; returns (training steps done, frames done)."""

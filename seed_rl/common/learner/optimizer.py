@@ -1,27 +1,29 @@
-"""The default optimizer."""
+"""The default optimizer. TensorFlow is imported when it is created: main programs name it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-
 from seed_rl.common.config.optimizer_config import ADAM, OptimizerConfig
+from seed_rl.common.config.options import from_flags
 
 
 def create_optimizer(
-    config: OptimizerConfig, final_iteration: int
+    final_iteration: int, config: OptimizerConfig | None = None
 ) -> tuple[Any, Callable[[int], float]]:
     """Creates a Keras optimizer; the learner clips the gradients.
 
     Args:
-      config: options.
       final_iteration: gradient step at which a decaying learning rate reaches 0.
+      config: options; None: those of the flags.
 
     Returns:
       (optimizer, function from gradient step to learning rate).
     """
+    import tensorflow as tf
+
+    config = config or from_flags(OptimizerConfig)
     learning_rate: Any = config.learning_rate
     if config.learning_rate_decay:
         learning_rate = tf.keras.optimizers.schedules.PolynomialDecay(

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -18,11 +19,13 @@ from seed_rl.common.acting.environment_process import EnvironmentProcess, intern
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
 from seed_rl.common.inference.inference import initialize
-from seed_rl.common.learner.setup import TrainingSetup
 from seed_rl.common.nest import Nest
 from seed_rl.common.run_files import run_record
 from seed_rl.common.system import terminal
 from seed_rl.common.types import EnvOutput
+
+if TYPE_CHECKING:
+    from seed_rl.common.learner.job import TrainingJob
 
 _NEWS_S = 10.0  # An agent may get stuck, and not every environment has a time limit.
 
@@ -80,7 +83,7 @@ class PlayRequest:
             raise internal_request(error) from None
 
 
-def play(job: TrainingSetup, request: PlayRequest) -> None:
+def play(job: TrainingJob, request: PlayRequest) -> None:
     """Plays and writes each episode to `request.results` as it ends; Ctrl-C stops early.
 
     Raises:
@@ -107,7 +110,7 @@ def play(job: TrainingSetup, request: PlayRequest) -> None:
 
 
 def trained_policy(
-    job: TrainingSetup, weights: str | os.PathLike[str] | None = None, sampled: bool = False
+    job: TrainingJob, weights: str | os.PathLike[str] | None = None, sampled: bool = False
 ) -> ActingPolicy:
     """The policy of a job, with its current weights or saved ones.
 
@@ -136,7 +139,7 @@ def trained_policy(
     return ActingPolicy(act, network.initial_state, job.specs)
 
 
-def _policy(job: TrainingSetup, request: PlayRequest) -> ActingPolicy:
+def _policy(job: TrainingJob, request: PlayRequest) -> ActingPolicy:
     if request.weights is None:
         return load_policy(str(request.model))
     return trained_policy(job, request.weights, request.sampled)

@@ -141,8 +141,6 @@ class ReplayAlgorithm(Algorithm):
 
     def close(self) -> None:
         self.replay.close()
-        for source in self._sources:
-            source.close()
         if self._writer is not None and self._store is not None:
             self._store.close()
             self._writer.join()

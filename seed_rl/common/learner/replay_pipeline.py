@@ -22,7 +22,6 @@ from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.nest import Nest
 from seed_rl.common.replay import (
-    BatchFeed,
     Hindsight,
     PrioritizedReplay,
     ReplayClosed,
@@ -33,6 +32,7 @@ from seed_rl.common.types import Unroll
 _MOST_AT_ONCE = 16
 _PENDING_UPDATES = 8
 _RECENT = 100
+_SAMPLED_AHEAD = 2  # Batches age while they wait.
 
 DIVERGED = (
     "Training diverged: the network or its TD errors are no longer finite. Restart from an older "
@@ -193,7 +193,7 @@ class BatchSource:
     def __init__(
         self, replay: PrioritizedReplay, batch_size: int, hindsight: Hindsight | None = None
     ):
-        """Starts sampling ahead.
+        """Does nothing before `dataset`.
 
         Args:
           replay: of `Unroll`s.
@@ -205,7 +205,7 @@ class BatchSource:
         self._hindsight = hindsight
         self._batch_size = batch_size
         self._replay = replay
-        self._feed: BatchFeed = replay.batches(batch_size)
+        self._sample: ReplaySample | None = None
         self._ages: deque[float] = deque(maxlen=_RECENT)
 
     @property
@@ -216,46 +216,44 @@ class BatchSource:
     def dataset(self, encode: Callable[[Nest], Nest]) -> tf.data.Dataset:
         """Batches `encode(SampledUnrolls)` until the replay is closed."""
         fields = tf.nest.flatten(self._specs)
-        batch_shapes = [field.batch_shape(self._batch_size, time_major=True) for field in fields]
         dtypes = [tf.as_dtype(field.dtype) for field in fields] + [tf.int64, tf.float32]
+        batch_shapes = [field.batch_shape(self._batch_size, time_major=True) for field in fields]
         shapes = [*batch_shapes, [self._batch_size], [self._batch_size]]
-        nothing = [np.zeros(s, d.as_numpy_dtype) for s, d in zip(shapes, dtypes, strict=True)]
 
-        def load(_: tf.Tensor) -> tuple[tf.Tensor, Nest]:
-            # Raising StopIteration instead would make TensorFlow log a traceback.
-            more, *tensors = tf.numpy_function(
-                lambda: self._next() or (np.False_, *nothing), [], [tf.bool, *dtypes]
-            )
-            more.set_shape([])
+        def load(_: tf.Tensor) -> Nest:
+            tensors = tf.numpy_function(self._load, [], dtypes)
             for tensor, shape in zip(tensors, shapes, strict=True):
                 tensor.set_shape(shape)
             unrolls = tf.nest.pack_sequence_as(self._specs, tensors[:-2])
-            return more, encode(SampledUnrolls(unrolls, *tensors[-2:]))
+            return encode(SampledUnrolls(unrolls, *tensors[-2:]))
 
-        # Loads the next batch while this one is trained on; the feed samples further ones ahead.
-        loaded = tf.data.Dataset.from_tensors(0).repeat().map(load)
-        # Private threads: `load` waits for the feed, which may wait for unrolls, whose inference
-        # needs one of TensorFlow's shared threads, and there may be only one.
+        sampled = (
+            tf.data.Dataset.from_tensors(0)
+            .repeat()
+            .take_while(lambda _: tf.ensure_shape(tf.numpy_function(self._draw, [], tf.bool), []))
+        )
+        # Private threads: sampling may wait for unrolls, whose inference needs one of TensorFlow's
+        # shared threads, and there may be only one.
         options = tf.data.Options()
         options.threading.private_threadpool_size = 2
-        # Otherwise `_second` would run ahead and hold more batches, which age.
-        options.experimental_optimization.map_parallelization = False
-        return loaded.take_while(_first).map(_second).prefetch(1).with_options(options)
+        options.experimental_optimization.map_parallelization = False  # `_load` follows `_draw`.
+        return sampled.map(load).prefetch(_SAMPLED_AHEAD).with_options(options)
 
-    def close(self) -> None:
-        """Stops the sampling threads."""
-        self._feed.close()
+    def _draw(self) -> np.bool_:
+        """Samples a batch for `_load`; false if the replay is closed."""
+        try:
+            self._sample = self._replay.sample(self._batch_size)
+        except ReplayClosed:
+            return np.False_
+        return np.True_
 
-    def _next(self) -> Sequence[Any] | None:
-        """True and the fields of a batch; None at the end."""
-        sample = next(self._feed, None)
-        if sample is None:
-            return None
+    def _load(self) -> Sequence[np.ndarray]:
+        """The fields of the batch."""
+        assert self._sample is not None
+        sample, self._sample = self._usable(self._sample), None
         self._ages.append(float(np.mean(sample.ages)))
-        sample = self._usable(sample)
         unrolls = self._hindsight(sample.unrolls) if self._hindsight else sample.unrolls
-        fields = tf.nest.flatten(unrolls)
-        return np.True_, *fields, sample.keys, sample.importance_weights
+        return *tf.nest.flatten(unrolls), sample.keys, sample.importance_weights
 
     def _usable(self, sample: ReplaySample) -> ReplaySample:
         """The sample, with a good unroll in the place of each that is not finite.
@@ -274,16 +272,6 @@ class BatchSource:
             keys=sample.keys[rows],
             importance_weights=sample.importance_weights[rows],
         )
-
-
-def _first(more: tf.Tensor, batch: Nest) -> tf.Tensor:
-    del batch
-    return more
-
-
-def _second(more: tf.Tensor, batch: Nest) -> Nest:
-    del more
-    return batch
 
 
 def _chosen(unrolls: Unroll, rows: np.ndarray) -> Unroll:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -14,15 +14,17 @@ from seed_rl import grpc
 from seed_rl.common.acting import environment_agreement, spaces
 from seed_rl.common.acting.environment_agreement import ENVIRONMENT
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner.setup import TrainingSetup
 from seed_rl.common.types import ACTION_SPACE
 from seed_rl.grpc import addresses
+
+if TYPE_CHECKING:
+    from seed_rl.common.learner.job import TrainingJob
 
 _OP_MARKS = re.compile(r"\{\{.*?\}\} | \[Op:\w+\]$")  # TensorFlow puts them around messages.
 
 
 @contextlib.contextmanager
-def serving(job: TrainingSetup, functions: Sequence[Any]) -> Iterator[grpc.Server]:
+def serving(job: TrainingJob, functions: Sequence[Any]) -> Iterator[grpc.Server]:
     """Serves inference within the context.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,11 @@ class TrainingStep:
     Each gradient step averages the gradients of the replicas. A loss is a mean over the replica's
     part of the batch, or over the unmasked elements of the whole batch (`replicas.BatchMean`), so
     that the update does not depend on the number of replicas.
+
+    Attributes:
+      run: `run(batches)`, a `tf.function`: takes the next batch of an iterator and trains on it.
+        Returns (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
+        Raises `tf.errors.OutOfRangeError` if there are no more batches.
     """
 
     def __init__(
@@ -43,23 +49,16 @@ class TrainingStep:
         self._strategy = strategy
         self._decode = decode
         variables = algorithm.trainable_variables()
-        self._minimize = GradientStep(
-            optimizer, variables, strategy, clip_norm, algorithm.clipped_apart()
+        self._minimize = functools.partial(
+            minimize,
+            optimizer=optimizer,
+            variables=variables,
+            clip_norm=clip_norm,
+            clipped_apart=algorithm.clipped_apart(),
         )
         with strategy.scope():
             optimizer.build(variables)
-        self._run = tf.function(self._step, autograph=False)
-
-    def __call__(self, batches: Iterator[Any]) -> tuple[dict[str, tf.Tensor], Nest]:
-        """Trains on the next batch.
-
-        Returns:
-          (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
-
-        Raises:
-          tf.errors.OutOfRangeError: no more batches.
-        """
-        return self._run(batches)
+        self.run = tf.function(self._step, autograph=False)
 
     def _step(self, batches: Iterator[Any]) -> tuple[dict[str, tf.Tensor], Nest]:
         result: StepResult = self._strategy.run(self._replica_step, args=(next(batches),))
@@ -77,52 +76,42 @@ class TrainingStep:
         return self._algorithm.update(self._decode(batch), self._minimize)
 
 
-class GradientStep:
-    """One gradient step on each replica, see `algorithm.Minimize`."""
+def minimize(
+    loss: Callable[[], StepResult],
+    optimizer: tf.keras.optimizers.Optimizer,
+    variables: Sequence[tf.Variable],
+    clip_norm: float | None,
+    clipped_apart: Sequence[tf.Variable] = (),
+) -> StepResult:
+    """One gradient step on a replica, see `algorithm.Minimize`.
 
-    def __init__(
-        self,
-        optimizer: tf.keras.optimizers.Optimizer,
-        variables: Sequence[tf.Variable],
-        strategy: tf.distribute.Strategy,
-        clip_norm: float | None,
-        clipped_apart: Sequence[tf.Variable] = (),
-    ):
-        """See `TrainingStep`.
-
-        Args:
-          optimizer: any Keras optimizer, created in the scope of `strategy`.
-          variables: to train.
-          strategy: training strategy.
-          clip_norm: maximum global norm of the averaged gradients; None: no clipping.
-          clipped_apart: those of `variables` whose gradients are clipped separately.
-        """
-        self._optimizer = optimizer
-        self._variables = list(variables)
-        self._strategy = strategy
-        self._clip_norm = clip_norm
-        apart = {id(variable) for variable in clipped_apart}
-        self._apart = [id(variable) in apart for variable in self._variables]
-
-    def __call__(self, loss: Callable[[], StepResult]) -> StepResult:
-        with tf.GradientTape() as tape:
-            result = loss()
-        gradients = tape.gradient(result.loss, self._variables)
-        replicas = self._strategy.num_replicas_in_sync
-        if replicas > 1:
-            gradients = _averaged(gradients)
-        gradients, norm, finite = _bounded(gradients, self._apart, self._clip_norm)
-        if replicas > 1:
-            # Keras sums the gradients that the replicas apply, and each applies the average.
-            gradients = [g if g is None else g / replicas for g in gradients]
-        self._optimizer.apply(gradients, self._variables)
-        metrics = {
-            **result.metrics,
-            "loss": result.loss,
-            "gradient_norm": norm,
-            "skipped_steps": 1.0 - tf.cast(finite, tf.float32),
-        }
-        return result._replace(metrics=metrics)
+    Args:
+      loss: computes what to minimize.
+      optimizer: any Keras optimizer, created in the scope of the strategy and built.
+      variables: to train.
+      clip_norm: maximum global norm of the averaged gradients; None: no clipping.
+      clipped_apart: those of `variables` whose gradients are clipped separately.
+    """
+    with tf.GradientTape() as tape:
+        result = loss()
+    gradients = tape.gradient(result.loss, variables)
+    replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+    if replicas > 1:
+        gradients = _averaged(gradients)
+    ids = {id(variable) for variable in clipped_apart}
+    apart = [id(variable) in ids for variable in variables]
+    gradients, norm, finite = _bounded(gradients, apart, clip_norm)
+    if replicas > 1:
+        # Keras sums the gradients that the replicas apply, and each applies the average.
+        gradients = [g if g is None else g / replicas for g in gradients]
+    optimizer.apply(gradients, variables)
+    metrics = {
+        **result.metrics,
+        "loss": result.loss,
+        "gradient_norm": norm,
+        "skipped_steps": 1.0 - tf.cast(finite, tf.float32),
+    }
+    return result._replace(metrics=metrics)
 
 
 def mean_result(results: Sequence[StepResult]) -> StepResult:

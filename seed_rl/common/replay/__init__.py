@@ -10,7 +10,6 @@ from seed_rl.common.replay.checkpoint import (
     load_replay,
     save_replay,
 )
-from seed_rl.common.replay.feed import BatchFeed
 from seed_rl.common.replay.hindsight import Hindsight
 from seed_rl.common.replay.native import DamagedError
 from seed_rl.common.replay.rate_limiter import RateLimiter, ReplayClosed, ReplayTimeout
@@ -18,7 +17,6 @@ from seed_rl.common.replay.replay import PrioritizedReplay, ReplaySample, Replay
 from seed_rl.common.replay.specs import FieldSpec, unroll_specs
 
 __all__ = [
-    "BatchFeed",
     "DamagedError",
     "FieldSpec",
     "Hindsight",

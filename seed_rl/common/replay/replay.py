@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +15,7 @@ import numpy.typing as npt
 from seed_rl.common import nest
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.replay import memory
-from seed_rl.common.replay.feed import BatchFeed
-from seed_rl.common.replay.rate_limiter import RateLimiter
+from seed_rl.common.replay.rate_limiter import RateLimiter, ReplayClosed
 from seed_rl.common.replay.specs import Layout
 from seed_rl.common.replay.storage import UnrollStorage
 
@@ -185,14 +186,12 @@ class PrioritizedReplay:
         if priority_exponent is not None:
             self.storage.set_priority_exponent(priority_exponent)
         self.limiter.sample(num_samples, timeout_s)
-        drawn = self.storage.draw(self._fractions(num_samples), time_major)
-        return ReplaySample(
-            drawn.values,
-            drawn.keys,
-            self._importance_weights(drawn.probabilities, drawn.size),
-            drawn.probabilities,
-            self.storage.stats().next_key - 1 - drawn.keys,
+        unrolls, keys, probabilities, size = self.storage.draw(
+            self._fractions(num_samples), time_major
         )
+        weights = self._importance_weights(probabilities, size)
+        ages = self.storage.stats().next_key - 1 - keys
+        return ReplaySample(unrolls, keys, weights, probabilities, ages)
 
     def update_priorities(self, keys: npt.ArrayLike, priorities: npt.ArrayLike) -> int:
         """Sets new priorities, ignoring unrolls that have been evicted.
@@ -211,14 +210,11 @@ class PrioritizedReplay:
         checked = _checked_priorities(priorities, keys.shape)
         return self.storage.update_priorities(keys, checked)
 
-    def batches(self, batch_size: int, prefetch: int = 2) -> BatchFeed:
-        """An endless iterator of batches, sampled and decompressed ahead in a thread.
-
-        Args:
-          batch_size: unrolls in a batch.
-          prefetch: batches to sample ahead. They count as sampled before they are used.
-        """
-        return BatchFeed(lambda timeout_s: self.sample(batch_size, timeout_s=timeout_s), prefetch)
+    def batches(self, batch_size: int) -> Iterator[ReplaySample]:
+        """Samples of `batch_size` unrolls, until the replay is closed."""
+        with contextlib.suppress(ReplayClosed):
+            while True:
+                yield self.sample(batch_size)
 
     def close(self) -> None:
         """Ends all current and future waits in `insert` and `sample` with `ReplayClosed`."""

@@ -23,23 +23,6 @@ SEGMENT_BYTES = 4 << 20
 
 
 @dataclasses.dataclass(frozen=True)
-class Drawn:
-    """Unrolls drawn from the storage.
-
-    Attributes:
-      values: nest of arrays [time, n, ...] ([n, ...] without time).
-      keys: <int64>[n].
-      probabilities: <float64>[n], each unroll's share of the sum of priority ** exponent.
-      size: number of unrolls in the storage.
-    """
-
-    values: nest.Nest
-    keys: np.ndarray
-    probabilities: np.ndarray
-    size: int
-
-
-@dataclasses.dataclass(frozen=True)
 class Segment:
     """Records of consecutive keys.
 
@@ -133,12 +116,18 @@ class UnrollStorage:
         )
         return keys
 
-    def draw(self, fractions: np.ndarray, time_major: bool = True) -> Drawn:
+    def draw(
+        self, fractions: np.ndarray, time_major: bool = True
+    ) -> tuple[nest.Nest, np.ndarray, np.ndarray, int]:
         """Draws unrolls, with replacement.
 
         Args:
           fractions: <float64>[n] in [0, 1), points on the priorities laid end to end.
           time_major: whether time is the first axis rather than the second.
+
+        Returns:
+          (unrolls, keys <int64>[n], probabilities <float64>[n] of drawing each, number of unrolls
+          in the storage).
 
         Raises:
           ValueError: the storage is empty.
@@ -159,7 +148,7 @@ class UnrollStorage:
         )
         if size == 0:
             raise ValueError("The replay is empty.")
-        return Drawn(self.layout.pack(arrays), keys, probabilities, size)
+        return self.layout.pack(arrays), keys, probabilities, size
 
     def read(self, keys: np.ndarray, time_major: bool = True) -> tuple[nest.Nest, np.ndarray]:
         """The unrolls of `keys` <int64>[n], and a mask <bool>[n] of those not evicted yet.

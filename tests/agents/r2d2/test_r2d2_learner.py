@@ -137,6 +137,7 @@ def manager(run, directory):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("save_replay", ["never", "stop", "always"])
 def test_checkpoint_and_resume(tmp_path, save_replay):
     """Guards that a resumed run continues with target network, frames and, if wanted, replay."""

@@ -129,6 +129,7 @@ class ActionsAlone(networks.ActorCriticLSTM):
         return output.action, state
 
 
+@pytest.mark.slow
 def test_a_recurrent_network_trains_on_unrolls_with_truncated_episodes(monkeypatch):
     """Guards stored states of all three parts, discrete actions, and outputs that are actions."""
     monkeypatch.setattr(networks, "ActorCriticLSTM", ActionsAlone)

@@ -190,7 +190,7 @@ def test_updates_are_those_of_the_papers_summed_losses():
     numbers = {name: float(value) for name, value in given.items() if value[:1].isdigit()}
     config = as_config(VTraceConfig, numbers)
     options = as_config(OptimizerConfig, {**numbers, "optimizer": given["optimizer"]})
-    optimizer, _ = create_optimizer(options, final_iteration=count)
+    optimizer, _ = create_optimizer(count, options)
     ours = Tables(config, logits, values)
     step = TrainingStep(ours, optimizer, tf.distribute.get_strategy(), options.clip_norm)
     iterator = iter(tf.data.Dataset.from_tensor_slices((tuple(batches[0]), tuple(batches[1]))))
@@ -199,7 +199,7 @@ def test_updates_are_those_of_the_papers_summed_losses():
     squares = [np.zeros_like(weight) for weight in weights]
     norms = []
     for i in range(count):
-        step(iterator)
+        step.run(iterator)
         gradients = summed_gradients(
             *weights, *(type(part)(*(leaf[i] for leaf in part)) for part in batches)
         )

@@ -58,7 +58,7 @@ def test_an_adjusted_entropy_cost_does_not_clip_the_network():
     optimizer = tf.keras.optimizers.SGD(0.1)
     step = TrainingStep(algorithm, optimizer, tf.distribute.get_strategy(), clip_norm=2 * norm)
     one = iter(tf.data.Dataset.from_tensors(0).map(lambda _: batch()))
-    metrics, _ = step(one)
+    metrics, _ = step.run(one)
     assert float(metrics["gradient_norm"]) == pytest.approx(norm, rel=1e-5)
     for weight, value in zip(network, expected, strict=True):
         np.testing.assert_allclose(weight, value, rtol=1e-5, atol=1e-7)

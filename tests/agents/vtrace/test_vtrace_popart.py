@@ -67,7 +67,7 @@ def values(algorithm):
 def train(algorithm, batch, optimizer, steps):
     step = TrainingStep(algorithm, optimizer, tf.distribute.get_strategy(), clip_norm=None)
     batches = iter(tf.data.Dataset.from_tensors(0).repeat().map(lambda _: batch))
-    return [step(batches)[0] for _ in range(steps)]
+    return [step.run(batches)[0] for _ in range(steps)]
 
 
 def test_losses_are_those_of_the_same_targets_in_other_units():

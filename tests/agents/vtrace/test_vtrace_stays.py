@@ -81,7 +81,7 @@ def test_cartpole_stays_learned_with_the_defaults_of_gym_vtrace():
         spaces.Box(-9, 9, (4,), np.float32), distribution, mlp=made(MLPNetworkConfig)
     )
     options = made(OptimizerConfig)
-    optimizer, _ = create_optimizer(options, 10**9)
+    optimizer, _ = create_optimizer(10**9, options)
     entropy_cost = losses.EntropyCost(config)
 
     @tf.function(autograph=False)

@@ -364,7 +364,7 @@ def test_seed_repeats_the_first_life_only() -> None:
 
 
 def test_native_vector_environment_is_preferred_to_single_ones() -> None:
-    """`create_vector_env_fn` gets the actor's ids; None falls back to single environments."""
+    """`create_batch` gets the actor's ids; None falls back to single environments."""
     asked = []
 
     def decline(env_ids: np.ndarray, config: Any) -> None:
@@ -373,7 +373,7 @@ def test_native_vector_environment_is_preferred_to_single_ones() -> None:
     recorder = Recorder(calls=2)
     with serve(recorder) as learner, pytest.raises(SystemExit):
         config = ActorConfig(server_address=learner.address, env_batch_size=2, task=1)
-        actor_loop(make, config, "options", create_vector_env_fn=decline)
+        actor_loop(make, config, "options", create_batch=decline)
     assert asked == [([2, 3], "options")] and len(recorder.calls) == 2
 
 
@@ -398,7 +398,7 @@ def test_rewards_of_a_vector_environment(field: str, reward: Any, message: str) 
         config = ActorConfig(server_address=learner.address, env_batch_size=2, task=1)
         create = functools.partial(_vector, Paying)
         with pytest.raises(UserError, match=message.replace("reward", field)):
-            actor_loop(make, config, create_vector_env_fn=create)
+            actor_loop(make, config, create_batch=create)
 
 
 def _vector(kind: type[BatchedEnvironment], env_ids: np.ndarray, config: Any) -> BatchedEnvironment:

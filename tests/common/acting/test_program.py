@@ -30,6 +30,7 @@ def test_a_program_without_a_run_mode_says_so(module, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_existing_program_without_a_run_mode_ends_likewise(tmp_path):
     """Its own "Unsupported run mode None" would come with a traceback."""
     result = run(str(EXISTING), f"--logdir={tmp_path}/run")

@@ -327,6 +327,7 @@ def test_init_checkpoint_errors_name_the_mend(tmp_path, caplog):
         checkpoints.load_weights(tmp_path / "nothing", run.agent)
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment_leaves_a_whole_latest_checkpoint(tmp_path):
     # The children do nothing but save, so nearly every kill hits one that is being written.
     generator = random.Random(7)

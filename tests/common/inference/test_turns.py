@@ -287,7 +287,7 @@ class Run:
 
     def train(self):
         """A training step; returns the versions of its steps [batch, time]."""
-        _, versions = self._training(self._batches)
+        _, versions = self._training.run(self._batches)
         self.store.trained()
         return versions.numpy()
 

@@ -52,7 +52,7 @@ class Nothing(Line):
 def step(algorithm, batch, learning_rate=0.1):
     optimizer = tf.keras.optimizers.SGD(learning_rate)
     training = TrainingStep(algorithm, optimizer, tf.distribute.get_strategy(), None)
-    return training(iter(tf.data.Dataset.from_tensors(batch))), optimizer
+    return training.run(iter(tf.data.Dataset.from_tensors(batch))), optimizer
 
 
 def test_an_algorithm_may_make_several_gradient_steps():

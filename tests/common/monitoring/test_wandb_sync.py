@@ -53,7 +53,7 @@ def learner(logdir: pathlib.Path, frames: int, environment: dict[str, str], *fla
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_and_its_resumption_are_one_run_of_wandb(tmp_path: Any, monkeypatch: Any) -> None:
     """Guards project, name, options and curves of what W&B would send."""
     logdir = tmp_path / "maze"
@@ -105,7 +105,7 @@ def names(kept: list[Any]) -> set[str]:
     return {item.key or "/".join(item.nested_key) for r in kept for item in r.history.item}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nobody_logged_in_is_one_line(tmp_path: pathlib.Path) -> None:
     """Guards against a traceback, and a run that trains without the curves that were asked for."""
     program = learner(tmp_path / "run", 1280, {"HOME": str(tmp_path), "WANDB_MODE": "online"})

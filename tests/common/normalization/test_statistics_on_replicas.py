@@ -38,6 +38,7 @@ def expected_average(batches):
     return np.stack([[c.mean() for c in columns], [c.std() for c in columns]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_equal_numpy_on_every_replica_and_in_copies(statistics, replicas):
     """Guards merging, columns with an offset, a constant and gaps, and non-trainable variables of

@@ -1,7 +1,6 @@
 """PrioritizedReplay: distribution, importance weights, back-pressure, batches ahead of use."""
 
 import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.replay.feed import BatchFeed
 from seed_rl.common.replay.rate_limiter import ReplayClosed, ReplayTimeout
 from seed_rl.common.replay.replay import PrioritizedReplay
 from seed_rl.common.replay.specs import FieldSpec, unroll_specs
@@ -191,24 +189,8 @@ def test_statistics() -> None:
     assert all(np.isfinite(value) for value in stats.as_dict().values())
 
 
-def test_batches_are_made_ahead() -> None:
-    """Guards the feed: it samples `prefetch` batches ahead and no more, and ends on close."""
-    replay = new_replay()
-    fill(replay, np.ones(10))
-    with replay.batches(4, prefetch=3) as feed:
-        for used in range(1, 21):
-            sample = next(feed)
-            np.testing.assert_array_equal(sample.unrolls["x"][0], sample.keys)
-            assert replay.limiter.stats["sampled"] <= 4 * (used + 3)
-        deadline = time.monotonic() + 60
-        while replay.limiter.stats["sampled"] < 4 * 23 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert replay.limiter.stats["sampled"] == 4 * 23
-    assert list(feed) == []
-
-
-def test_feed_keeps_the_ratio() -> None:
-    """Guards the whole path: inserts and a feed in threads, ratio within 1 % over the run."""
+def test_batches_keep_the_ratio() -> None:
+    """Guards the whole path: inserts and samples in threads, ratio within 1 % over the run."""
     replay = new_replay(replay_ratio=2.0, replay_ratio_slack=16, replay_buffer_min_size=10)
     trained = []
 
@@ -225,26 +207,14 @@ def test_feed_keeps_the_ratio() -> None:
     thread.join(60)
     assert not thread.is_alive()
     assert replay.stats().ratio == pytest.approx(2.0, rel=0.01)
-    assert replay.stats().sampled - sum(trained) <= 8 * 3  # In the making when it was closed.
+    assert replay.stats().sampled == sum(trained)
 
 
-def test_feed_passes_errors_on() -> None:
-    """Guards the trainer: what goes wrong in a thread of the feed is not lost there."""
-
-    def sample(timeout_s: float) -> None:
-        raise RuntimeError("broken")
-
-    with BatchFeed(sample, 2) as feed, pytest.raises(RuntimeError, match="broken"):
-        next(feed)
-
-
-def test_feed_ends_with_the_replay() -> None:
+def test_batches_end_with_the_replay() -> None:
     """Guards a clean stop while a trainer waits for a batch that never comes."""
     replay = new_replay(replay_buffer_min_size=50)
-    feed = replay.batches(4)
     threading.Timer(0.1, replay.close).start()
-    assert next(feed, None) is None
-    feed.close()
+    assert list(replay.batches(4)) == []
 
 
 def test_min_size_beyond_size_is_a_user_error() -> None:

@@ -81,11 +81,11 @@ def test_any_nest_comes_back_as_it_was(
     values = random_values(layout, rng, 3, insert_time_major)
     keys = storage.insert(values, np.ones(3), insert_time_major)
     np.testing.assert_array_equal(keys, [0, 1, 2])
-    drawn = storage.draw(rng.random(5), sample_time_major)
-    for i, key in enumerate(drawn.keys):
-        got = unroll(layout, drawn.values, i, sample_time_major)
+    drawn, keys, _, _ = storage.draw(rng.random(5), sample_time_major)
+    for i, key in enumerate(keys):
+        got = unroll(layout, drawn, i, sample_time_major)
         assert got == unroll(layout, values, int(key), insert_time_major)
-    for field, array in zip(layout.fields, nest.flatten(drawn.values), strict=True):
+    for field, array in zip(layout.fields, nest.flatten(drawn), strict=True):
         assert array.dtype == field.dtype
         assert array.shape == field.batch_shape(5, sample_time_major)
 
@@ -132,14 +132,14 @@ class StorageMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model)
     @rule()
     def draw(self) -> None:
-        drawn = self.storage.draw(self.rng.random(4))
+        drawn, keys, probabilities, size = self.storage.draw(self.rng.random(4))
         total = sum(priority for _, priority in self.model.values())
-        assert drawn.size == len(self.model)
-        for i, key in enumerate(drawn.keys):
+        assert size == len(self.model)
+        for i, key in enumerate(keys):
             content, priority = self.model[int(key)]
-            assert unroll(self.layout, drawn.values, i, True) == content
+            assert unroll(self.layout, drawn, i, True) == content
             expected = priority / total if total else 1 / len(self.model)
-            assert drawn.probabilities[i] == pytest.approx(expected) and expected > 0
+            assert probabilities[i] == pytest.approx(expected) and expected > 0
 
     @rule()
     def read(self) -> None:
@@ -204,8 +204,8 @@ def test_threads_never_see_torn_or_foreign_unrolls() -> None:
             errors.append(error)
 
     def draw(rng: np.random.Generator) -> None:
-        drawn = storage.draw(rng.random(16))
-        np.testing.assert_array_equal(drawn.values, np.tile(drawn.keys[:, None], (2, 1, 8)))
+        drawn, keys, _, _ = storage.draw(rng.random(16))
+        np.testing.assert_array_equal(drawn, np.tile(keys[:, None], (2, 1, 8)))
 
     def update(rng: np.random.Generator) -> None:
         newest = storage.stats().next_key
@@ -288,13 +288,13 @@ def test_batches_in_use_are_not_written_over() -> None:
     """Guards the reuse of memory: only when the arrays and all their views are gone."""
     storage = UnrollStorage(Layout(FieldSpec((2, 8), np.int64)), 4)
     insert_numbers(storage, np.arange(4))
-    kept = storage.draw(np.array([0.1])).values[1:]
+    kept = storage.draw(np.array([0.1]))[0][1:]
     for _ in range(10):
         storage.draw(np.array([0.9]))
     np.testing.assert_array_equal(kept, np.zeros((1, 1, 8)))
     freed = kept.ctypes.data
     del kept
-    again = {storage.draw(np.array([0.5])).values[1:].ctypes.data for _ in range(10)}
+    again = {storage.draw(np.array([0.5]))[0][1:].ctypes.data for _ in range(10)}
     assert freed in again
 
 
@@ -303,7 +303,7 @@ def test_arrays_are_aligned() -> None:
     layout = Layout((FieldSpec((3,), np.uint8), FieldSpec((5,), np.float32)))
     storage = UnrollStorage(layout, 4)
     storage.insert((np.zeros((3, 1), np.uint8), np.zeros((5, 1), np.float32)), np.ones(1))
-    for array in storage.draw(np.array([0.5])).values:
+    for array in storage.draw(np.array([0.5]))[0]:
         assert array.ctypes.data % 64 == 0
 
 

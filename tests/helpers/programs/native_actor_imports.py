@@ -9,7 +9,7 @@ from seed_rl.common import actor  # noqa: F401 - as in actors.
 
 
 def main():
-    games = env.create_vector_environment(np.arange(2))
+    games = env.create_batch(np.arange(2))
     games.reset()
     games.step(np.zeros(2, np.int64))
     print([name for name in ("tensorflow", "cv2", "matplotlib") if name in sys.modules])

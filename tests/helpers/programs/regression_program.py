@@ -71,7 +71,7 @@ def main():
 
     batches = iter(strategy.distribute_datasets_from_function(dataset))
     for _ in range(5):
-        metrics, feedback = step(batches)
+        metrics, feedback = step.run(batches)
     for variable in algorithm.trainable_variables():
         print(*variable.numpy().ravel())
     print(float(metrics["mean"]), *feedback.numpy())

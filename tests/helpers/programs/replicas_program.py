@@ -278,7 +278,7 @@ def main(name, replicas):
     if name != "normalized":
         algorithm.network.end_of_training_step_callback = lambda: told.append(name)
     for number in range(len(batches)):
-        metrics, feedback = step(iterator)
+        metrics, feedback = step.run(iterator)
         for metric, value in metrics.items():
             result[f"{number}/{metric}"] = float(value)
         for i, value in enumerate(tf.nest.flatten(feedback)):

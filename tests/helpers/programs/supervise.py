@@ -8,6 +8,7 @@ import sys
 
 from seed_rl.common.errors import UserError
 from seed_rl.launch import panel
+from seed_rl.launch.restarts import RestartPolicy
 from seed_rl.launch.supervisor import Supervisor, SupervisorConfig
 
 PROGRAM = [sys.executable, str(pathlib.Path(__file__).with_name("fake_program.py"))]
@@ -21,9 +22,7 @@ def main() -> int:
         fresh="fresh" in rest,
         stop_timeout_s=3,
         kill_timeout_s=2,
-        first_backoff_s=0.05,
-        healthy_s=1,
-        max_failures=3,
+        restarts=RestartPolicy(first_pause_s=0.05, healthy_s=1, most_failures=3),
         silence_s=1,
         poll_s=0.02,
     )

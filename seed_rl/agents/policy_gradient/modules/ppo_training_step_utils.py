@@ -5,6 +5,8 @@ New code uses `minibatches.train`.
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 
 from seed_rl.agents.policy_gradient.modules import minibatches
@@ -13,8 +15,8 @@ from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
 )
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.compat.progress_logger import ProgressLogger, Session
-from seed_rl.common.learner import variables
-from seed_rl.common.learner.training import GradientStep
+from seed_rl.common.learner import training, variables
+from seed_rl.common.learner.algorithm import Minimize
 from seed_rl.common.types import Unroll
 
 
@@ -40,7 +42,7 @@ def ppo_training_step(
       loss_fn: of a batch of unrolls.
       args: (agent_state, prev_actions, env_outputs, agent_outputs) of T + 1 steps.
       batch_mode: see `MinibatchSettings`.
-      training_strategy: on whose replicas this runs.
+      training_strategy: not used; this runs on its replicas.
       virtual_batch_size: not used; the sizes are those of `args`.
       unroll_length: not used.
       batches_per_step: minibatches per epoch.
@@ -54,9 +56,9 @@ def ppo_training_step(
     Raises:
       UserError: see `minibatches.train`.
     """
-    del virtual_batch_size, unroll_length
+    del training_strategy, virtual_batch_size, unroll_length
     settings = MinibatchSettings(batch_mode, epochs_per_step, batches_per_step)
-    minimize = _gradient_step(loss_fn, training_strategy, clip_norm, optimizer)
+    minimize = _minimize(loss_fn, clip_norm, optimizer)
     result = minibatches.train(loss_fn, Unroll(*args), minimize, settings)
     return result.loss, logger.log_session_from_dict(result.metrics)
 
@@ -112,23 +114,28 @@ def single_epoch(
     Raises:
       UserError: the rows of `args` cannot be divided into `batches_per_step` minibatches.
     """
-    del virtual_batch_size, unroll_length
+    del training_strategy, virtual_batch_size, unroll_length
     settings = MinibatchSettings(batch_mode, batches_per_step=batches_per_step)
     num_rows = tf.nest.flatten(args[1:])[0].shape[1]
     settings.minibatch_size(num_rows, 1)
-    minimize = _gradient_step(loss_fn, training_strategy, clip_norm, optimizer)
+    minimize = _minimize(loss_fn, clip_norm, optimizer)
     result = minibatches.run_epochs(loss_fn, args, minimize, settings)
     return result.loss, logger.log_session_from_dict(result.metrics)
 
 
-def _gradient_step(
+def _minimize(
     loss_fn: GeneralizedOnPolicyLoss,
-    strategy: tf.distribute.Strategy,
     clip_norm: float | None,
     optimizer: tf.keras.optimizers.Optimizer,
-) -> GradientStep:
+) -> Minimize:
     trained = variables.trainable_variables(loss_fn)
     if not optimizer.built:
         with tf.init_scope():  # The loop over the gradient steps cannot create variables.
             optimizer.build(trained)
-    return GradientStep(optimizer, trained, strategy, clip_norm, loss_fn.multipliers())
+    return functools.partial(
+        training.minimize,
+        optimizer=optimizer,
+        variables=trained,
+        clip_norm=clip_norm,
+        clipped_apart=loss_fn.multipliers(),
+    )

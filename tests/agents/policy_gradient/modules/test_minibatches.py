@@ -1,6 +1,7 @@
 """The training step: which rows each gradient step takes, loops, and what is averaged."""
 
 import collections
+import functools
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from seed_rl.common.compat.progress_logger import ProgressLogger
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.algorithm import StepResult
-from seed_rl.common.learner.training import GradientStep
+from seed_rl.common.learner.training import minimize
 from seed_rl.common.monitoring.skipped_steps import SkippedSteps
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.returns.advantages import GAE
@@ -81,7 +82,7 @@ def make_minimize(loss, optimizer=None):
     trained = variables.trainable_variables(loss)
     optimizer = optimizer or tf.keras.optimizers.Adam(0.01)
     optimizer.build(trained)
-    return GradientStep(optimizer, trained, tf.distribute.get_strategy(), 1.0)
+    return functools.partial(minimize, optimizer=optimizer, variables=trained, clip_norm=1.0)
 
 
 class Recorder(tf.Module, LoggingModule):

@@ -1,0 +1,37 @@
+"""When a crashed actor starts again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from seed_rl.cluster import run
+from seed_rl.launch.restarts import CrashRecord, RestartPolicy
+
+
+def test_pauses_double_until_an_actor_is_given_up() -> None:
+    record, pauses = CrashRecord(RestartPolicy()), []
+    while not record.given_up:
+        assert not record.crashed(1.0)
+        pauses.append(record.pause_s)
+    assert pauses == [1, 2, 4, 8, 16, 30]
+
+
+def test_a_healthy_run_clears_the_record() -> None:
+    policy = RestartPolicy()
+    record = CrashRecord(policy, failures=5)
+    assert record.crashed(policy.healthy_s)
+    assert record.failures == 1 and not record.given_up
+    assert policy.healthy_s > run.MOVED_S  # To look for a learner is not to play.
+
+
+@pytest.mark.parametrize(
+    ("failures", "lifetime", "said", "code"),
+    [("0", "3", "1 1", 0), ("3", "3", "4 8", 0), ("5", "3", "6 30", 1), ("5", "100", "1 1", 0)],
+)
+def test_what_job_sh_asks(failures: str, lifetime: str, said: str, code: int) -> None:
+    command = [sys.executable, "-m", "seed_rl.launch.restarts", failures, lifetime]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == (said, code), done.stderr

@@ -1,0 +1,36 @@
+"""What must be read to follow one thing through the code stays short (docs/architecture.md)."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+import pytest
+import tensorflow as tf
+
+from seed_rl import experiment
+from tests.test_experiment import make_job
+
+
+@pytest.mark.slow
+def test_from_the_loop_of_a_learner_to_the_gradient(tmp_path, monkeypatch):
+    """A V-trace step: frames between `Learner.train` and the gradient, their files, their lines."""
+    walks: list[list[inspect.FrameInfo]] = []
+    gradient = tf.GradientTape.gradient
+
+    def traced(tape, *args, **kwargs):
+        walks.append([frame for frame in inspect.stack(0) if "/seed_rl/" in frame.filename])
+        return gradient(tape, *args, **kwargs)
+
+    monkeypatch.setattr(tf.GradientTape, "gradient", traced)
+    experiment.run(make_job(tmp_path, frames=200), on_progress=None)
+    names = [frame.function for frame in walks[0]]
+    frames = walks[0][: names.index("train") + 1]
+    loss = sys.modules["seed_rl.agents.vtrace.losses"].compute_loss
+    own = sys.modules["seed_rl.agents.vtrace.algorithm"].VTrace.loss
+    codes = [*(frame.frame.f_code for frame in frames), own.__code__, loss.__code__]
+    lines = sum(len(inspect.getsourcelines(code)[0]) for code in codes)
+    files = {code.co_filename for code in codes}
+    assert len(frames) <= 6, names
+    assert len(files) <= 5, files
+    assert lines <= 250, lines

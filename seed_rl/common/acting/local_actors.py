@@ -208,7 +208,7 @@ class _ProcessActor:
     """An actor in a fresh Python process; see `LocalActor`.
 
     The process is not forked: TensorFlow's threads and locks do not survive that. It receives its
-      work on standard input, and exits when that is closed, even by this process's death.
+    work on standard input, and exits when that is closed, even by this process's death.
     """
 
     def __init__(self, task: int, payload: bytes, on_failure: Callable[[], None]):

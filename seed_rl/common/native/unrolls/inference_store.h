@@ -18,9 +18,9 @@
 //    back-pressure; nothing is lost.
 //  - With `unrolls_per_step`, inference and training take turns. From the moment a training step's
 //    unrolls are complete until `Trained`, steps may not begin: callers check `MayBegin` and wait
-// with `NotifyWhenMayBegin`, so the steps of the next unrolls come from the new weights. Batches
-// that had begun before finish. There is no wait while too few unrolls are complete, whatever the
-// reason, so dead actors block nothing.
+//    with `NotifyWhenMayBegin`, so the steps of the next unrolls come from the new weights. Batches
+//    that had begun before finish. There is no wait while too few unrolls are complete, for any
+//    reason, so dead actors block nothing.
 //  - Thread-safe. Callbacks are never called with the lock held. Nor are rows copied with it: a
 //  call
 //    claims its environments meanwhile. Calls that share one, as when an actor is replaced while it

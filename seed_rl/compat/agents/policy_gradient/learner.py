@@ -47,6 +47,7 @@ from seed_rl.compat.programs import CreateEnv
 from seed_rl.compat.stepped_learner import SteppedLearner
 
 __all__ = [
+    "EVALUATION",
     "Learner",
     "LearnerState",
     "SaveActionPoint",

@@ -4,8 +4,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from seed_rl.agents.sac import learner, networks
-from seed_rl.agents.sac.algorithm import SAC
+from seed_rl.agents.sac import networks
+from seed_rl.agents.sac.algorithm import SAC, create_job
 from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig, updates_per_step
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -189,7 +189,7 @@ def job(
     wrap=wrap_for_agent,
     repeats=1,
 ):
-    return learner.create_job(
+    return create_job(
         lambda *_: wrap(env()),
         lambda actions, observations, distribution: networks.create_network(
             observations, distribution, network

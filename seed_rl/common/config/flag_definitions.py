@@ -65,6 +65,7 @@ def replace_default(name: str, value: Any) -> None:
     """
     flag = flags.FLAGS[name]
     known = _defaults.get(flag) or Default(flag.default, flag.default, PROGRAM)
+    flag.using_default_value = not is_given(flag)
     flags.FLAGS.set_default(name, value)
     _defaults[flag] = dataclasses.replace(known, effective=flag.default, origin=SAVED_RUN)
 
@@ -87,6 +88,11 @@ def define_flags(*config_classes: type, presets: Sequence[Preset] = (), **defaul
         define(field, hint, layered_default(field, name, layers), heading)
 
 
+def is_given(flag: flags.Flag[Any]) -> bool:
+    """Whether the user or the program has set a flag, also by an alias, which absl forgets."""
+    return bool(flag.present) or not flag.using_default_value
+
+
 def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
     """Whether the flag with the name of an option only has the default of another class's option.
 
@@ -97,7 +103,7 @@ def is_of_another_class(field: dataclasses.Field[Any]) -> bool:
     return (
         flag is not None
         and default is not None
-        and flag.using_default_value
+        and not is_given(flag)
         and (default.origin == DATACLASS or flag.allow_override)
         and not default.shared
         and not same_value(default.library, field.default)

@@ -8,6 +8,7 @@ such as frames of games, need no check.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 
@@ -79,10 +80,21 @@ def finite(agent_state: Nest, env_outputs: EnvOutput) -> tf.Tensor:
             if tf.as_dtype(array.dtype).is_floating:  # Images need no copy to a tensor.
                 tensor = tf.convert_to_tensor(array)
                 others = [axis for axis in range(tensor.shape.rank) if axis != batch_axis]
-                # False for NaN. Half precision ends before `LARGEST`, which would become infinity.
-                bound = tf.constant(min(LARGEST, float(tensor.dtype.max)), tensor.dtype)
-                good.append(tf.reduce_all(tf.abs(tensor) <= bound, axis=others))
+                good.append(tf.reduce_all(_bounded(tensor), axis=others))
     return tf.reduce_all(good, axis=0)
+
+
+def _bounded(tensor: tf.Tensor) -> tf.Tensor:
+    """Which numbers are finite and at most `LARGEST`."""
+    # False for NaN. Half precision ends before `LARGEST`, which would become infinity.
+    bound = tf.constant(min(LARGEST, float(tensor.dtype.max)), tensor.dtype)
+    return tf.abs(tensor) <= bound
+
+
+def _or_nan(tensor: tf.Tensor) -> tf.Tensor:
+    if not tensor.dtype.is_floating:
+        return tensor
+    return tf.where(_bounded(tensor), tensor, tf.constant(math.nan, tensor.dtype))
 
 
 def without_effect(unrolls: StoredUnrolls, good: tf.Tensor) -> StoredUnrolls:
@@ -101,18 +113,29 @@ def without_effect(unrolls: StoredUnrolls, good: tf.Tensor) -> StoredUnrolls:
     return unrolls._replace(agent_state=state, steps=steps._replace(env_outputs=reported))
 
 
+def _spoiled(unrolls: StoredUnrolls) -> StoredUnrolls:
+    """The batch, with NaN for numbers beyond `LARGEST`, which normalizers would take."""
+    steps = unrolls.steps
+    state, reported = tf.nest.map_structure(_or_nan, (unrolls.agent_state, steps.env_outputs))
+    return unrolls._replace(agent_state=state, steps=steps._replace(env_outputs=reported))
+
+
 def leave_out(unrolls: StoredUnrolls, log: NonFiniteUnrolls) -> StoredUnrolls:
     """Notes unrolls that are not finite in `log` and removes their effect on training.
 
-    A batch without any finite unroll is returned unchanged: its gradient is not finite either, so
-    the training step is skipped. Runs in a `tf.function` of this process.
+    In a batch without any good unroll, numbers beyond `LARGEST` become NaN and all others stay: the
+    gradient is then not finite, and the training step is skipped. Runs in a `tf.function` of this
+    process.
     """
     good = finite(unrolls.agent_state, unrolls.steps.env_outputs)
 
     def replaced() -> list[tf.Tensor]:
         bad = tf.boolean_mask(unrolls.env_ids, ~good)
         tf.numpy_function(log.note, [bad], [])
-        return tf.nest.flatten(without_effect(unrolls, good | ~tf.reduce_any(good)))
+        some = tf.reduce_any(good)
+        return tf.nest.flatten(
+            tf.cond(some, lambda: without_effect(unrolls, good), lambda: _spoiled(unrolls))
+        )
 
     tensors = tf.cond(tf.reduce_all(good), lambda: tf.nest.flatten(unrolls), replaced)
     return tf.nest.pack_sequence_as(unrolls, tensors)

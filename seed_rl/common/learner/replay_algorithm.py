@@ -101,7 +101,7 @@ class ReplayAlgorithm(Algorithm):
 
     def ready(self) -> bool:
         self.check()
-        return self.replay.limiter.stats["sampled"] > 0
+        return self.replay.limiter.warm  # Nothing is sampled before the first training step.
 
     @property
     def unrolls_consumed(self) -> int:

@@ -125,6 +125,12 @@ class RateLimiter:
             raise ReplayClosed("The replay is closed.")
 
     @property
+    def warm(self) -> bool:
+        """Whether enough was inserted for the first sample."""
+        with self._changed:
+            return self._warm_up == 0
+
+    @property
     def stats(self) -> dict[str, float]:
         """Counts, the ratio achieved, the surplus, and the seconds each side has waited."""
         with self._changed:

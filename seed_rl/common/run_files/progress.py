@@ -42,7 +42,8 @@ class Progress:
     """Smoothed over about ten seconds."""
     train_steps: int
     episode_return_mean: float | None
-    """Over training episodes that ended in the last 5 % of frames; None before the first."""
+    """Over the training episodes that ended in the last 5 % of frames, at most 100; None before the
+    first."""
     episodes: int
     mean_inference_batch: float
     eta_s: float | None

@@ -5,6 +5,7 @@ Defaults change from version to version, and users forget flags; a run must not 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -100,8 +101,13 @@ def _recorded(record: Mapping[str, Any], name: str) -> tuple[bool, Any]:
         arguments = record.get(run_record.ARGUMENTS)
         given = [str(a) for a in arguments] if isinstance(arguments, list) else []
         texts = [a.partition("=")[2] for a in given if a.startswith(f"--{name}=")]
+        flag = flags.FLAGS[name]
+        if texts and isinstance(flag, flags.MultiFlag):
+            return True, texts
         if texts:
-            return True, texts if isinstance(flags.FLAGS[name], flags.MultiFlag) else texts[-1]
+            with contextlib.suppress(TypeError, ValueError):  # Reported when it is set.
+                return True, flag.parser.parse(texts[-1])
+            return True, texts[-1]
     return name in record, record.get(name)
 
 

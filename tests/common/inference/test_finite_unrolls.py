@@ -83,11 +83,12 @@ def test_finite_unrolls_pass_unchanged(caplog):
     assert log.count == 0 and log.warning() is None and not caplog.records
 
 
-def test_a_batch_without_a_finite_unroll_stays_as_it_is():
+@pytest.mark.parametrize("value", [np.nan, 1.1 * LARGEST])
+def test_a_batch_without_a_finite_unroll_is_not_finite(value):
     """Guards that such a batch counts as a skipped step, instead of one that learns nothing."""
 
     def spoil(batch):
-        batch.steps.env_outputs.reward[0] = np.nan
+        batch.steps.env_outputs.reward[0] = value
 
     result, log = leave_out(unrolls(spoil))
     assert np.isnan(result.steps.env_outputs.reward[0]).all()

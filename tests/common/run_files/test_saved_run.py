@@ -116,6 +116,17 @@ def test_what_nobody_types_stays_as_the_run_was_started(adopting):
     assert origins["adopted_rate"] == origins["adopted_new"] == "saved run"
 
 
+def test_a_value_typed_by_an_alias_stays(adopting):
+    """Guards `--env=X`: to absl, the flag is then present and still has its default."""
+    flags.DEFINE_alias("adopted_alias", "adopted_rate")
+    try:
+        flags.FLAGS["adopted_alias"].parse("0.25")
+        saved_flags.adopt({"adopted_rate": 0.5})
+        assert flags.FLAGS["adopted_rate"].present and flags.FLAGS.adopted_rate == 0.25
+    finally:
+        delattr(flags.FLAGS, "adopted_alias")
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

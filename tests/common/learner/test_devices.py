@@ -63,7 +63,7 @@ def test_the_split_of_gpus(inference, training, gpus, expected):
 @pytest.mark.parametrize(
     ("inference", "training", "message"),
     [
-        ("gpu:7", "auto", r"--inference_devices=gpu:7: .*sees cpu:0, gpu:0, gpu:1"),
+        ("gpu:7", "auto", r"--inference_devices=gpu:7: .*has cpu:0, gpu:0, gpu:1"),
         ("auto", "gpu:0,gpu:0", "--training_devices=gpu:0,gpu:0 must name devices, each once"),
         ("", "auto", "--inference_devices= must name devices"),
         ("auto", "cpu:0,gpu:0", "mixes kinds"),

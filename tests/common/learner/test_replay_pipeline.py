@@ -37,4 +37,3 @@ def test_large_numbers_of_a_saved_replay_are_not_trained_on() -> None:
         assert replay.stats().mean_priority < 1
     finally:
         replay.close()
-        source.close()

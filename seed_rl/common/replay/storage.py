@@ -66,6 +66,7 @@ class UnrollStorage:
         self.capacity = capacity
         self.max_bytes = max_bytes
         self._memory = BatchMemory()
+        self._destroy = native.library().seed_replay_destroy  # Not to be looked up at exit.
         options = native.Options(
             capacity, max_bytes, segment_bytes, compression_level, priority_exponent
         )
@@ -79,7 +80,7 @@ class UnrollStorage:
 
     def __del__(self) -> None:
         if hasattr(self, "_handle"):
-            native.library().seed_replay_destroy(self._handle)
+            self._destroy(self._handle)
 
     def __len__(self) -> int:
         stats = self.stats()

@@ -193,7 +193,7 @@ class BatchSource:
     def __init__(
         self, replay: PrioritizedReplay, batch_size: int, hindsight: Hindsight | None = None
     ):
-        """Does nothing before `dataset`.
+        """Prepares the dataset; sampling starts when its first batch is requested.
 
         Args:
           replay: of `Unroll`s.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,17 +81,17 @@ def play(job: TrainingJob, request: PlayRequest) -> None:
         open(request.results, "w", encoding="utf-8") as results,
     ):
         policy = _policy(job, request)  # While the other process starts.
-        episodes = play_episodes(env, policy, request.seed)
-        with contextlib.suppress(KeyboardInterrupt), terminal.interrupt_raises():
-            for number in range(1, request.episodes + 1):
-                episode = next(episodes)
+        with contextlib.suppress(KeyboardInterrupt), terminal.interrupt_requests() as interrupted:
+            episodes = play_episodes(env, policy, request.seed, interrupted)
+            for number, episode in enumerate(itertools.islice(episodes, request.episodes), 1):
                 print(json.dumps(dataclasses.asdict(episode)), file=results, flush=True)
                 print(
                     f"episode {number}/{request.episodes}: return {episode.reward:g}, "
                     f"{episode.steps} steps",
                     file=sys.stderr,
                 )
-            return
+            if not interrupted():
+                return
         print("interrupted", file=sys.stderr)
 
 
@@ -131,14 +132,18 @@ def _policy(job: TrainingJob, request: PlayRequest) -> ActingPolicy:
 
 
 def play_episodes(
-    env: BatchedEnv | EnvironmentProcess, policy: ActingPolicy, seed: int | None
+    env: BatchedEnv | EnvironmentProcess,
+    policy: ActingPolicy,
+    seed: int | None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Episode]:
-    """Plays endlessly, like an actor and the learner's inference together.
+    """Plays until `stopped`, like an actor and the learner's inference together.
 
     Args:
       env: of one environment; not closed.
       policy: acts in it.
       seed: of the first reset; None: a different one each time.
+      stopped: asked before each step.
     """
     observation = env.reset(seed)
     zero, false = np.zeros(1, np.float32), np.zeros(1, np.bool_)
@@ -146,7 +151,7 @@ def play_episodes(
     state = policy.initial_state(1)
     steps, reward, score = 0, 0.0, 0.0
     last_news = time.monotonic()
-    while True:
+    while not stopped():
         if time.monotonic() - last_news > _NEWS_S:
             last_news = time.monotonic()
             print(f"{steps:,} steps so far in this episode", file=sys.stderr)

@@ -6,7 +6,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 _INTERRUPTED = 128 + signal.SIGINT  # The exit code that shells report for Ctrl-C.
 
@@ -35,12 +36,25 @@ def interrupt_ends() -> object:
 
 
 @contextlib.contextmanager
-def interrupt_raises() -> Iterator[None]:
-    """Makes Ctrl-C raise KeyboardInterrupt within the context, unless it is ignored."""
+def interrupt_requests() -> Iterator[Callable[[], bool]]:
+    """Within the context, the first Ctrl-C is a request and the second raises KeyboardInterrupt.
+
+    An exception at a random place may be lost in native code, or come out as another error.
+
+    Yields:
+      Whether Ctrl-C was pressed; never, if it is ignored.
+    """
+    requested = threading.Event()
+
+    def request(*_: object) -> None:
+        if requested.is_set():
+            raise KeyboardInterrupt
+        requested.set()
+
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, request)
     try:
-        yield
+        yield requested.is_set
     finally:
         signal.signal(signal.SIGINT, before)

@@ -3,7 +3,7 @@
     python -m seed_rl.study SPEC.json
 
 docs/studies.md describes the spec and the results. In the order in which data flows: `spec` reads
-the spec, `sampling` draws configurations from it, `directory` keeps them and their runs on disk,
-`runner` runs them, `performance` rates a run, `results` makes the table, `percentiles` what the
-choices contribute, `plots` draws that.
+the spec, `trials` has Optuna draw configurations from it through `sampling`, `directory` keeps the
+runs on disk, `runner` runs them, `performance` rates a run, `results` makes the table,
+`percentiles` what the choices contribute, `plots` draws that.
 """

@@ -1,6 +1,7 @@
-"""A study on disk: its frozen configurations, and the state of each run.
+"""A study on disk: its spec, its configurations, and the state of each run.
 
-DIRECTORY/study.json               the spec and the configurations sampled from it
+DIRECTORY/study.json               the spec
+DIRECTORY/optuna.log               the configurations, see `seed_rl.study.trials`
 DIRECTORY/runs/0003-seed1/         the logdir of a run, which can be resumed and played
 DIRECTORY/runs/0003-seed1/failure.txt   why it failed, if it did
 DIRECTORY/logs/0003-seed1.log      what its launcher printed
@@ -10,19 +11,22 @@ DIRECTORY/supervisor.pid           locked while the study runs; ./stop_local.sh 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system import files
 from seed_rl.launch import run_lock
-from seed_rl.study import fields, sampling
+from seed_rl.study import fields, trials
 from seed_rl.study import spec as spec_lib
+from seed_rl.study.fields import Scalar
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
+from seed_rl.study.trials import Trials
 
 FILE_NAME = "study.json"
 _FAILURE = "failure.txt"
@@ -73,55 +77,65 @@ class Run:
             files.write_atomically(path, reason + "\n")
 
     def status(self, frames: int) -> str:
-        """One of: done, running, failed, stopped (it will resume), waiting (nothing is saved)."""
+        """One of: done, running, pruned, failed, stopped (it will resume), waiting (not saved)."""
         if self.done(frames):
             return "done"
         if run_lock.running_pid(self.logdir) is not None:
             return "running"
+        if self.configuration.pruned:
+            return "pruned"
         if self.failure is not None:
             return "failed"
         return "waiting" if checkpoint_list.saved_frames(self.logdir) is None else "stopped"
 
 
-class Study(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Study:
     """A study in a directory.
 
     Attributes:
       path: the absolute path of the directory.
       spec: what is studied.
-      configurations: sampled from the spec.
+      adopted: the values of the configurations that an earlier version kept in study.json.
     """
 
     path: Path
     spec: Spec
-    configurations: Sequence[Configuration]
+    adopted: tuple[Mapping[str, Scalar], ...] = ()
+
+    @functools.cached_property
+    def trials(self) -> Trials:
+        """The configurations, for which the directory must exist."""
+        opened = Trials(self.spec, self.path / trials.FILE_NAME)
+        for values in self.adopted[len(opened.configurations()) :]:
+            opened.adopt(values)
+        return opened
 
     def runs(self) -> list[Run]:
-        """All runs, in the order in which they start."""
+        """The runs of all configurations so far, in the order in which they start."""
+        return [run for one in self.trials.configurations() for run in self.runs_of(one)]
+
+    def runs_of(self, configuration: Configuration) -> list[Run]:
+        """The runs of a configuration, one for each seed."""
+        names = [f"{configuration.number:04d}-seed{n}" for n in range(1, self.spec.seeds + 1)]
+        runs, logs = self.path / "runs", self.path / "logs"
         return [
-            self._run(configuration, seed)
-            for configuration in self.configurations
-            for seed in range(1, self.spec.seeds + 1)
+            Run(configuration, seed, runs / name, logs / f"{name}.log")
+            for seed, name in enumerate(names, 1)
         ]
 
-    def _run(self, configuration: Configuration, seed: int) -> Run:
-        name = f"{configuration.number:04d}-seed{seed}"
-        logs = self.path / "logs"
-        return Run(configuration, seed, self.path / "runs" / name, logs / f"{name}.log")
-
     def write(self) -> None:
-        """Freezes the configurations, before anything runs.
+        """Prepares the directory, before anything runs and by the study that runs alone.
 
         Raises:
           UserError: the directory cannot be written.
         """
-        record = {
-            "spec": spec_lib.to_json(self.spec),
-            "configurations": [c._asdict() for c in self.configurations],
-        }
+        record: dict[str, Any] = {"spec": spec_lib.to_json(self.spec)}
         try:
             for name in ("runs", "logs"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
+            trials.drop_torn_line(self.path / trials.FILE_NAME)
+            self.trials.recover()
             files.write_atomically(self.path / FILE_NAME, json.dumps(record, indent=1) + "\n")
         except OSError as error:
             raise UserError(
@@ -131,31 +145,25 @@ class Study(NamedTuple):
 
 
 def open_study(path: Path, spec: Spec) -> Study:
-    """The study of a spec in a directory, new or begun; `Study.write` freezes it.
+    """The study of a spec in a directory, new or begun; `Study.write` prepares it.
 
     A study that has begun may get more configurations and more seeds.
 
     Raises:
       UserError: the directory has a study of another spec, or files that are none of a study.
     """
-    study = Study(path.absolute(), spec, sampling.sample(spec))
-    record = _read(study.path)
+    path = path.absolute()
+    record = _read(path)
     if record is None:
-        return study
-    changes = differences(record["spec"], spec_lib.to_json(spec))
+        return Study(path, spec)
+    before = spec_lib.from_json(record["spec"], str(path / FILE_NAME))
+    changes = differences(spec_lib.to_json(before), spec_lib.to_json(spec))
     if changes:
         raise UserError(
             f"{path} has a study of another spec: {'; '.join(changes)}. Undo that, or choose "
             "another directory with --directory=DIR."
         )
-    for frozen, sampled in zip(record["configurations"], study.configurations, strict=False):
-        if frozen != json.loads(json.dumps(sampled._asdict())):
-            raise UserError(
-                f"{path / FILE_NAME} was edited, or is of another version of this program: "
-                f"configuration {sampled.number} should be {dict(sampled.values)}. Choose another "
-                "directory with --directory=DIR."
-            )
-    return study
+    return Study(path, spec, tuple(c["values"] for c in record.get("configurations", ())))
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -170,9 +178,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"Cannot read {path / FILE_NAME}: {error}") from None
     record = fields.parse(text, str(path / FILE_NAME))
-    if not isinstance(record.get("spec"), dict) or not isinstance(
-        record.get("configurations"), list
-    ):
+    if not isinstance(record.get("spec"), dict):
         raise UserError(f"{path / FILE_NAME} is damaged. Choose another directory.")
     return record
 

@@ -53,6 +53,7 @@ class StudyStatus:
       running: the runs at work.
       done: number of finished runs.
       failed: number of failed runs.
+      pruned: number of runs that were stopped because others do better.
       total: number of runs.
       frames: environment frames of one run.
       stopping: whether the runs are being saved.
@@ -62,6 +63,7 @@ class StudyStatus:
     running: Sequence[RunStatus]
     done: int
     failed: int
+    pruned: int
     total: int
     frames: int
     stopping: bool = False
@@ -72,6 +74,8 @@ class StudyStatus:
         parts = [f"{self.done}/{self.total} runs done"]
         if self.failed:
             parts.append(f"{self.failed} failed")
+        if self.pruned:
+            parts.append(f"{self.pruned} pruned")
         parts.append(f"{len(self.running)} {'stopping' if self.stopping else 'running'}")
         if self.eta_s is not None and not self.stopping:
             parts.append(f"ETA {durations.describe(self.eta_s)}")
@@ -157,13 +161,12 @@ class _LivePanel:
         table.add_column(style="cyan", no_wrap=True)
         table.add_column(ratio=1)
         table.add_row("study", rich.text.Text(status.line()))
-        ended = status.done + status.failed
+        ended = status.done + status.failed + status.pruned
         part = sum(one.progress.frames for one in status.running if one.progress) / status.frames
         table.add_row(
             "", rich.progress_bar.ProgressBar(status.total, min(ended + part, status.total))
         )
         for one in status.running:
-            values = ", ".join(f"{k}={v}" for k, v in one.run.configuration.values.items())
             table.add_row(one.run.name, rich.text.Text(one.line(status.frames)))
-            table.add_row("", rich.text.Text(values, style="dim"))
+            table.add_row("", rich.text.Text(str(one.run.configuration), style="dim"))
         return rich.panel.Panel(table, title=self._title, title_align="left", border_style="blue")

@@ -142,5 +142,5 @@ def _unique(pairs: list[tuple[str, Any]], source: str) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"{source}: {quoted(name)} stands twice in one object; remove one.")
+            raise UserError(f"{source}: {quoted(name)} occurs twice in one object; remove one.")
     return dict(pairs)

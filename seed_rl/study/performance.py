@@ -43,18 +43,41 @@ class Rating(NamedTuple):
 
 def rate(logdir: Path, frames: int, measure: Measure) -> Rating | None:
     """Rates the run in `logdir`, of `frames` frames; None if no such episode has ended."""
-    try:
-        rows = returns_log.read(logdir / returns_log.FILE_NAME)
-    except (OSError, UnicodeDecodeError):
-        return None
-    evaluation = measure.episodes == "evaluation"
-    rows = [row for row in rows if row.evaluation == evaluation]
+    rows = _read(logdir, measure)
     if not rows:
         return None
     curve = interval_means(rows, frames, measure.intervals, measure.score)
     final = float(curve[-1])
     average = float(curve.mean())
     return Rating(average if measure.measure == "average" else final, final, len(rows))
+
+
+def so_far(logdir: Path, frames: int, measure: Measure) -> list[float]:
+    """The performance that a run would have had if it had ended after its 1st, 2nd, ... interval.
+
+    Only for intervals that an episode of a later one shows to be over; [] without any.
+    """
+    rows = _read(logdir, measure)
+    ended = max((_interval(row.frames, frames, measure.intervals) for row in rows), default=0)
+    if not ended:
+        return []
+    curve = interval_means(rows, frames, measure.intervals, measure.score)[:ended]
+    if measure.measure == "average":
+        curve = np.cumsum(curve) / np.arange(1, ended + 1)
+    return [float(value) for value in curve]
+
+
+def _read(logdir: Path, measure: Measure) -> list[EpisodeRow]:
+    try:
+        rows = returns_log.read(logdir / returns_log.FILE_NAME)
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [row for row in rows if row.evaluation == (measure.episodes == "evaluation")]
+
+
+def _interval(ended: int, frames: int, intervals: int) -> int:
+    # Whole numbers, so that no rounding moves an episode across a boundary.
+    return min(max(ended * intervals - 1, 0) // frames, intervals - 1)
 
 
 def interval_means(
@@ -73,8 +96,7 @@ def interval_means(
     """
     sums, counts = np.zeros(intervals), np.zeros(intervals)
     for row in rows:
-        # Whole numbers, so that no rounding moves an episode across a boundary.
-        k = min(max(row.frames * intervals - 1, 0) // frames, intervals - 1)
+        k = _interval(row.frames, frames, intervals)
         sums[k] += row.raw_return if score else row.episode_return
         counts[k] += 1
     (filled,) = np.nonzero(counts)

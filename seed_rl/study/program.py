@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,7 +70,7 @@ def _run(study: Study, parallel: int, retry_failed: bool) -> int:
         study.write()
         runner.take_over(study, lambda text: print(text, flush=True))
         runner.check(study)
-        runs = len(study.configurations) * study.spec.seeds
+        runs = study.spec.configurations * study.spec.seeds
         title = f"{study.spec.agent} on {study.spec.game}: {runs} runs in {study.path}"
         work = runner.Runner(study, parallel, retry_failed, display.create(title))
         work.run()
@@ -88,8 +89,9 @@ def _report(study: Study, stopped: bool) -> int:
         analyses = [(c, percentiles.analyse(c, ratings)) for c in study.spec.choices]
         print(f"Wrote {percentiles.write(study, analyses)}: {len(ratings)} configurations.")
         best = percentiles.best_of(ratings)[0]
-        values = ", ".join(f"{name}={value}" for name, value in best.configuration.values.items())
-        print(f"Best: configuration {best.configuration.number}, {best.value:.6g}: {values}")
+        number = best.configuration.number
+        print(f"Best: configuration {number}, {best.value:.6g}. To train it again:")
+        print(f"./run_local.sh {shlex.join(runner.training(study.spec, best.configuration))}")
         try:
             drawn = plots.draw_all(study.path, analyses)
             print(f"Drew {len(drawn)} plots in {study.path / plots.DIRECTORY}.")

@@ -29,7 +29,7 @@ class Result(NamedTuple):
     Attributes:
       run: which one.
       status: see `Run.status`.
-      rating: None until it is done, or if no episode ended.
+      rating: None until it is done or pruned, or if no episode ended.
       frames_per_s: environment frames per second, as its learner last reported them.
       note: why it failed or has no rating.
     """
@@ -55,15 +55,16 @@ class Performance(NamedTuple):
 
 def collect(study: Study) -> list[Result]:
     """The results of all runs so far."""
-    return [_collect(run, study.spec) for run in study.runs()]
+    return [collect_run(run, study.spec) for run in study.runs()]
 
 
-def _collect(run: Run, spec: Spec) -> Result:
+def collect_run(run: Run, spec: Spec) -> Result:
+    """The result of one run so far."""
     status = run.status(spec.frames)
     report = progress.read(run.logdir)
     rate = report.frames_per_s if report is not None else None
     note = run.failure or "" if status == "failed" else ""
-    if status != "done":
+    if status not in ("done", "pruned"):
         return Result(run, status, None, rate, note)
     rating = performance.rate(run.logdir, spec.frames, spec.performance)
     if rating is None:
@@ -75,13 +76,16 @@ def performances(results: Sequence[Result]) -> list[Performance]:
     """The configurations of which all runs have ended, in order.
 
     As in the paper, a configuration is as good as the median of its seeds. A failed run is worse
-    than any other: leaving it out would favour values that fail.
+    than any other: leaving it out would favour values that fail. For the same reason a pruned
+    configuration counts, as if its returns had stayed as they were.
     """
     values: dict[int, list[float]] = {}
     configurations: dict[int, Configuration] = {}
     for result in results:
         configuration = result.run.configuration
         configurations[configuration.number] = configuration
+        if configuration.pruned and result.rating is None:
+            continue  # A seed that did not run.
         value = -math.inf if result.status == "failed" else math.nan
         if result.rating is not None:
             value = result.rating.performance

@@ -9,13 +9,14 @@ save by themselves. The next study in the directory waits for those.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
 import time
 import types
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.stop_signal import Requests
@@ -24,41 +25,45 @@ from seed_rl.launch.log_text import tail
 from seed_rl.launch.panel import Panel
 from seed_rl.launch.process import Process, describe_exit
 from seed_rl.launch.run_lock import RunLock
-from seed_rl.study import display, sampling
+from seed_rl.study import display, performance, results, sampling, trials
 from seed_rl.study.directory import Run, Study
 from seed_rl.study.display import StudyStatus
+from seed_rl.study.sampling import Configuration
+from seed_rl.study.spec import Spec
 
 LAUNCHER = (sys.executable, "-m", "seed_rl.launch.local")
 _IMPATIENT_S = 10.0  # How long a run may take to exit without saving.
 _INSIST_PERIOD_S = 0.5
+_REPORT_PERIOD_S = 2.0
 _STOPPED = (0, 130, -signal.SIGINT)  # Saved, not saved on request, nothing had started.
 _QUIET = {"PYTHONUNBUFFERED": "1"}
 
 
+def training(spec: Spec, configuration: Configuration, seed: int = 1) -> list[str]:
+    """The arguments of `seed_rl.launch.local` for a configuration, except the logdir."""
+    places = (spec.game, spec.agent, str(spec.actors), str(spec.envs_per_actor))
+    return [*places, *sampling.flags(spec, configuration, seed)]
+
+
 def command(study: Study, run: Run) -> list[str]:
     """The arguments of `seed_rl.launch.local` for a run."""
-    spec = study.spec
-    return [
-        *(spec.game, spec.agent, str(spec.actors), str(spec.envs_per_actor)),
-        *(f"--logdir={run.logdir}", "--tensorboard=false"),
-        *sampling.flags(spec, run.configuration, run.seed),
-    ]
+    own = [f"--logdir={run.logdir}", "--tensorboard=false"]
+    return [*training(study.spec, run.configuration, run.seed), *own]
 
 
 def check(study: Study) -> None:
     """Has the main program check the flags of as many configurations as show each value.
 
     Raises:
-      UserError: one has a wrong flag; names the configuration.
+      UserError: one has a wrong flag; names the configuration's values.
     """
-    chosen = {c.number for c in sampling.covering(study.spec, study.configurations)}
-    for run in study.runs():
-        wanted = run.seed == 1 and run.configuration.number in chosen
-        if wanted and not run.done(study.spec.frames):
-            try:
-                local.ask_program(options.parse(command(study, run)))
-            except UserError as error:
-                raise UserError(f"configuration {run.configuration.number}: {error}") from error
+    spec = study.spec
+    for configuration in sampling.covering(spec, trials.preview(spec)):
+        run = study.runs_of(configuration)[0]
+        try:
+            local.ask_program(options.parse(command(study, run)))
+        except UserError as error:
+            raise UserError(f"With {configuration}: {error}") from error
 
 
 def lock(study: Study) -> RunLock:
@@ -112,17 +117,24 @@ class Runner:
         self._panel = panel
         self._launcher = launcher
         self._poll_s = poll_s
-        self._runs = study.runs()
         self._waiting: deque[Run] = deque()
-        self._done = self._failed = 0
-        for run in self._runs:
-            if run.done(study.spec.frames):
-                self._done += 1
-            elif run.failure is not None and not retry_failed:
-                self._failed += 1
-            else:
-                self._waiting.append(run)
+        self._done = self._failed = self._pruned = 0
+        configurations = study.trials.configurations()
+        self._not_drawn = max(0, study.spec.configurations - len(configurations))
+        for configuration in configurations:
+            self._tell(configuration)
+            for run in study.runs_of(configuration):
+                if run.done(study.spec.frames):
+                    self._done += 1
+                elif configuration.pruned:
+                    self._pruned += 1
+                elif run.failure is not None and not retry_failed:
+                    self._failed += 1
+                else:
+                    self._waiting.append(run)
         self._running: dict[Run, tuple[Process, float]] = {}
+        self._stopping: set[Run] = set()  # Pruned, and saving.
+        self._next_report = 0.0
         self._seconds: list[float] = []  # How long runs took that ended here.
         self._requests = Requests()
         self._stop_requested = False
@@ -140,13 +152,25 @@ class Runner:
                 stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
             stack.callback(self._terminate)
             with self._panel:
-                while not self._stop_requested and (self._waiting or self._running):
-                    while self._waiting and len(self._running) < self._parallel:
-                        self._start(self._waiting.popleft())
+                while not self._stop_requested and (self._left or self._running):
+                    while self._left and len(self._running) < self._parallel:
+                        self._start(self._next())
                     self._poll()
+                    self._prune()
                     time.sleep(self._poll_s)
                 if self._running:
                     self._stop()
+
+    @property
+    def _left(self) -> int:
+        """How many runs have not started."""
+        return len(self._waiting) + self._not_drawn * self._study.spec.seeds
+
+    def _next(self) -> Run:
+        if not self._waiting:
+            self._not_drawn -= 1
+            self._waiting.extend(self._study.runs_of(self._study.trials.ask()))
+        return self._waiting.popleft()
 
     def _start(self, run: Run) -> None:
         run.set_failure(None)
@@ -163,8 +187,7 @@ class Runner:
             self._fail(run, f"cannot be started: {error}")
             return
         self._running[run] = process, time.time()
-        values = ", ".join(f"{name}={value}" for name, value in run.configuration.values.items())
-        self._panel.say(f"{run.name} starts: {values}")
+        self._panel.say(f"{run.name} starts: {run.configuration}")
 
     def _poll(self) -> None:
         """Shows the state, and settles the runs that have ended."""
@@ -179,6 +202,10 @@ class Runner:
             self._done += 1
             self._seconds.append(seconds)
             self._panel.say(f"{run.name} is done")
+            self._report(run)
+            self._tell(run.configuration)
+        elif run in self._stopping:
+            self._pruned += 1
         elif self._stop_requested:
             if code not in _STOPPED:
                 self._panel.say(f"error: {run.name}: {_reason(process, code)}")
@@ -194,6 +221,38 @@ class Runner:
             run.set_failure(reason)
         except OSError as error:
             self._panel.say(f"error: cannot mark {run.name} as failed: {error.strerror}")
+        self._tell(run.configuration)
+
+    def _report(self, run: Run) -> None:
+        """Reports the returns so far to Optuna; those of the first seed stand for all."""
+        if run.seed == 1:
+            spec = self._study.spec
+            curve = performance.so_far(run.logdir, spec.frames, spec.performance)
+            self._study.trials.report(run.configuration.number, curve)
+
+    def _tell(self, configuration: Configuration) -> None:
+        """Tells Optuna how good a configuration is, once all its runs have ended."""
+        study = self._study
+        runs = [results.collect_run(run, study.spec) for run in study.runs_of(configuration)]
+        for rated in results.performances(runs):
+            value = rated.value if math.isfinite(rated.value) else None
+            study.trials.tell(configuration.number, value)
+
+    def _prune(self) -> None:
+        """From time to time, stops the configurations that Optuna rejects."""
+        if self._study.spec.pruner.name == "none" or time.monotonic() < self._next_report:
+            return
+        self._next_report = time.monotonic() + _REPORT_PERIOD_S
+        for run in [run for run in self._running if run.seed == 1 and run not in self._stopping]:
+            self._report(run)
+            if self._study.trials.prune(run.configuration.number):
+                self._panel.say(f"configuration {run.configuration.number} is pruned")
+                running = [r for r in self._running if r.configuration is run.configuration]
+                self._stopping.update(running)
+                self._interrupt(running)
+                waiting = [r for r in self._waiting if r.configuration is run.configuration]
+                self._pruned += len(waiting)
+                self._waiting = deque(r for r in self._waiting if r not in waiting)
 
     def _status(self) -> StudyStatus:
         running = [display.running(run, started) for run, (_, started) in self._running.items()]
@@ -201,10 +260,18 @@ class Runner:
         eta_s = None
         if self._seconds:
             shares = sum(one.progress.frames / frames for one in running if one.progress)
-            left = max(0.0, len(self._waiting) + len(running) - shares)
+            left = max(0.0, self._left + len(running) - shares)
             eta_s = left * sum(self._seconds) / len(self._seconds) / self._parallel
+        total = self._done + self._failed + self._pruned + len(running) + self._left
         return StudyStatus(
-            running, self._done, self._failed, len(self._runs), frames, self._stop_requested, eta_s
+            running,
+            self._done,
+            self._failed,
+            self._pruned,
+            total,
+            frames,
+            self._stop_requested,
+            eta_s,
         )
 
     # Ending.
@@ -217,7 +284,7 @@ class Runner:
     def _stop(self) -> None:
         """Has all runs save and exit; if the user insists, exit without saving."""
         self._panel.say("stopping: runs save checkpoints (Ctrl-C again to exit immediately)")
-        self._interrupt()
+        self._interrupt(self._running)
         insisted = 0.0
         deadline = float("inf")
         while self._running:
@@ -226,16 +293,17 @@ class Runner:
                     deadline = time.monotonic() + _IMPATIENT_S
                     self._panel.say("exiting without saving")
                 insisted = time.monotonic()
-                self._interrupt()
+                self._interrupt(self._running)
             if time.monotonic() > deadline:
                 for process, _ in self._running.values():
                     process.kill()
             self._poll()
             time.sleep(self._poll_s)
 
-    def _interrupt(self) -> None:
-        """Presses Ctrl-C for all runs."""
-        for process, _ in self._running.values():
+    def _interrupt(self, runs: Iterable[Run]) -> None:
+        """Presses Ctrl-C for runs, which then save and end."""
+        for run in runs:
+            process, _ = self._running[run]
             if process.running:
                 os.kill(process.pid, signal.SIGINT)
 

@@ -1,19 +1,17 @@
-"""Draws configurations from a spec.
-
-Each value is a function of the sampling seed, the configuration's number and the choice's name
-alone. So the same spec always gives the same configurations, and a spec with more configurations
-begins with those of the smaller one.
-"""
+"""Configurations: drawn from a spec through a trial of Optuna, and turned into flags."""
 
 from __future__ import annotations
 
+import json
 import math
-import random
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from seed_rl.study.fields import Scalar
 from seed_rl.study.spec import GIN_BINDINGS, Choice, Spec, same
+
+if TYPE_CHECKING:
+    import optuna
 
 _DIGITS = 6  # Significant ones, so that command lines and tables show exactly what is run.
 
@@ -24,15 +22,29 @@ class Configuration(NamedTuple):
     Attributes:
       number: 0, 1, ...
       values: the value of each choice that exists in it, by name.
+      pruned: whether its runs were stopped because others did better.
     """
 
     number: int
     values: Mapping[str, Scalar]
+    pruned: bool = False
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.values.items())
 
 
-def sample(spec: Spec) -> list[Configuration]:
-    """All configurations of a study."""
-    return [_configuration(spec, number) for number in range(spec.configurations)]
+def draw(spec: Spec, trial: optuna.Trial) -> dict[str, Scalar]:
+    """The values of a trial, in the order of the choices; those it has already are kept."""
+    values: dict[str, Scalar] = {}
+    for choice in spec.choices:
+        if _exists(choice, values):
+            values[choice.name] = _suggest(choice, trial)
+    return values
+
+
+def label(value: Scalar) -> str:
+    """A listed value as Optuna knows it, to which 1, 1.0 and true would be equal."""
+    return json.dumps(value)
 
 
 def flags(spec: Spec, configuration: Configuration, seed: int) -> list[str]:
@@ -73,17 +85,6 @@ def covering(spec: Spec, configurations: Iterable[Configuration]) -> list[Config
     return chosen
 
 
-def _configuration(spec: Spec, number: int) -> Configuration:
-    values: dict[str, Scalar] = {}
-    for choice in spec.choices:
-        if _exists(choice, values):
-            # Seeded with a string and asked only for `random`, a generator gives the same numbers
-            # on every version of Python.
-            generator = random.Random(f"{spec.sampling_seed}/{number}/{choice.name}")
-            values[choice.name] = _draw(choice, generator.random())
-    return Configuration(number, values)
-
-
 def _exists(choice: Choice, values: Mapping[str, Scalar]) -> bool:
     return all(
         name in values and any(same(values[name], value) for value in wanted)
@@ -91,14 +92,16 @@ def _exists(choice: Choice, values: Mapping[str, Scalar]) -> bool:
     )
 
 
-def _draw(choice: Choice, u: float) -> Scalar:
-    """The value at the quantile `u` in [0, 1) of the choice's distribution."""
+def _suggest(choice: Choice, trial: optuna.Trial) -> Scalar:
     if choice.kind == "values":
-        return choice.domain[int(u * len(choice.domain))]
+        value: Scalar = json.loads(
+            trial.suggest_categorical(choice.name, [label(value) for value in choice.domain])
+        )
+        return value
     if choice.kind == "integers":
-        low, high = int(choice.low), int(choice.high)
-        return low + int(u * (high - low + 1))
-    return quantile(choice, u)
+        return trial.suggest_int(choice.name, int(choice.low), int(choice.high))
+    log = choice.kind == "log_uniform"
+    return _rounded(choice, trial.suggest_float(choice.name, choice.low, choice.high, log=log))
 
 
 def quantile(choice: Choice, u: float) -> float:
@@ -108,7 +111,11 @@ def quantile(choice: Choice, u: float) -> float:
         value = math.exp(math.log(low) + u * (math.log(high) - math.log(low)))
     else:
         value = low + u * (high - low)
-    return min(max(float(f"{value:.{_DIGITS}g}"), low), high)
+    return _rounded(choice, value)
+
+
+def _rounded(choice: Choice, value: float) -> float:
+    return min(max(float(f"{value:.{_DIGITS}g}"), choice.low), choice.high)
 
 
 def _on_command_line(value: Scalar) -> str:

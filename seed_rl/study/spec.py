@@ -15,6 +15,8 @@ from seed_rl.study.fields import Scalar, quoted
 
 KINDS = ("values", "uniform", "log_uniform", "integers")
 MEASURES = ("average", "final")
+SAMPLERS = ("random", "tpe")
+PRUNERS = ("none", "median", "hyperband", "successive_halving")
 EPISODES = ("training", "evaluation")
 GIN_BINDINGS = "gin_bindings"
 
@@ -91,6 +93,19 @@ class Measure:
 
 
 @dataclasses.dataclass(frozen=True)
+class Method:
+    """A sampler or a pruner of Optuna.
+
+    Attributes:
+      name: one of `SAMPLERS` or `PRUNERS`.
+      options: keyword arguments of Optuna's class.
+    """
+
+    name: str
+    options: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Spec:
     """A study.
 
@@ -102,6 +117,8 @@ class Spec:
       configurations: how many to sample.
       seeds: how often to run each; the runs have the seeds 1, 2, ...
       sampling_seed: seed of the sampling.
+      sampler: draws configurations.
+      pruner: stops runs that do worse than others.
       flags: fixed flags; a tuple is a repeated flag.
       bindings: fixed gin bindings.
       choices: what is sampled, in an order in which conditions come first.
@@ -121,6 +138,8 @@ class Spec:
     bindings: Mapping[str, Scalar]
     choices: tuple[Choice, ...]
     performance: Measure
+    sampler: Method = Method("random")
+    pruner: Method = Method("none")
     description: str = ""
 
 
@@ -167,6 +186,8 @@ def from_json(values: Mapping[str, Any], where: str = "the spec") -> Spec:
         bindings=fields.take(values, "bindings", _fixed_bindings, where, {}),
         choices=fields.take(values, "choices", _choices, where),
         performance=fields.take(values, "performance", _measure, where, Measure()),
+        sampler=_method(values, "sampler", SAMPLERS, where),
+        pruner=_method(values, "pruner", PRUNERS, where),
         description=fields.take(values, "description", fields.text, where, ""),
     )
     _check_targets(spec, where)
@@ -185,6 +206,19 @@ def _measure(value: Any, where: str) -> Measure:
     return Measure(
         measure, intervals, episodes, fields.take(values, "score", fields.truth, where, False)
     )
+
+
+def _method(values: Mapping[str, Any], name: str, known: tuple[str, ...], where: str) -> Method:
+    """Reads "tpe", or {"tpe": {"n_startup_trials": 20}}; the first of `known` if it is missing."""
+    given = values.get(name, known[0])
+    where = f"{where}: {quoted(name)}"
+    chosen = given if isinstance(given, dict) else {fields.text(given, where): {}}
+    fields.check_names(chosen, known, where)
+    if len(chosen) != 1:
+        raise UserError(f"{where} must be one of {', '.join(known)}, not {quoted(given)}.")
+    ((method, options),) = chosen.items()
+    options = fields.mapping(options, f"{where}: {quoted(method)}")
+    return Method(method, {key: fields.scalar(v, f"{where}: {key}") for key, v in options.items()})
 
 
 def _fixed_flags(value: Any, where: str) -> dict[str, Scalar | tuple[Scalar, ...]]:
@@ -224,7 +258,7 @@ def _choice(
     fields.check_names(values, _CHOICE_KEYS, where)
     kinds = [kind for kind in KINDS if kind in values]
     if len(kinds) != 1:
-        given = f"has {' and '.join(kinds)}" if kinds else "says not what to sample from"
+        given = f"has {' and '.join(kinds)}" if kinds else "does not say what to sample"
         raise UserError(f"{where} {given}; give exactly one of {', '.join(KINDS)}.")
     if "flag" in values and "gin" in values:
         raise UserError(f'{where} has both "flag" and "gin"; give the one that it sets.')
@@ -249,7 +283,7 @@ def _domain(kind: str, value: Any, where: str) -> tuple[Scalar, ...]:
         for element in elements:
             fields.scalar(element, where)
             if sum(same(element, other) for other in elements) > 1:
-                raise UserError(f"{where}: {quoted(element)} stands twice; remove one.")
+                raise UserError(f"{where}: {quoted(element)} is listed twice; remove one.")
         return tuple(elements)
     if len(elements) != 2:
         raise UserError(f"{where} must be [lowest, highest], not {quoted(value)}.")
@@ -331,6 +365,9 @@ def to_json(spec: Spec) -> dict[str, Any]:
         name: list(value) if isinstance(value, tuple) else value
         for name, value in spec.flags.items()
     }
+    for name in ("sampler", "pruner"):
+        method = getattr(spec, name)
+        values[name] = {method.name: dict(method.options)}
     if not spec.description:
         del values["description"]
     return values

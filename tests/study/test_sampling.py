@@ -6,7 +6,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from seed_rl.study import sampling
+from seed_rl.study import sampling, trials
 from seed_rl.study import spec as spec_lib
 from seed_rl.study.spec import Choice
 
@@ -18,16 +18,16 @@ def spec(spec_json):
 
 def test_the_same_spec_gives_the_same_configurations(spec, change):
     """Guards resuming: with more configurations, the first ones stay as they are."""
-    configurations = sampling.sample(spec)
-    assert sampling.sample(spec) == configurations
-    more = sampling.sample(spec_lib.from_json(change(60, "configurations")))
+    configurations = trials.preview(spec)
+    assert trials.preview(spec) == configurations
+    more = trials.preview(spec_lib.from_json(change(60, "configurations")))
     assert len(more) == 60 and more[:40] == configurations
-    other = sampling.sample(spec_lib.from_json(change(8, "sampling_seed")))
+    other = trials.preview(spec_lib.from_json(change(8, "sampling_seed")))
     assert other[:40] != configurations
 
 
 def test_conditional_choices_exist_only_then(spec):
-    configurations = sampling.sample(spec)
+    configurations = trials.preview(spec)
     advantages = [c.values["advantage"] for c in configurations]
     assert 10 < advantages.count("@GAE()") < 30
     for configuration in configurations:
@@ -35,13 +35,12 @@ def test_conditional_choices_exist_only_then(spec):
         assert ("gae_lambda" in configuration.values) == with_gae
 
 
-def test_choices_are_independent(change):
-    """Adding a choice does not change what others are, so that studies can be compared."""
-    before = [
-        c.values["learning_rate"] for c in sampling.sample(spec_lib.from_json(change(9, "seeds")))
-    ]
-    spec = spec_lib.from_json(change({"values": [1, 2]}, "choices", "batch_size"))
-    assert [c.values["learning_rate"] for c in sampling.sample(spec)] == before
+def test_values_that_are_equal_in_python_stay_apart(change):
+    """Guards 1, 1.0 and true, which gin and flags tell apart and Optuna would not."""
+    listed = [1, 1.0, True, "1"]
+    spec = spec_lib.from_json(change({"values": listed}, "choices", "x"))
+    drawn = [c.values["x"] for c in trials.preview(spec)]
+    assert {(type(value), value) for value in drawn} == {(type(value), value) for value in listed}
 
 
 def test_flags_of_a_run(spec):
@@ -57,7 +56,7 @@ def test_flags_of_a_run(spec):
 
 
 def test_covering_shows_every_value_once(spec):
-    configurations = sampling.sample(spec)
+    configurations = trials.preview(spec)
     chosen = sampling.covering(spec, configurations)
     assert {c.values["advantage"] for c in chosen} == {"@GAE()", "@NStep()"}
     assert len(chosen) == 2 and any("gae_lambda" in c.values for c in chosen)
@@ -88,7 +87,7 @@ def spec_of(choice, configurations=2000):
 )
 def test_distributions(choice, quantile):
     """A quarter of the samples in each quarter of the distribution."""
-    samples = [c.values["x"] for c in sampling.sample(spec_of(choice))]
+    samples = [c.values["x"] for c in trials.preview(spec_of(choice))]
     edges = [quantile(k / 4) for k in range(5)]
     for low, high in zip(edges, edges[1:], strict=False):
         share = sum(low <= sample <= high for sample in samples) / len(samples)
@@ -97,7 +96,7 @@ def test_distributions(choice, quantile):
 
 def test_integers_and_values_are_all_equally_likely():
     for choice, values in (({"integers": [3, 6]}, [3, 4, 5, 6]), ({"values": [True, "a", 1]},) * 2):
-        samples = [c.values["x"] for c in sampling.sample(spec_of(choice))]
+        samples = [c.values["x"] for c in trials.preview(spec_of(choice))]
         values = values["values"] if isinstance(values, dict) else values
         for value in values:
             share = sum(spec_lib.same(value, s) for s in samples) / len(samples)

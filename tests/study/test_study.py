@@ -7,7 +7,10 @@ import signal
 import subprocess
 import sys
 
+import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.launch import run_lock
@@ -91,9 +94,14 @@ def test_from_the_spec_to_the_plots(study):
     assert [(row["configuration"], row["seed"]) for row in rows] == [
         *(("0", "1"), ("0", "2"), ("1", "1"), ("1", "2"))
     ]
-    frozen = json.loads((study.path / "study.json").read_text())["configurations"]
+    trials = optuna.load_study(
+        study_name="study",
+        storage=JournalStorage(JournalFileBackend(str(study.path / "optuna.log"))),
+    ).trials
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 2
     for row in rows:
-        value = frozen[int(row["configuration"])]["values"]["value"]
+        value = trials[int(row["configuration"])].user_attrs["values"]["value"]
+        assert trials[int(row["configuration"])].value == pytest.approx(value)
         assert float(row["value"]) == value and row["status"] == "done"
         assert float(row["performance"]) == pytest.approx(value, rel=1e-5)
         assert float(row["final_return"]) == pytest.approx(value, rel=1e-5)
@@ -101,7 +109,12 @@ def test_from_the_spec_to_the_plots(study):
     bins = study.rows("percentiles.csv")
     assert sum(int(row["configurations"]) for row in bins) == 2 and len(bins) == 4
     assert (study.path / "plots" / "value.png").read_bytes().startswith(b"\x89PNG")
-    assert "4 done" in study.text() and "Best: configuration" in study.text()
+    best = max(rows, key=lambda row: float(row["performance"]))
+    assert (
+        "4 done" in study.text() and f"Best: configuration {best['configuration']}" in study.text()
+    )
+    assert f"./run_local.sh gym vtrace 1 1 --seed=1 --total_environment_frames=30" in study.text()
+    assert f"--value={best['value']}\n" in study.text()
     # More configurations join those that are done.
     study.spec["configurations"] = 3
     assert study.run() == 0
@@ -146,6 +159,29 @@ def test_a_killed_study_is_taken_over(study):
 
 
 @pytest.mark.slow
+def test_what_does_worse_is_pruned(study):
+    """The bad ones would train forever; a pruned one saves, counts as it was, and stays pruned."""
+    study.spec["flags"] = {}
+    study.spec["choices"] = {
+        "behaviour": {"values": ["end", "train"]},
+        "good": {"flag": "value", "uniform": [8, 9], "if": {"behaviour": "end"}},
+        "bad": {"flag": "value", "uniform": [1, 2], "if": {"behaviour": "train"}},
+    }
+    study.spec |= {"configurations": 4, "seeds": 2, "sampling_seed": 1}
+    study.spec["pruner"] = {"median": {"n_startup_trials": 1, "n_warmup_steps": 0}}
+    assert study.run() == 0, study.text()
+    rows = study.rows()
+    assert rows[0]["status"] == "done"  # Chosen by the sampling seed: there is a median to beat.
+    for row in rows:
+        assert row["status"] == ("done" if row["behaviour"] == "end" else "pruned")
+        ran = row["status"] == "done" or row["seed"] == "1"
+        assert bool(row["performance"]) == ran
+    (number, *_) = [int(row["configuration"]) for row in rows if row["status"] == "pruned"]
+    assert checkpoint_list.saved_frames(study.logdir(number)) is not None
+    assert study.run() == 0 and study.starts(number) == ["train"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_study_is_saved_and_resumes(study, number):
     process = study.start(behaviour="train")
@@ -153,7 +189,7 @@ def test_a_stopped_study_is_saved_and_resumes(study, number):
     process.send_signal(number)
     assert process.wait(PATIENCE_S) == 0, study.text()
     assert "stopped; the same command resumes the study" in study.text()
-    assert [row["status"] for row in study.rows()] == ["stopped", "waiting"]
+    assert [row["status"] for row in study.rows()] == ["stopped"]  # The other is not drawn yet.
     saved = checkpoint_list.saved_frames(study.logdir())
     assert saved and run_lock.running_pid(study.logdir()) is None
     assert study.run() == 0
@@ -205,7 +241,7 @@ def test_a_wrong_flag_is_told_before_anything_runs(study, capsys):
     study.file.write_text(json.dumps(study.spec))
     assert program.main([str(study.file), f"--directory={study.path}"]) == 2
     message = capsys.readouterr().err
-    assert "error: configuration 0: " in message and "lerning_rate" in message
+    assert "error: With entropy_cost=0." in message and "lerning_rate" in message
     assert not any((study.path / "runs").iterdir())
 
 

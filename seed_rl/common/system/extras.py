@@ -15,6 +15,7 @@ PACKAGES = {
     "football": ("envpool",),
     "gcp": ("fsspec", "gcsfs"),
     "plot": ("matplotlib",),
+    "study": ("optuna",),
     "video": ("imageio", "imageio-ffmpeg"),
     "wandb": ("wandb",),
 }

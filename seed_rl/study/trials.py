@@ -1,0 +1,182 @@
+"""The configurations of a study as trials of an Optuna study, in a journal on disk.
+
+A configuration is a trial of the same number: Optuna draws its values and decides from its first
+seed's returns whether to stop it. The other Optuna programs can read the journal
+(`optuna-dashboard DIRECTORY/optuna.log`). Whether a run has ended is read from its own directory,
+so nothing is lost when a study is killed between two lines of the journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import optuna
+from optuna.storages.journal import JournalFileBackend
+
+from seed_rl.common.errors import UserError
+from seed_rl.study import sampling
+from seed_rl.study.fields import Scalar
+from seed_rl.study.sampling import Configuration
+from seed_rl.study.spec import Method, Spec
+
+T = TypeVar("T")
+FILE_NAME = "optuna.log"
+_NAME = "study"
+_VALUES = "values"  # A trial's attribute: what is run, which is rounded.
+_SAMPLERS = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}
+_PRUNERS = {
+    "none": optuna.pruners.NopPruner,
+    "median": optuna.pruners.MedianPruner,
+    "hyperband": optuna.pruners.HyperbandPruner,
+    "successive_halving": optuna.pruners.SuccessiveHalvingPruner,
+}
+_State = optuna.trial.TrialState
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+class Trials:
+    """The trials of a study.
+
+    Args:
+      spec: what is studied.
+      path: the journal, which is created if it is missing; None: in memory.
+
+    Raises:
+      UserError: the journal cannot be used, or Optuna refuses the sampler's or pruner's options.
+    """
+
+    def __init__(self, spec: Spec, path: Path | None = None):
+        self._spec = spec
+        settings = {}
+        if spec.pruner.name == "median":  # By itself, it judges from the first interval on.
+            settings["n_warmup_steps"] = spec.performance.intervals // 4
+        self._pruner = _create(_PRUNERS, spec.pruner, settings)
+        self._study = self._open(path)
+
+    def _open(self, path: Path | None) -> optuna.Study:
+        settings: dict[str, Any] = {"sampler": self._sampler(0), "pruner": self._pruner}
+        if path is None:
+            return optuna.create_study(direction="maximize", **settings)
+        try:
+            backend = JournalFileBackend(os.fspath(path))
+            settings |= {"storage": optuna.storages.JournalStorage(backend), "study_name": _NAME}
+            if path.stat().st_size:
+                return optuna.load_study(**settings)
+            return optuna.create_study(direction="maximize", **settings)
+        except OSError as error:
+            raise UserError(f"Cannot use {path}: {error.strerror}.") from error
+        except (ValueError, KeyError) as error:
+            raise UserError(
+                f"{path} is damaged ({error}). Restore it, or choose another directory with "
+                "--directory=DIR."
+            ) from error
+
+    def configurations(self) -> list[Configuration]:
+        """Those drawn so far, in the order of their numbers."""
+        return [
+            Configuration(t.number, t.user_attrs[_VALUES], t.state == _State.PRUNED)
+            for t in self._study.get_trials(deepcopy=False)
+            if _VALUES in t.user_attrs
+        ]
+
+    def ask(self) -> Configuration:
+        """Draws the next configuration.
+
+        Each trial has a sampler with a seed of its own, so that "random" draws the same
+        configurations however often the study is stopped and resumed.
+        """
+        self._study.sampler = self._sampler(len(self._study.get_trials(deepcopy=False)))
+        return self._draw(self._study.ask())
+
+    def adopt(self, values: Mapping[str, Scalar]) -> None:
+        """Adds a configuration that was drawn elsewhere, as the next one."""
+        kinds = {choice.name: choice.kind for choice in self._spec.choices}
+        known = {
+            name: sampling.label(value) if kinds[name] == "values" else value
+            for name, value in values.items()
+        }
+        self._study.enqueue_trial(known, user_attrs={_VALUES: dict(values)})
+        self._draw(self._study.ask())
+
+    def recover(self) -> None:
+        """Completes what a killed study has left half drawn."""
+        for frozen in self._study.get_trials(deepcopy=False):
+            if frozen.state == _State.WAITING:
+                self._draw(self._study.ask())
+            elif _VALUES not in frozen.user_attrs:
+                self._study.sampler = self._sampler(frozen.number)
+                self._draw(self._live(frozen.number))
+
+    def report(self, number: int, curve: Sequence[float]) -> None:
+        """Reports how good a configuration is after each interval, unless it is finished."""
+        frozen = self._frozen(number)
+        if not frozen.state.is_finished():
+            trial = self._live(number)
+            for step in range(len(frozen.intermediate_values), len(curve)):
+                trial.report(curve[step], step)
+
+    def prune(self, number: int) -> bool:
+        """Whether to stop a configuration, by what was reported; the decision is recorded."""
+        if self._frozen(number).state.is_finished() or not self._live(number).should_prune():
+            return False
+        self._study.tell(number, state=_State.PRUNED)
+        return True
+
+    def tell(self, number: int, performance: float | None) -> None:
+        """Records how good a configuration is; None: it failed. The first time counts."""
+        state = _State.FAIL if performance is None else _State.COMPLETE
+        self._study.tell(number, performance, state=state, skip_if_finished=True)
+
+    def _draw(self, trial: optuna.Trial) -> Configuration:
+        values = trial.user_attrs.get(_VALUES) or sampling.draw(self._spec, trial)
+        trial.set_user_attr(_VALUES, values)
+        return Configuration(trial.number, values)
+
+    def _sampler(self, number: int) -> optuna.samplers.BaseSampler:
+        seed = zlib.crc32(f"{self._spec.sampling_seed}/{number}".encode())
+        settings: dict[str, Any] = {"seed": seed}
+        if self._spec.sampler.name == "tpe":
+            settings["constant_liar"] = True  # Runs work in parallel.
+        return _create(_SAMPLERS, self._spec.sampler, settings)
+
+    def _frozen(self, number: int) -> optuna.trial.FrozenTrial:
+        return self._study.get_trials(deepcopy=False)[number]
+
+    def _live(self, number: int) -> optuna.Trial:
+        # Optuna has no other way back to the trial of an earlier process.
+        return optuna.trial.Trial(self._study, self._frozen(number)._trial_id)
+
+
+def preview(spec: Spec) -> list[Configuration]:
+    """As many configurations as the study will have, drawn at random.
+
+    With the sampler "random", they are those of the study.
+    """
+    trials = Trials(dataclasses.replace(spec, sampler=Method("random")))
+    return [trials.ask() for _ in range(spec.configurations)]
+
+
+def drop_torn_line(path: Path) -> None:
+    """Removes what a crash of the machine has left of the journal's last line, if anything.
+
+    Optuna skips it but writes the next line to its end. Only for the one that writes the journal.
+    """
+    with contextlib.suppress(FileNotFoundError), open(path, "r+b") as file:
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _create(
+    classes: Mapping[str, Callable[..., T]], method: Method, settings: Mapping[str, Any]
+) -> T:
+    """Creates a sampler or pruner; the spec's options come before our settings."""
+    try:
+        return classes[method.name](**{**settings, **method.options})
+    except (TypeError, ValueError) as error:
+        raise UserError(f'Optuna refuses the options of "{method.name}": {error}') from None

@@ -1,0 +1,105 @@
+"""Configurations as trials of Optuna: kept on disk, completed, adopted, improved."""
+
+import json
+
+import pytest
+
+from seed_rl.common.errors import UserError
+from seed_rl.study import directory, trials
+from seed_rl.study import spec as spec_lib
+from seed_rl.study.spec import Method
+from seed_rl.study.trials import Trials
+
+
+@pytest.fixture
+def spec(spec_json):
+    return spec_lib.from_json(spec_json)
+
+
+def test_a_resumed_study_draws_what_an_uninterrupted_one_would(spec, tmp_path):
+    path = tmp_path / "journal"
+    for number in range(4):
+        assert Trials(spec, path).ask().number == number
+    assert Trials(spec, path).configurations() == trials.preview(spec)[:4]
+
+
+def test_what_a_killed_study_has_half_written_is_completed(spec, tmp_path):
+    """The journal ends within a line, and before that within a configuration."""
+    path = tmp_path / "journal"
+    Trials(spec, path).ask()
+    lines = path.read_bytes().splitlines(keepends=True)
+    drawn = [n for n, line in enumerate(lines) if b"learning_rate" in line]
+    path.write_bytes(b"".join(lines[: drawn[0] + 1]) + lines[drawn[0] + 1][:10])
+    trials.drop_torn_line(path)
+    resumed = Trials(spec, path)
+    assert resumed.configurations() == []
+    resumed.recover()
+    resumed.ask()
+    again = Trials(spec, path).configurations()
+    assert [c.number for c in again] == [0, 1]
+    drawn_before = json.loads(lines[drawn[0]])["param_value_internal"]
+    assert again[0].values["learning_rate"] == pytest.approx(drawn_before, rel=1e-5)
+
+
+def test_a_damaged_journal_is_a_user_error(spec, tmp_path):
+    path = tmp_path / "journal"
+    path.write_text("no json\n{}\n")
+    with pytest.raises(UserError, match="journal is damaged .*Restore it, or choose another"):
+        Trials(spec, path)
+
+
+def test_studies_of_an_earlier_version_are_continued(spec, tmp_path):
+    """It kept all configurations in study.json; their runs have their numbers."""
+    values = [
+        {"learning_rate": 0.001, "advantage": "@GAE()", "gae_lambda": 0.9, "unroll_length": 7},
+        {"learning_rate": 0.0001, "advantage": "@NStep()", "unroll_length": 20},
+    ]
+    record = spec_lib.to_json(spec)
+    del record["sampler"], record["pruner"]
+    configurations = [{"number": n, "values": each} for n, each in enumerate(values)]
+    file = tmp_path / directory.FILE_NAME
+    file.write_text(json.dumps({"spec": record, "configurations": configurations}))
+    for _ in range(2):
+        study = directory.open_study(tmp_path, spec)
+        study.write()
+        assert [c.values for c in study.trials.configurations()] == values
+    assert "configurations" not in json.loads(file.read_text())
+    assert study.trials.ask().number == 2
+
+
+def test_a_sampler_that_learns(spec, change):
+    """TPE, told that high learning rates are good, proposes them; random does not."""
+
+    def late_mean(sampler):
+        asked = Trials(spec_lib.from_json(change(sampler, "sampler")))
+        rates = []
+        for _ in range(40):
+            configuration = asked.ask()
+            rates.append(configuration.values["learning_rate"])
+            asked.tell(configuration.number, rates[-1])
+        return sum(rates[20:]) / 20
+
+    assert late_mean({"tpe": {"n_startup_trials": 10}}) > 1.5 * late_mean("random")
+
+
+@pytest.mark.parametrize("which", ["sampler", "pruner"])
+def test_options_that_optuna_does_not_know(spec_json, which):
+    spec_json[which] = {"tpe" if which == "sampler" else "median": {"startup": 1}}
+    with pytest.raises(UserError, match="Optuna refuses the options .*startup"):
+        Trials(spec_lib.from_json(spec_json))
+
+
+def test_only_what_is_worse_than_others_at_the_same_time_is_pruned(spec, change):
+    pruner = {"median": {"n_startup_trials": 2, "n_warmup_steps": 1}}
+    study = Trials(spec_lib.from_json(change(pruner, "pruner")))
+    for level in (1.0, 2.0, 3.0):
+        number = study.ask().number
+        study.report(number, [level] * 3)
+        study.tell(number, level)
+    bad, good, early = (study.ask().number for _ in range(3))
+    for number, curve in ((bad, [1.0, 1.0]), (good, [1.0, 2.5]), (early, [1.0])):
+        study.report(number, curve)
+    assert [study.prune(number) for number in (bad, good, early)] == [True, False, False]
+    assert [c.pruned for c in study.configurations()] == [False] * 3 + [True, False, False]
+    study.report(bad, [1.0] * 3)  # Of a run that was resumed by hand: not an error.
+    assert Method("none") == spec.pruner and not study.prune(bad)

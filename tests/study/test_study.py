@@ -113,7 +113,7 @@ def test_from_the_spec_to_the_plots(study):
     assert (
         "4 done" in study.text() and f"Best: configuration {best['configuration']}" in study.text()
     )
-    assert f"./run_local.sh gym vtrace 1 1 --seed=1 --total_environment_frames=30" in study.text()
+    assert "./run_local.sh gym vtrace 1 1 --seed=1 --total_environment_frames=30" in study.text()
     assert f"--value={best['value']}\n" in study.text()
     # More configurations join those that are done.
     study.spec["configurations"] = 3

@@ -15,7 +15,7 @@ PACKAGES = {
     "football": ("envpool",),
     "gcp": ("fsspec", "gcsfs"),
     "plot": ("matplotlib",),
-    "study": ("optuna",),
+    "study": ("matplotlib", "optuna"),
     "video": ("imageio", "imageio-ffmpeg"),
     "wandb": ("wandb",),
 }

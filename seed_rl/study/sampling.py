@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from seed_rl.study.fields import Scalar
-from seed_rl.study.spec import GIN_BINDINGS, Choice, Spec, same
+from seed_rl.study.spec import GIN_BINDINGS, Choice, Spec, exists
 
 if TYPE_CHECKING:
     import optuna
@@ -37,7 +37,7 @@ def draw(spec: Spec, trial: optuna.Trial) -> dict[str, Scalar]:
     """The values of a trial, in the order of the choices; those it has already are kept."""
     values: dict[str, Scalar] = {}
     for choice in spec.choices:
-        if _exists(choice, values):
+        if exists(choice, values):
             values[choice.name] = _suggest(choice, trial)
     return values
 
@@ -83,13 +83,6 @@ def covering(spec: Spec, configurations: Iterable[Configuration]) -> list[Config
             chosen.append(configuration)
         seen |= new
     return chosen
-
-
-def _exists(choice: Choice, values: Mapping[str, Scalar]) -> bool:
-    return all(
-        name in values and any(same(values[name], value) for value in wanted)
-        for name, wanted in choice.conditions.items()
-    )
 
 
 def _suggest(choice: Choice, trial: optuna.Trial) -> Scalar:

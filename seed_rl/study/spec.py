@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from seed_rl.study.fields import Scalar, quoted
 
 KINDS = ("values", "uniform", "log_uniform", "integers")
 MEASURES = ("average", "final")
-SAMPLERS = ("random", "tpe")
+SAMPLERS = ("random", "grid", "tpe")
 PRUNERS = ("none", "median", "hyperband", "successive_halving")
 EPISODES = ("training", "evaluation")
 GIN_BINDINGS = "gin_bindings"
@@ -173,20 +173,22 @@ def from_json(values: Mapping[str, Any], where: str = "the spec") -> Spec:
     game = fields.take(values, "game", fields.text, where)
     agent = fields.take(values, "agent", fields.text, where)
     games.main_module(game, agent)
+    choices = fields.take(values, "choices", _choices, where)
+    sampler = _method(values, "sampler", SAMPLERS, where)
     spec = Spec(
         game=game,
         agent=agent,
         actors=fields.take(values, "actors", fields.count, where, 1),
         envs_per_actor=fields.take(values, "envs_per_actor", fields.count, where, 1),
         frames=fields.take(values, "frames", fields.count, where),
-        configurations=fields.take(values, "configurations", fields.count, where),
+        configurations=_configurations(values, choices, sampler, where),
         seeds=fields.take(values, "seeds", fields.count, where, 1),
         sampling_seed=fields.take(values, "sampling_seed", fields.whole, where, 0),
         flags=fields.take(values, "flags", _fixed_flags, where, {}),
         bindings=fields.take(values, "bindings", _fixed_bindings, where, {}),
-        choices=fields.take(values, "choices", _choices, where),
+        choices=choices,
         performance=fields.take(values, "performance", _measure, where, Measure()),
-        sampler=_method(values, "sampler", SAMPLERS, where),
+        sampler=sampler,
         pruner=_method(values, "pruner", PRUNERS, where),
         description=fields.take(values, "description", fields.text, where, ""),
     )
@@ -206,6 +208,25 @@ def _measure(value: Any, where: str) -> Measure:
     return Measure(
         measure, intervals, episodes, fields.take(values, "score", fields.truth, where, False)
     )
+
+
+def _configurations(
+    values: Mapping[str, Any], choices: Sequence[Choice], sampler: Method, where: str
+) -> int:
+    """How many configurations to draw; a grid has all by default."""
+    if sampler.name != "grid":
+        return fields.take(values, "configurations", fields.count, where)
+    for choice in choices:
+        if choice.kind != "values":
+            raise UserError(
+                f'{where}: a grid needs lists; give {quoted(choice.name)} "values" instead of '
+                f"{quoted(choice.kind)}, or choose another sampler."
+            )
+    number = len(grid(choices))
+    wanted = fields.take(values, "configurations", fields.count, where, number)
+    if wanted > number:
+        raise UserError(f'{where}: the grid has {number} points; "configurations" is {wanted}.')
+    return wanted
 
 
 def _method(values: Mapping[str, Any], name: str, known: tuple[str, ...], where: str) -> Method:
@@ -314,6 +335,26 @@ def _condition(
             known = ", ".join(map(quoted, choice.domain))
             raise UserError(f"{where}: {quoted(other)} is never {quoted(element)}, only {known}.")
     return tuple(elements)
+
+
+def exists(choice: Choice, values: Mapping[str, Scalar]) -> bool:
+    """Whether a choice exists beside the values of earlier ones."""
+    return all(
+        name in values and any(same(values[name], value) for value in wanted)
+        for name, wanted in choice.conditions.items()
+    )
+
+
+def grid(choices: Sequence[Choice]) -> list[dict[str, Scalar]]:
+    """All combinations of the listed values that can exist, the last choice varying fastest."""
+    combinations: list[dict[str, Scalar]] = [{}]
+    for choice in choices:
+        combinations = [
+            {**values, **({choice.name: value} if value is not None else {})}
+            for values in combinations
+            for value in (choice.domain if exists(choice, values) else (None,))
+        ]
+    return combinations
 
 
 def same(a: Any, b: Any) -> bool:

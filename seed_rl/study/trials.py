@@ -23,13 +23,17 @@ from seed_rl.common.errors import UserError
 from seed_rl.study import sampling
 from seed_rl.study.fields import Scalar
 from seed_rl.study.sampling import Configuration
-from seed_rl.study.spec import Method, Spec
+from seed_rl.study.spec import Method, Spec, grid
 
 T = TypeVar("T")
 FILE_NAME = "optuna.log"
 _NAME = "study"
 _VALUES = "values"  # A trial's attribute: what is run, which is rounded.
-_SAMPLERS = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}
+_SAMPLERS = {
+    "random": optuna.samplers.RandomSampler,
+    "tpe": optuna.samplers.TPESampler,
+    "grid": optuna.samplers.RandomSampler,  # Never asked, since all values are known.
+}
 _PRUNERS = {
     "none": optuna.pruners.NopPruner,
     "median": optuna.pruners.MedianPruner,
@@ -92,18 +96,21 @@ class Trials:
         Each trial has a sampler with a seed of its own, so that "random" draws the same
         configurations however often the study is stopped and resumed.
         """
-        self._study.sampler = self._sampler(len(self._study.get_trials(deepcopy=False)))
+        number = len(self._study.get_trials(deepcopy=False))
+        if self._spec.sampler.name == "grid":
+            return self.adopt(grid(self._spec.choices)[number])
+        self._study.sampler = self._sampler(number)
         return self._draw(self._study.ask())
 
-    def adopt(self, values: Mapping[str, Scalar]) -> None:
-        """Adds a configuration that was drawn elsewhere, as the next one."""
+    def adopt(self, values: Mapping[str, Scalar]) -> Configuration:
+        """Adds a configuration that Optuna has not drawn, as the next one."""
         kinds = {choice.name: choice.kind for choice in self._spec.choices}
         known = {
             name: sampling.label(value) if kinds[name] == "values" else value
             for name, value in values.items()
         }
         self._study.enqueue_trial(known, user_attrs={_VALUES: dict(values)})
-        self._draw(self._study.ask())
+        return self._draw(self._study.ask())
 
     def recover(self) -> None:
         """Completes what a killed study has left half drawn."""
@@ -155,11 +162,12 @@ class Trials:
 
 
 def preview(spec: Spec) -> list[Configuration]:
-    """As many configurations as the study will have, drawn at random.
+    """As many configurations as the study will have, drawn without knowing how good others are.
 
-    With the sampler "random", they are those of the study.
+    Unless the sampler is "tpe", they are those of the study.
     """
-    trials = Trials(dataclasses.replace(spec, sampler=Method("random")))
+    known = spec.sampler if spec.sampler.name == "grid" else Method("random")
+    trials = Trials(dataclasses.replace(spec, sampler=known))
     return [trials.ask() for _ in range(spec.configurations)]
 
 

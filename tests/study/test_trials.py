@@ -82,6 +82,31 @@ def test_a_sampler_that_learns(spec, change):
     assert late_mean({"tpe": {"n_startup_trials": 10}}) > 1.5 * late_mean("random")
 
 
+def test_a_grid_has_each_combination_once(spec_json, tmp_path):
+    """The protocol of a benchmark: tasks x seeds; also with choices that exist in some."""
+    del spec_json["configurations"]
+    spec_json |= {"sampler": "grid", "seeds": 3}
+    spec_json["choices"] = {
+        "advantage": {"gin": "Loss.advantage", "values": ["@GAE()", "@NStep()"]},
+        "n": {"gin": "NStep.n", "values": [1, True], "if": {"advantage": "@NStep()"}},
+        "lr": {"flag": "learning_rate", "values": [0.1, 0.2]},
+    }
+    spec = spec_lib.from_json(spec_json)
+    for _ in range(spec.configurations):
+        Trials(spec, tmp_path / "journal").ask()
+    drawn = Trials(spec, tmp_path / "journal").configurations()
+    assert [tuple(c.values.values()) for c in drawn] == [
+        *(("@GAE()", 0.1), ("@GAE()", 0.2), ("@NStep()", 1, 0.1), ("@NStep()", 1, 0.2)),
+        *(("@NStep()", True, 0.1), ("@NStep()", True, 0.2)),
+    ]
+    assert drawn == trials.preview(spec)
+    with pytest.raises(UserError, match='has 6 points; "configurations" is 7'):
+        spec_lib.from_json({**spec_json, "configurations": 7})
+    spec_json["choices"]["lr"] = {"flag": "learning_rate", "uniform": [0, 1]}
+    with pytest.raises(UserError, match='give "lr" "values" instead of "uniform"'):
+        spec_lib.from_json(spec_json)
+
+
 @pytest.mark.parametrize("which", ["sampler", "pruner"])
 def test_options_that_optuna_does_not_know(spec_json, which):
     spec_json[which] = {"tpe" if which == "sampler" else "median": {"startup": 1}}

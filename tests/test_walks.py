@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 
 import pytest
@@ -34,3 +35,19 @@ def test_from_the_loop_of_a_learner_to_the_gradient(tmp_path, monkeypatch):
     assert len(frames) <= 6, names
     assert len(files) <= 5, files
     assert lines <= 250, lines
+
+
+def test_the_walks_of_the_docs_lead_through_files_that_exist(repository):
+    """Guards docs/architecture.md, from which alone each walk must be found."""
+    text = (repository / "docs/architecture.md").read_text()
+    walks = text.partition("## Five walks")[2].partition("\n## ")[0]
+    rows = [row for row in walks.splitlines() if "→" in row]
+    assert len(rows) == 5
+    for row in rows:
+        for path, name in re.findall(r"`([\w/]+\.(?:py|cc))`(?: \(`([\w.]+)`)?", row):
+            found = [repository / "seed_rl" / path]
+            if "/" not in path:  # Named in an earlier row.
+                found = list((repository / "seed_rl").rglob(path))
+            source = "".join(file.read_text() for file in found)
+            assert name.rpartition(".")[2] in source, (path, name)
+            assert source, path

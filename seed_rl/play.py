@@ -1,8 +1,8 @@
-"""Plays and evaluates a trained agent: python -m seed_rl.play LOGDIR
+"""Plays a trained agent: python -m seed_rl.play LOGDIR; `seed_rl.evaluate` measures it.
 
 The options of a run are stored with its checkpoints. This program restarts the one that trained the
-agent, as a learner with a request (`--play_request`) to play in one environment and not to train.
-The environment is stepped and filmed by a second such process, an actor: see `environment_process`.
+agent, as a learner with a request (`--play_request`) to play instead of training. The environment
+is stepped and filmed by a second such process, an actor: see `environment_process`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 
 import seed_rl
 
-if __name__ == "__main__" and sys.path[0] in ("", os.getcwd()):
+_MAIN = getattr(sys.modules["__main__"], "__spec__", None)
+if _MAIN and _MAIN.parent == "seed_rl" and sys.path[0] in ("", os.getcwd()):
     # `python -m` imports from the working directory first. A logdir may have been unpacked there.
     if os.path.dirname(os.path.dirname(seed_rl.__file__)) != os.getcwd():
         del sys.path[0]
@@ -33,7 +34,7 @@ from seed_rl.common.acting.video import VideoWriter
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, foreign_code, run_record
-from seed_rl.common.system import chatter, display, terminal
+from seed_rl.common.system import chatter, display, files, terminal
 
 # Options of the run that do not apply to playing.
 _FORGOTTEN = {field.name for field in dataclasses.fields(DeviceConfig)} | {
@@ -47,6 +48,7 @@ _OVERRIDES = (
     "--replay_buffer_size=1",
     "--replay_buffer_min_size=1",
 )
+_FEW = 25  # Episodes that a table lists one by one.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +102,12 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     trusted = _trusts_code(arguments, saved.record)
     if saved.model is not None and arguments.sampled:
         raise UserError(f"The model in {saved.model} only acts greedily; leave out --sampled.")
+    if arguments.envs > 1 and (arguments.video or arguments.render):
+        raise UserError("Several environments cannot be shown: leave out --envs.")
     if arguments.video:
         VideoWriter(arguments.video).close()  # Fails now rather than after loading the agent.
+    if arguments.json:
+        _write_json(arguments.json, [], arguments)  # Likewise.
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "episodes"
         request = PlayRequest(
@@ -109,6 +115,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
             # The same command, so that both processes start the same program with the same flags.
             environment=[
                 *(sys.executable, "-m", "seed_rl.play", "--step_environment"),
+                f"--envs={arguments.envs}",
                 *(["--trust"] if trusted else []),
                 *sys.argv[1:],
             ],
@@ -123,7 +130,10 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
         if not results.exists():
             raise UserError(f"{saved.record[run_record.PROGRAM]} ended without creating an agent.")
         lines = results.read_text(encoding="utf-8").splitlines()
-        _show([Episode(**json.loads(line)) for line in lines], arguments)
+        episodes = [Episode(**json.loads(line)) for line in lines]
+        if arguments.json:
+            _write_json(arguments.json, episodes, arguments)
+        _show(episodes, arguments)
 
 
 def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
@@ -131,7 +141,7 @@ def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -
     record = find(arguments.logdir).record
     _trusts_code(arguments, record)
     video = str(arguments.video) if arguments.video else None
-    request = EnvironmentRequest(video).to_json()
+    request = EnvironmentRequest(video, arguments.envs).to_json()
     own = ["--run_mode=actor", *overrides, f"--play_request={request}"]
     if arguments.render or video:
         own.insert(0, f"--render_mode={'human' if arguments.render else 'rgb_array'}")
@@ -192,34 +202,82 @@ def _flag_name(argument: str) -> str:
     return name.removeprefix("no") if "=" not in argument else name
 
 
+def _write_json(path: Path, episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
+    record = {
+        "run": str(arguments.logdir),
+        "actions": "sampled" if arguments.sampled else "greedy",
+        "seed": arguments.seed,
+        **{name: summary(values) for name, values in columns(episodes).items() if values},
+        "episodes": [dataclasses.asdict(episode) for episode in episodes],
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_atomically(path, json.dumps(record, indent=1) + "\n")
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror}.") from error
+
+
 def _show(episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
     console = Console()
     try:
         console.print(table(episodes, "sampled" if arguments.sampled else "greedy"))
         if arguments.video:
             console.print(f"video: {arguments.video}", highlight=False)
+        if arguments.json:
+            console.print(f"all episodes: {arguments.json}", highlight=False)
     except BrokenPipeError:
         terminal.drop_output()
 
 
-def table(episodes: Sequence[Any], how: str) -> Table:
-    """Returns and lengths of `playing.Episode`s, with mean and standard deviation."""
-    columns = {"return": [e.reward for e in episodes], "steps": [float(e.steps) for e in episodes]}
+def columns(episodes: Sequence[Any]) -> dict[str, list[float]]:
+    """What is known of `playing.Episode`s, by name; the score only if it differs."""
+    named = {"return": [e.reward for e in episodes], "steps": [float(e.steps) for e in episodes]}
     if any(e.score != e.reward for e in episodes):
-        columns["score"] = [e.score for e in episodes]
-    shown = Table(title=f"{len(episodes)} episodes, {how}", show_footer=bool(episodes))
-    shown.add_column("episode", "mean ± std", justify="right")
-    for name, values in columns.items():
-        footer = f"{np.mean(values):.2f} ± {np.std(values):.2f}" if values else ""
-        shown.add_column(name, footer, justify="right")
-    for number, row in enumerate(zip(*columns.values(), strict=True), 1):
-        shown.add_row(str(number), *[f"{value:g}" for value in row])
+        named["score"] = [e.score for e in episodes]
+    return named
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """Mean with its 95 % interval (1.96 standard errors), standard deviation and quantiles."""
+    mean = float(np.mean(values))
+    deviation = float(np.std(values))
+    spread = 1.96 * deviation / max(1, len(values) - 1) ** 0.5
+    return {
+        "mean": mean,
+        "low": mean - spread,
+        "high": mean + spread,
+        "std": deviation,
+        "median": float(np.median(values)),
+        "min": float(np.min(values)),
+        "max": float(np.max(values)),
+    }
+
+
+def table(episodes: Sequence[Any], how: str) -> Table:
+    """Each episode if they are few, and a summary."""
+    named = columns(episodes)
+    shown = Table(title=f"{len(episodes)} episodes, {how}")
+    shown.add_column("episode", justify="right")
+    for name in named:
+        shown.add_column(name, justify="right")
+    if len(episodes) <= _FEW:
+        for number, row in enumerate(zip(*named.values(), strict=True), 1):
+            shown.add_row(str(number), *[f"{value:g}" for value in row])
+        shown.add_section()
+    if episodes:
+        found = [summary(values) for values in named.values()]
+        shown.add_row("mean ± std", *[f"{one['mean']:.2f} ± {one['std']:.2f}" for one in found])
+        shown.add_row(
+            "95 % of the mean", *[f"{one['low']:.2f} to {one['high']:.2f}" for one in found]
+        )
+        shown.add_row("median", *[f"{one['median']:g}" for one in found])
+        shown.add_row("range", *[f"{one['min']:g} to {one['max']:g}" for one in found])
     return shown
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(evaluates: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m seed_rl.play",
+        prog=f"python -m seed_rl.{'evaluate' if evaluates else 'play'}",
         description="Plays with a trained agent and prints its returns.",
         epilog="Other flags go to the program that trained the agent: --env_name=... and so on.",
         allow_abbrev=False,
@@ -227,12 +285,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "logdir", type=Path, help="logdir of a run, or one checkpoint or exported model of it"
     )
-    parser.add_argument("--episodes", type=_positive, default=10, help="how many (default: 10)")
+    number = 100 if evaluates else 10
+    parser.add_argument(
+        "--episodes", type=_positive, default=number, help=f"how many (default: {number})"
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--greedy", action="store_true", help="choose the best action (default)")
     how.add_argument("--sampled", action="store_true", help="act as environment 0 does in training")
     watch = parser.add_mutually_exclusive_group()
     watch.add_argument("--video", type=Path, help="write a video of the episodes: .mp4 or .gif")
+    envs = 20 if evaluates else 1
+    parser.add_argument(
+        "--envs", type=_positive, default=envs, help=f"environments at once (default: {envs})"
+    )
+    parser.add_argument("--json", type=Path, help="write all episodes and their summary to a file")
     watch.add_argument("--render", action="store_true", help="show the environment in a window")
     parser.add_argument("--seed", type=int, help="makes the environment repeatable")
     parser.add_argument(
@@ -250,11 +316,11 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def main() -> int:
-    """Runs the program; returns its exit code."""
+def main(evaluates: bool = False) -> int:
+    """Runs the program, or `seed_rl.evaluate`, which has other defaults; returns its exit code."""
     if {"--help", "-h"} & set(sys.argv):
         terminal.end_without_reader()
-    arguments, overrides = _parser().parse_known_args()
+    arguments, overrides = _parser(evaluates).parse_known_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         if arguments.step_environment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import subprocess
@@ -16,6 +17,18 @@ from tests.helpers.forks import Forks
 # Before anything imports TensorFlow; child processes inherit it.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # Several processes, one GPU.
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected() -> Iterator[None]:
+    """Keeps what earlier modules have left out of the garbage collector's way.
+
+    TensorFlow's graphs stay for the life of a process, so that after a thousand tests each full
+    collection, in the middle of some test, takes half a minute.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -275,9 +275,8 @@ def test_whole_games_are_played():
 
     specs = Specs(tf.TensorSpec([], tf.int64), EnvOutput(*(None,) * 5))
     env = BatchedEnvironment(lambda *_: Lives(), 1, 0)
-    episodes = playing.play_episodes(env, ActingPolicy(act, lambda size: (), specs), None)
-    played = [next(episodes), next(episodes)]
-    assert played == [playing.Episode(6, 6.0, 6.0)] * 2
+    policy = ActingPolicy(act, lambda size: (), specs)
+    assert list(playing.play_episodes(env, policy, None, 2)) == [playing.Episode(6, 6.0, 6.0)] * 2
     assert [step for step, done in seen if done] == [0.0]  # At the second game's start.
 
 

@@ -1,4 +1,4 @@
-"""An environment in a process of its own, for `python -m seed_rl.play`.
+"""Environments in a process of their own, for `python -m seed_rl.play` and `evaluate`.
 
 The policy needs TensorFlow, and the environment must not share a process with it: the LLVM inside
 TensorFlow and that of Mesa, which draws on machines without a GPU, crash in one process. So the
@@ -51,17 +51,19 @@ class InternalRequest:
 
 @dataclasses.dataclass(frozen=True)
 class EnvironmentRequest(InternalRequest):
-    """What the environment's process does, as the JSON of `--play_request`.
+    """What the environments' process does, as the JSON of `--play_request`.
 
     Attributes:
       video: file to write a video to.
+      envs: how many environments to step at once; 1 with a video.
     """
 
     video: str | None = None
+    envs: int = 1
 
 
 def serve(create_env: Callable[[], Any], request: EnvironmentRequest) -> None:
-    """Steps an environment for the process at the other end of standard input, until it exits.
+    """Steps environments for the process at the other end of standard input, until it exits.
 
     Raises:
       EnvironmentFailure: the environment raised.
@@ -74,7 +76,7 @@ def serve(create_env: Callable[[], Any], request: EnvironmentRequest) -> None:
         video = VideoWriter(Path(request.video)) if request.video else None
         if video:
             stack.callback(video.close)
-        env = BatchedEnvironment(lambda *_: Film(create_env(), video), 1, 0)
+        env = BatchedEnvironment(lambda *_: Film(create_env(), video), request.envs, 0)
         stack.callback(env.close)
         methods: dict[str, Callable[[Any], Any]] = {"reset": env.reset, "step": env.step}
         with contextlib.suppress(EOFError, ConnectionError):
@@ -84,7 +86,7 @@ def serve(create_env: Callable[[], Any], request: EnvironmentRequest) -> None:
 
 
 class EnvironmentProcess:
-    """One environment in another process, with the episode protocol of `BatchedEnv`.
+    """Environments in another process, with the episode protocol of `BatchedEnv`.
 
     A context manager; on exit, the process has ended.
     """

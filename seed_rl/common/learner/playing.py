@@ -1,10 +1,9 @@
-"""Plays a job's agent in one environment instead of training it, for `python -m seed_rl.play`."""
+"""Plays a job's agent instead of training it, for `python -m seed_rl.play` and `evaluate`."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import sys
@@ -82,8 +81,8 @@ def play(job: TrainingJob, request: PlayRequest) -> None:
     ):
         policy = _policy(job, request)  # While the other process starts.
         with contextlib.suppress(KeyboardInterrupt), terminal.interrupt_requests() as interrupted:
-            episodes = play_episodes(env, policy, request.seed, interrupted)
-            for number, episode in enumerate(itertools.islice(episodes, request.episodes), 1):
+            played = play_episodes(env, policy, request.seed, request.episodes, interrupted)
+            for number, episode in enumerate(played, 1):
                 print(json.dumps(dataclasses.asdict(episode)), file=results, flush=True)
                 print(
                     f"episode {number}/{request.episodes}: return {episode.reward:g}, "
@@ -135,26 +134,33 @@ def play_episodes(
     env: BatchedEnv | EnvironmentProcess,
     policy: ActingPolicy,
     seed: int | None,
+    episodes: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Episode]:
-    """Plays until `stopped`, like an actor and the learner's inference together.
+    """Plays like an actor and the learner's inference together, and yields episodes as they end.
+
+    Each of k environments plays episodes / k of them, whichever end first: otherwise short episodes
+    would be counted more often.
 
     Args:
-      env: of one environment; not closed.
+      env: of k environments; not closed.
       policy: acts in it.
       seed: of the first reset; None: a different one each time.
+      episodes: how many to play.
       stopped: asked before each step.
     """
     observation = env.reset(seed)
-    zero, false = np.zeros(1, np.float32), np.zeros(1, np.bool_)
-    env_output = EnvOutput(zero, false, observation, false, np.zeros(1, np.int32))
-    state = policy.initial_state(1)
-    steps, reward, score = 0, 0.0, 0.0
+    k = len(tf.nest.flatten(observation)[0])
+    zeros, false = np.zeros(k, np.float32), np.zeros(k, np.bool_)
+    env_output = EnvOutput(zeros, false, observation, false, np.zeros(k, np.int32))
+    state = policy.initial_state(k)
+    left = episodes // k + (np.arange(k) < episodes % k)
+    steps, rewards, scores = np.zeros(k, np.int64), np.zeros(k), np.zeros(k)
     last_news = time.monotonic()
-    while not stopped():
+    while left.any() and not stopped():
         if time.monotonic() - last_news > _NEWS_S:
             last_news = time.monotonic()
-            print(f"{steps:,} steps so far in this episode", file=sys.stderr)
+            print(f"{steps.max():,} steps so far in the longest episode", file=sys.stderr)
         # Copied, because the next step writes into the same arrays.
         tensors = tf.nest.map_structure(lambda a: tf.constant(np.array(a)), env_output)
         action, state = policy.act(tensors, state)
@@ -164,10 +170,12 @@ def play_episodes(
         env_output = EnvOutput(
             step.reward, done, step.observation, step.abandoned, step.episode_step
         )
-        reward += float(step.reward[0])
-        score += float(step.raw_reward[0])
-        steps += not step.abandoned[0]
-        if done[0]:
-            yield Episode(steps, reward, score)
-            steps, reward, score = 0, 0.0, 0.0
-            last_news = time.monotonic()
+        rewards += step.reward
+        scores += step.raw_reward
+        steps += ~step.abandoned
+        for i in np.flatnonzero(done):
+            if left[i]:
+                left[i] -= 1
+                last_news = time.monotonic()
+                yield Episode(int(steps[i]), float(rewards[i]), float(scores[i]))
+            steps[i], rewards[i], scores[i] = 0, 0.0, 0.0

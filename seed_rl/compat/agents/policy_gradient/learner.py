@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -261,10 +260,10 @@ class Learner:
         policy = playing.trained_policy(job, sampled=not deterministic_inference)
         env = BatchedEnvironment(lambda *_: create_env(), 1, 0)
         with contextlib.closing(env):
-            episodes = playing.play_episodes(env, policy, job.run.seed)
+            episodes = playing.play_episodes(env, policy, job.run.seed, num_episodes)
             infos = [
                 EpisodeInfo(EVALUATION, e.steps * job.run.num_action_repeats, e.reward, e.score)
-                for e in itertools.islice(episodes, num_episodes)
+                for e in episodes
             ]
         evaluator = Evaluator(print_episode_summaries=False)
         for info in infos:

@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import flags
 
-from seed_rl.common.config.flag_definitions import OLD_FLAGS, shown
+from seed_rl.common.config.flag_definitions import OLD_FLAGS, is_given, shown
 from seed_rl.common.errors import UserError
 
 _DEFINE: dict[type, Callable[..., Any]] = {
@@ -55,7 +55,8 @@ def _layers(option: str, size: str = "", number: str = "") -> _Options:
 
 def _unrolls_per_step(unrolls: int) -> _Options:
     """Unrolls of a training step, divided into minibatches."""
-    if _value("step_size_transitions") or _value("batch_size_transitions"):
+    sizes = ("step_size_transitions", "batch_size_transitions")
+    if any(_value(name) and is_given(flags.FLAGS[name]) for name in sizes):
         return {}
     given = "batch_size" if _value("batch_size") else "batches_per_step"
     quotient, rest = divmod(unrolls, _value(given) or 1)

@@ -17,16 +17,19 @@ from seed_rl.mujoco import environment, shared_models
 PRESET = Preset(
     "mujoco ppo",
     dict(
-        total_environment_frames=2_000_000,
+        total_environment_frames=1_000_000,
         gin_config=("seed_rl/mujoco/gin/ppo.gin",),
-        unroll_length=64,
+        step_size_transitions=2048,
+        batch_size_transitions=64,
         batch_mode="split",
         epochs_per_step=10,
-        batches_per_step=16,
         training_threads=1,
+        # What the sizes are if one of them is set instead.
+        unroll_length=64,
+        batches_per_step=16,
     ),
 )
-"""Training steps of 8,192 transitions with 128 environments, see docs/agents/policy_gradient.md."""
+"""Few frames: training steps of 2,048 transitions, see docs/agents/policy_gradient.md."""
 
 create_agent = program.create_agent
 

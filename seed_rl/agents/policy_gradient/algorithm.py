@@ -14,6 +14,7 @@ from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
     GeneralizedOnPolicyLoss,
 )
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.common.config import flag_origins
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
@@ -132,7 +133,13 @@ def create_job(
     config = config or from_flags(LearnerConfig, batch_size=1)  # `sizes` replaces it.
     settings = settings or from_flags(MinibatchSettings)
     num_training_envs = run.num_envs - run.num_eval_envs
-    sizes = step_sizes(on_policy, settings, config.unroll_length, num_training_envs)
+    about = flag_origins.may_be_adapted("step_size_transitions")
+    others = ("unroll_length", "batches_per_step", "batch_size")
+    if about and any(map(flag_origins.is_chosen, others)):
+        on_policy = dataclasses.replace(
+            on_policy, step_size_transitions=None, batch_size_transitions=None
+        )
+    sizes = step_sizes(on_policy, settings, config.unroll_length, num_training_envs, about)
     for given, name, value in (
         ("step_size_transitions", "unroll_length", sizes.unroll_length),
         ("batch_size_transitions", "batches_per_step", sizes.minibatches.batches_per_step),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
@@ -68,6 +69,7 @@ def step_sizes(
     minibatches: MinibatchSettings,
     unroll_length: int,
     num_training_envs: int,
+    about: bool = False,
 ) -> StepSizes:
     """The sizes that the options give.
 
@@ -77,6 +79,8 @@ def step_sizes(
         `batch_size` makes of `num_training_envs` unrolls, at least one.
       unroll_length: used without `step_size_transitions`.
       num_training_envs: environments that are trained on.
+      about: whether `step_size_transitions` is a preset's, for any number of environments: the step
+        has about as many, in minibatches of exactly `batch_size_transitions`.
 
     Raises:
       UserError: the sizes do not divide each other, or exclude each other.
@@ -87,6 +91,10 @@ def step_sizes(
             "count transitions: set one or the other."
         )
     if size := config.step_size_transitions:
+        if about:
+            minibatch = config.batch_size_transitions or 1
+            unit = minibatch // math.gcd(minibatch, num_training_envs)
+            size = max(1, round(size / num_training_envs / unit)) * unit * num_training_envs
         if size % num_training_envs:
             raise UserError(
                 f"--step_size_transitions={size} cannot be divided among {num_training_envs} "

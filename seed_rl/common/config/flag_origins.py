@@ -25,6 +25,7 @@ from seed_rl.common.config.flag_definitions import (
 )
 
 COMMAND_LINE = "command line"
+PRESET = " preset"
 
 _replayed: tuple[int, Mapping[str, str] | None] = (0, None)
 _record: Mapping[str, Any] | None = None
@@ -61,6 +62,37 @@ def origin(name: str) -> str:
     Flags must be parsed.
     """
     return _origin(flags.FLAGS[ALIASES.get(name, name)], _given(sys.argv[1:]))
+
+
+def is_chosen(name: str) -> bool:
+    """Whether the user or the program, now or in the run that continues, has set a flag.
+
+    False for what a dataclass or preset sets, or a replayed run has computed; in a library, too.
+    """
+    return _is_parsed(name) and not _is_computed(name) and not _is_preset(name)
+
+
+def may_be_adapted(name: str) -> bool:
+    """Whether a program's flag has a value that was not made for the other options' values.
+
+    So has a preset's, also that of a saved run; False in a library.
+    """
+    if not _is_parsed(name):
+        return False
+    return _is_preset(name) or _is_computed(name) or origin(name) == SAVED_RUN
+
+
+def _is_parsed(name: str) -> bool:
+    return name in flags.FLAGS and flags.FLAGS.is_parsed()
+
+
+def _is_preset(name: str) -> bool:
+    return origin(name) == DATACLASS or origin(name).endswith(PRESET)
+
+
+def _is_computed(name: str) -> bool:
+    """Whether the value in effect in a replayed run was not that of its flag."""
+    return origin(name) == PROGRAM and bool(flags.FLAGS[name].present)
 
 
 def origins(values: Mapping[str, Any]) -> dict[str, str]:

@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 import numpy as np
 from absl import flags
 
+from seed_rl.common.config import flag_origins
 from seed_rl.common.config.flag_definitions import (
     ALIASES,
     OLD_FLAGS,
@@ -270,7 +271,8 @@ def refuse_contradiction(name: str, value: Any, why: str) -> None:
       UserError: both were given.
     """
     flag = flags.FLAGS[name] if name in flags.FLAGS else None
-    if flag is not None and flag.present and flag.value and not same_value(flag.value, value):
+    chosen = flag is not None and flag.value and flag_origins.is_chosen(name)
+    if flag is not None and chosen and not same_value(flag.value, value):
         raise UserError(f"--{name}={shown(flag.value)} contradicts {why}, which makes it {value}.")
 
 

@@ -70,6 +70,21 @@ def test_sizes_that_do_not_divide_are_refused_with_sizes_that_do(config, mode, b
         step_sizes(config, MinibatchSettings(mode, batches_per_step=batches), 32, 8)
 
 
+@given(st.integers(1, 300), st.sampled_from([32, 64, 100]))
+def test_the_sizes_of_a_preset_fit_any_number_of_environments(num_envs, minibatch):
+    """Evaluation environments, say, must not make the defaults an error."""
+    config = OnPolicyConfig(step_size_transitions=2048, batch_size_transitions=minibatch)
+    sizes = step_sizes(config, MinibatchSettings(SPLIT), 20, num_envs, about=True)
+    total = sizes.unroll_length * sizes.unrolls
+    assert sizes.unrolls == num_envs
+    assert sizes.minibatches.minibatch_size(num_envs, sizes.unroll_length) == minibatch
+    nearest = min(
+        (n * num_envs for n in range(1, 4000) if n * num_envs % minibatch == 0),
+        key=lambda size: abs(size - 2048),
+    )
+    assert abs(total - 2048) == abs(nearest - 2048)
+
+
 @given(
     st.integers(1, 40),
     st.integers(1, 40),

@@ -150,7 +150,7 @@ def open_study(path: Path, spec: Spec) -> Study:
     A study that has begun may get more configurations and more seeds.
 
     Raises:
-      UserError: the directory has a study of another spec, or files that are none of a study.
+      UserError: the directory has a study of another spec, or files of something else.
     """
     path = path.absolute()
     record = _read(path)

@@ -80,7 +80,7 @@ def _run(study: Study, parallel: int, retry_failed: bool) -> int:
 
 
 def _report(study: Study, stopped: bool) -> int:
-    """Writes table and plots, says what became of the runs; returns the exit code."""
+    """Writes table and plots, lists failed runs, and returns the exit code."""
     collected = results.collect(study)
     table = results.write(study, collected)
     print(f"Wrote {table}: {_counts(collected)}.")

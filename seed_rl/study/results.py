@@ -24,7 +24,7 @@ FILE_NAME = "results.csv"
 
 
 class Result(NamedTuple):
-    """What became of a run.
+    """The result of a run.
 
     Attributes:
       run: which one.

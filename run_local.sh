@@ -24,9 +24,9 @@ fi
 extras="${1:-}"
 if command -v "$python" > /dev/null; then
   case " $* " in
-    *" --help "* | *" -h "*) PYTHONPATH="$root" exec "$python" -m seed_rl.launch.options --help ;;
+    *" --help "* | *" -h "*) PYTHONPATH="$root" exec "$python" -m seed_rl.launch.arguments --help ;;
   esac
-  extras="$(PYTHONPATH="$root" "$python" -m seed_rl.launch.options "$@")"
+  extras="$(PYTHONPATH="$root" "$python" -m seed_rl.launch.arguments "$@")"
 fi
 if "$docker"; then
   exec "$root/docker/run.sh" "$@"

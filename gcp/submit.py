@@ -21,7 +21,7 @@ from gcp import command_line, flags, gcloud, job, machines  # noqa: E402
 from gcp.job import Plan, Spec  # noqa: E402
 from gcp.machines import Shape  # noqa: E402
 from seed_rl.common.errors import UserError  # noqa: E402
-from seed_rl.launch import options as run_options  # noqa: E402
+from seed_rl.launch import arguments as run_arguments  # noqa: E402
 
 _FAMILIES = ("atari", "dmlab", "football", "mujoco")
 
@@ -134,7 +134,7 @@ def _run_arguments(given: argparse.Namespace, rest: Sequence[str]) -> _Arguments
 
 def _plan(given: argparse.Namespace, arguments: _Arguments, bucket: str, registry: str) -> Plan:
     """The run on its machines."""
-    options = run_options.parse([*arguments.positional, *arguments.flags])
+    options = run_arguments.parse([*arguments.positional, *arguments.flags])
     name = flags.safe_name(
         given.name or flags.default_name(options.game, options.agent, arguments.flags)
     )

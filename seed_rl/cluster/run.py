@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from seed_rl.cluster.secrets import Secrets
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import addresses
-from seed_rl.launch import options as options_lib
-from seed_rl.launch.options import RunOptions
+from seed_rl.launch import arguments as run_arguments
+from seed_rl.launch.arguments import RunOptions
 from seed_rl.launch.proxy import Proxy
 
 _TENSORBOARD_PORT = 6006
@@ -184,7 +184,7 @@ def parse(arguments: Sequence[str], evaluators: int = 0) -> tuple[RunOptions, st
       UserError: they are invalid; the message says what to change.
     """
     logdirs = [a.partition("=")[2] for a in arguments if a.startswith(_LOGDIR)]
-    options = options_lib.parse([a for a in arguments if not a.startswith(_LOGDIR)])
+    options = run_arguments.parse([a for a in arguments if not a.startswith(_LOGDIR)])
     if options.server_address:
         raise UserError(
             "--server_address cannot be set here: set SEED_RL_ADDRESS, for all processes."

@@ -19,9 +19,9 @@ from typing import Any
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import memory
+from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import games, panel, proxy
-from seed_rl.launch import options as options_lib
-from seed_rl.launch.options import RunOptions
+from seed_rl.launch.arguments import RunOptions
 from seed_rl.launch.ports import free_port, is_free
 from seed_rl.launch.run_lock import running_pid
 from seed_rl.launch.supervisor import TENSORBOARD, Supervisor, SupervisorConfig
@@ -217,12 +217,12 @@ def _answer(output: str) -> dict[str, Any] | None:
 
 def main(arguments: Sequence[str]) -> int:
     try:
-        options = options_lib.parse(arguments)
+        options = run_arguments.parse(arguments)
         check_memory(options)
         options = ask_program(options)
         check_port(options)
     except UserError as error:
-        print(f"error: {error}\n{options_lib.usage_line()}", file=sys.stderr)
+        print(f"error: {error}\n{run_arguments.usage_line()}", file=sys.stderr)
         return 2
     try:
         return create_supervisor(options).run()

@@ -35,7 +35,7 @@ _MAY_CHANGE = ("description",)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Run:
+class StudyRun:
     """One configuration with one seed.
 
     Attributes:
@@ -111,16 +111,16 @@ class Study:
             opened.adopt(values)
         return opened
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[StudyRun]:
         """The runs of all configurations so far, in the order in which they start."""
         return [run for one in self.trials.configurations() for run in self.runs_of(one)]
 
-    def runs_of(self, configuration: Configuration) -> list[Run]:
+    def runs_of(self, configuration: Configuration) -> list[StudyRun]:
         """The runs of a configuration, one for each seed."""
         names = [f"{configuration.number:04d}-seed{n}" for n in range(1, self.spec.seeds + 1)]
         runs, logs = self.path / "runs", self.path / "logs"
         return [
-            Run(configuration, seed, runs / name, logs / f"{name}.log")
+            StudyRun(configuration, seed, runs / name, logs / f"{name}.log")
             for seed, name in enumerate(names, 1)
         ]
 

@@ -16,7 +16,7 @@ from seed_rl.common.run_files import progress as progress_lib
 from seed_rl.common.run_files.progress import Progress
 from seed_rl.common.system import durations
 from seed_rl.launch.panel import Console, Live, Panel, PatientPanel
-from seed_rl.study.directory import Run
+from seed_rl.study.directory import StudyRun
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RunStatus:
       progress: its learner's last report; None before the first.
     """
 
-    run: Run
+    run: StudyRun
     progress: Progress | None
 
     def line(self, frames: int) -> str:
@@ -82,7 +82,7 @@ class StudyStatus:
         return ", ".join(parts)
 
 
-def running(run: Run, since: float) -> RunStatus:
+def running(run: StudyRun, since: float) -> RunStatus:
     """The state of a run that was started at the Unix time `since`."""
     report = progress_lib.read(run.logdir)
     # A report from before is that of an earlier learner.

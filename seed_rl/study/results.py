@@ -15,7 +15,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import progress
 from seed_rl.common.system import files
 from seed_rl.study import performance
-from seed_rl.study.directory import Run, Study
+from seed_rl.study.directory import Study, StudyRun
 from seed_rl.study.performance import Rating
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
@@ -28,13 +28,13 @@ class Result(NamedTuple):
 
     Attributes:
       run: which one.
-      status: see `Run.status`.
+      status: see `StudyRun.status`.
       rating: None until it is done or pruned, or if no episode ended.
       frames_per_s: environment frames per second, as its learner last reported them.
       note: why it failed or has no rating.
     """
 
-    run: Run
+    run: StudyRun
     status: str
     rating: Rating | None
     frames_per_s: float | None
@@ -58,7 +58,7 @@ def collect(study: Study) -> list[Result]:
     return [collect_run(run, study.spec) for run in study.runs()]
 
 
-def collect_run(run: Run, spec: Spec) -> Result:
+def collect_run(run: StudyRun, spec: Spec) -> Result:
     """The result of one run so far."""
     status = run.status(spec.frames)
     report = progress.read(run.logdir)

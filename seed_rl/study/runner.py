@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system.stop_signal import Requests
-from seed_rl.launch import local, options, run_lock, stop
+from seed_rl.launch import arguments, local, run_lock, stop
 from seed_rl.launch.log_text import tail
 from seed_rl.launch.panel import Panel
 from seed_rl.launch.process import Process, describe_exit
 from seed_rl.launch.run_lock import RunLock
 from seed_rl.study import display, performance, results, sampling, trials
-from seed_rl.study.directory import Run, Study
+from seed_rl.study.directory import Study, StudyRun
 from seed_rl.study.display import StudyStatus
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
@@ -45,7 +45,7 @@ def training(spec: Spec, configuration: Configuration, seed: int = 1) -> list[st
     return [*places, *sampling.flags(spec, configuration, seed)]
 
 
-def command(study: Study, run: Run) -> list[str]:
+def command(study: Study, run: StudyRun) -> list[str]:
     """The arguments of `seed_rl.launch.local` for a run."""
     own = [f"--logdir={run.logdir}", "--tensorboard=false"]
     return [*training(study.spec, run.configuration, run.seed), *own]
@@ -61,7 +61,7 @@ def check(study: Study) -> None:
     for configuration in sampling.covering(spec, trials.preview(spec)):
         run = study.runs_of(configuration)[0]
         try:
-            local.ask_program(options.parse(command(study, run)))
+            local.ask_program(arguments.parse(command(study, run)))
         except UserError as error:
             raise UserError(f"With {configuration}: {error}") from error
 
@@ -117,7 +117,7 @@ class Runner:
         self._panel = panel
         self._launcher = launcher
         self._poll_s = poll_s
-        self._waiting: deque[Run] = deque()
+        self._waiting: deque[StudyRun] = deque()
         self._done = self._failed = self._pruned = 0
         configurations = study.trials.configurations()
         self._not_drawn = max(0, study.spec.configurations - len(configurations))
@@ -132,8 +132,8 @@ class Runner:
                     self._failed += 1
                 else:
                     self._waiting.append(run)
-        self._running: dict[Run, tuple[Process, float]] = {}
-        self._stopping: set[Run] = set()  # Pruned, and saving.
+        self._running: dict[StudyRun, tuple[Process, float]] = {}
+        self._stopping: set[StudyRun] = set()  # Pruned, and saving.
         self._next_report = 0.0
         self._seconds: list[float] = []  # How long runs took that ended here.
         self._requests = Requests()
@@ -166,13 +166,13 @@ class Runner:
         """How many runs have not started."""
         return len(self._waiting) + self._not_drawn * self._study.spec.seeds
 
-    def _next(self) -> Run:
+    def _next(self) -> StudyRun:
         if not self._waiting:
             self._not_drawn -= 1
             self._waiting.extend(self._study.runs_of(self._study.trials.ask()))
         return self._waiting.popleft()
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: StudyRun) -> None:
         run.set_failure(None)
         process = Process(
             f"run {run.name}",
@@ -197,7 +197,7 @@ class Runner:
                 self._settle(run, process, code, time.time() - started)
         self._panel.show(self._status())
 
-    def _settle(self, run: Run, process: Process, code: int, seconds: float) -> None:
+    def _settle(self, run: StudyRun, process: Process, code: int, seconds: float) -> None:
         if run.done(self._study.spec.frames):
             self._done += 1
             self._seconds.append(seconds)
@@ -214,7 +214,7 @@ class Runner:
         else:
             self._fail(run, _reason(process, code))
 
-    def _fail(self, run: Run, reason: str) -> None:
+    def _fail(self, run: StudyRun, reason: str) -> None:
         self._failed += 1
         self._panel.say(f"error: {run.name} failed: {reason}")
         try:
@@ -223,7 +223,7 @@ class Runner:
             self._panel.say(f"error: cannot mark {run.name} as failed: {error.strerror}")
         self._tell(run.configuration)
 
-    def _report(self, run: Run) -> None:
+    def _report(self, run: StudyRun) -> None:
         """Reports the returns so far to Optuna; those of the first seed stand for all."""
         if run.seed == 1:
             spec = self._study.spec
@@ -300,7 +300,7 @@ class Runner:
             self._poll()
             time.sleep(self._poll_s)
 
-    def _interrupt(self, runs: Iterable[Run]) -> None:
+    def _interrupt(self, runs: Iterable[StudyRun]) -> None:
         """Presses Ctrl-C for runs, which then save and end."""
         for run in runs:
             process, _ = self._running[run]

@@ -10,7 +10,7 @@ import pytest
 
 from seed_rl.atari import games
 from seed_rl.common.errors import UserError
-from seed_rl.launch import local, options
+from seed_rl.launch import arguments, local
 
 
 def test_the_names_are_those_of_ale() -> None:
@@ -60,6 +60,6 @@ def test_the_program_checks_the_game_before_it_starts(tmp_path: Any) -> None:
     """Guards a case that `./run_local.sh` does not check: a game in a flag file."""
     flagfile = tmp_path / "my.flags"
     flagfile.write_text("--game=Brakeout\n")
-    parsed = options.parse(["atari", "r2d2", "1", f"--flagfile={flagfile}"])
+    parsed = arguments.parse(["atari", "r2d2", "1", f"--flagfile={flagfile}"])
     with pytest.raises(UserError, match="Unknown Atari game 'Brakeout'. Did you mean Breakout"):
         local.ask_program(parsed)

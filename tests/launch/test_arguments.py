@@ -11,7 +11,8 @@ import pytest
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import run_record
-from seed_rl.launch import games, local, options
+from seed_rl.launch import arguments as run_arguments
+from seed_rl.launch import games, local
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
@@ -26,7 +27,7 @@ def two_games(tmp_path, monkeypatch):
 
 
 def test_defaults():
-    parsed = options.parse(["atari", "r2d2", "4"])
+    parsed = run_arguments.parse(["atari", "r2d2", "4"])
     assert parsed.module == "seed_rl.atari.r2d2_main"
     assert (parsed.actors, parsed.envs_per_actor) == (4, 1)
     assert parsed.logdir is None
@@ -36,7 +37,7 @@ def test_defaults():
 
 
 def test_everything_given():
-    parsed = options.parse(
+    parsed = run_arguments.parse(
         "gym vtrace 2 8 --logdir=/x/y --restart=fresh --server_address=localhost:1234 "
         "--tensorboard=false --env_name=CartPole-v1 --nouse_lstm".split()
     )
@@ -48,16 +49,16 @@ def test_everything_given():
 
 
 def test_actors_on_other_machines_count():
-    parsed = options.parse("atari vtrace 2 4 --expose --remote_actors=3 --game=Pong".split())
+    parsed = run_arguments.parse("atari vtrace 2 4 --expose --remote_actors=3 --game=Pong".split())
     assert (parsed.expose, parsed.num_envs) == (":8686", 20)
     assert parsed.secrets == pathlib.Path("secrets") and parsed.flags == ("--game=Pong",)
-    assert options.parse("atari vtrace 2 --expose=10.0.0.5:1".split()).expose == "10.0.0.5:1"
+    assert run_arguments.parse("atari vtrace 2 --expose=10.0.0.5:1".split()).expose == "10.0.0.5:1"
 
 
 def test_a_proxy_that_cannot_start_is_told_before_anything_runs(tmp_path, monkeypatch):
     """Guards the commands that the messages name."""
     flags = f"--expose --logdir={tmp_path} --secrets={tmp_path}/secrets"
-    parsed = options.parse(["atari", "vtrace", "1", *flags.split()])
+    parsed = run_arguments.parse(["atari", "vtrace", "1", *flags.split()])
     with pytest.raises(UserError, match=r"secrets/proxy.pem, .*scripts/make_secrets.sh .*secrets"):
         local.create_supervisor(parsed)
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
@@ -96,7 +97,7 @@ def test_a_proxy_that_cannot_start_is_told_before_anything_runs(tmp_path, monkey
 )
 def test_mistakes(arguments, message):
     with pytest.raises(UserError, match=message):
-        options.parse(arguments.split())
+        run_arguments.parse(arguments.split())
 
 
 def test_the_program_is_asked_first(tmp_path):
@@ -104,21 +105,21 @@ def test_the_program_is_asked_first(tmp_path):
     to be moved aside.
     """
     task = ["gym", "vtrace", "1", "--env_name=MountainCar-v0"]
-    named = local.ask_program(options.parse(task))
+    named = local.ask_program(run_arguments.parse(task))
     assert named.logdir == pathlib.Path.cwd() / "runs" / "gym-vtrace-MountainCar-v0"
     checkpoint = tmp_path / "run" / "checkpoints" / "ckpt-000001-step-000000000800"
     checkpoint.mkdir(parents=True)
     run_record.write(checkpoint, {"env_name": "CartPole-v1"})
     task.append(f"--logdir={tmp_path / 'run'}")
     with pytest.raises(UserError, match="--env_name was CartPole-v1, is now MountainCar-v0"):
-        local.ask_program(options.parse(task))
-    fresh = local.ask_program(options.parse([*task, "--restart=fresh"]))
+        local.ask_program(run_arguments.parse(task))
+    fresh = local.ask_program(run_arguments.parse([*task, "--restart=fresh"]))
     assert fresh.logdir == tmp_path / "run"
 
 
 def test_env_is_another_name_for_env_name():
     """Guards the alias where the program's flag replaces the one that came with a module."""
-    named = local.ask_program(options.parse(["gym", "vtrace", "1", "--env=MountainCar-v0"]))
+    named = local.ask_program(run_arguments.parse(["gym", "vtrace", "1", "--env=MountainCar-v0"]))
     assert named.logdir == pathlib.Path.cwd() / "runs" / "gym-vtrace-MountainCar-v0"
 
 
@@ -134,7 +135,9 @@ def test_what_other_modules_print_does_not_hide_the_answer(tmp_path, monkeypatch
     """Guards programs whose environment's package prints when it is imported, or at exit."""
     (tmp_path / "sitecustomize.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{REPOSITORY}")
-    asked = local.ask_program(options.parse(["gym", "vtrace", "1", f"--logdir={tmp_path}/run"]))
+    asked = local.ask_program(
+        run_arguments.parse(["gym", "vtrace", "1", f"--logdir={tmp_path}/run"])
+    )
     assert asked.logdir == tmp_path / "run"
 
 
@@ -143,12 +146,12 @@ def test_a_program_that_does_not_answer_is_no_traceback(tmp_path, monkeypatch):
     task = ["gym", "vtrace", "1", f"--logdir={tmp_path}/run"]
     (tmp_path / "sitecustomize.py").write_text("import os; os._exit(0)")
     with pytest.raises(UserError, match="ignores --only_check_args"):
-        local.ask_program(options.parse(task))
+        local.ask_program(run_arguments.parse(task))
 
 
 def test_commands(tmp_path):
     """Learner and actors get the same flags, and agree on address and numbers of environments."""
-    parsed = options.parse(
+    parsed = run_arguments.parse(
         f"atari vtrace 3 4 --logdir={tmp_path}/log --tensorboard=false --game=Pong".split()
     )
     supervisor = local.create_supervisor(parsed)
@@ -167,7 +170,7 @@ def test_commands(tmp_path):
 
 
 def test_a_flag_file_does_not_change_what_the_supervisor_sets(tmp_path):
-    parsed = options.parse(
+    parsed = run_arguments.parse(
         f"gym vtrace 3 4 --logdir={tmp_path} --tensorboard=false --flagfile=my.flags".split()
     )
     learner = local.create_supervisor(parsed)._learner_command(tmp_path)
@@ -177,7 +180,7 @@ def test_a_flag_file_does_not_change_what_the_supervisor_sets(tmp_path):
 
 def test_an_unknown_flag_names_the_help_that_lists_all():
     with pytest.raises(UserError, match=r"seed_rl\.gym\.vtrace_main --help lists the options"):
-        local.ask_program(options.parse(["gym", "vtrace", "1", "--lr=3"]))
+        local.ask_program(run_arguments.parse(["gym", "vtrace", "1", "--lr=3"]))
 
 
 def test_actors_that_do_not_fit_are_refused(monkeypatch, capsys):
@@ -188,7 +191,7 @@ def test_actors_that_do_not_fit_are_refused(monkeypatch, capsys):
     message = capsys.readouterr().err
     assert "100,000 actors do not fit in memory" in message and "3,200.0 GB" in message
     assert "at most 250," in message
-    local.check_memory(options.parse(["gym", "vtrace", "250", "4"]))
+    local.check_memory(run_arguments.parse(["gym", "vtrace", "250", "4"]))
 
 
 def test_a_port_of_another_program_is_refused(tmp_path):
@@ -197,12 +200,12 @@ def test_a_port_of_another_program_is_refused(tmp_path):
         port = f"--tensorboard_port={listener.getsockname()[1]}"
         task = ["gym", "vtrace", "1", f"--logdir={tmp_path}", port]
         with pytest.raises(UserError, match=f"{port}: another program listens there"):
-            local.check_port(options.parse(task))
-        local.check_port(options.parse([*task, "--tensorboard=false"]))
+            local.check_port(run_arguments.parse(task))
+        local.check_port(run_arguments.parse([*task, "--tensorboard=false"]))
 
 
 def test_flags_may_stand_anywhere():
-    parsed = options.parse(
+    parsed = run_arguments.parse(
         "--game=Pong atari --nosave_model=true vtrace 3 --batch_size=3 2".split()
     )
     assert (parsed.actors, parsed.envs_per_actor) == (3, 2)
@@ -253,7 +256,7 @@ def test_help_of_stopping(repository):
 def test_only_the_standard_library(repository):
     """What runs before installing needs no package, and neither does stopping a run."""
     code = (
-        "import sys; import seed_rl.launch.options, seed_rl.launch.stop, seed_rl.launch.guardian;"
+        "import sys; import seed_rl.launch.arguments, seed_rl.launch.stop, seed_rl.launch.guardian;"
         "bad = {n.split('.')[0] for n in sys.modules} - set(sys.stdlib_module_names);"
         "print(sorted(n for n in bad if not n.startswith('_')))"
     )
@@ -286,7 +289,7 @@ def test_a_program_of_ones_own(tmp_path, monkeypatch, arguments, agent, actors, 
     """Guards the place of a program on the command line, with and without the agent's name."""
     program(tmp_path)
     monkeypatch.chdir(tmp_path)
-    parsed = options.parse(arguments.split())
+    parsed = run_arguments.parse(arguments.split())
     assert parsed.program == ("-m", "my_program")
     assert (parsed.agent, parsed.actors, parsed.envs_per_actor) == (agent, actors, envs)
     assert (f"--agent={agent}" in parsed.flags) == bool(agent)
@@ -305,7 +308,7 @@ def test_programs_elsewhere_and_in_packages(tmp_path, monkeypatch):
         (str(outside), (str(outside),)),
         ("my-program.py", (str(dashed),)),
     ):
-        assert options.parse([name, "1"]).program == expected
+        assert run_arguments.parse([name, "1"]).program == expected
 
 
 @pytest.mark.parametrize(
@@ -320,7 +323,7 @@ def test_mistakes_with_a_program_of_ones_own(tmp_path, monkeypatch, arguments, m
     program(tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
-        options.parse(arguments.split())
+        run_arguments.parse(arguments.split())
 
 
 NOT_A_PROGRAM = r"my_program\.py is not a program of SEED RL"
@@ -343,7 +346,7 @@ def test_files_that_are_no_programs(tmp_path, monkeypatch, text, message):
     if "sleep" in text:
         monkeypatch.setattr(local, "_ANSWER_S", 2)
     with pytest.raises(UserError, match=message):
-        local.ask_program(options.parse(["my_program.py", "1"]))
+        local.ask_program(run_arguments.parse(["my_program.py", "1"]))
 
 
 EXISTING = """
@@ -359,10 +362,10 @@ def test_a_program_written_for_the_original(tmp_path, monkeypatch):
     program(tmp_path, text=EXISTING)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    asked = local.ask_program(options.parse(["my_program.py", "1"]))
+    asked = local.ask_program(run_arguments.parse(["my_program.py", "1"]))
     assert asked.logdir == tmp_path / "runs" / "my_program"
     with pytest.raises(UserError, match="--expose"):
-        local.ask_program(options.parse(["my_program.py", "1", "--server_address=[::]:8686"]))
+        local.ask_program(run_arguments.parse(["my_program.py", "1", "--server_address=[::]:8686"]))
 
 
 EVERY_AGENT = """
@@ -391,17 +394,17 @@ def test_the_agent_of_a_program(tmp_path, monkeypatch, text):
     program(tmp_path, text=text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    asked = local.ask_program(options.parse(["my_program.py", "r2d2", "1", "--size=4"]))
+    asked = local.ask_program(run_arguments.parse(["my_program.py", "r2d2", "1", "--size=4"]))
     assert asked.logdir == tmp_path / "runs" / "my_program-r2d2"
-    asked = local.ask_program(options.parse(["my_program.py", "1"]))
+    asked = local.ask_program(run_arguments.parse(["my_program.py", "1"]))
     assert asked.logdir == tmp_path / "runs" / "my_program"
     if text == EVERY_AGENT:
         for agent in ("sac", "ppo", "vtrace"):
-            local.ask_program(options.parse(["my_program.py", agent, "1"]))
+            local.ask_program(run_arguments.parse(["my_program.py", agent, "1"]))
         with pytest.raises(UserError, match="--agent must be one of vtrace, r2d2, ppo, sac"):
-            local.ask_program(options.parse(["my_program.py", "dqn", "1"]))
+            local.ask_program(run_arguments.parse(["my_program.py", "dqn", "1"]))
     else:
         with pytest.raises(UserError, match=r"my_program\.py: .*<r2d2>.*leave AGENT out"):
-            local.ask_program(options.parse(["my_program.py", "vtrace", "1"]))
+            local.ask_program(run_arguments.parse(["my_program.py", "vtrace", "1"]))
     with pytest.raises(UserError, match=r"my_program\.py: .*-m my_program --help lists"):
-        local.ask_program(options.parse(["my_program.py", "1", "--sise=4"]))
+        local.ask_program(run_arguments.parse(["my_program.py", "1", "--sise=4"]))

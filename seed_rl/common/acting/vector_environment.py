@@ -32,7 +32,7 @@ from gymnasium import spaces as gymnasium_spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from seed_rl.common import nest
-from seed_rl.common.acting import batch_conversion, env_wrappers, spaces
+from seed_rl.common.acting import env_wrappers, spaces
 from seed_rl.common.acting.batched_env import BatchStep, EnvironmentFailure, env_seeds
 from seed_rl.common.errors import UserError
 
@@ -64,10 +64,10 @@ class VectorEnvironment:
         self._convert: Callable[[Any], Any] = lambda value: value
         if not raw_observations:
             self.observation_space = env_wrappers.agent_observation_space(self._single_space)
-            self._convert = batch_conversion.observation_converter(self._single_space)
+            self._convert = env_wrappers.observation_converter(self._single_space)
         self.action_space = env_wrappers.agent_action_space(env.single_action_space)
         self._check_actions = spaces.action_checker(self.action_space, size)
-        self._convert_actions = batch_conversion.action_converter(env.single_action_space)
+        self._convert_actions = env_wrappers.action_converter(env.single_action_space)
         self._specs = spaces.specs(self.observation_space)
         self._owner = f"Environments {self._env_ids[0]} to {self._env_ids[-1]}: their observation"
         self._episode_step = np.zeros(size, np.int32)
@@ -210,7 +210,7 @@ class VectorEnvironment:
                     f"{list(leaf.shape)}, expected {spec} for each of {size} environments. Make "
                     "the environment return observations of the space it declares."
                 )
-            return leaf.astype(spec.dtype, copy=False)
+            return np.ascontiguousarray(leaf, spec.dtype)
 
         try:
             return nest.map_structure(fit, self._specs, self._convert(raw))

@@ -112,7 +112,7 @@ class BatchBuffer:
           UserError: structure, shape or type do not match; the message begins with `owner`.
         """
         if self._single:
-            self._write_leaf(self._arrays[0], self._specs[0], row, value, owner)
+            self._arrays[0][row] = fitting(self._specs[0], value, owner)
             return
         try:
             fitted = nest.map_structure(lambda spec, leaf: leaf, self._structure, value)
@@ -122,20 +122,26 @@ class BatchBuffer:
                 f"{_outline(value)}, expected {_outline(self._structure)}."
             ) from None
         for array, spec, leaf in zip(self._arrays, self._specs, nest.flatten(fitted), strict=True):
-            self._write_leaf(array, spec, row, leaf, owner)
+            array[row] = fitting(spec, leaf, owner)
 
-    @staticmethod
-    def _write_leaf(array: np.ndarray, spec: ArraySpec, row: int, leaf: Any, owner: str) -> None:
-        leaf = np.asarray(leaf)
-        if leaf.shape != spec.shape or not (
-            leaf.dtype == spec.dtype or np.can_cast(leaf.dtype, spec.dtype, "same_kind")
-        ):
-            raise UserError(
-                f"{owner} does not fit its space ({spec.name}): {leaf.dtype.name}"
-                f"{list(leaf.shape)}, expected {spec}. Make the environment return observations of "
-                "the space it declares."
-            )
-        array[row] = leaf
+
+def fitting(spec: ArraySpec, leaf: Any, owner: str, size: int | None = None) -> np.ndarray:
+    """`leaf` as an array [*spec.shape], or with a `size` [size, *spec.shape].
+
+    Raises:
+      UserError: shape or type do not match; the message begins with `owner`.
+    """
+    leaf = np.asarray(leaf)
+    if leaf.shape != (spec.shape if size is None else (size, *spec.shape)) or not (
+        leaf.dtype == spec.dtype or np.can_cast(leaf.dtype, spec.dtype, "same_kind")
+    ):
+        each = "" if size is None else f" for each of {size} environments"
+        raise UserError(
+            f"{owner} does not fit its space ({spec.name}): {leaf.dtype.name}"
+            f"{list(leaf.shape)}, expected {spec}{each}. Make the environment return observations "
+            "of the space it declares."
+        )
+    return leaf
 
 
 def _outline(value: Any) -> Any:

@@ -78,6 +78,32 @@ class EnvironmentFailure(Exception):
     """An environment raised or called `sys.exit()`; its exception is the cause."""
 
 
+class EnvironmentCall:
+    """Context manager around a call of an environment.
+
+    Raises:
+      EnvironmentFailure: the environment raised or called `sys.exit()`.
+      UserError: it raised a UserError, or needs a package that is not installed.
+    """
+
+    def __init__(self, owner: str, method: str):
+        """For calls of `method` of the environment (or environments) `owner`."""
+        self._owner, self._method = owner, method
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        if not isinstance(error, (Exception, SystemExit)) or isinstance(error, UserError):
+            return
+        if isinstance(error, DependencyNotInstalled):
+            raise missing_dependency(error) from error
+        did = "called sys.exit()" if isinstance(error, SystemExit) else "raised"
+        raise EnvironmentFailure(f"{self._owner} {did} in {self._method}().") from error
+
+
 def env_seeds(seed: int | None, env_ids: np.ndarray) -> list[int | None]:
     """A different seed for each environment, derived from `seed`; None for each if that is None."""
     if seed is None:
@@ -119,7 +145,10 @@ class BatchedEnvironment:
         self.action_space = self._envs[0].action_space
         self._observations = spaces.BatchBuffer(spaces.specs(self.observation_space), batch_size)
         self._split_actions = spaces.action_splitter(self.action_space, batch_size)
-        self._owners = [f"Environment {env_id}: its observation" for env_id in self._env_ids]
+        names = [f"Environment {env_id}" for env_id in self._env_ids]
+        self._owners = [f"{name}: its observation" for name in names]
+        self._reset_calls = [EnvironmentCall(name, "reset") for name in names]
+        self._step_calls = [EnvironmentCall(name, "step") for name in names]
         self._reward = np.zeros(batch_size, np.float32)
         self._raw_reward = np.zeros(batch_size, np.float32)
         self._done = np.zeros(batch_size, np.bool_)
@@ -203,27 +232,15 @@ class BatchedEnvironment:
         self._envs = []
 
     def _reset(self, row: int, seed: int | None = None) -> None:
-        try:
+        with self._reset_calls[row]:
             observation, _ = self._envs[row].reset(seed=seed)
-        except UserError:
-            raise
-        except DependencyNotInstalled as error:
-            raise missing_dependency(error) from error
-        except (Exception, SystemExit) as error:
-            raise self._failure(row, "reset", error) from error
         self._truncated[row] = False
         self._episode_step[row] = 0
         self._observations.write(row, observation, self._owners[row])
 
     def _step(self, row: int, action: Any) -> None:
-        try:
+        with self._step_calls[row]:
             observation, reward, terminated, truncated, info = self._envs[row].step(action)
-        except UserError:
-            raise
-        except DependencyNotInstalled as error:
-            raise missing_dependency(error) from error
-        except (Exception, SystemExit) as error:
-            raise self._failure(row, "step", error) from error
         self._reward[row] = self._raw_reward[row] = rewards.number(reward, self._env_ids[row])
         if "score_reward" in info:
             score = rewards.number(info["score_reward"], self._env_ids[row], "score_reward")
@@ -235,7 +252,3 @@ class BatchedEnvironment:
         self._done[row] = bool(info.get("learning_episode_over", False))
         self._truncated[row] = bool(truncated)
         self._observations.write(row, observation, self._owners[row])
-
-    def _failure(self, row: int, what: str, error: BaseException) -> EnvironmentFailure:
-        did = "called sys.exit()" if isinstance(error, SystemExit) else "raised"
-        return EnvironmentFailure(f"Environment {self._env_ids[row]} {did} in {what}().")

@@ -17,17 +17,22 @@ _ONE, _MINUS_ONE = np.float32(1.0), np.float32(-1.0)
 # Channels of a channels-first image, e.g. four stacked color frames.
 _MOST_CHANNELS = 16
 
+Converter = Callable[[Any], Any]
+"""Converts one observation or action, or a batch of them."""
+
 __all__ = [
     "AgentActions",
     "AgentObservations",
     "DiscretizeEnvWrapper",
     "RepeatActions",
     "UniformBoundActionSpaceWrapper",
+    "action_converter",
     "agent_action_space",
     "agent_observation_space",
     "from_unit",
     "is_bounded",
     "is_channels_first",
+    "observation_converter",
     "wrap_for_agent",
 ]
 
@@ -166,7 +171,7 @@ class AgentObservations(gymnasium.ObservationWrapper[Any, Any, Any]):
         """Wraps `env`."""
         super().__init__(as_gymnasium(env))
         self.observation_space = agent_observation_space(self.env.observation_space)
-        self._convert = _observation_converter(self.env.observation_space)
+        self._convert = observation_converter(self.env.observation_space)
 
     def observation(self, observation: Any) -> Any:
         return self._convert(observation)
@@ -183,7 +188,7 @@ class AgentActions(gymnasium.ActionWrapper[Any, Any, Any]):
         """Wraps `env`."""
         super().__init__(as_gymnasium(env))
         self.action_space = agent_action_space(self.env.action_space)
-        self._convert = _action_converter(self.env.action_space)
+        self._convert = action_converter(self.env.action_space)
 
     def action(self, action: Any) -> Any:
         return self._convert(action)
@@ -191,10 +196,8 @@ class AgentActions(gymnasium.ActionWrapper[Any, Any, Any]):
 
 def agent_observation_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """The space that agents see; `space` itself if its observations need no conversion."""
-    if isinstance(space, spaces.Dict):
-        return spaces.Dict({key: agent_observation_space(sub) for key, sub in space.spaces.items()})
-    if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([agent_observation_space(sub) for sub in space.spaces])
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return _of_parts(space, agent_observation_space)
     if isinstance(space, spaces.Discrete):
         return spaces.Box(0.0, 1.0, (int(space.n),), np.float32)
     if isinstance(space, spaces.MultiDiscrete):
@@ -211,38 +214,10 @@ def agent_observation_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
     return space
 
 
-def _observation_converter(space: spaces.Space[Any]) -> Callable[[Any], Any]:
-    """A function that converts an observation of `space` to one that agents see."""
-    if isinstance(space, spaces.Dict):
-        by_key = {key: _observation_converter(sub) for key, sub in space.spaces.items()}
-        return lambda value: {key: convert(value[key]) for key, convert in by_key.items()}
-    if isinstance(space, spaces.Tuple):
-        parts = [_observation_converter(sub) for sub in space.spaces]
-        return lambda value: tuple(part(v) for part, v in zip(parts, value, strict=True))
-    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
-        start = space.start
-        sizes = np.asarray([space.n]) if isinstance(space, spaces.Discrete) else space.nvec
-        return lambda value: _one_hot(np.asarray(value) - start, sizes)
-    if is_channels_first(space):
-        return lambda value: np.moveaxis(value, 0, -1)
-    if space.dtype != np.uint8:
-        return lambda value: np.asarray(value, np.float32)
-    return lambda value: value
-
-
-def _one_hot(choices: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    sizes = sizes.reshape(-1)
-    vector = np.zeros(int(sizes.sum()), np.float32)
-    vector[np.cumsum(sizes) - sizes + choices.reshape(-1)] = 1.0
-    return vector
-
-
 def agent_action_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """The space of the agents' actions; `space` itself if they need no conversion."""
-    if isinstance(space, spaces.Dict):
-        return spaces.Dict({key: agent_action_space(sub) for key, sub in space.spaces.items()})
-    if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([agent_action_space(sub) for sub in space.spaces])
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return _of_parts(space, agent_action_space)
     if is_bounded(space):
         return spaces.Box(-1.0, 1.0, (int(np.prod(space.shape or ())),), np.float32)
     if isinstance(space, spaces.MultiDiscrete):
@@ -252,30 +227,85 @@ def agent_action_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
     return space
 
 
-def _action_converter(space: spaces.Space[Any]) -> Callable[[Any], Any]:
-    """A function that converts an action of `agent_action_space(space)` to one of `space`."""
+def _of_parts(
+    space: spaces.Dict | spaces.Tuple, convert: Callable[[spaces.Space[Any]], spaces.Space[Any]]
+) -> spaces.Space[Any]:
     if isinstance(space, spaces.Dict):
-        by_key = {key: _action_converter(sub) for key, sub in space.spaces.items()}
-        return lambda action: {key: convert(action[key]) for key, convert in by_key.items()}
-    if isinstance(space, spaces.Tuple):
-        parts = [_action_converter(sub) for sub in space.spaces]
-        return lambda action: tuple(part(a) for part, a in zip(parts, action, strict=True))
+        return spaces.Dict({key: convert(sub) for key, sub in space.spaces.items()})
+    return spaces.Tuple([convert(sub) for sub in space.spaces])
+
+
+def observation_converter(space: spaces.Space[Any]) -> Converter:
+    """Converts observations of `space`, a nest of [...] or [k, ...], to those that agents see."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return _by_parts(space, observation_converter)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        return _one_hot(space)
+    if is_channels_first(space):
+        return lambda value: np.moveaxis(value, -3, -1)
+    if space.dtype != np.uint8:
+        return lambda value: np.asarray(value, np.float32)
+    return lambda value: value
+
+
+def action_converter(space: spaces.Space[Any]) -> Converter:
+    """Converts actions of `agent_action_space(space)`, nests of [n] or [k, n], to `space`."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return _by_parts(space, action_converter)
     if is_bounded(space):
         assert isinstance(space, spaces.Box)
         return _rescaling(space)
     if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
-        return lambda action: np.reshape(action, space.shape)
+        return _unflattening(space.shape)
     return lambda action: action
 
 
+def _by_parts(
+    space: spaces.Dict | spaces.Tuple, converter: Callable[[spaces.Space[Any]], Converter]
+) -> Converter:
+    if isinstance(space, spaces.Dict):
+        by_key = {key: converter(sub) for key, sub in space.spaces.items()}
+        return lambda value: {key: convert(value[key]) for key, convert in by_key.items()}
+    parts = [converter(sub) for sub in space.spaces]
+    return lambda value: tuple(part(v) for part, v in zip(parts, value, strict=True))
+
+
+def _one_hot(space: spaces.Discrete | spaces.MultiDiscrete) -> Converter:
+    """A function from <int>[*space.shape] or [k, *space.shape] to <float32>[(k,) sum]."""
+    start, rank = space.start, len(space.shape or ())
+    sizes = np.reshape(space.n if isinstance(space, spaces.Discrete) else space.nvec, -1)
+    offsets, total = np.cumsum(sizes) - sizes, int(sizes.sum())
+
+    def convert(value: Any) -> np.ndarray:
+        choices = np.asarray(value) - start
+        if np.ndim(choices) == rank:  # One environment, much faster.
+            vector = np.zeros(total, np.float32)
+            vector[offsets + np.reshape(choices, -1)] = 1.0
+            return vector
+        columns = offsets + np.reshape(choices, (-1, len(offsets)))
+        vectors = np.zeros((len(columns), total), np.float32)
+        vectors[np.arange(len(columns))[:, np.newaxis], columns] = 1.0
+        return vectors
+
+    return convert
+
+
+def _unflattening(shape: tuple[int, ...]) -> Callable[[Any], np.ndarray]:
+    """A function from [..., n] to [..., *shape]."""
+    if len(shape) == 1:
+        return np.asarray
+    return lambda action: np.reshape(action, (*np.shape(action)[:-1], *shape))
+
+
 def _rescaling(box: spaces.Box) -> Callable[[Any], np.ndarray]:
-    """A function that maps a vector within [-1, 1] to `box`."""
+    """A function that maps vectors [..., n] within [-1, 1] to `box`."""
+    unflatten = _unflattening(box.shape)
     if box.dtype == np.float32 and np.all(box.low == -1.0) and np.all(box.high == 1.0):
         # Common in MuJoCo, where scaling would make a step 10 % slower, and np.clip 5 %.
         return lambda action: np.minimum(
-            np.maximum(np.asarray(action, np.float32).reshape(box.shape), _MINUS_ONE), _ONE
+            np.maximum(np.asarray(unflatten(action), np.float32), _MINUS_ONE), _ONE
         )
-    return lambda action: from_unit(box, np.reshape(action, box.shape))
+    return lambda action: from_unit(box, unflatten(action))
 
 
 def is_channels_first(space: spaces.Space[Any]) -> bool:

@@ -112,7 +112,7 @@ class BatchBuffer:
           UserError: structure, shape or type do not match; the message begins with `owner`.
         """
         if self._single:
-            self._write_leaf(self._arrays[0], self._specs[0], row, value, owner)
+            self._arrays[0][row] = fitting(self._specs[0], value, owner)
             return
         try:
             fitted = nest.map_structure(lambda spec, leaf: leaf, self._structure, value)
@@ -122,20 +122,26 @@ class BatchBuffer:
                 f"{_outline(value)}, expected {_outline(self._structure)}."
             ) from None
         for array, spec, leaf in zip(self._arrays, self._specs, nest.flatten(fitted), strict=True):
-            self._write_leaf(array, spec, row, leaf, owner)
+            array[row] = fitting(spec, leaf, owner)
 
-    @staticmethod
-    def _write_leaf(array: np.ndarray, spec: ArraySpec, row: int, leaf: Any, owner: str) -> None:
-        leaf = np.asarray(leaf)
-        if leaf.shape != spec.shape or not (
-            leaf.dtype == spec.dtype or np.can_cast(leaf.dtype, spec.dtype, "same_kind")
-        ):
-            raise UserError(
-                f"{owner} does not fit its space ({spec.name}): {leaf.dtype.name}"
-                f"{list(leaf.shape)}, expected {spec}. Make the environment return observations of "
-                "the space it declares."
-            )
-        array[row] = leaf
+
+def fitting(spec: ArraySpec, leaf: Any, owner: str, size: int | None = None) -> np.ndarray:
+    """`leaf` as an array [*spec.shape], or with a `size` [size, *spec.shape].
+
+    Raises:
+      UserError: shape or type do not match; the message begins with `owner`.
+    """
+    leaf = np.asarray(leaf)
+    if leaf.shape != (spec.shape if size is None else (size, *spec.shape)) or not (
+        leaf.dtype == spec.dtype or np.can_cast(leaf.dtype, spec.dtype, "same_kind")
+    ):
+        each = "" if size is None else f" for each of {size} environments"
+        raise UserError(
+            f"{owner} does not fit its space ({spec.name}): {leaf.dtype.name}"
+            f"{list(leaf.shape)}, expected {spec}{each}. Make the environment return observations "
+            "of the space it declares."
+        )
+    return leaf
 
 
 def _outline(value: Any) -> Any:
@@ -155,34 +161,31 @@ ActionSplitter = Callable[[Any], list[Any]]
 
 
 def action_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
-    """Returns a function that checks a batch of `size` actions and splits it.
+    """Returns a function that checks a batch of `size` actions (`action_checker`) and splits it."""
+    check = action_checker(space, size)
+    return lambda actions: _rows(space, check(actions))
+
+
+def _rows(space: spaces.Space[Any], actions: Any) -> list[Any]:
+    if isinstance(space, spaces.Discrete):
+        # Python numbers, because some environments reject NumPy's.
+        rows: list[Any] = actions.tolist()
+        return rows
+    if isinstance(space, spaces.Tuple):
+        columns = [_rows(sub, a) for sub, a in zip(space.spaces, actions, strict=True)]
+        return list(zip(*columns, strict=True))
+    if isinstance(space, spaces.Dict):
+        values = zip(*(_rows(sub, actions[key]) for key, sub in space.spaces.items()), strict=True)
+        return [dict(zip(space.spaces, row, strict=True)) for row in values]
+    return list(actions)
+
+
+def action_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], Any]:
+    """Returns a function that checks a batch of `size` actions: a nest of <space.dtype>[k, ...].
 
     The function raises a UserError if an action is not in the space, because then the learner was
     started with another action space.
     """
-    if isinstance(space, spaces.Tuple):
-        parts = [action_splitter(sub, size) for sub in space.spaces]
-
-        def split_tuple(actions: Any) -> list[Any]:
-            _require(isinstance(actions, (tuple, list)) and len(actions) == len(parts), space)
-            columns = [part(a) for part, a in zip(parts, actions, strict=True)]
-            return list(zip(*columns, strict=True))
-
-        return split_tuple
-    if isinstance(space, spaces.Dict):
-        by_key = {key: action_splitter(sub, size) for key, sub in space.spaces.items()}
-
-        def split_dict(actions: Any) -> list[Any]:
-            _require(isinstance(actions, dict) and set(actions) == set(by_key), space)
-            columns = {key: part(actions[key]) for key, part in by_key.items()}
-            return [{key: column[i] for key, column in columns.items()} for i in range(size)]
-
-        return split_dict
-    return _leaf_splitter(space, size)
-
-
-def action_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], Any]:
-    """As `action_splitter`, but the actions stay in one batch: nests of <space.dtype>[k, ...]."""
     if isinstance(space, spaces.Tuple):
         parts = [action_checker(sub, size) for sub in space.spaces]
 
@@ -200,18 +203,6 @@ def action_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], Any]:
 
         return check_dict
     return _leaf_checker(space, size)
-
-
-def _leaf_splitter(space: spaces.Space[Any], size: int) -> ActionSplitter:
-    check = _leaf_checker(space, size)
-    numbers = isinstance(space, spaces.Discrete)
-
-    def split(actions: Any) -> list[Any]:
-        actions = check(actions)
-        # Python numbers, because some environments reject NumPy's.
-        return actions.tolist() if numbers else list(actions)
-
-    return split
 
 
 def _leaf_checker(space: spaces.Space[Any], size: int) -> Callable[[Any], np.ndarray]:

@@ -32,8 +32,8 @@ from gymnasium import spaces as gymnasium_spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from seed_rl.common import nest
-from seed_rl.common.acting import batch_conversion, env_wrappers, spaces
-from seed_rl.common.acting.batched_env import BatchStep, EnvironmentFailure, env_seeds
+from seed_rl.common.acting import env_wrappers, spaces
+from seed_rl.common.acting.batched_env import BatchStep, EnvironmentCall, env_seeds
 from seed_rl.common.errors import UserError
 
 
@@ -64,12 +64,13 @@ class VectorEnvironment:
         self._convert: Callable[[Any], Any] = lambda value: value
         if not raw_observations:
             self.observation_space = env_wrappers.agent_observation_space(self._single_space)
-            self._convert = batch_conversion.observation_converter(self._single_space)
+            self._convert = env_wrappers.observation_converter(self._single_space)
         self.action_space = env_wrappers.agent_action_space(env.single_action_space)
         self._check_actions = spaces.action_checker(self.action_space, size)
-        self._convert_actions = batch_conversion.action_converter(env.single_action_space)
+        self._convert_actions = env_wrappers.action_converter(env.single_action_space)
         self._specs = spaces.specs(self.observation_space)
-        self._owner = f"Environments {self._env_ids[0]} to {self._env_ids[-1]}: their observation"
+        self._name = f"Environments {self._env_ids[0]} to {self._env_ids[-1]}"
+        self._owner = f"{self._name}: their observation"
         self._episode_step = np.zeros(size, np.int32)
         self._truncated = np.zeros(size, np.bool_)
 
@@ -187,30 +188,16 @@ class VectorEnvironment:
         return self._call("reset", options={"reset_mask": rows.copy()})[0]
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
-        try:
+        with EnvironmentCall(self._name, name):
             return getattr(self._env, name)(*arguments, **named)
-        except UserError:
-            raise
-        except (Exception, SystemExit) as error:
-            did = "called sys.exit()" if isinstance(error, SystemExit) else "raised"
-            ids = f"{self._env_ids[0]} to {self._env_ids[-1]}"
-            raise EnvironmentFailure(f"Environments {ids} {did} in {name}().") from error
 
     def _observation(self, raw: Any) -> Any:
         """Converts, and checks that the result fits the space that agents see."""
         size = len(self._env_ids)
 
         def fit(spec: spaces.ArraySpec, leaf: Any) -> np.ndarray:
-            leaf = np.asarray(leaf)
-            if leaf.shape != (size, *spec.shape) or (
-                leaf.dtype != spec.dtype and not np.can_cast(leaf.dtype, spec.dtype, "same_kind")
-            ):
-                raise UserError(
-                    f"{self._owner} does not fit its space ({spec.name}): {leaf.dtype.name}"
-                    f"{list(leaf.shape)}, expected {spec} for each of {size} environments. Make "
-                    "the environment return observations of the space it declares."
-                )
-            return leaf.astype(spec.dtype, copy=False)
+            leaf = spaces.fitting(spec, leaf, self._owner, size)
+            return np.ascontiguousarray(leaf, spec.dtype)
 
         try:
             return nest.map_structure(fit, self._specs, self._convert(raw))
@@ -223,7 +210,7 @@ class VectorEnvironment:
         array = np.asarray(values)
         if array.shape != self._env_ids.shape or array.dtype.kind not in "biuf":
             raise UserError(
-                f"{self._owner.partition(':')[0]}: their {name} are {array.dtype.name}"
+                f"{self._name}: their {name} are {array.dtype.name}"
                 f"{list(array.shape)}. Make step() return one number per environment."
             )
         return array.astype(np.float32)  # A copy.

@@ -105,6 +105,8 @@ def test_observations_for_agents(space: Any, value: Any, expected: list[float]) 
     observation = env.observation(value)
     assert observation.dtype == np.float32 and observation.tolist() == expected
     assert env.observation_space.contains(observation)
+    batch = env.observation(np.stack([value, value]))  # As vector environments return them.
+    assert batch.dtype == np.float32 and batch.tolist() == [expected] * 2
 
 
 def test_actions_for_agents() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
+from gymnasium.error import DependencyNotInstalled
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -304,6 +306,9 @@ def test_errors_of_the_environment() -> None:
     vector.reset()
     env.step = lambda actions: 1 / 0  # type: ignore[method-assign]
     with pytest.raises(EnvironmentFailure, match=r"Environments 4 to 5 raised in step\(\)"):
+        vector.step(np.zeros(2, np.int64))
+    env.step = mock.Mock(side_effect=DependencyNotInstalled("pip install thing"))  # type: ignore[method-assign]
+    with pytest.raises(UserError, match="pip install thing"):
         vector.step(np.zeros(2, np.int64))
     env.step = lambda actions: (np.zeros((2, 4)), np.zeros(2), *np.zeros((2, 2), bool), {})  # type: ignore[assignment,method-assign,return-value]
     with pytest.raises(UserError, match=r"float32\[2, 4\], expected float32\[3\] for each of 2"):

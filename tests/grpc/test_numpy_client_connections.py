@@ -1,5 +1,6 @@
 """The NumPy client's connection: how it starts, what breaks it, and how it ends."""
 
+import contextlib
 import os
 import queue
 import signal
@@ -17,6 +18,7 @@ from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout
 from seed_rl.grpc.numpy_client import Client
 from tests.helpers import PROGRAMS, run_python
 from tests.helpers.scripted_server import Scripted, reply, serve
+from tests.helpers.waiting import wait_until
 
 
 def test_a_closing_server_is_a_lost_connection(address):
@@ -44,7 +46,12 @@ def test_timeout_leaves_the_client_usable(address, stream_kind):
     with Scripted(address, script), Client(address, options) as client:
         with pytest.raises(Timeout, match="no answer within 0.2 s"):
             client.foo(1)
-        assert client.foo(2) == 20
+
+        def answer():
+            with contextlib.suppress(Timeout):  # A busy machine.
+                return client.foo(2)
+
+        assert wait_until(answer) == 20
 
 
 def test_calls_end_when_the_server_goes_away(address, stream_kind):

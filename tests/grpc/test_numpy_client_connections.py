@@ -54,9 +54,12 @@ def test_timeout_leaves_the_client_usable(address, stream_kind):
         assert wait_until(answer) == 20
 
 
-def test_calls_end_when_the_server_goes_away(address, stream_kind):
-    """A waiting call and all later ones raise ConnectionLost."""
+@pytest.mark.parametrize("who", ["server", "client"])
+def test_calls_end_with_their_server_or_client(address, stream_kind, who):
+    """A waiting call in another thread, and all later ones, raise ConnectionLost."""
     started = threading.Event()
+    errors = queue.SimpleQueue()
+    reason = "client closed" if who == "client" else address
 
     def script(server, frame):
         started.set()
@@ -65,39 +68,6 @@ def test_calls_end_when_the_server_goes_away(address, stream_kind):
 
     with Scripted(address, script) as server:
         client = Client(address)
-        errors = []
-
-        def work():
-            try:
-                client.foo(1)
-            except ConnectionLost as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        started.wait()
-        server._server.stop(None)
-        thread.join()
-        assert len(errors) == 1
-    with pytest.raises(ConnectionLost, match=address):
-        client.foo(1)
-    with pytest.raises(ConnectionLost):
-        client.stats()
-    client.close()
-
-
-def test_close_ends_waiting_calls(address, stream_kind):
-    """close() in one thread frees the others."""
-    started = threading.Event()
-
-    def script(server, frame):
-        started.set()
-        server.release.wait()
-        return []
-
-    with Scripted(address, script):
-        client = Client(address)
-        errors = queue.SimpleQueue()
 
         def work():
             try:
@@ -108,12 +78,18 @@ def test_close_ends_waiting_calls(address, stream_kind):
         thread = threading.Thread(target=work)
         thread.start()
         started.wait()
-        client.close()
+        if who == "client":
+            client.close()
+        else:
+            server._server.stop(None)
         thread.join()
-        assert "client closed" in str(errors.get())
-        with pytest.raises(ConnectionLost, match="client closed"):
-            client.foo(1)
-        client.close()  # Twice is fine.
+        assert reason in str(errors.get_nowait())
+    with pytest.raises(ConnectionLost, match=reason):
+        client.foo(1)
+    if who == "server":
+        with pytest.raises(ConnectionLost):
+            client.stats()
+    client.close()  # Twice is fine.
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads through /proc")

@@ -245,6 +245,7 @@ def make_certificate(folder):
     return str(certificate), str(key)
 
 
+@pytest.mark.slow
 def test_encryption(socket_address, tmp_path):
     """Guards TLS on ports, with both clients; Unix sockets of the same server go without."""
     certificate, key = make_certificate(tmp_path)

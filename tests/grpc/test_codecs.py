@@ -1,8 +1,5 @@
 """The NumPy client with the op's server: both codecs of the wire format against each other."""
 
-import shutil
-import subprocess
-
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
@@ -12,8 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc import ops, wire
-from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
-from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode
+from seed_rl.grpc.errors import CallError, StatusCode
 from seed_rl.grpc.numpy_client import Client
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4)
@@ -136,64 +132,3 @@ def test_client_and_server_say_the_same(client, function, tensors):
         client._stream.call(1 << 40, frame, 60)
     assert by_client.value.message == by_server.value.message
     assert by_client.value.code == by_server.value.code == StatusCode.INVALID_ARGUMENT
-
-
-def test_tensorflow_and_numpy_clients_agree(server, client):
-    """The two clients give the same results for the same arguments."""
-    tf_client = ops.Client(server)
-    numbers = np.arange(6, dtype=np.int64).reshape(2, 3)
-    flags = np.array([True, False])
-    observation = {"a": np.array([b"x", b""], object), "b": np.ones((2, 2), np.uint8)}
-    steps = np.array([1, 2], np.int32)
-    env_output = EnvOutput(np.ones(2, np.float32), flags, observation, ~flags, steps)
-    ours = client.nest(numbers, env_output)
-    theirs = tf_client.nest(
-        tf.constant(numbers), tf.nest.map_structure(tf.convert_to_tensor, env_output)
-    )
-    for a, b in zip(tf.nest.flatten(ours), tf.nest.flatten(theirs), strict=True):
-        np.testing.assert_array_equal(a, b.numpy())
-    tf_client.close()
-
-
-def test_token_and_closing_server(socket_address):
-    """The op's server asks for its token, and tells its clients when it closes."""
-    server = ops.Server([socket_address], ServerOptions(token="secret"))
-    server.bind(tf_function("foo", tf.TensorSpec([], tf.int32)))
-    server.set_status({"frames": 7})
-    server.start()
-    with pytest.raises(CallError, match="token") as caught:
-        Client(socket_address, ClientOptions(token="wrong"))
-    assert caught.value.code == StatusCode.UNAUTHENTICATED
-    with Client(socket_address, ClientOptions(token="secret")) as client:
-        assert client.foo(3) == 3
-        stats = client.stats()
-        assert stats["functions"]["foo"]["calls"] == 1
-        assert stats["status"] == {"frames": 7}
-        server.shutdown()
-        with pytest.raises(ConnectionLost):
-            client.foo(3)
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with openssl")
-def test_tls(tmp_path):
-    """Calls are encrypted; a server with another certificate is rejected."""
-    for name in ("ours", "theirs"):
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-        command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-        command += ["-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.crt"]
-        subprocess.run(command, check=True, capture_output=True)
-    certificate, key = str(tmp_path / "ours.crt"), str(tmp_path / "ours.key")
-    options = ServerOptions(tls_certificate=certificate, tls_key=key)
-    server = ops.Server(["localhost:0"], options)
-    server.bind(tf_function("foo", tf.TensorSpec([], tf.int32)))
-    server.start()
-    address = f"localhost:{server.ports[0]}"
-    with Client(address, ClientOptions(tls_ca=certificate)) as client:
-        assert client.foo(3) == 3
-    theirs = str(tmp_path / "theirs.crt")
-    for tls_ca in (theirs, None):
-        with pytest.raises(ConnectionLost, match="no server answered"):
-            Client(address, ClientOptions(tls_ca=tls_ca, connect_timeout_s=0.5))
-    with pytest.raises(ConnectionLost, match="cannot read"):
-        Client(address, ClientOptions(tls_ca=str(tmp_path / "nothing")))
-    server.shutdown()

@@ -32,6 +32,16 @@ def two(x, y):
     return x[:, 0] + y[:, 0]
 
 
+@tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
+def scalar(x):
+    return x
+
+
+@tf.function(input_signature=[tf.TensorSpec([None, 2, 3], tf.int32)])
+def frames(x):
+    return x[:, 0, 0]
+
+
 class Caller:
     """A client of either kind; `call` raises the kind's error for wrong arguments."""
 
@@ -101,6 +111,16 @@ def ints(*shape):
             (ints(9, 5),),
             r"Expects arg\[0\] to have shape with suffix \[3\], but had shape \[9,5\]",
         ),
+        (
+            "scalar",
+            (ints(1),),
+            r"Expects arg\[0\] to have shape with 0 dimension\(s\), but had shape \[1\]",
+        ),
+        (
+            "frames",
+            (ints(2, 3, 3),),
+            r"Expects arg\[0\] to have shape with suffix \[2,3\], but had shape \[2,3,3\]",
+        ),
         ("fixed_batch", (ints(9, 3),), r"Expects a leading dimension from 1 to 4, but it is 9"),
         (
             "two",
@@ -116,10 +136,12 @@ def ints(*shape):
 )
 def test_argument_errors(socket_address, connect, name, args, message):
     """Guards texts and order of the checks, alike in both clients, and a connection that lives."""
-    with serving(socket_address, alone, batched, fixed_batch, two):
+    with serving(socket_address, alone, batched, fixed_batch, two, scalar, frames):
         call = connect(socket_address)
         with pytest.raises(call.error, match=message):
             call(name, *args)
+        with pytest.raises(AttributeError, match="no function 'nothing'.*alone"):
+            call("nothing", 1)
         assert call("alone", ints(2)) == 2
 
 
@@ -167,9 +189,12 @@ def test_a_server_starts_again_after_shutdown(socket_address, free_port, connect
 
 
 def test_a_function_may_be_bound_between_shutdown_and_start(socket_address, connect):
+    """Guards redundant shutdowns, too."""
     server = ops.Server([socket_address])
     server.bind(alone)
+    server.shutdown()
     server.start()
+    server.shutdown()
     server.shutdown()
     server.bind(batched)
     server.start()

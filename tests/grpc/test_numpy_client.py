@@ -17,6 +17,7 @@ from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.structures import TensorSpec
 from tests.helpers.scripted_server import INT, INTS, Scripted, reply, serve
+from tests.helpers.waiting import wait_until
 
 SPEC = EnvOutput(
     reward=TensorSpec("float32", (None,)),
@@ -88,8 +89,7 @@ def test_replies_may_come_in_any_order(address, stream_kind):
         results = {}
         first = threading.Thread(target=lambda: results.update(first=client.foo(1)))
         first.start()
-        while held.empty():
-            pass
+        wait_until(lambda: not held.empty())
         results["second"] = client.foo(2)
         first.join()
         assert results == {"first": 10, "second": 20}

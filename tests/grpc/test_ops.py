@@ -117,56 +117,6 @@ def test_captured_variables_are_read_at_every_call(socket_address):
 # --- Errors.
 
 
-def test_wrong_arguments_are_the_callers_error(socket_address):
-    """Guards the messages that existing code matches, and that the connection survives them."""
-    frames = tf.TensorSpec([None, 2, 3], tf.float32)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32), frames])
-    def batched(x, y):
-        return x
-
-    @tf.function(input_signature=[tf.TensorSpec([4, 5]), tf.TensorSpec([2])])
-    def alone(x, y):
-        return tf.constant(0)
-
-    with serving(socket_address, add_one, batched, alone):
-        client = ops.Client(socket_address)
-        for call, message in [
-            (lambda: client.add_one(1, 2), "Expects 1 arguments, but 2 is provided"),
-            (lambda: client.add_one(), "Expects 1 arguments, but 0 is provided"),
-            (lambda: client.add_one("x"), r"Expects arg\[0\] to be int32 but string is provided"),
-            (
-                lambda: client.add_one(np.int32([1])),
-                r"Expects arg\[0\] to have shape with 0 dimension\(s\), but had shape \[1\]",
-            ),
-            (
-                lambda: client.alone(0.0, np.zeros(2, np.float32)),
-                r"Expects arg\[0\] to have shape with 2 dimension\(s\), but had shape \[\]",
-            ),
-            (
-                lambda: client.alone(tf.zeros([4, 6]), np.zeros(2, np.float32)),
-                r"Expects arg\[0\] to have shape \[4,5\], but had shape \[4,6\]",
-            ),
-            (
-                lambda: client.batched(np.int32([1, 2]), tf.zeros([2, 3, 3])),
-                r"Expects arg\[1\] to have shape with suffix \[2,3\], but had shape \[2,3,3\]",
-            ),
-            (
-                lambda: client.batched(np.int32([1, 2]), tf.zeros([2, 3])),
-                r"Expects arg\[1\] to have shape with 3 dimension\(s\), but had shape \[2,3\]",
-            ),
-            (
-                lambda: client.batched(np.int32([1, 2]), tf.zeros([3, 2, 3])),
-                r"the same leading dimension, but arg\[0\] has 2 and arg\[1\] has 3",
-            ),
-        ]:
-            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-                call()
-        with pytest.raises(AttributeError, match="no function 'nothing'.*add_one"):
-            client.nothing(1)
-        assert values(client.add_one(1)) == 2
-
-
 def test_the_functions_error_reaches_the_caller_with_its_kind(socket_address):
     """Guards codes and messages of errors that functions raise."""
     queue = tf.queue.FIFOQueue(1, [tf.int32])

@@ -1,5 +1,6 @@
 """Beginning and end of the op's servers and clients; addresses and deadlines."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -65,17 +66,6 @@ def test_forked_children_leave_the_server_alone(socket_address):
     assert (program.returncode, program.stdout) == (0, "2 4\n" * 4 + "6\n"), program.stderr
 
 
-def test_start_after_shutdown(socket_address):
-    """Guards redundant shutdowns, before a first start or between two."""
-    server = ops.Server([socket_address])
-    server.bind(double)
-    for i in range(3):
-        server.shutdown()
-        server.start()
-        assert values(ops.Client(socket_address).double(i)) == 2 * i
-    server.shutdown()
-
-
 def test_a_function_that_was_quick_and_then_blocks_stops_nobody(socket_address):
     """Guards running quick functions on network threads: waiting ops must leave them free."""
     gate = Gate()
@@ -123,17 +113,6 @@ def test_shutdown_fails_calls_that_wait_for_a_static_batch(socket_address):
     for call in calls:
         with pytest.raises(tf.errors.UnavailableError, match="server closed"):
             call.result()
-
-
-def test_a_server_is_followed_by_another_on_its_addresses(socket_address, free_port):
-    """Guards restarting in one process, on Unix sockets and ports."""
-    addresses = [socket_address, f"localhost:{free_port}"]
-    for _ in range(3):
-        with serving(addresses, double) as server:
-            assert server.ports == [0, free_port]
-            for address in addresses:
-                assert values(ops.Client(address).double(np.int32([1, 2]))) == [2, 4]
-    assert not os.path.exists(socket_address.removeprefix("unix:"))
 
 
 def test_a_dropped_server_ends_by_itself(socket_address):
@@ -246,14 +225,20 @@ def test_a_call_has_a_deadline_if_asked(socket_address):
         client = ops.Client(socket_address, ClientOptions(call_timeout_s=0.2))
         with pytest.raises(tf.errors.DeadlineExceededError, match="call_timeout_s"):
             client.foo(1)
-        assert values(client.double(1)) == 2
+
+        def doubled():
+            with contextlib.suppress(tf.errors.DeadlineExceededError):  # A busy machine.
+                return values(client.double(1))
+
+        assert wait_until(doubled) == 2
 
 
 def test_addresses_that_are_taken(socket_address, free_port, tmp_path):
     """Guards that no server takes another's address, and that the message names it."""
     path = socket_address.removeprefix("unix:")
     addresses = [socket_address, f"localhost:{free_port}"]
-    with serving(addresses, double):
+    with serving(addresses, double) as first:
+        assert first.ports == [0, free_port]
         for address, message in [
             (addresses[0], f"Another server is listening on {socket_address}"),
             (addresses[1], f"Cannot listen on localhost:{free_port}: the port is in use"),

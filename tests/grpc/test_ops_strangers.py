@@ -193,6 +193,9 @@ def test_a_token_is_asked_for(socket_address):
         for wrong in (None, "sesam", "sesame!"):
             with pytest.raises(tf.errors.UnauthenticatedError, match="requires a token"):
                 ops.Client(socket_address, ClientOptions(token=wrong))
+            with pytest.raises(errors.CallError, match="token") as refused:
+                NumpyClient(socket_address, ClientOptions(token=wrong))
+            assert refused.value.code == errors.StatusCode.UNAUTHENTICATED
         with grpc.insecure_channel(socket_address) as channel:
             for method in ("/seed_rl.Inference/Stats", "/seed_rl.Inference/Describe"):
                 with pytest.raises(grpc.RpcError) as caught:
@@ -242,6 +245,7 @@ def make_certificate(folder):
     return str(certificate), str(key)
 
 
+@pytest.mark.slow
 def test_encryption(socket_address, tmp_path):
     """Guards TLS on ports, with both clients; Unix sockets of the same server go without."""
     certificate, key = make_certificate(tmp_path)
@@ -258,10 +262,14 @@ def test_encryption(socket_address, tmp_path):
         for tls_ca in (None, stranger):
             with pytest.raises(tf.errors.UnavailableError, match="No server at"):
                 ops.Client(address, ClientOptions(tls_ca=tls_ca, connect_timeout_s=0.5))
+            with pytest.raises(errors.ConnectionLost, match="no server answered"):
+                NumpyClient(address, ClientOptions(tls_ca=tls_ca, connect_timeout_s=0.5))
     with pytest.raises(UserError, match="Cannot read /nowhere"):
         ops.Server([socket_address], ServerOptions(tls_certificate=certificate, tls_key="/nowhere"))
     with pytest.raises(UserError, match="Cannot read /nowhere"):
         ops.Client(socket_address, ClientOptions(tls_ca="/nowhere"))
+    with pytest.raises(errors.ConnectionLost, match="cannot read"):
+        NumpyClient("localhost:1", ClientOptions(tls_ca="/nowhere"))
 
 
 def test_options_that_make_no_sense():

@@ -12,4 +12,4 @@ scripts/stress.sh thread 3
 .venv/bin/python -m benchmarks.hostile --seconds=10
 SEED_RL_FUZZ_MESSAGES=1000000 SEED_RL_FUZZ_SEED="${RANDOM}" \
   .venv/bin/python -m pytest -q tests/grpc/test_fuzz.py
-.venv/bin/python -m pytest -q -m nightly
+.venv/bin/python -m pytest -q -m nightly --timeout=1800

@@ -4,6 +4,7 @@ DIRECTORY/study.json               the spec
 DIRECTORY/optuna.log               the configurations, see `seed_rl.study.trials`
 DIRECTORY/runs/0003-seed1/         the logdir of a run, which can be resumed and played
 DIRECTORY/runs/0003-seed1/failure.txt   why it failed, if it did
+DIRECTORY/runs/0003-seed1/evaluation.json   how its agent plays, if the spec asks for it
 DIRECTORY/logs/0003-seed1.log      what its launcher printed
 DIRECTORY/supervisor.pid           locked while the study runs; ./stop_local.sh DIRECTORY stops it
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,9 +31,10 @@ from seed_rl.study.spec import Spec
 from seed_rl.study.trials import Trials
 
 FILE_NAME = "study.json"
+EVALUATION = "evaluation.json"
 _FAILURE = "failure.txt"
 _MAY_GROW = ("configurations", "seeds")
-_MAY_CHANGE = ("description",)
+_MAY_CHANGE = ("description", "evaluation_episodes")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,10 +57,22 @@ class StudyRun:
     def name(self) -> str:
         return self.logdir.name
 
-    def done(self, frames: int) -> bool:
+    def trained(self, spec: Spec) -> bool:
         """Whether it has trained on all its frames."""
         report = progress.read(self.logdir)
-        return report is not None and report.phase == "done" and report.frames >= frames
+        return report is not None and report.phase == "done" and report.frames >= spec.frames
+
+    def done(self, spec: Spec) -> bool:
+        """Whether it has trained on all its frames and been evaluated, if that is wanted."""
+        return self.trained(spec) and len(self.evaluated()) >= spec.evaluation_episodes
+
+    def evaluated(self) -> list[float]:
+        """The scores of its evaluation's episodes; [] without one."""
+        try:
+            record = json.loads((self.logdir / EVALUATION).read_text(encoding="utf-8"))
+            return [float(episode["score"]) for episode in record["episodes"]]
+        except (OSError, ValueError, LookupError, TypeError):
+            return []
 
     @property
     def failure(self) -> str | None:
@@ -76,9 +91,9 @@ class StudyRun:
             self.logdir.mkdir(parents=True, exist_ok=True)
             files.write_atomically(path, reason + "\n")
 
-    def status(self, frames: int) -> str:
+    def status(self, spec: Spec) -> str:
         """One of: done, running, pruned, failed, stopped (it will resume), waiting (not saved)."""
-        if self.done(frames):
+        if self.done(spec):
             return "done"
         if run_lock.running_pid(self.logdir) is not None:
             return "running"
@@ -130,7 +145,10 @@ class Study:
         Raises:
           UserError: the directory cannot be written.
         """
-        record: dict[str, Any] = {"spec": spec_lib.to_json(self.spec)}
+        commits = list((read(self.path) or {}).get("commits", ()))
+        if (commit := _commit()) and commit not in commits:
+            commits.append(commit)
+        record = {"spec": spec_lib.to_json(self.spec), "commits": commits}
         try:
             for name in ("runs", "logs"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
@@ -153,7 +171,7 @@ def open_study(path: Path, spec: Spec) -> Study:
       UserError: the directory has a study of another spec, or files of something else.
     """
     path = path.absolute()
-    record = _read(path)
+    record = read(path)
     if record is None:
         return Study(path, spec)
     before = spec_lib.from_json(record["spec"], str(path / FILE_NAME))
@@ -166,7 +184,23 @@ def open_study(path: Path, spec: Spec) -> Study:
     return Study(path, spec, tuple(c["values"] for c in record.get("configurations", ())))
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _commit() -> str:
+    """What `git describe` says of the source that runs; "" outside a checkout."""
+    root = Path(__file__).parents[2]  # Whose repository it must be, not one around it.
+    command = ["git", f"--git-dir={root}/.git", f"--work-tree={root}", "describe"]
+    command += ["--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """study.json: the spec and the commits; None in an empty directory.
+
+    Raises:
+      UserError: it is damaged, or the directory has files of something else.
+    """
     try:
         text = (path / FILE_NAME).read_text(encoding="utf-8")
     except FileNotFoundError:

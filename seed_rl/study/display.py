@@ -26,16 +26,18 @@ class RunStatus:
     Attributes:
       run: which one.
       progress: its learner's last report; None before the first.
+      otherwise: what it does without a report.
     """
 
     run: StudyRun
     progress: Progress | None
+    otherwise: str = "starting"
 
     def line(self, frames: int) -> str:
         """Its progress as text."""
         progress = self.progress
         if progress is None:
-            return "starting"
+            return self.otherwise
         parts = [f"{progress.phase} {progress.frames / frames:.0%}"]
         parts.append(f"{progress.frames_per_s:,.0f} frames/s")
         if progress.episode_return_mean is not None:
@@ -85,8 +87,10 @@ class StudyStatus:
 def running(run: StudyRun, since: float) -> RunStatus:
     """The state of a run that was started at the Unix time `since`."""
     report = progress_lib.read(run.logdir)
-    # A report from before is that of an earlier learner.
-    return RunStatus(run, report if report is not None and report.time >= since else None)
+    if report is None or report.time >= since:
+        return RunStatus(run, report)
+    # The report of an earlier learner.
+    return RunStatus(run, None, "evaluating" if report.phase == "done" else "starting")
 
 
 def create(title: str) -> Panel[StudyStatus]:

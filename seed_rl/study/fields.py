@@ -99,6 +99,12 @@ def count(value: Any, where: str) -> int:
     return number
 
 
+def natural(value: Any, where: str) -> int:
+    if (number := whole(value, where)) < 0:
+        raise UserError(f"{where} must be at least 0, not {number}.")
+    return number
+
+
 def number(value: Any, where: str) -> float:
     if not isinstance(value, bool) and isinstance(value, (int, float)):
         with contextlib.suppress(OverflowError):  # Integers have no limit in JSON.

@@ -46,9 +46,9 @@ def rate(logdir: Path, frames: int, measure: Measure) -> Rating | None:
     rows = _read(logdir, measure)
     if not rows:
         return None
-    curve = interval_means(rows, frames, measure.intervals, measure.score)
-    final = float(curve[-1])
-    average = float(curve.mean())
+    means = interval_means(rows, frames, measure.intervals, measure.score)
+    final = float(means[-1])
+    average = float(means.mean())
     return Rating(average if measure.measure == "average" else final, final, len(rows))
 
 
@@ -61,10 +61,16 @@ def so_far(logdir: Path, frames: int, measure: Measure) -> list[float]:
     ended = max((_interval(row.frames, frames, measure.intervals) for row in rows), default=0)
     if not ended:
         return []
-    curve = interval_means(rows, frames, measure.intervals, measure.score)[:ended]
+    means = interval_means(rows, frames, measure.intervals, measure.score)[:ended]
     if measure.measure == "average":
-        curve = np.cumsum(curve) / np.arange(1, ended + 1)
-    return [float(value) for value in curve]
+        means = np.cumsum(means) / np.arange(1, ended + 1)
+    return [float(value) for value in means]
+
+
+def curve(logdir: Path, frames: int, measure: Measure, intervals: int) -> list[float]:
+    """The means of the returns in equal intervals of a run; [] without an episode."""
+    rows = _read(logdir, measure)
+    return interval_means(rows, frames, intervals, measure.score).tolist() if rows else []
 
 
 def _read(logdir: Path, measure: Measure) -> list[EpisodeRow]:

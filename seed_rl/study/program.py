@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seed_rl.common.config import logdirs
 from seed_rl.common.errors import UserError
-from seed_rl.study import directory, display, percentiles, plots, results, runner, spec
+from seed_rl.study import aggregate, directory, display, percentiles, plots, results, runner, spec
 from seed_rl.study.directory import Study
 from seed_rl.study.results import Result
 
@@ -18,15 +18,19 @@ _INTERRUPTED = 130  # What shells report for Ctrl-C.
 _EPILOG = """\
 Ctrl-C saves and stops all runs; the same command resumes the study. A second Ctrl-C exits
 immediately. Exit code 0: finished or stopped; 1: a run failed; 2: a user error, explained in the
-message. See docs/studies.md.
+message. `python -m seed_rl.study aggregate` writes what studies have found as Markdown. See
+docs/studies.md.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit code."""
-    options = _parser().parse_args(arguments)
-    path = Path(options.directory or f"runs/study-{Path(options.spec).stem}")
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
+        if arguments[:1] == ["aggregate"]:
+            return aggregate.main(arguments[1:])
+        options = _parser().parse_args(arguments)
+        path = Path(options.directory or f"runs/study-{Path(options.spec).stem}")
         logdirs.check(path)
         study = directory.open_study(path, spec.load(options.spec))
         if options.results_only:

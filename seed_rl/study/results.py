@@ -1,4 +1,4 @@
-"""`results.csv`: one row per run."""
+"""`results.csv`: one row per run, and `curves.csv`: their learning curves."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
 
 FILE_NAME = "results.csv"
+CURVES = "curves.csv"
+POINTS = 50
+"""Of a learning curve."""
+
+
+_EVALUATION = ("evaluation_mean", "evaluation_std", "evaluation_median", "evaluation_episodes")
 
 
 class Result(NamedTuple):
@@ -60,7 +66,7 @@ def collect(study: Study) -> list[Result]:
 
 def collect_run(run: StudyRun, spec: Spec) -> Result:
     """The result of one run so far."""
-    status = run.status(spec.frames)
+    status = run.status(spec)
     report = progress.read(run.logdir)
     rate = report.frames_per_s if report is not None else None
     note = run.failure or "" if status == "failed" else ""
@@ -105,7 +111,8 @@ def write(study: Study, results: Sequence[Result]) -> Path:
     """
     names = [choice.name for choice in study.spec.choices]
     header: list[object] = ["configuration", "seed", *names]
-    header += ["performance", "final_return", "episodes", "frames_per_s", "status", "note"]
+    header += ["performance", "final_return", "episodes", *_EVALUATION]
+    header += ["frames_per_s", "status", "note"]
     rows: list[list[object]] = [header]
     for result in results:
         configuration, seed = result.run.configuration, result.run.seed
@@ -113,10 +120,27 @@ def write(study: Study, results: Sequence[Result]) -> Path:
         if result.rating is not None:
             rating = (*map(_number, result.rating[:2]), result.rating.episodes)
         rate = "" if result.frames_per_s is None else f"{result.frames_per_s:.0f}"
+        scores = result.run.evaluated()
+        functions = (np.mean, np.std, np.median)
+        played = [_number(float(f(scores))) if scores else "" for f in functions]
         sampled = [configuration.values.get(name, "") for name in names]
         note = " ".join(result.note.split())
-        rows.append([configuration.number, seed, *sampled, *rating, rate, result.status, note])
+        row = [configuration.number, seed, *sampled, *rating, *played, len(scores)]
+        rows.append([*row, rate, result.status, note])
+    _write_curves(study, results)
     return write_table(study.path / FILE_NAME, rows)
+
+
+def _write_curves(study: Study, results: Sequence[Result]) -> None:
+    spec = study.spec
+    rows: list[list[object]] = [["configuration", "seed", "frames", "return"]]
+    for run in (result.run for result in results if result.rating is not None):
+        means = performance.curve(run.logdir, spec.frames, spec.performance, POINTS)
+        rows += [
+            [run.configuration.number, run.seed, spec.frames * k // POINTS, _number(value)]
+            for k, value in enumerate(means, 1)
+        ]
+    write_table(study.path / CURVES, rows)
 
 
 def write_table(path: Path, rows: Sequence[Sequence[object]]) -> Path:

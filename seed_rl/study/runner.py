@@ -25,13 +25,14 @@ from seed_rl.launch.log_text import tail
 from seed_rl.launch.panel import Panel
 from seed_rl.launch.process import Process, describe_exit
 from seed_rl.launch.run_lock import RunLock
-from seed_rl.study import display, performance, results, sampling, trials
+from seed_rl.study import directory, display, performance, results, sampling, trials
 from seed_rl.study.directory import Study, StudyRun
 from seed_rl.study.display import StudyStatus
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
 
 LAUNCHER = (sys.executable, "-m", "seed_rl.launch.local")
+_EVALUATION_ENVS = 20  # At once.
 _IMPATIENT_S = 10.0  # How long a run may take to exit without saving.
 _INSIST_PERIOD_S = 0.5
 _REPORT_PERIOD_S = 2.0
@@ -49,6 +50,14 @@ def command(study: Study, run: StudyRun) -> list[str]:
     """The arguments of `seed_rl.launch.local` for a run."""
     own = [f"--logdir={run.logdir}", "--tensorboard=false"]
     return [*training(study.spec, run.configuration, run.seed), *own]
+
+
+def evaluation(study: Study, run: StudyRun) -> list[str]:
+    """The command that evaluates a finished run."""
+    episodes = study.spec.evaluation_episodes
+    options = [f"--episodes={episodes}", f"--envs={min(episodes, _EVALUATION_ENVS)}"]
+    options += [f"--seed={run.seed}", f"--json={run.logdir / directory.EVALUATION}", "--trust"]
+    return [sys.executable, "-m", "seed_rl.evaluate", str(run.logdir), *options]
 
 
 def check(study: Study) -> None:
@@ -124,7 +133,7 @@ class Runner:
         for configuration in configurations:
             self._tell(configuration)
             for run in study.runs_of(configuration):
-                if run.done(study.spec.frames):
+                if run.done(study.spec):
                     self._done += 1
                 elif configuration.pruned:
                     self._pruned += 1
@@ -134,6 +143,8 @@ class Runner:
                     self._waiting.append(run)
         self._running: dict[StudyRun, tuple[Process, float]] = {}
         self._stopping: set[StudyRun] = set()  # Pruned, and saving.
+        self._starts: dict[StudyRun, float] = {}
+        self._evaluated: set[StudyRun] = set()  # Or at it.
         self._next_report = 0.0
         self._seconds: list[float] = []  # How long runs took that ended here.
         self._requests = Requests()
@@ -174,9 +185,13 @@ class Runner:
 
     def _start(self, run: StudyRun) -> None:
         run.set_failure(None)
+        trains = not run.trained(self._study.spec)
+        if not trains:
+            self._evaluated.add(run)
+        arguments = [*self._launcher, *command(self._study, run)]
         process = Process(
             f"run {run.name}",
-            [*self._launcher, *command(self._study, run)],
+            arguments if trains else evaluation(self._study, run),
             run.log,
             _QUIET,
             death_signal=signal.SIGTERM,  # Its supervisor saves, even if we are killed.
@@ -187,25 +202,29 @@ class Runner:
             self._fail(run, f"cannot be started: {error}")
             return
         self._running[run] = process, time.time()
-        self._panel.say(f"{run.name} starts: {run.configuration}")
+        self._starts.setdefault(run, time.time())
+        what = f"starts: {run.configuration}" if trains else "is evaluated"
+        self._panel.say(f"{run.name} {what}")
 
     def _poll(self) -> None:
         """Shows the state, and settles the runs that have ended."""
-        for run, (process, started) in list(self._running.items()):
+        for run, (process, _) in list(self._running.items()):
             if (code := process.poll()) is not None:
                 del self._running[run]
-                self._settle(run, process, code, time.time() - started)
+                self._settle(run, process, code)
         self._panel.show(self._status())
 
-    def _settle(self, run: StudyRun, process: Process, code: int, seconds: float) -> None:
-        if run.done(self._study.spec.frames):
+    def _settle(self, run: StudyRun, process: Process, code: int) -> None:
+        if run.done(self._study.spec):
             self._done += 1
-            self._seconds.append(seconds)
+            self._seconds.append(time.time() - self._starts[run])
             self._panel.say(f"{run.name} is done")
             self._report(run)
             self._tell(run.configuration)
         elif run in self._stopping:
             self._pruned += 1
+        elif code == 0 and run.trained(self._study.spec) and run not in self._evaluated:
+            self._waiting.appendleft(run)
         elif self._stop_requested:
             if code not in _STOPPED:
                 self._panel.say(f"error: {run.name}: {_reason(process, code)}")

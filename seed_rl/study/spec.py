@@ -123,6 +123,7 @@ class Spec:
       bindings: fixed gin bindings.
       choices: what is sampled, in an order in which conditions come first.
       performance: how runs are rated.
+      evaluation_episodes: how many episodes each finished run is evaluated for; 0: it is not.
       description: for the reader.
     """
 
@@ -140,6 +141,7 @@ class Spec:
     performance: Measure
     sampler: Method = Method("random")
     pruner: Method = Method("none")
+    evaluation_episodes: int = 0
     description: str = ""
 
 
@@ -190,6 +192,7 @@ def from_json(values: Mapping[str, Any], where: str = "the spec") -> Spec:
         performance=fields.take(values, "performance", _measure, where, Measure()),
         sampler=sampler,
         pruner=_method(values, "pruner", PRUNERS, where),
+        evaluation_episodes=fields.take(values, "evaluation_episodes", fields.natural, where, 0),
         description=fields.take(values, "description", fields.text, where, ""),
     )
     _check_targets(spec, where)

@@ -1,0 +1,309 @@
+"""The results of studies as Markdown and pictures: python -m seed_rl.study aggregate STUDY...
+
+A STUDY is a directory with the files `study.json`, `results.csv` and `curves.csv` of a study. A
+copy of the three is all that need be kept to make tables and pictures again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.system import files
+from seed_rl.study import directory, plots, results, runner, statistics
+from seed_rl.study import spec as spec_lib
+from seed_rl.study.percentiles import Interval
+from seed_rl.study.sampling import Configuration
+from seed_rl.study.spec import Spec
+
+ZERO, ONE = "random", "human"
+"""The methods whose scores are 0 and 1 in normalized scores by default."""
+_STATISTICS = (
+    ("IQM", statistics.iqm),
+    ("median", statistics.median),
+    ("mean", statistics.mean),
+    ("optimality gap", statistics.optimality_gap),
+)
+
+
+class Run(NamedTuple):
+    """A run that is done.
+
+    Attributes:
+      seed: 1, 2, ...
+      score: mean score of its evaluation, or the training return without one.
+      episodes: how many it was evaluated for.
+      training: mean training return of the last interval.
+      frames_per_s: environment frames per second, as last reported.
+      curve: <float>[points, 2], frames and the mean training return up to there.
+    """
+
+    seed: int
+    score: float
+    episodes: int
+    training: float
+    frames_per_s: float
+    curve: np.ndarray
+
+
+class Study(NamedTuple):
+    """The runs of a study that are done.
+
+    Attributes:
+      name: of its directory.
+      spec: what was run.
+      commits: of the source that ran.
+      configurations: one per task, by the task's name: the values of its choices.
+      tasks: their runs, by the same names.
+    """
+
+    name: str
+    spec: Spec
+    commits: Sequence[str]
+    configurations: Mapping[str, Configuration]
+    tasks: Mapping[str, Sequence[Run]]
+
+    def scores(self, task: str) -> list[float]:
+        return [run.score for run in self.tasks[task]]
+
+
+class Reference(NamedTuple):
+    """A published score, a row of the file of references; `deviation` and `seeds` may be ""."""
+
+    task: str
+    method: str
+    score: str
+    deviation: str
+    frames: str
+    seeds: str
+    protocol: str
+    source: str
+
+
+def read(path: Path) -> Study:
+    """Reads the files of a study.
+
+    Raises:
+      UserError: one is missing or damaged, or no run is done.
+    """
+    record = directory.read(path)
+    if record is None:
+        raise UserError(f"There is no study in {path}.")
+    spec = spec_lib.from_json(record["spec"], str(path / directory.FILE_NAME))
+    curves: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in _rows(path / results.CURVES):
+        key = row["configuration"], row["seed"]
+        curves.setdefault(key, []).append((float(row["frames"]), float(row["return"])))
+    configurations: dict[str, Configuration] = {}
+    tasks: dict[str, list[Run]] = {}
+    for row in _rows(path / results.FILE_NAME):
+        curve = curves.get((row["configuration"], row["seed"]))
+        if row["status"] != "done" or curve is None:
+            continue
+        values = {choice.name: row[choice.name] for choice in spec.choices if row[choice.name]}
+        task = ", ".join(values.values())
+        configurations[task] = Configuration(int(row["configuration"]), values)
+        tasks.setdefault(task, []).append(
+            Run(
+                int(row["seed"]),
+                float(row["evaluation_mean"] or row["final_return"]),
+                int(row["evaluation_episodes"]),
+                float(row["final_return"]),
+                float(row["frames_per_s"] or math.nan),
+                np.array(curve),
+            )
+        )
+    if not tasks:
+        raise UserError(f"No run of {path} is done.")
+    commits = record.get("commits", [])
+    return Study(path.resolve().name, spec, commits, configurations, tasks)
+
+
+def read_references(path: Path) -> list[Reference]:
+    """Reads published scores.
+
+    Raises:
+      UserError: the file cannot be read, or lacks a column.
+    """
+    return [Reference(*(row[name] for name in Reference._fields)) for row in _rows(path)]
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    except OSError as error:
+        raise UserError(
+            f"Cannot read {path}: {error.strerror}. A study writes its files when it ends, or with "
+            "--results_only."
+        ) from error
+
+
+def markdown(study: Study, references: Sequence[Reference]) -> str:
+    """What was run, and a table of its scores beside published ones of as many frames."""
+    known = [
+        row
+        for row in references
+        if row.task in study.tasks and float(row.frames) == study.spec.frames
+    ]
+    parts = [_protocol(study), _table(study, known)]
+    sources = dict.fromkeys(f"{row.method}: {row.protocol} ({row.source})" for row in known)
+    if sources:
+        parts.append("; ".join(sources) + ".")
+    return "\n\n".join(parts) + "\n"
+
+
+def _protocol(study: Study) -> str:
+    spec, task = study.spec, next(iter(study.tasks))
+    command = shlex.join(runner.training(spec, study.configurations[task]))
+    episodes = min(run.episodes for runs in study.tasks.values() for run in runs)
+    scores = "Scores are training returns of the last interval."
+    if episodes:
+        scores = f"Scores are means of {episodes} episodes of the final checkpoint."
+    seeds = {len(runs) for runs in study.tasks.values()}
+    missing = "" if seeds == {spec.seeds} else f" (of {spec.seeds}; not all are done)"
+    commits = ", ".join(study.commits) or "not recorded"
+    return (
+        f"    ./run_local.sh {command}\n\n{spec.description} Seeds 1 to {max(seeds)}{missing}, "
+        f"{spec.frames:,} frames. {scores} Commit: {commits}."
+    )
+
+
+def _table(study: Study, known: Sequence[Reference]) -> str:
+    methods = list(dict.fromkeys(row.method for row in known))
+    lines = [["", "mean", "95 % interval", "each seed", "in training", "frames/s", *methods]]
+    for task, runs in study.tasks.items():
+        mean = statistics.estimate(statistics.mean, [study.scores(task)])
+        published = {
+            row.method: row.score + (f" ± {row.deviation}" if row.deviation else "")
+            for row in known
+            if row.task == task
+        }
+        lines.append(
+            [
+                *(task, f"**{_number(mean.estimate)}**", _interval(mean)),
+                ", ".join(_number(run.score) for run in runs),
+                _number(float(np.mean([run.training for run in runs]))),
+                _number(float(np.mean([run.frames_per_s for run in runs]))),
+                *(published.get(method, "") for method in methods),
+            ]
+        )
+    return _lines(lines)
+
+
+def comparison(studies: Sequence[Study], references: Sequence[Reference], unit: str) -> str:
+    """Normalized scores over the tasks that all studies have; "" if they cannot be normalized.
+
+    Args:
+      studies: each is compared with the first.
+      references: with the scores of `unit`, and of `ZERO` if that is not 0.
+      unit: the method whose score is 1.
+    """
+    tasks = [task for task in studies[0].tasks if all(task in study.tasks for study in studies)]
+    ones = {row.task: float(row.score) for row in references if row.method == unit}
+    zeros = {row.task: float(row.score) for row in references if row.method == ZERO}
+    if not tasks or not all(task in ones for task in tasks):
+        return ""
+    normalized = [
+        [
+            [
+                (score - zeros.get(task, 0)) / (ones[task] - zeros.get(task, 0))
+                for score in study.scores(task)
+            ]
+            for task in tasks
+        ]
+        for study in studies
+    ]
+    lines = [["", *(name for name, _ in _STATISTICS)]]
+    for study, scores in zip(studies, normalized, strict=True):
+        found = [statistics.estimate(statistic, scores) for _, statistic in _STATISTICS]
+        cells = [f"{one.estimate:.2f} ({_interval(one, '.2f')})" for one in found]
+        lines.append([study.name, *cells])
+    text = f"{_lines(lines)}\n\nOver {len(tasks)} tasks; 1 is {unit}, with 95 % intervals.\n"
+    for study, scores in zip(studies[1:], normalized[1:], strict=True):
+        better = statistics.estimate(statistics.improvement, [*scores, *normalized[0]])
+        text += (
+            f"The probability that {study.name} is better than {studies[0].name} is "
+            f"{better.estimate:.2f} ({_interval(better, '.2f')}).\n"
+        )
+    return text
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> str:
+    head, *rest = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([head, "|---" * len(rows[0]) + "|", *rest])
+
+
+def _interval(of: Interval, form: str = "") -> str:
+    if math.isnan(of.low):
+        return "one seed"
+    show = (lambda value: format(value, form)) if form else _number
+    return f"{show(of.low)} to {show(of.high)}"
+
+
+def _number(value: float) -> str:
+    """With as many digits as matter: 5,819 or 17.3 or 0.42."""
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the program; returns its exit code.
+
+    Raises:
+      UserError: a study or file cannot be read or written.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m seed_rl.study aggregate",
+        description="Writes the results of studies as Markdown, and draws their learning curves.",
+        epilog="See docs/studies.md.",
+    )
+    parser.add_argument("studies", nargs="+", type=Path, metavar="STUDY", help="a directory")
+    parser.add_argument("--references", type=Path, help="published scores, a CSV file")
+    parser.add_argument("--unit", default=ONE, help=f"whose score is 1 (default: {ONE})")
+    parser.add_argument(
+        "--page",
+        type=Path,
+        help="a Markdown file with lines <!-- NAME --> and <!-- end of NAME --> to update",
+    )
+    options = parser.parse_args(arguments)
+    studies = [read(path) for path in options.studies]
+    references = read_references(options.references) if options.references else []
+    sections = {study.name: markdown(study, references) for study in studies}
+    for path, study in zip(options.studies, studies, strict=True):
+        curves = {task: [run.curve for run in runs] for task, runs in study.tasks.items()}
+        plots.draw_curves(curves, path / "curves.png")
+    if compared := comparison(studies, references, options.unit):
+        sections["comparison"] = compared
+    if options.page is None:
+        print("\n".join(sections.values()), end="")
+    else:
+        _update(options.page, sections)
+    return 0
+
+
+def _update(page: Path, sections: Mapping[str, str]) -> None:
+    """Replaces what is between the markers of the sections that the page has."""
+    try:
+        text = page.read_text(encoding="utf-8")
+        for name, section in sections.items():
+            before, begin, rest = text.partition(f"<!-- {name} -->\n")
+            _, end, after = rest.partition(f"<!-- end of {name} -->\n")
+            if end:
+                text = f"{before}{begin}\n{section}\n{end}{after}"
+            elif name != "comparison":
+                raise UserError(
+                    f"{page} has no place for {name}. Add two lines: <!-- {name} --> and "
+                    f"<!-- end of {name} -->"
+                )
+        files.write_atomically(page, text)
+    except OSError as error:
+        raise UserError(f"Cannot update {page}: {error.strerror}.") from error

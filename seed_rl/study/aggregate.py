@@ -23,6 +23,7 @@ from seed_rl.study import spec as spec_lib
 from seed_rl.study.percentiles import Interval
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
+from seed_rl.study.statistics import Scores
 
 ZERO, ONE = "random", "human"
 """The methods whose scores are 0 and 1 in normalized scores by default."""
@@ -76,8 +77,12 @@ class Study(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A published score, a row of the file of references; `deviation` and `seeds` may be ""."""
+    """A published score, a row of the file of references.
 
+    All are text as in the file. The tables of a study have those of its agent, or of "".
+    """
+
+    agent: str
     task: str
     method: str
     score: str
@@ -133,7 +138,10 @@ def read_references(path: Path) -> list[Reference]:
     Raises:
       UserError: the file cannot be read, or lacks a column.
     """
-    return [Reference(*(row[name] for name in Reference._fields)) for row in _rows(path)]
+    rows = _rows(path)
+    if rows and (missing := set(Reference._fields) - set(rows[0])):
+        raise UserError(f"{path} lacks the columns {', '.join(sorted(missing))}.")
+    return [Reference(*(row[name] for name in Reference._fields)) for row in rows]
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -149,10 +157,13 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 def markdown(study: Study, references: Sequence[Reference]) -> str:
     """What was run, and a table of its scores beside published ones of as many frames."""
+    spec = study.spec
     known = [
         row
         for row in references
-        if row.task in study.tasks and float(row.frames) == study.spec.frames
+        if row.task in study.tasks
+        and row.agent in ("", spec.agent)
+        and float(row.frames) == spec.frames
     ]
     parts = [_protocol(study), _table(study, known)]
     sources = dict.fromkeys(f"{row.method}: {row.protocol} ({row.source})" for row in known)
@@ -168,12 +179,12 @@ def _protocol(study: Study) -> str:
     scores = "Scores are training returns of the last interval."
     if episodes:
         scores = f"Scores are means of {episodes} episodes of the final checkpoint."
-    seeds = {len(runs) for runs in study.tasks.values()}
-    missing = "" if seeds == {spec.seeds} else f" (of {spec.seeds}; not all are done)"
+    done, planned = sum(map(len, study.tasks.values())), spec.configurations * spec.seeds
+    left = "" if done == planned else f"; {done} of {planned} runs are done"
     commits = ", ".join(study.commits) or "not recorded"
     return (
-        f"    ./run_local.sh {command}\n\n{spec.description} Seeds 1 to {max(seeds)}{missing}, "
-        f"{spec.frames:,} frames. {scores} Commit: {commits}."
+        f"    ./run_local.sh {command}\n\n{spec.description} {spec.frames:,} frames, "
+        f"seeds 1 to {spec.seeds}{left}. {scores} Commit: {commits}."
     )
 
 
@@ -199,11 +210,13 @@ def _table(study: Study, known: Sequence[Reference]) -> str:
     return _lines(lines)
 
 
-def comparison(studies: Sequence[Study], references: Sequence[Reference], unit: str) -> str:
-    """Normalized scores over the tasks that all studies have; "" if they cannot be normalized.
+def normalized(
+    studies: Sequence[Study], references: Sequence[Reference], unit: str
+) -> list[Scores]:
+    """The scores of each study over the tasks that all have; [] if one has no score of `unit`.
 
     Args:
-      studies: each is compared with the first.
+      studies: one or more.
       references: with the scores of `unit`, and of `ZERO` if that is not 0.
       unit: the method whose score is 1.
     """
@@ -211,27 +224,27 @@ def comparison(studies: Sequence[Study], references: Sequence[Reference], unit: 
     ones = {row.task: float(row.score) for row in references if row.method == unit}
     zeros = {row.task: float(row.score) for row in references if row.method == ZERO}
     if not tasks or not all(task in ones for task in tasks):
-        return ""
-    normalized = [
-        [
-            [
-                (score - zeros.get(task, 0)) / (ones[task] - zeros.get(task, 0))
-                for score in study.scores(task)
-            ]
-            for task in tasks
-        ]
-        for study in studies
-    ]
+        return []
+
+    def scores(study: Study, task: str) -> list[float]:
+        zero = zeros.get(task, 0.0)
+        return [(score - zero) / (ones[task] - zero) for score in study.scores(task)]
+
+    return [[scores(study, task) for task in tasks] for study in studies]
+
+
+def comparison(names: Sequence[str], scores: Sequence[Scores], unit: str) -> str:
+    """A table of normalized scores, and how probably each study is better than the first."""
     lines = [["", *(name for name, _ in _STATISTICS)]]
-    for study, scores in zip(studies, normalized, strict=True):
-        found = [statistics.estimate(statistic, scores) for _, statistic in _STATISTICS]
-        cells = [f"{one.estimate:.2f} ({_interval(one, '.2f')})" for one in found]
-        lines.append([study.name, *cells])
-    text = f"{_lines(lines)}\n\nOver {len(tasks)} tasks; 1 is {unit}, with 95 % intervals.\n"
-    for study, scores in zip(studies[1:], normalized[1:], strict=True):
-        better = statistics.estimate(statistics.improvement, [*scores, *normalized[0]])
+    for name, one in zip(names, scores, strict=True):
+        found = [statistics.estimate(statistic, one) for _, statistic in _STATISTICS]
+        lines.append([name, *(f"{part.estimate:.2f} ({_interval(part, '.2f')})" for part in found)])
+    text = f"{_lines(lines)}\n\n"
+    text += f"Over {len(scores[0])} tasks; 1 is {unit}. In brackets, 95 % intervals.\n"
+    for name, one in zip(names[1:], scores[1:], strict=True):
+        better = statistics.estimate(statistics.improvement, [*one, *scores[0]])
         text += (
-            f"The probability that {study.name} is better than {studies[0].name} is "
+            f"The probability that {name} is better than {names[0]} is "
             f"{better.estimate:.2f} ({_interval(better, '.2f')}).\n"
         )
     return text
@@ -281,8 +294,15 @@ def main(arguments: Sequence[str]) -> int:
     for path, study in zip(options.studies, studies, strict=True):
         curves = {task: [run.curve for run in runs] for task, runs in study.tasks.items()}
         plots.draw_curves(curves, path / "curves.png")
-    if compared := comparison(studies, references, options.unit):
-        sections["comparison"] = compared
+    if scores := normalized(studies, references, options.unit):
+        names = [study.name for study in studies]
+        sections["comparison"] = comparison(names, scores, options.unit)
+        profiles = [statistics.profile(one, plots.THRESHOLDS) for one in scores]
+        plots.draw_profiles(
+            dict(zip(names, profiles, strict=True)),
+            options.unit,
+            options.studies[0] / "profile.png",
+        )
     if options.page is None:
         print("\n".join(sections.values()), end="")
     else:

@@ -16,6 +16,8 @@ from seed_rl.study.percentiles import Interval, Value
 from seed_rl.study.spec import Choice
 
 DIRECTORY = "plots"
+THRESHOLDS = np.linspace(0, 2, 201)
+"""Normalized scores at which performance profiles are drawn."""
 
 
 def draw_all(path: Path, analyses: Sequence[tuple[Choice, Sequence[Value]]]) -> list[Path]:
@@ -83,6 +85,28 @@ def draw_curves(curves: Mapping[str, Sequence[np.ndarray]], out: Path) -> None:
         axes.set_xlabel("environment frames")
     for axes in panels[:, 0]:
         axes.set_ylabel("training return")
+    _save(figure, out)
+
+
+def draw_profiles(profiles: Mapping[str, np.ndarray], unit: str, out: Path) -> None:
+    """Draws performance profiles.
+
+    Args:
+      profiles: of each study, <float>[thresholds], the share of runs above each of `THRESHOLDS`.
+      unit: the method whose score is 1.
+      out: the file to write.
+
+    Raises:
+      UserError: matplotlib is missing, or the file cannot be written.
+    """
+    figure = _figure(6, 3.6)
+    axes = figure.add_subplot()
+    for name, shares in profiles.items():
+        axes.plot(THRESHOLDS, shares, label=name)
+    axes.set_xlabel(f"score, where 1 is {unit}")
+    axes.set_ylabel("share of runs above it")
+    axes.grid(alpha=0.3)
+    axes.legend()
     _save(figure, out)
 
 

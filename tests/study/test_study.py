@@ -121,6 +121,23 @@ def test_from_the_spec_to_the_plots(study):
     assert len(study.rows()) == 6 and study.starts(0) == ["end"]
 
 
+def test_runs_are_evaluated_and_kept_as_curves(study):
+    """An evaluation that has ended early is done again next time; training is not."""
+    study.spec |= {"configurations": 1, "evaluation_episodes": 2}
+    assert study.run() == 0, study.text()
+    (row,) = study.rows()
+    assert row["status"] == "stopped" and "it will resume next time" in study.text()
+    assert study.run() == 0
+    (row,) = study.rows()
+    assert row["status"] == "done" and row["evaluation_episodes"] == "2"
+    assert (float(row["evaluation_mean"]), float(row["evaluation_std"])) == (7.5, 0.5)
+    assert study.starts() == ["end"]
+    curve = study.rows("curves.csv")
+    assert len(curve) == 50 and float(curve[-1]["return"]) == float(row["final_return"])
+    record = json.loads((study.path / "study.json").read_text())
+    assert len(record["commits"]) <= 1  # None outside a checkout.
+
+
 @pytest.mark.slow
 def test_failures_are_reported_and_others_continue(study):
     """Guards against one bad configuration ending a study; only --retry_failed runs it again."""

@@ -1,0 +1,145 @@
+"""Results of studies as Markdown: from the files that a study writes, or a copy of them."""
+
+import itertools
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+
+from seed_rl.study import program, statistics
+from seed_rl.study.results import CURVES, FILE_NAME
+
+SPEC = {
+    "game": "gym",
+    "agent": "vtrace",
+    "actors": 2,
+    "envs_per_actor": 8,
+    "frames": 1000,
+    "seeds": 3,
+    "sampler": "grid",
+    "description": "Two tasks.",
+    "choices": {"env_name": {"values": ["A-v1", "B-v1"]}},
+    "evaluation_episodes": 10,
+}
+REFERENCES = """agent,task,method,score,deviation,frames,seeds,protocol,source
+,A-v1,random,10,,0,,,
+,A-v1,human,110,,0,,,
+,B-v1,human,2000,,0,,,
+vtrace,A-v1,Another,80,5,1000,3,last returns,https://example.org
+,A-v1,Longer,100,5,2000,3,last returns,https://example.org
+ppo,A-v1,Unlike,100,5,1000,3,last returns,https://example.org
+"""
+HEADER = (
+    "configuration,seed,env_name,performance,final_return,episodes,evaluation_mean,evaluation_std,"
+    "evaluation_median,evaluation_episodes,frames_per_s,status,note\n"
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The files of a study: A scores 60, 110 and 85, B 1000 and 3000 and is still running."""
+    path = tmp_path / "two_tasks"
+    path.mkdir()
+    (path / "study.json").write_text(json.dumps({"spec": SPEC, "commits": ["abc123"]}))
+    rows = [
+        *((0, 1, "A-v1", 60, "done"), (0, 2, "A-v1", 110, "done"), (0, 3, "A-v1", 85, "done")),
+        *((1, 1, "B-v1", 1000, "done"), (1, 2, "B-v1", 3000, "done")),
+    ]
+    lines = [
+        f"{c},{s},{task},1,50,9,{score},1,1,10,500,{status},\n"
+        for c, s, task, score, status in rows
+    ]
+    (path / FILE_NAME).write_text(HEADER + "".join(lines) + "1,3,B-v1,,,,,,,0,400,running,\n")
+    curve = [f"{c},{s},{frames},{score}\n" for c, s, _, score, _ in rows for frames in (500, 1000)]
+    (path / CURVES).write_text("configuration,seed,frames,return\n" + "".join(curve))
+    (tmp_path / "references.csv").write_text(REFERENCES)
+    return path
+
+
+def test_tables_on_a_page(folder, tmp_path, capsys):
+    """Each run is there, beside what is published for as many frames, normalized as said."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Mine\n<!-- two_tasks -->\nold\n<!-- end of two_tasks -->\nbetween\n"
+        "<!-- comparison -->\n<!-- end of comparison -->\nafter\n"
+    )
+    command = ["aggregate", str(folder), f"--references={tmp_path / 'references.csv'}"]
+    assert program.main([*command, f"--page={page}"]) == 0, capsys.readouterr().err
+    text = page.read_text()
+    assert text.startswith("# Mine\n<!-- two_tasks -->\n") and text.endswith("-->\nafter\n")
+    assert "old" not in text and "between" in text
+    assert (
+        "./run_local.sh gym vtrace 2 8 --seed=1 --total_environment_frames=1000 --env_name=A-v1"
+        in text
+    )
+    assert "1,000 frames, seeds 1 to 3; 5 of 6 runs are done." in text and "Commit: abc123." in text
+    assert "| A-v1 | **85.0** | 60.0 to 110.0 | 60.0, 110.0, 85.0 | 50.0 | 500.0 | 80 ± 5 |" in text
+    assert "| B-v1 | **2,000** | 1,000 to 3,000 | 1,000, 3,000 |" in text
+    assert "Another: last returns (https://example.org)." in text and "Longer" not in text
+    assert "Unlike" not in text
+    # A: 0.5, 1, 0.75. B, whose zero is 0: 0.5, 1.5. The middle of five: 0.75 and parts of others.
+    (row,) = [line for line in text.splitlines() if line.startswith("| two_tasks |")]
+    found = [float(cell.split()[0]) for cell in row.strip("| ").split(" | ")[1:]]
+    assert found == pytest.approx([0.75, 0.875, 0.875, 0.25], abs=0.006)
+    for picture in ("curves.png", "profile.png"):
+        assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+    # A copy of the three files is enough, and gives the same page.
+    copy = tmp_path / "copy" / folder.name
+    copy.mkdir(parents=True)
+    for name in ("study.json", FILE_NAME, CURVES):
+        shutil.copy(folder / name, copy)
+    assert program.main(["aggregate", str(copy), *command[2:], f"--page={page}"]) == 0
+    assert page.read_text() == text
+
+
+def test_what_cannot_be_aggregated_is_said(folder, tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("# Mine\n")
+    assert program.main(["aggregate", str(folder), f"--page={page}"]) == 2
+    assert "Add two lines: <!-- two_tasks -->" in capsys.readouterr().err
+    assert page.read_text() == "# Mine\n"
+    (folder / CURVES).unlink()
+    assert program.main(["aggregate", str(folder)]) == 2
+    assert "--results_only" in capsys.readouterr().err
+    references = tmp_path / "references.csv"
+    references.write_text("task,score\nA-v1,3\n")
+    assert program.main(["aggregate", str(folder), f"--references={references}"]) == 2
+    assert program.main(["aggregate", str(tmp_path / "none")]) == 2
+    assert "There is no study in" in capsys.readouterr().err
+
+
+SCORES = [[0.1, 0.9, 0.5, 1.4], [2.0, 0.2, 0.3, 0.3]]
+
+
+def test_statistics_against_their_definitions():
+    everything = sorted(SCORES[0] + SCORES[1])
+    expected = {
+        statistics.iqm: sum(everything[2:6]) / 4,
+        statistics.mean: sum(everything) / 8,
+        statistics.median: (0.725 + 0.7) / 2,
+        statistics.optimality_gap: (0.9 + 0.1 + 0.5 + 0.8 + 0.7 + 0.7) / 8,
+    }
+    for statistic, value in expected.items():
+        found = statistics.estimate(statistic, SCORES)
+        assert found.estimate == pytest.approx(value)
+        assert found.low < value < found.high
+        assert statistics.estimate(statistic, SCORES) == found
+    x, y = [[1, 2], [5, 5]], [[1, 1, 0], [6, 5, 4]]
+    pairs = [
+        np.mean([(a > b) + (a == b) / 2 for a, b in itertools.product(*p)])
+        for p in zip(x, y, strict=True)
+    ]
+    found = statistics.estimate(statistics.improvement, [*x, *y])
+    assert found.estimate == pytest.approx(np.mean(pairs))
+    assert math.isnan(statistics.estimate(statistics.mean, [[1.0], [2.0, 3.0]]).low)
+    np.testing.assert_allclose(
+        statistics.profile(SCORES, np.array([0.0, 0.3, 1.5])), [1, (3 / 4 + 1 / 4) / 2, 1 / 8]
+    )
+
+
+def test_the_bootstrap_resamples_seeds_within_tasks():
+    """Tasks of different levels with equal seeds: nothing varies, so the interval is a point."""
+    found = statistics.estimate(statistics.mean, [[1.0, 1.0], [5.0, 5.0]])
+    assert found == (3.0, 3.0, 3.0)

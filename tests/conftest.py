@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from tests.helpers.forks import Forks
 # Before anything imports TensorFlow; child processes inherit it.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # Several processes, one GPU.
+# A shell in a script starts background jobs deaf to Ctrl-C, as their child processes would be.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module", autouse=True)

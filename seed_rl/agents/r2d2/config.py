@@ -18,6 +18,19 @@ class R2D2Config(Checked):
 
     discounting: float = option(0.997, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
     n_steps: int = option(5, "Rewards per n-step target, before bootstrapping.", minimum=1)
+    trace_lambda: float = option(
+        0.0,
+        "Above 0, targets are soft Watkins Q(lambda) returns with this lambda instead of n-step "
+        "returns: --n_steps is not used.",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    trace_tolerance: float = option(
+        0.01,
+        "Kappa of Q(lambda): an action is followed on if its value is at most kappa |max Q| below "
+        "max Q.",
+        minimum=0.0,
+    )
     burn_in: int = option(
         40,
         "Steps at the beginning of an unroll that only update the recurrent state. An unroll has "
@@ -78,7 +91,7 @@ def validate(
     Raises:
       UserError: naming the options to change.
     """
-    if learner.unroll_length < r2d2.n_steps:
+    if not r2d2.trace_lambda and learner.unroll_length < r2d2.n_steps:
         raise UserError(
             f"--unroll_length={learner.unroll_length} is shorter than --n_steps={r2d2.n_steps}: "
             "no return would have its full length. Raise the former or lower the latter."

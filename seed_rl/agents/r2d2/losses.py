@@ -14,6 +14,7 @@ import tensorflow as tf
 from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.nest import Nest
+from seed_rl.common.returns.scans import backward_linear_scan
 from seed_rl.common.types import EnvOutput
 
 _EPSILON_BASE, _FIRST_EXPONENT, _LAST_EXPONENT = 0.4, 1.0, 8.0
@@ -76,6 +77,62 @@ def n_step_bellman_target(
     return targets
 
 
+def q_lambda_target(
+    rewards: tf.Tensor,
+    done: tf.Tensor,
+    values: tf.Tensor,
+    next_q: tf.Tensor,
+    traces: tf.Tensor,
+    gamma: float,
+) -> tf.Tensor:
+    """Q(lambda) returns: G_t = r_t + gamma (V_{t+1} + lambda_{t+1} (G_{t+1} - Q_{t+1})).
+
+    They end with an episode, and with the last value of the sequence.
+
+    Args:
+      rewards: <float32>[time, batch] of each action.
+      done: <bool>[time, batch] whether the action ended the episode.
+      values: <float32>[time, batch] V_{t+1}, the value of the state after each action.
+      next_q: <float32>[time, batch] Q_{t+1}, the value of the next action in that state; not used
+        where `traces` is 0, and may be -inf there.
+      traces: <float32>[time, batch] lambda_{t+1}; 0 at the last step.
+      gamma: discount factor.
+
+    Returns:
+      <float32>[time, batch].
+    """
+    discounts = gamma * (1.0 - tf.cast(done, rewards.dtype))
+    corrections = tf.where(traces > 0, traces * next_q, tf.zeros_like(next_q))
+    return backward_linear_scan(discounts * traces, rewards + discounts * (values - corrections))
+
+
+def soft_watkins_traces(
+    q_values: tf.Tensor,
+    actions: tf.Tensor,
+    abandoned: tf.Tensor,
+    trace_lambda: float,
+    tolerance: float,
+) -> tf.Tensor:
+    """Lambda where the action taken is as good as greedy, 0 elsewhere (arXiv 2209.07550).
+
+    That is where Q(s, a) >= max Q(s, .) - tolerance |max Q(s, .)|; 0 where no action was taken.
+
+    Args:
+      q_values: <float32>[time, batch, actions], of the policy that is learned.
+      actions: <int>[time, batch] taken.
+      abandoned: <bool>[time, batch] where there was no transition.
+      trace_lambda: lambda.
+      tolerance: kappa.
+
+    Returns:
+      <float32>[time, batch].
+    """
+    best = tf.reduce_max(q_values, axis=-1)
+    taken = tf.gather(q_values, actions, batch_dims=2)
+    follows = (taken >= best - tolerance * tf.abs(best)) & ~abandoned
+    return tf.where(follows, trace_lambda, tf.zeros_like(best))
+
+
 class TDErrors(NamedTuple):
     """Errors of T steps, <float32>[time, batch].
 
@@ -99,7 +156,9 @@ def td_errors(
     env_outputs: EnvOutput,
     actions: tf.Tensor,
 ) -> TDErrors:
-    """n-step double Q-learning (van Hasselt et al. 2016) with value rescaling.
+    """Double Q-learning (van Hasselt et al. 2016) with value rescaling.
+
+    Targets are n-step returns, or Q(lambda) returns if `trace_lambda` is set.
 
     Args:
       config: options.
@@ -121,9 +180,21 @@ def td_errors(
     epsilon = config.value_function_rescaling_epsilon
     if config.value_function_rescaling:
         v_t = inverse_value_function_rescaling(v_t, epsilon)
-    targets = n_step_bellman_target(
-        r_t, done_t, v_t, config.discounting, config.n_steps, abandoned_t
-    )
+    if config.trace_lambda:
+        # Of the actions after each step; the last one's return is not known.
+        traces = soft_watkins_traces(
+            *(training_output.q_values[1:-1], actions[1:-1], abandoned_t[1:]),
+            *(config.trace_lambda, config.trace_tolerance),
+        )
+        traces = tf.concat([traces, tf.zeros_like(v_t[:1])], axis=0)
+        next_q = tf.gather(target_output.q_values[1:], actions[1:], batch_dims=2)
+        if config.value_function_rescaling:
+            next_q = inverse_value_function_rescaling(next_q, epsilon)
+        targets = q_lambda_target(r_t, done_t, v_t, next_q, traces, config.discounting)
+    else:
+        targets = n_step_bellman_target(
+            r_t, done_t, v_t, config.discounting, config.n_steps, abandoned_t
+        )
     if config.value_function_rescaling:
         targets = value_function_rescaling(targets, epsilon)
     targets = tf.stop_gradient(targets)

@@ -153,6 +153,68 @@ def test_double_q_errors_losses_and_priorities(rescaling, max_abs_reward):
         np.testing.assert_allclose(priority[b], expected, rtol=1e-4)
 
 
+def q_lambda_return(start, rewards, done, abandoned, values, q_taken, follows, gamma, lam):
+    """Q + sum of (product of gamma lambda_i) TD errors, written out as in the paper.
+
+    values[i] and q_taken[i] are of the state before action i; values has one more.
+    """
+    total, weight = q_taken[start], 1.0
+    for i in range(start, len(rewards)):
+        ends = done[i]
+        total += weight * (rewards[i] + (0.0 if ends else gamma * values[i + 1]) - q_taken[i])
+        if ends or i + 1 == len(rewards) or abandoned[i + 1] or not follows[i + 1]:
+            break
+        weight *= gamma * lam
+    return total
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("rescaling", [True, False])
+def test_soft_watkins_q_lambda(rescaling, masked):
+    """Guards where traces are cut, ends of episodes, and actions that the network masks."""
+    rng = np.random.default_rng(1)
+    length, batch, kappa = 12, 40, 0.2
+    rewards, done, abandoned = random_episodes(rng, length, batch)
+    training, target = (random_outputs(rng, length + 1, batch) for _ in range(2))
+    actions = np.array(training.q_values).argmax(-1)  # Mostly greedy: traces are long.
+    random = rng.random(actions.shape) < 0.4
+    actions[random] = rng.integers(3, size=random.sum())
+    if masked:  # What is not taken; and in the last state of an abandoned episode, anything.
+        allowed = np.arange(3) != (actions[..., None] + 1) % 3
+        allowed[:-1][abandoned] = np.arange(3) != actions[:-1][abandoned][:, None]
+        training, target = (
+            output._replace(q_values=tf.where(allowed, output.q_values, -np.inf))
+            for output in (training, target)
+        )
+    options = dict(trace_lambda=0.8, trace_tolerance=kappa, value_function_rescaling=rescaling)
+    td = losses.td_errors(
+        R2D2Config(discounting=0.95, **options),
+        *(training, target, env_outputs(rewards, done, abandoned), tf.constant(actions)),
+    )
+    online, slow = training.q_values.numpy(), target.q_values.numpy()
+    followed = 0
+    for b in range(batch):
+        values, q_taken, follows = [], [], []
+        for t in range(length + 1):
+            best = int(np.argmax(online[t, b]))
+            pair = [float(slow[t, b, a]) for a in (best, actions[t, b])]
+            value, taken = [unscale(x) if rescaling and np.isfinite(x) else x for x in pair]
+            values.append(value)
+            q_taken.append(taken)
+            top = online[t, b, best]
+            follows.append(online[t, b, actions[t, b]] >= top - kappa * abs(top))
+        followed += sum(follows)
+        columns = [x[:, b] for x in (rewards, done, abandoned)]
+        for t in range(length):
+            if abandoned[t, b]:
+                assert td.errors[t, b] == 0
+                continue
+            wanted = q_lambda_return(t, *columns, values, q_taken, follows, 0.95, 0.8)
+            wanted = rescale(wanted) if rescaling else wanted
+            np.testing.assert_allclose(td.targets[t, b], wanted, rtol=1e-3, atol=1e-4)
+    assert 0.5 < followed / (batch * (length + 1)) < 0.9
+
+
 def test_priority_of_an_unroll_without_any_transition_is_zero():
     """Guards against dividing by the number of real steps where there is none."""
     td = losses.TDErrors(*(tf.zeros([1, 2]) for _ in range(4)))

@@ -39,15 +39,15 @@ def main_module(game: str, agent: str) -> str:
     games = available()
     if game not in games:
         raise UserError(
-            f"Unknown game '{game}'; {_choices(game, games)} (A program of yours: the path of its "
+            f"Unknown game '{game}'; {choices(game, games)} (A program of yours: the path of its "
             "file, ending in .py.)"
         )
     if agent not in games[game]:
-        raise UserError(f"{game} has no agent '{agent}'; {_choices(agent, games[game])}")
+        raise UserError(f"{game} has no agent '{agent}'; {choices(agent, games[game])}")
     return f"seed_rl.{game}.{agent}_main"
 
 
-def _choices(typed: str, names: Iterable[str]) -> str:
+def choices(typed: str, names: Iterable[str]) -> str:
     """The end of a message about an unknown name: the known ones, and the nearest."""
     names = list(names)
     near = difflib.get_close_matches(typed.lower(), names, n=1)

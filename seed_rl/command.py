@@ -1,0 +1,182 @@
+"""The command `seed-rl`, which pip installs: one name for the programs of this package.
+
+`seed-rl train ppo HalfCheetah-v5` is `./run_local.sh mujoco ppo ... --env_name=HalfCheetah-v5`;
+every other command passes its arguments on to the program in `PROGRAMS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from seed_rl.atari import games as atari_games
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import run_record
+from seed_rl.common.system import terminal
+from seed_rl.launch import arguments as run_arguments
+from seed_rl.launch import games
+
+
+class Program(NamedTuple):
+    """What a command runs.
+
+    Attributes:
+      module: as for `python -m`.
+      summary: one line of help.
+    """
+
+    module: str
+    summary: str
+
+
+_TRAINER = "seed_rl.launch.local"
+PROGRAMS = {
+    "train": Program(_TRAINER, "AGENT ENVIRONMENT [--actors=N] [--envs=N]   train an agent"),
+    "resume": Program(_TRAINER, "RUN   continue a run with the options that it had"),
+    "stop": Program("seed_rl.launch.stop", "[RUN]   save and stop a run"),
+    "play": Program("seed_rl.play", "RUN [--video=F.mp4]   watch or film an agent"),
+    "evaluate": Program("seed_rl.evaluate", "RUN [--episodes=N]   measure an agent"),
+    "check": Program("seed_rl.check_env", "--env=ENVIRONMENT   check an environment of yours"),
+    "study": Program("seed_rl.study", "SPEC.json   train many configurations, tasks and seeds"),
+    "plot": Program("seed_rl.common.monitoring.plots", "RUN...   draw learning curves"),
+}
+_ENVS = 8
+_MOST_ACTORS = 8
+# The flag that names an environment of a family; the others have --env_name.
+_FLAGS = {"atari": "game", "dmlab": "game", "football": "game"}
+_MUJOCO = re.compile(
+    "(Ant|HalfCheetah|Hopper|Humanoid|HumanoidStandup|Inverted(Double)?Pendulum|Pusher|Reacher|"
+    "Swimmer|Walker2d|Fetch.*|Hand.*|Adroit.*)-v[0-9]+"
+)
+_FOOTBALL = re.compile("academy_.*|[0-9]+_vs_[0-9]+_.*")
+_DMLAB = re.compile("(dmlab30|rooms|language|lasertag|natlab|skymaze|psychlab|explore)(_.*)?")
+
+
+def usage(command: str = "") -> str:
+    """The text of `seed-rl --help`, or of its command `train` or `resume`."""
+    if command:
+        _, heading, flags = run_arguments.usage().partition("Run flags:")
+        return f"usage: seed-rl {command} {PROGRAMS[command].summary}\n\n{heading}{flags}"
+    width = max(map(len, PROGRAMS))
+    commands = "\n".join(f"  {name:{width}}  {what.summary}" for name, what in PROGRAMS.items())
+    agents = ", ".join(sorted({agent for names in games.available().values() for agent in names}))
+    return f"""\
+usage: seed-rl COMMAND ...
+
+{commands}
+
+  AGENT        {agents}
+  ENVIRONMENT  an Atari game (Pong), an id of Gymnasium (CartPole-v1, HalfCheetah-v5), a scenario of
+               football (academy_empty_goal_close), a level of DeepMind Lab, a class of yours
+               (module:Class) or a program of yours (PROGRAM.py); FAMILY:NAME says which family:
+               {", ".join(games.available())}
+  --actors=N   actor processes (default: one per core, at most {_MOST_ACTORS})
+  --envs=N     environments of each (default: {_ENVS})
+  RUN          the directory of a run, such as runs/gym-vtrace-CartPole-v1
+
+seed-rl COMMAND --help lists the flags of a command. Ctrl-C saves and stops a run.
+"""
+
+
+def module_arguments(arguments: Sequence[str]) -> list[str]:
+    """What `python -m` runs for a command line.
+
+    Raises:
+      UserError: there is no such command, or its arguments are wrong.
+    """
+    if not arguments:
+        raise UserError("Which command? " + ", ".join(PROGRAMS) + " (seed-rl --help).")
+    command, *rest = arguments
+    if command not in PROGRAMS:
+        raise UserError(f"There is no command {command}; {games.choices(command, PROGRAMS)}")
+    if command == "train":
+        rest = _training(rest)
+    elif command == "resume":
+        rest = _resuming(rest)
+    return [PROGRAMS[command].module, *rest]
+
+
+def place(environment: str) -> tuple[str, list[str]]:
+    """The family of an environment, or its program, and the flag that names it there."""
+    if games.is_file(environment):
+        return environment, []
+    family, found, name = environment.partition(":")
+    if not found or family not in games.available():
+        family, name = _family(environment), environment
+    return family, [f"--{_FLAGS.get(family, 'env_name')}={name}"]
+
+
+def _family(name: str) -> str:
+    with contextlib.suppress(UserError):
+        atari_games.rom_name(name, atari_games.NAMES)
+        return "atari"
+    for family, names in (("mujoco", _MUJOCO), ("football", _FOOTBALL), ("dmlab", _DMLAB)):
+        if names.fullmatch(name):
+            return family
+    return "gym"
+
+
+def _training(arguments: Sequence[str]) -> list[str]:
+    positional = [argument for argument in arguments if not argument.startswith("-")]
+    flags = [argument for argument in arguments if argument.startswith("-")]
+    if len(positional) != 2:
+        raise UserError(
+            f"Expected: seed-rl train AGENT ENVIRONMENT, but got {len(positional)} arguments "
+            "(write flags as --name=value)."
+        )
+    agent, environment = positional
+    family, named = place(environment)
+    if not games.is_file(family):
+        games.main_module(family, agent)
+    actors, flags = _taken("actors", str(min(os.cpu_count() or 1, _MOST_ACTORS)), flags)
+    envs, flags = _taken("envs", str(_ENVS), flags)
+    return [family, agent, actors, envs, *named, *flags]
+
+
+def _taken(name: str, default: str, flags: Sequence[str]) -> tuple[str, list[str]]:
+    """The last value of a flag, and the other flags."""
+    prefix = f"--{name}="
+    given = [flag.removeprefix(prefix) for flag in flags if flag.startswith(prefix)]
+    return (given or [default])[-1], [flag for flag in flags if not flag.startswith(prefix)]
+
+
+def _resuming(arguments: Sequence[str]) -> list[str]:
+    if not arguments or arguments[0].startswith("-"):
+        raise UserError("Expected: seed-rl resume RUN [--flag=value ...].")
+    run, *flags = arguments
+    record = run_record.read(Path(run))
+    program, envs = str(record.get(run_record.PROGRAM)), record.get("env_batch_size")
+    own = re.fullmatch(r"seed_rl\.(\w+)\.(\w+)_main", program)
+    if own is None or not envs:
+        raise UserError(
+            f"{run} was not started by `seed-rl train AGENT ENVIRONMENT`; start it again with the "
+            f"same command and --logdir={run}."
+        )
+    actors = int(record["num_envs"]) // int(envs)
+    return [*own.groups(), str(actors), str(envs), f"--logdir={run}", *flags]
+
+
+def main() -> int:
+    """Runs the command; returns its exit code, or becomes the program."""
+    arguments = sys.argv[1:]
+    named, wants_help = arguments[:1], {"--help", "-h"} & set(arguments)
+    if named == ["help"] or (wants_help and named[0] in (*wants_help, "train", "resume")):
+        terminal.end_without_reader()
+        print(usage(named[0] if named[0] in PROGRAMS else ""), end="")
+        return 0
+    try:
+        module, *rest = module_arguments(arguments)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return UserError.exit_code
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", module, *rest])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

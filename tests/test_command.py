@@ -1,0 +1,100 @@
+"""The command `seed-rl`: what it starts, and what it says when it cannot."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from seed_rl import command
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import progress
+from seed_rl.launch import arguments as run_arguments
+from tests.helpers.waiting import PATIENCE_S
+
+
+@pytest.mark.parametrize(
+    ("environment", "family", "flag"),
+    [
+        ("Pong", "atari", "--game=Pong"),
+        ("space_invaders", "atari", "--game=space_invaders"),
+        ("ALE/Pong-v5", "atari", "--game=ALE/Pong-v5"),
+        ("HalfCheetah-v5", "mujoco", "--env_name=HalfCheetah-v5"),
+        ("gym:HalfCheetah-v5", "gym", "--env_name=HalfCheetah-v5"),
+        ("CartPole-v1", "gym", "--env_name=CartPole-v1"),
+        ("my_env:Maze", "gym", "--env_name=my_env:Maze"),
+        ("mujoco:my_env:Maze", "mujoco", "--env_name=my_env:Maze"),
+        ("academy_empty_goal_close", "football", "--game=academy_empty_goal_close"),
+        ("11_vs_11_easy_stochastic", "football", "--game=11_vs_11_easy_stochastic"),
+        ("rooms_watermaze", "dmlab", "--game=rooms_watermaze"),
+        ("dmlab30", "dmlab", "--game=dmlab30"),
+    ],
+)
+def test_environments_are_found_by_name(environment, family, flag):
+    """Also guards that ./run_local.sh takes what is made of them."""
+    arguments = ["train", "vtrace", environment, "--actors=2", "--envs=4", "--seed=3"]
+    module, *rest = command.module_arguments(arguments)
+    assert (module, rest) == (
+        "seed_rl.launch.local",
+        [family, "vtrace", "2", "4", flag, "--seed=3"],
+    )
+    options = run_arguments.parse(rest)
+    assert (options.actors, options.envs_per_actor, options.flags) == (2, 4, (flag, "--seed=3"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Which command. train, resume"),
+        (["trian"], "There is no command trian.*Did you mean train"),
+        (["train", "ppo"], "Expected: seed-rl train AGENT ENVIRONMENT, but got 1"),
+        (["train", "ppo", "Pong", "--actors", "2"], "write flags as --name=value"),
+        (["train", "r2d2", "HalfCheetah-v5"], "mujoco has no agent 'r2d2'"),
+        (["resume"], "Expected: seed-rl resume RUN"),
+        (["resume", "nowhere"], "Cannot read the options of the run from nowhere/config.json"),
+    ],
+)
+def test_mistakes(arguments, message):
+    with pytest.raises(UserError, match=message):
+        command.module_arguments(arguments)
+
+
+def test_a_run_of_another_program_cannot_be_resumed(tmp_path):
+    record = {"program": "my_main", "num_envs": 4, "env_batch_size": 2}
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match="start it again with the same command and --logdir="):
+        command.module_arguments(["resume", str(tmp_path)])
+
+
+def test_help_names_each_command():
+    result = subprocess.run(
+        [sys.executable, "-m", "seed_rl.command", "--help"], capture_output=True, text=True
+    )
+    assert result.returncode == 0
+    assert len(result.stdout.splitlines()) <= 32  # A screen.
+    for name in command.PROGRAMS:
+        assert f"\n  {name} " in result.stdout
+    assert "--restart=fresh" in command.usage("train")
+
+
+@pytest.mark.slow
+def test_train_stop_at_the_end_resume(tmp_path):
+    """A run of the command, and its continuation with recorded options and one more flag."""
+
+    def seed_rl(*arguments):
+        program = [sys.executable, "-m", "seed_rl.command", *arguments]
+        result = subprocess.run(
+            program, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    small = ["--total_environment_frames=2000", "--unroll_length=10", "--tensorboard=false"]
+    seed_rl("train", "vtrace", "CartPole-v1", "--actors=1", "--envs=4", *small)
+    run = "runs/gym-vtrace-CartPole-v1"
+    assert progress.read(tmp_path / run).frames >= 2000
+    seed_rl("resume", run, "--total_environment_frames=4000", "--tensorboard=false")
+    assert progress.read(tmp_path / run).frames >= 4000
+    record = json.loads((tmp_path / run / "config.json").read_text())
+    assert (record["num_envs"], record["unroll_length"]) == (4, 10)
+    assert "mean" in seed_rl("evaluate", run, "--episodes=2", "--envs=2")

@@ -56,7 +56,7 @@ class Result:
     Attributes:
       logdir: the directory.
       frames: environment frames used.
-      finished: whether these are all; otherwise the run may continue.
+      finished: whether these are all, or it was good enough; otherwise the run may continue.
       episodes: all finished episodes, in the order of their ends.
       checkpoint: the newest checkpoint, if any.
       model: the exported policy, if any, for `load_policy`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -45,7 +46,7 @@ def recurrent(actions, observations, distribution):
     )
 
 
-def make_job(logdir, frames, create_env=cart_pole, **run):
+def make_job(logdir, frames, create_env=cart_pole, learner=(), **run):
     sizes = {"num_envs": 4, "env_batch_size": 2, "seed": 1, **run}
     return vtrace_algorithm.create_job(
         create_env,
@@ -53,7 +54,9 @@ def make_job(logdir, frames, create_env=cart_pole, **run):
         vtrace=VTraceConfig(),
         env_config={},  # Not the flags, which another test may have parsed.
         run=RunConfig(logdir=str(logdir), **sizes),
-        config=LearnerConfig(total_environment_frames=frames, batch_size=4, unroll_length=10),
+        config=LearnerConfig(
+            total_environment_frames=frames, batch_size=4, unroll_length=10, **dict(learner)
+        ),
     )
 
 
@@ -101,6 +104,21 @@ def test_result(trained, leaves_nothing):
     assert 0 < result.returns.sum() <= 800 + 4 * 500
     assert len(result.returns) == len(result.episodes)
     assert experiment.read_result(result.logdir) == result
+
+
+@pytest.mark.parametrize("num_eval_envs", [0, 2])
+def test_a_run_ends_when_it_is_good_enough(tmp_path, num_eval_envs):
+    """Guards who is asked: 20 evaluation episodes, or 100 of training; and what is kept."""
+    options = {"stop_at_return": 10.0, "keep_best": True}  # Any agent lasts for ten steps.
+    job = make_job(tmp_path, 10**6, learner=options, num_eval_envs=num_eval_envs)
+    result = experiment.run(job, on_progress=None)
+    assert result.finished and result.frames < 10**6
+    rows = [row for row in result.episodes if row.evaluation == bool(num_eval_envs)]
+    assert len(rows) >= (20 if num_eval_envs else 100)
+    record = json.loads((tmp_path / "best/best.json").read_text())
+    assert record["return"] >= 10 and record["frames"] <= result.frames
+    policy = experiment.trained_policy(make_job(tmp_path / "new", 1), tmp_path / "best")
+    assert policy(np.zeros(4, np.float32), policy.initial_state(), 0.0)
 
 
 def test_loaded_policies_agree(trained):

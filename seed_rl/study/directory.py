@@ -58,12 +58,14 @@ class StudyRun:
         return self.logdir.name
 
     def trained(self, spec: Spec) -> bool:
-        """Whether it has trained on all its frames."""
+        """Whether it has trained to its end."""
         report = progress.read(self.logdir)
-        return report is not None and report.phase == "done" and report.frames >= spec.frames
+        if report is None or report.phase != "done":
+            return False
+        return report.frames >= spec.frames or "stop_at_return" in spec.flags
 
     def done(self, spec: Spec) -> bool:
-        """Whether it has trained on all its frames and been evaluated, if that is wanted."""
+        """Whether it has trained to its end and been evaluated, if that is wanted."""
         return self.trained(spec) and len(self.evaluated()) >= spec.evaluation_episodes
 
     def evaluated(self) -> list[float]:

@@ -54,6 +54,14 @@ class LearnerConfig(Checked):
     )
     save_checkpoint_secs: float = option(600.0, "Seconds between checkpoints.", minimum=1)
     checkpoints_to_keep: int = option(3, "Number of recent checkpoints to keep.", minimum=1)
+    keep_best: bool = option(
+        False,
+        "Whether to keep a checkpoint of the best agent in LOGDIR/best: by the mean return of the "
+        "last 20 evaluation episodes, or of the last 100 episodes without --num_eval_envs.",
+    )
+    stop_at_return: float | None = option(
+        None, "Ends the run as finished when that mean return reaches this. Default: never."
+    )
     init_checkpoint: str | None = option(
         None, "Checkpoint that initializes the network weights of a new run."
     )

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from seed_rl import grpc
 from seed_rl.common.acting.tasks import Tasks
-from seed_rl.common.checkpoints import checkpoints
+from seed_rl.common.checkpoints import best, checkpoints
 from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.inference import saved_model
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes, initialize
@@ -76,14 +76,18 @@ class Learner:
             job.clip_norm,
             self._batch_codec.decode,
         )
+        trackables = dict(
+            agent=self._algorithm.network,
+            optimizer=job.optimizer,
+            train_steps=self._saved_steps,
+            **self._algorithm.checkpointables(),
+        )
+        self._best = None
+        if config.keep_best:
+            self._best = best.BestCheckpoint(self._logdir, trackables, job.options)
         self._checkpoints = checkpoints.CheckpointManager(
             self._logdir / checkpoint_list.DIRECTORY,
-            dict(
-                agent=self._algorithm.network,
-                optimizer=job.optimizer,
-                train_steps=self._saved_steps,
-                **self._algorithm.checkpointables(),
-            ),
+            trackables,
             keep=config.checkpoints_to_keep,
             config=job.options,
             extra=self._algorithm.extra_files(),
@@ -113,6 +117,7 @@ class Learner:
             self._logdir,
             store=self._inference.store,
             num_training_envs=run.num_envs - run.num_eval_envs,
+            num_eval_envs=run.num_eval_envs,
             num_action_repeats=run.num_action_repeats,
             total_frames=config.total_environment_frames,
             start_frames=self.frames,
@@ -121,6 +126,7 @@ class Learner:
             wandb_project=config.wandb_project,
             tasks=job.env_config if isinstance(job.env_config, Tasks) else None,
         )
+        self._good_enough = False
         self._stop = StopSignal(on_stop=self._inference.store.close)
         self._last_save = time.monotonic()
 
@@ -133,12 +139,12 @@ class Learner:
 
     @property
     def finished(self) -> bool:
-        """Whether all frames are used."""
-        return self.frames >= self._config.total_environment_frames
+        """Whether all frames are used, or the return is reached at which to stop."""
+        return self._good_enough or self.frames >= self._config.total_environment_frames
 
     @property
     def done(self) -> bool:
-        """Whether all frames are used, or a stop was requested."""
+        """Whether the run is finished, or a stop was requested."""
         return self.finished or self._stop.requested
 
     def stop(self, reason: str) -> None:
@@ -150,7 +156,7 @@ class Learner:
         self._stop.request(reason)
 
     def train(self, on_trained: Callable[[], object] = lambda: None) -> None:
-        """Serves and trains until all frames are used, `stop`, or SIGTERM or SIGINT.
+        """Serves and trains until the run is finished, `stop`, or SIGTERM or SIGINT.
 
         Saves a checkpoint at the end in any case, unless there was nothing left to train. The
         signals count only if the main thread calls this.
@@ -257,6 +263,17 @@ class Learner:
             extra=self._extra_logs,
             last=last,
         )
+        if self._best is not None or self._config.stop_at_return is not None:
+            self._judge(last)
+
+    def _judge(self, last: bool) -> None:
+        """Keeps the best agent, and ends training with one that is good enough."""
+        mean, enough = self._reporter.judged_return, self._config.stop_at_return
+        if self._best is not None:
+            self._best.offer(mean, self.frames, self._prepare_to_save, last)
+        if enough is not None and mean is not None and mean >= enough and not self._good_enough:
+            self._good_enough = True
+            logging.info("The mean return is %.4g: training ends (--stop_at_return).", mean)
 
     def _batches(self) -> Iterator[Any]:
         store, encode = self._inference.store, self._batch_codec.encode
@@ -302,14 +319,17 @@ class Learner:
         """Saves a checkpoint; a failure is reported as a warning, and training continues."""
         began = time.monotonic()
         self._reporter.phase("saving", self.frames)
-        self._saved_steps.assign(self._train_steps)
-        self._algorithm.before_save()
+        self._prepare_to_save()
         path = self._checkpoints.save(self.frames)
         if path is not None:
             logging.info("Saved %s in %.1f s.", path, time.monotonic() - began)
         problem = self._checkpoints.problem
         self._reporter.warn("checkpoint", problem and f"cannot save checkpoints: {problem}")
         self._reporter.phase("training", self.frames)
+
+    def _prepare_to_save(self) -> None:
+        self._saved_steps.assign(self._train_steps)
+        self._algorithm.before_save()
 
     def _restore(self) -> tuple[int, int]:
         """Resumes or starts the run; returns (training steps done, frames done)."""

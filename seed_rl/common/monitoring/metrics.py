@@ -144,6 +144,9 @@ class SummaryWriter:
         self._warned = True
 
 
+_JUDGED = {False: 100, True: 20}  # Episodes by which an agent is judged: training, evaluation.
+
+
 class _Recent:
     """Returns of the episodes that ended in the last 5 % of frames, and at least of the last 10.
 
@@ -196,6 +199,9 @@ class EpisodeStatistics:
         self._log = ReturnsLog(logdir, start_frames) if logdir is not None else None
         self._new = {False: list[EpisodeRow](), True: list[EpisodeRow]()}
         self._recent = {flag: _Recent(window) for flag in (False, True)}
+        self._last = {
+            flag: collections.deque[float](maxlen=length) for flag, length in _JUDGED.items()
+        }
         self._counts = {False: 0, True: 0}
         self._warned = False
         self._shaped = False  # Whether any episode's score has differed from its return.
@@ -212,6 +218,16 @@ class EpisodeStatistics:
     def recent_return(self) -> float | None:
         """Mean return of recent training episodes (`_Recent`); None before the first."""
         return self._recent[False].mean() if self.count else None
+
+    def judged_return(self, evaluation: bool) -> float | None:
+        """How good the agent is; None before enough episodes have ended since this learner began.
+
+        Args:
+          evaluation: whether to judge it by the last 20 evaluation episodes instead of the last 100
+            training episodes.
+        """
+        last = self._last[evaluation]
+        return float(np.mean(last)) if len(last) == last.maxlen else None
 
     def add(self, episodes: EpisodeStats, frames: int) -> None:
         """Adds finished episodes, except those whose return or score is not finite.
@@ -246,6 +262,7 @@ class EpisodeStatistics:
         for row in rows:
             self._new[row.evaluation].append(row)
             self._recent[row.evaluation].add(row.frames, row.episode_return)
+            self._last[row.evaluation].append(row.episode_return)
             self._counts[row.evaluation] += 1
             self._shaped |= row.raw_return != row.episode_return
         if self._log is not None:

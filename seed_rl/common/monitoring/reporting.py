@@ -111,6 +111,7 @@ class Reporter:
         total_frames: int,
         start_frames: int,
         log_period_s: float,
+        num_eval_envs: int = 0,
         record: Mapping[str, Any] | None = None,
         wandb_project: str | None = None,
         tasks: Tasks | None = None,
@@ -125,6 +126,7 @@ class Reporter:
           total_frames: environment frames at which the run ends.
           start_frames: environment frames from which it continues.
           log_period_s: seconds between points in TensorBoard and lines on the console.
+          num_eval_envs: number of environments for evaluation.
           record: all options of the run, from `run_record.describe`, for TensorBoard.
           wandb_project: Weights & Biases project that receives TensorBoard's data; None: none.
           tasks: of the environments, reported separately, if there are several.
@@ -138,6 +140,7 @@ class Reporter:
                 wandb_project, logdir, run_summary.hyperparameters(record or {})
             )
         self._store = store
+        self._evaluates = num_eval_envs > 0
         self._log_period_s = log_period_s
         self._logged = time.monotonic()
         self._lock = threading.Lock()  # Guards the next three against `_watch`.
@@ -155,6 +158,11 @@ class Reporter:
         self._summaries = SummaryWriter(logdir)
         if record:
             self._summaries.describe(start_frames, record)
+
+    @property
+    def judged_return(self) -> float | None:
+        """How good the agent is, by evaluation if there is one: `EpisodeStatistics`."""
+        return self._episodes.judged_return(self._evaluates)
 
     def phase(self, name: str, frames: int) -> None:
         """Reports a new phase, one of `progress.PHASES`, immediately."""

@@ -1,0 +1,58 @@
+"""The checkpoint of a run's best agent."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from seed_rl.common.checkpoints.best import BestCheckpoint
+from seed_rl.common.run_files import checkpoint_list
+
+
+@pytest.fixture
+def offer(tmp_path):
+    """Offers an agent with a variable of the given value; `restart` is a later learner."""
+    variable = tf.Variable(0.0)
+
+    def create(period_s=0.0):
+        return BestCheckpoint(tmp_path, {"variable": variable}, {}, period_s)
+
+    def offer(mean, frames, last=False):
+        offer.best.offer(mean, frames, lambda: variable.assign(frames), last)
+
+    offer.restart = lambda **kwargs: setattr(offer, "best", create(**kwargs))
+    offer.restart()
+    return offer
+
+
+def kept(tmp_path):
+    """(frames, return) of the kept checkpoint, as its directory and its record say."""
+    (entry,) = checkpoint_list.list_checkpoints(tmp_path / "best/checkpoints")
+    record = json.loads((tmp_path / "best/best.json").read_text())
+    assert record["frames"] == entry.step
+    reader = tf.train.load_checkpoint(str(entry.path / "variables"))
+    assert reader.get_tensor("variable/.ATTRIBUTES/VARIABLE_VALUE") == entry.step
+    return entry.step, record["return"]
+
+
+def test_only_a_better_agent_replaces_it(offer, tmp_path):
+    """Guards negative returns, and what a resumed run must exceed."""
+    offer(None, 1)
+    assert not checkpoint_list.list_checkpoints(tmp_path / "best/checkpoints")
+    for frames, mean in enumerate([-20.0, -5.0, -5.0, -7.0], 2):
+        offer(mean, frames)
+    assert kept(tmp_path) == (3, -5.0)
+    offer.restart()
+    offer(-6.0, 10)
+    assert kept(tmp_path) == (3, -5.0)
+    offer(-4.0, 11)
+    assert kept(tmp_path) == (11, -4.0)
+
+
+def test_it_is_not_saved_all_the_time(offer, tmp_path):
+    offer.restart(period_s=3600)
+    for frames in range(1, 5):
+        offer(float(frames), frames)
+    assert kept(tmp_path) == (1, 1.0)
+    offer(5.0, 5, last=True)
+    assert kept(tmp_path) == (5, 5.0)

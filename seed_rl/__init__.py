@@ -3,10 +3,24 @@
 Importing the package never imports TensorFlow, so that actors start fast and stay small.
 """
 
+import importlib as _importlib
 import signal as _signal
 import sys as _sys
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from seed_rl.agent import Agent, load, train
+
+__all__ = ["Agent", "load", "train"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Imports what is in `__all__` when it is first used: actors need none of it."""
+    if name not in __all__:
+        raise AttributeError(f"module 'seed_rl' has no attribute {name!r}")
+    return getattr(_importlib.import_module("seed_rl.agent"), name)
+
 
 # While `python -m seed_rl...` imports for a second, Ctrl-C ends it without a traceback. Programs
 # set their own handlers once they need a clean shutdown.

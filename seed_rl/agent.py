@@ -1,0 +1,264 @@
+"""Training and trained agents in three lines, from a script or a notebook.
+
+    agent = seed_rl.train("ppo", "HalfCheetah-v5", frames=1e6)
+    print(agent.evaluate(episodes=10)["return"]["mean"])
+    agent.video("cheetah.mp4")
+
+Everything happens in processes of their own, which are those of the command `seed-rl`: so options
+are its flags, with the presets of each agent, and runs can be watched, stopped and resumed from
+elsewhere, too. `seed_rl.experiment` trains in your own process instead.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seed_rl import command
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import checkpoint_list, run_record
+from seed_rl.launch import arguments as run_arguments
+from seed_rl.launch import local
+
+if TYPE_CHECKING:
+    from seed_rl.common.inference.acting_policy import ActingPolicy, ActingState
+
+_MODEL = "saved_model"
+
+
+class Agent:
+    """A trained agent on disk.
+
+    Attributes:
+      run: the directory of its run.
+    """
+
+    def __init__(self, run: str | Path, trust: bool = False):
+        """Use `train` or `load`.
+
+        Args:
+          run: the directory of a run.
+          trust: whether code that the run names, such as your environment's, may be run although
+            it is not part of SEED RL.
+        """
+        self.run = Path(run).absolute()
+        self._trust = trust
+        self._policy: ActingPolicy | None = None
+        self._state: ActingState | None = None
+
+    def __repr__(self) -> str:
+        return f"Agent({str(self.run)!r})"
+
+    def evaluate(self, episodes: int = 100, envs: int = 20, **options: Any) -> dict[str, Any]:
+        """Measures the agent, as `seed-rl evaluate` does.
+
+        Args:
+          episodes: how many to play.
+          envs: environments at once.
+          **options: further flags, such as `seed=1` or `sampled=True`.
+
+        Returns:
+          The contents of its JSON: "return", and "score" where that differs, with "mean", "low" and
+          "high" (95 % interval of the mean), "std", "median", "min" and "max"; and "episodes".
+
+        Raises:
+          UserError: the agent or its environment cannot be used.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "evaluation.json"
+            flags = {"episodes": episodes, "envs": min(envs, episodes), "json": file, **options}
+            self._play("seed_rl.evaluate", flags)
+            return dict(json.loads(file.read_text(encoding="utf-8")))
+
+    def video(self, path: str | Path, episodes: int = 1, **options: Any) -> Path:
+        """Films the agent, as `seed-rl play --video` does.
+
+        Args:
+          path: of the file to write, .mp4 or .gif.
+          episodes: how many to play.
+          **options: further flags.
+
+        Returns:
+          The absolute path.
+
+        Raises:
+          UserError: the agent cannot be used, or its environment cannot be filmed.
+        """
+        path = Path(path).absolute()
+        self._play("seed_rl.play", {"episodes": episodes, "video": path, **options})
+        return path
+
+    def act(self, observation: Any, reward: float = 0.0, done: bool = False) -> Any:
+        """The best action; the agent remembers the episode so far.
+
+        Args:
+          observation: of one environment, as in training: wrapped by
+            `seed_rl.common.acting.env_wrappers.wrap_for_agent`.
+          reward: of the last action, which some networks read.
+          done: whether the observation is the first of a new episode.
+
+        Returns:
+          An action as in training.
+
+        Raises:
+          UserError: no model was saved, or the observation is not like those in training.
+        """
+        if self._policy is None or self._state is None:
+            from seed_rl.experiment import load_policy  # Imports TensorFlow.
+
+            self._policy = load_policy(self.run)
+            self._state = self._policy.initial_state()
+        action, self._state = self._policy(observation, self._state, reward, done)
+        return action
+
+    def save(self, path: str | Path) -> Path:
+        """Copies the newest checkpoint and the exported model to a directory of their own.
+
+        Args:
+          path: of a directory that does not exist; `load` takes it.
+
+        Returns:
+          Its absolute path.
+
+        Raises:
+          UserError: the directory exists, or cannot be written.
+        """
+        path = Path(path).absolute()
+        entries = checkpoint_list.list_checkpoints(self.run / checkpoint_list.DIRECTORY)
+        parts = [Path(run_record.FILE), Path(_MODEL)]
+        parts += [entry.path.relative_to(self.run) for entry in entries[-1:]]
+        try:
+            path.mkdir(parents=True)
+            for part in parts:
+                source, target = self.run / part, path / part
+                if source.is_dir():
+                    shutil.copytree(source, target)
+                elif source.exists():
+                    shutil.copy2(source, target)
+        except OSError as error:
+            raise UserError(f"Cannot save the agent to {path}: {error.strerror}.") from error
+        return path
+
+    def _play(self, module: str, options: dict[str, Any]) -> None:
+        arguments = [str(self.run), *_flags(options), *(["--trust"] if self._trust else [])]
+        _run([sys.executable, "-m", module, *arguments])
+
+
+def train(
+    agent: str,
+    environment: str | Callable[..., Any],
+    frames: float | None = None,
+    *,
+    actors: int | None = None,
+    envs: int | None = None,
+    **options: Any,
+) -> Agent:
+    """Trains an agent, as `seed-rl train` does.
+
+    Ctrl-C, or a notebook's stop button, saves a checkpoint before KeyboardInterrupt is raised. A
+    call with the `logdir` of a run that is not finished continues it, and so does the same call.
+
+    Args:
+      agent: "vtrace", "r2d2", "sac" or "ppo".
+      environment: its name, see `seed-rl --help`; or a class or function of an importable module.
+      frames: environment frames; None: the agent's default.
+      actors: actor processes; None: one per core, at most 8.
+      envs: environments of each; None: 8.
+      **options: flags by name: `learning_rate=1e-3`. A list is a flag given several times.
+
+    Raises:
+      UserError: an option is wrong, or training failed.
+    """
+    if callable(environment):
+        environment = _name_of(environment)
+    sizes = {"actors": actors, "envs": envs, "total_environment_frames": frames}
+    flags = _flags({**sizes, "tensorboard": False, **options})
+    module, *arguments = command.module_arguments(["train", agent, environment, *flags])
+    checked = local.ask_program(run_arguments.parse(arguments))
+    assert checked.logdir is not None
+    _run([sys.executable, "-m", module, *arguments])
+    return Agent(checked.logdir, trust=True)
+
+
+def load(run: str | Path, trust: bool = False) -> Agent:
+    """The agent of a run, or one that `Agent.save` has saved.
+
+    Args:
+      run: its directory.
+      trust: see `Agent`.
+
+    Raises:
+      UserError: there is none.
+    """
+    path = Path(run)
+    saved = checkpoint_list.list_checkpoints(path / checkpoint_list.DIRECTORY)
+    if not saved and not (path / _MODEL).exists():
+        raise UserError(f"There is no trained agent in {run}.")
+    return Agent(path, trust)
+
+
+def _name_of(factory: Callable[..., Any]) -> str:
+    module, name = factory.__module__, factory.__qualname__
+    if module == "__main__" or not name.replace(".", "").isidentifier():
+        raise UserError(
+            f"Other processes cannot import {name} of {module}. Put it into a module of its own, "
+            "or train in this process: seed_rl.experiment."
+        )
+    return f"{module}:{name}"
+
+
+def _flags(options: dict[str, Any]) -> list[str]:
+    """Options as on a command line; those that are None are left out."""
+    flags = []
+    for name, value in options.items():
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if one is True or one is False:
+                one = str(one).lower()
+            elif isinstance(one, float) and one.is_integer():
+                one = int(one)
+            if one is not None:
+                flags.append(f"--{name}={one}")
+    return flags
+
+
+def _run(arguments: Sequence[str]) -> None:
+    """Runs a program with its output shown here.
+
+    Raises:
+      UserError: it failed.
+      KeyboardInterrupt: Ctrl-C was pressed, and the program has ended.
+    """
+    # A notebook shows what Python prints, not what child processes write; and its stop button
+    # reaches only this process.
+    piped = not sys.stdout.isatty()
+    process = subprocess.Popen(
+        arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if piped else None,
+        stderr=subprocess.STDOUT if piped else None,
+        text=True,
+        errors="replace",
+        start_new_session=piped,
+    )
+    problem = "its output is above"
+    try:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            _, found, message = line.partition("error: ")
+            problem = message.strip() if found else problem
+        process.wait()
+    except KeyboardInterrupt:
+        if piped:
+            process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate()
+        print(rest or "", end="", flush=True)
+        raise
+    if process.returncode:
+        raise UserError(f"{arguments[2]} ended with exit code {process.returncode}: {problem}")

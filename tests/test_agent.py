@@ -1,0 +1,63 @@
+"""Training and using an agent in three lines of Python."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+import seed_rl
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import checkpoint_list
+
+SMALL = {"actors": 1, "envs": 4, "unroll_length": 10, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory):
+    """V-trace on CartPole, trained briefly."""
+    logdir = tmp_path_factory.mktemp("trained") / "run"
+    return seed_rl.train("vtrace", "CartPole-v1", frames=4e3, logdir=logdir, **SMALL)
+
+
+@pytest.mark.slow
+def test_trained_agents_are_measured_act_and_are_saved(agent, tmp_path, capfd):
+    assert agent.run.name == "run"
+    measured = agent.evaluate(episodes=3, seed=1)
+    returns = [episode["reward"] for episode in measured["episodes"]]
+    assert len(returns) == 3 and measured["return"]["mean"] == pytest.approx(np.mean(returns))
+    assert "3 episodes, greedy" in capfd.readouterr().out  # What a notebook shows.
+
+    saved = seed_rl.load(agent.save(tmp_path / "saved"))
+    env = gymnasium.make("CartPole-v1")
+    observation, _ = env.reset(seed=1)
+    for _ in range(5):
+        action = saved.act(observation)
+        assert action == agent.act(observation) and action in env.action_space
+        observation, *_ = env.step(int(action))
+    assert saved.evaluate(episodes=3, seed=1)["episodes"] == measured["episodes"]
+    with pytest.raises(UserError, match="Cannot save the agent to"):
+        agent.save(tmp_path / "saved")
+
+
+@pytest.mark.slow
+def test_a_run_continues_and_mistakes_are_exceptions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call = ("vtrace", "CartPole-v1")
+    for frames in (1000, 2000):
+        trained = seed_rl.train(*call, frames=frames, **SMALL)
+        assert trained.run == tmp_path / "runs/gym-vtrace-CartPole-v1"
+    saved = checkpoint_list.list_checkpoints(trained.run / "checkpoints")
+    assert [entry.step >= 1000 * k for k, entry in enumerate(saved, 1)] == [True, True]
+    with pytest.raises(UserError, match="lerning_rate"):
+        seed_rl.train(*call, lerning_rate=1e-3)
+    with pytest.raises(UserError, match="NoSuchEnv"):
+        seed_rl.train("vtrace", "NoSuchEnv-v1")
+
+
+def test_environments_that_other_processes_cannot_import():
+    with pytest.raises(UserError, match="seed_rl.experiment"):
+        seed_rl.train("vtrace", lambda: gymnasium.make("CartPole-v1"))
+
+
+def test_there_must_be_an_agent_to_load(tmp_path):
+    with pytest.raises(UserError, match="There is no trained agent in"):
+        seed_rl.load(tmp_path)

@@ -12,6 +12,7 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchS
 from seed_rl.common.acting import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config import options
+from seed_rl.common.config.familiar_names import SAME
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.run_config import RunConfig
@@ -80,10 +81,15 @@ def main(
             )
         gin_record.record(job, saved).execute()
 
+    parameters = {field.name: field.name for field in dataclasses.fields(OptimizerConfig)}
+    parameters |= {foreign: ours for foreign, ours in SAME.items() if ours in parameters}
     instead = {
-        field.name: f"--gin_bindings=OptimizerConfig.{field.name}=..."
-        for field in dataclasses.fields(OptimizerConfig)
+        **{name: f"OptimizerConfig.{ours}" for name, ours in parameters.items()},
+        **dict.fromkeys(("gamma", "discounting"), "GeneralizedOnPolicyLoss.discount_factor"),
+        **dict.fromkeys(("gae_lambda", "lambda_"), "GAE.lambda_"),
+        **dict.fromkeys(("clip_range", "clip_coef", "clip_param"), "ppo.epsilon"),
     }
+    instead = {name: f"--gin_bindings={binding}=..." for name, binding in instead.items()}
     configs = (OnPolicyConfig, MinibatchSettings, *agent_configs)
     program.main(
         family,

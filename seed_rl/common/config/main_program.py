@@ -14,6 +14,7 @@ from typing import Any
 
 from absl import app, flags
 
+from seed_rl.common.config import familiar_names
 from seed_rl.common.config.flag_definitions import OLD_FLAGS
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import terminal
@@ -62,8 +63,8 @@ def run_main(
             # Otherwise garbage collection of TensorFlow's modules takes seconds at exit.
             gc.freeze()
 
-    if argv is not None:
-        sys.argv = list(argv)  # From which the run's record is written, too.
+    # The run's record is written from it, too.
+    sys.argv = familiar_names.translated(sys.argv if argv is None else argv, flags.FLAGS)
     app.run(guarded, flags_parser=functools.partial(_parse, prepare, instead or {}))
     raise AssertionError("app.run returned")
 
@@ -85,8 +86,8 @@ def _parse(
     except flags.Error as error:
         name = getattr(error, "flagname", "")
         message = " ".join(str(error).split()).removeprefix("ERROR:: ")
-        if name in instead:
-            message = f"There is no --{name} here; write {instead[name]}"
+        if ours := instead.get(name) or familiar_names.instead(name, flags.FLAGS):
+            message = f"There is no --{name} here; write {ours}"
         print(f"error: {message} (--help lists the options)", file=sys.stderr)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

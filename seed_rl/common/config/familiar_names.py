@@ -1,0 +1,80 @@
+"""Names that options have in other libraries, and what they are called here.
+
+Those that mean the same are accepted. Others differ in a unit or a definition, so the message about
+an unknown flag names ours and the difference. A program's own flag of such a name is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+
+_FRAMES = "which counts environment frames: steps times --num_action_repeats"
+_UNROLL = "steps of each environment in one unroll"
+_ENVS = "together with the number of actors: ACTORS ENVS_PER_ACTOR"
+_UNROLLS = "in unrolls, each of --unroll_length steps"
+_STEPS = "in training steps"
+
+SAME = {
+    "gamma": "discounting",
+    "lr": "learning_rate",
+    "max_grad_norm": "clip_norm",
+    "ent_coef": "entropy_cost",
+}
+"""Our names of options by foreign ones that mean the same."""
+
+DIFFERENT: dict[str, tuple[str, str]] = {
+    "total_timesteps": ("total_environment_frames", _FRAMES),
+    "num_timesteps": ("total_environment_frames", _FRAMES),
+    "train_for_env_steps": ("total_environment_frames", _FRAMES),
+    "n_steps": ("unroll_length", _UNROLL),
+    "num_steps": ("unroll_length", _UNROLL),
+    "rollout": ("unroll_length", _UNROLL),
+    "rollout_fragment_length": ("unroll_length", _UNROLL),
+    "n_envs": ("num_envs", _ENVS),
+    "num_workers": ("num_envs", _ENVS),
+    "num_env_runners": ("num_envs", _ENVS),
+    "frame_skip": ("num_action_repeats", "environment frames per action"),
+    "frameskip": ("num_action_repeats", "environment frames per action"),
+    "env_frameskip": ("num_action_repeats", "environment frames per action"),
+    "env_id": ("env_name", "an id of Gymnasium or module:Class"),
+    "buffer_size": ("replay_buffer_size", _UNROLLS),
+    "learning_starts": ("replay_buffer_min_size", _UNROLLS),
+    "target_update_interval": ("update_target_every_n_step", _STEPS),
+    "target_network_frequency": ("update_target_every_n_step", _STEPS),
+    "n_epochs": ("epochs_per_step", "passes over the transitions of a training step"),
+    "update_epochs": ("epochs_per_step", "passes over the transitions of a training step"),
+    "minibatch_size": ("batch_size_transitions", "transitions of a minibatch"),
+    "vf_coef": ("baseline_cost", "the weight of half the squared error"),
+    "value_loss_coeff": ("baseline_cost", "the weight of half the squared error"),
+}
+"""By foreign names: the flag, and how it differs."""
+
+
+def translated(arguments: Sequence[str], known: Container[str]) -> list[str]:
+    """A command line with our names for those in `SAME`.
+
+    Args:
+      arguments: name of the program, then flags.
+      known: the program's flags.
+    """
+
+    def ours(argument: str) -> str:
+        name = re.match("--?([a-z_]+)", argument)
+        same = SAME.get(name[1]) if name else None
+        if name is None or same not in known or name[1] in known:
+            return argument
+        return f"--{same}{argument[name.end() :]}"
+
+    return [ours(argument) for argument in arguments]
+
+
+def instead(name: str, known: Container[str]) -> str | None:
+    """What to write instead of a flag that the program does not have; None if we cannot say.
+
+    Args:
+      name: of the unknown flag.
+      known: the program's flags.
+    """
+    flag, difference = DIFFERENT.get(name, ("", ""))
+    return f"--{flag}=..., {difference}" if flag and flag in known else None

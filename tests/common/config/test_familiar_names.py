@@ -1,0 +1,50 @@
+"""Names of options in other libraries."""
+
+import pytest
+
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.r2d2.config import R2D2Config
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common.config import familiar_names
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.gym.env import GymConfig
+
+CLASSES = (
+    *(GymConfig, LearnerConfig, MinibatchSettings, OnPolicyConfig, OptimizerConfig),
+    *(R2D2Config, ReplayConfig, RunConfig, VTraceConfig),
+)
+OPTIONS = {name for config in CLASSES for name in config.__dataclass_fields__}
+
+
+def test_our_names_exist():
+    """Guards the tables from renamed options; and a foreign name must not be one of ours."""
+    ours = {*familiar_names.SAME.values(), *(flag for flag, _ in familiar_names.DIFFERENT.values())}
+    assert ours <= OPTIONS
+    assert not familiar_names.SAME.keys() & (OPTIONS | familiar_names.DIFFERENT.keys())
+
+
+@pytest.mark.parametrize(
+    ("argument", "known", "expected"),
+    [
+        ("--gamma=0.9", {"discounting"}, "--discounting=0.9"),
+        ("-lr=1", {"learning_rate"}, "--learning_rate=1"),
+        ("--gamma", {"discounting"}, "--discounting"),  # A value follows.
+        ("--gamma=0.9", {"discounting", "gamma"}, "--gamma=0.9"),  # A flag of the program's own.
+        ("--gamma=0.9", {"entropy_cost"}, "--gamma=0.9"),
+        ("--gamma_rays=3", {"discounting"}, "--gamma_rays=3"),
+        ("gamma", {"discounting"}, "gamma"),
+    ],
+)
+def test_names_that_mean_the_same_are_translated(argument, known, expected):
+    assert familiar_names.translated(["main", argument], known) == ["main", expected]
+
+
+def test_what_differs_is_explained_where_we_have_it():
+    known = {"replay_buffer_size"}
+    assert "--replay_buffer_size=..., in unrolls" in familiar_names.instead("buffer_size", known)
+    assert familiar_names.instead("buffer_size", set()) is None
+    assert familiar_names.instead("no_such_name", known) is None

@@ -6,7 +6,6 @@ import pytest
 
 import seed_rl
 from seed_rl.common.errors import UserError
-from seed_rl.common.run_files import checkpoint_list
 
 SMALL = {"actors": 1, "envs": 4, "unroll_length": 10, "seed": 1}
 
@@ -38,18 +37,11 @@ def test_trained_agents_are_measured_act_and_are_saved(agent, tmp_path, capfd):
         agent.save(tmp_path / "saved")
 
 
-@pytest.mark.slow
-def test_a_run_continues_and_mistakes_are_exceptions(tmp_path, monkeypatch):
+def test_mistakes_are_exceptions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    call = ("vtrace", "CartPole-v1")
-    for frames in (1000, 2000):
-        trained = seed_rl.train(*call, frames=frames, **SMALL)
-        assert trained.run == tmp_path / "runs/gym-vtrace-CartPole-v1"
-    saved = checkpoint_list.list_checkpoints(trained.run / "checkpoints")
-    assert [entry.step >= 1000 * k for k, entry in enumerate(saved, 1)] == [True, True]
     with pytest.raises(UserError, match="lerning_rate"):
-        seed_rl.train(*call, lerning_rate=1e-3)
-    with pytest.raises(UserError, match="NoSuchEnv"):
+        seed_rl.train("vtrace", "CartPole-v1", lerning_rate=1e-3)
+    with pytest.raises(UserError, match="exit code 2: actor [01]: .*NoSuchEnv"):
         seed_rl.train("vtrace", "NoSuchEnv-v1")
 
 

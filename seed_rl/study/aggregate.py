@@ -182,8 +182,9 @@ def _protocol(study: Study) -> str:
     done, planned = sum(map(len, study.tasks.values())), spec.configurations * spec.seeds
     left = "" if done == planned else f"; {done} of {planned} runs are done"
     commits = ", ".join(study.commits) or "not recorded"
+    others = "and the other tasks likewise. " if len(study.tasks) > 1 else ""
     return (
-        f"    ./run_local.sh {command}\n\n{spec.description} {spec.frames:,} frames, "
+        f"    ./run_local.sh {command}\n\n{others}{spec.description} {spec.frames:,} frames, "
         f"seeds 1 to {spec.seeds}{left}. {scores} Commit: {commits}."
     )
 
@@ -194,7 +195,7 @@ def _table(study: Study, known: Sequence[Reference]) -> str:
     for task, runs in study.tasks.items():
         mean = statistics.estimate(statistics.mean, [study.scores(task)])
         published = {
-            row.method: row.score + (f" ± {row.deviation}" if row.deviation else "")
+            row.method: " ± ".join(f"{float(x):,g}" for x in (row.score, row.deviation) if x)
             for row in known
             if row.task == task
         }

@@ -15,7 +15,7 @@ PACKAGES = {
     "football": ("envpool",),
     "gcp": ("fsspec", "gcsfs"),
     "plot": ("matplotlib",),
-    "study": ("matplotlib", "optuna"),
+    "study": ("matplotlib", "optuna", "scipy"),
     "video": ("imageio", "imageio-ffmpeg"),
     "wandb": ("wandb",),
 }

@@ -64,7 +64,7 @@ def run_main(
             gc.freeze()
 
     # The run's record is written from it, too.
-    sys.argv = familiar_names.translated(sys.argv if argv is None else argv, flags.FLAGS)
+    sys.argv = familiar_names.translated(sys.argv if argv is None else argv, set(flags.FLAGS))
     app.run(guarded, flags_parser=functools.partial(_parse, prepare, instead or {}))
     raise AssertionError("app.run returned")
 
@@ -86,7 +86,7 @@ def _parse(
     except flags.Error as error:
         name = getattr(error, "flagname", "")
         message = " ".join(str(error).split()).removeprefix("ERROR:: ")
-        if ours := instead.get(name) or familiar_names.instead(name, flags.FLAGS):
+        if ours := instead.get(name) or familiar_names.instead(name, set(flags.FLAGS)):
             message = f"There is no --{name} here; write {ours}"
         print(f"error: {message} (--help lists the options)", file=sys.stderr)
     except UserError as error:

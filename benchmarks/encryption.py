@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import calls, certificates, processes, report, training_parts
+from benchmarks import calls, processes, report, secured, training_parts
 from benchmarks.encrypted_server import FRAMES
 from benchmarks.load_actors import Actors, record
 from benchmarks.load_learner import LOADS, Learner
@@ -64,10 +64,10 @@ def main() -> None:
 def measure_calls(args: argparse.Namespace) -> tuple[Any, dict[str, list[int]]]:
     """Measures calls alone; returns the measurements, and calls/s by name."""
     with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder, contextlib.ExitStack() as stack:
-        tls = certificates.create(Path(folder))
+        tls = secured.make_secrets(Path(folder) / "secrets")
         workers = {
             _PLAIN: stack.enter_context(processes.Worker(_SERVER)),
-            _TLS: stack.enter_context(processes.Worker(_SERVER, tls["certificate"], tls["key"])),
+            _TLS: stack.enter_context(processes.Worker(_SERVER, *tls.learner.values())),
         }
         servers = {name: (worker.pid, worker.receive()) for name, worker in workers.items()}
         contestants = {}
@@ -81,7 +81,7 @@ def measure_calls(args: argparse.Namespace) -> tuple[Any, dict[str, list[int]]]:
                 call=call,
                 clients=clients,
                 seconds=args.seconds,
-                tls_ca=tls["ca"] if name == _TLS else None,
+                tls_ca=tls.actor["tls_ca"] if name == _TLS else None,
             )
         measured = report.interleave(contestants, args.rounds)
     rows = [_row(measured, *case) for case in itertools.product(FRAMES, _CLIENTS)]
@@ -98,10 +98,11 @@ def measure_learners(args: argparse.Namespace) -> dict[str, list[float]]:
     """Measures calls/s of actors with a learner, by name."""
     load = dataclasses.replace(LOADS["pong"], num_envs=_ENVS_PER_ACTOR)
     with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder, contextlib.ExitStack() as stack:
-        tls = certificates.create(Path(folder))
+        tls = secured.make_secrets(Path(folder) / "secrets")
         env = stack.enter_context(contextlib.closing(training_parts.environments(load)))
         playing: dict[str, Actors] = {}
         for name, encryption in ((_PLAIN, None), (_TLS, tls)):
+            tls_ca = encryption.actor["tls_ca"] if encryption else None
             place = Path(folder, name)
             place.mkdir()
             learner = stack.enter_context(
@@ -109,9 +110,7 @@ def measure_learners(args: argparse.Namespace) -> dict[str, list[float]]:
             )
             recording = place / "recording"
             record(learner.client, env, _RECORDED_CALLS, 1, recording)
-            actors = stack.enter_context(
-                Actors(learner.address, recording, args.actors, tls["ca"] if encryption else None)
-            )
+            actors = stack.enter_context(Actors(learner.address, recording, args.actors, tls_ca))
             actors.wait_ready()
             actors.connect()
             actors.open()

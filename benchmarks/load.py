@@ -28,7 +28,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import certificates, processes, report, training_parts
+from benchmarks import processes, report, secured, training_parts
 from benchmarks.load_actors import Actors, Played, record
 from benchmarks.load_learner import LOADS, Counters, Learner
 from benchmarks.workloads import Workload
@@ -117,7 +117,7 @@ def needs_descriptors(actors: int) -> None:
 def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Runs learner and actors; returns what was measured."""
     load = LOADS[args.load]
-    tls = certificates.create(folder) if args.tls else None
+    tls = secured.make_secrets(folder / "secrets") if args.tls else None
     flags = dict(flag.split("=", 1) for flag in args.flag)
     num_envs = args.actors * args.envs_per_actor
     with contextlib.ExitStack() as stack:
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         recording = folder / "recording"
         call_bytes = record(learner.client, env, _RECORDED_CALLS, _SEED, recording)
         actors = stack.enter_context(
-            Actors(learner.address, recording, args.actors, tls["ca"] if tls else None)
+            Actors(learner.address, recording, args.actors, tls.actor["tls_ca"] if tls else None)
         )
         actors.wait_ready()
         results = measure(args, load, learner, actors)

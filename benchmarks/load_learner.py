@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import processes
+from benchmarks.secured import Secrets
 from benchmarks.workloads import WORKLOADS, Workload
 from seed_rl.common.run_files import progress
 from seed_rl.grpc.channel_options import ClientOptions
@@ -84,7 +85,7 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
         num_envs: int,
         env_batch_size: int,
         flags: dict[str, Any],
-        tls: dict[str, str] | None = None,
+        tls: Secrets | None = None,
     ):
         """Starts it, and waits until it serves.
 
@@ -94,7 +95,7 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
           num_envs: environments of all actors.
           env_batch_size: environments per actor.
           flags: further flags.
-          tls: paths of `certificate`, `key` and `ca`; None: no encryption.
+          tls: the secrets of the run; None: no encryption.
 
         Raises:
           SystemExit: with the end of its log, if it ends first.
@@ -115,7 +116,7 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
             save_model=False,
         )
         if tls is not None:
-            all_flags.update(tls_certificate=tls["certificate"], tls_key=tls["key"])
+            all_flags.update(tls.learner)
         all_flags.update(flags)
         self._logdir = folder / "run"
         self._log = folder / "learner.log"
@@ -130,7 +131,9 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
         self._wait_until_serving()
         self.client = Client(
             self.address,
-            ClientOptions(connect_timeout_s=_PATIENCE_S, tls_ca=tls["ca"] if tls else None),
+            ClientOptions(
+                connect_timeout_s=_PATIENCE_S, tls_ca=tls.actor["tls_ca"] if tls else None
+            ),
         )
 
     @property

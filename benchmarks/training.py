@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -143,9 +144,19 @@ def measure_whole(args: argparse.Namespace) -> dict[str, float]:
 
 
 def start_system(
-    args: argparse.Namespace, logdir: Path, checkout: Path | None = None
+    args: argparse.Namespace,
+    logdir: Path,
+    checkout: Path | None = None,
+    actor_flags: Mapping[str, Any] | None = None,
 ) -> list[subprocess.Popen[bytes]]:
-    """Starts the learner and the actors of this or another checkout; the learner comes first."""
+    """Starts the learner and the actors of this or another checkout; the learner comes first.
+
+    Args:
+      args: the benchmark's.
+      logdir: of the run; the learner listens at `learner.sock` there.
+      checkout: whose program runs; None: this one's.
+      actor_flags: of the actors alone; they win.
+    """
     workload = WORKLOADS[args.workload]
     flags = dict(
         **workload.network,
@@ -163,7 +174,7 @@ def start_system(
         flags["compute_dtype"] = args.compute_dtype
     learner = _start(workload.program, flags, checkout, run_mode="learner")
     actors = [
-        _start(workload.program, flags, checkout, run_mode="actor", task=i)
+        _start(workload.program, flags, checkout, run_mode="actor", task=i, **(actor_flags or {}))
         for i in range(args.actors)
     ]
     return [learner, *actors]

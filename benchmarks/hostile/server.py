@@ -10,25 +10,19 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import tempfile
-import time
 from typing import Any
 
 import tensorflow as tf
 
-from benchmarks import processes
+from benchmarks import processes, secured
 from seed_rl.grpc import ops
 from seed_rl.grpc.channel_options import ServerOptions
-from seed_rl.launch.ports import free_port
-from seed_rl.launch.process import die_with_parent
-from seed_rl.launch.proxy import Proxy
 
 WIDE_ROW = 16_384
 """Elements in a row that `wide` returns: 64 KiB."""
 
-_MAKE_SECRETS = pathlib.Path(__file__).resolve().parents[2] / "scripts/make_secrets.sh"
 _INTS = tf.TensorSpec([None], tf.int32, "x")
 
 
@@ -77,9 +71,7 @@ class Servers:
         self._pid, self._alive = 0, -1
         self._proxy: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="seed_rl_hostile_")
-        self._secrets = pathlib.Path(self._folder.name) / "secrets"
-        command = [str(_MAKE_SECRETS), str(self._secrets), "localhost", "127.0.0.1"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        self._secrets = secured.make_secrets(pathlib.Path(self._folder.name) / "secrets")
 
     def __call__(self, token: str | None = None) -> dict[str, Any]:
         """Ends what runs, and starts a server with this token and its proxy."""
@@ -99,18 +91,9 @@ class Servers:
         os.close(child_alive)
         os.read(ready, 1)
         os.close(ready)
-        port = free_port()
-        proxy = Proxy(f"127.0.0.1:{port}", pathlib.Path(path), self._secrets, self._secrets)
-        self._proxy = subprocess.Popen(
-            proxy.command(),
-            env={**os.environ, **proxy.environment()},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=die_with_parent(os.getpid(), signal.SIGKILL),
-        )
-        _wait_for(port)
+        self._proxy, port = secured.start_proxy(pathlib.Path(path), self._secrets)
         pids = [self._pid, self._proxy.pid]
-        return {"pids": pids, "port": port, "secrets": str(self._secrets)}
+        return {"pids": pids, "port": port, "secrets": str(self._secrets.folder)}
 
     def _end(self) -> None:
         if self._proxy is not None:
@@ -119,15 +102,6 @@ class Servers:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
             os.close(self._alive)
-
-
-def _wait_for(port: int) -> None:
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        except OSError:
-            time.sleep(0.01)
 
 
 if __name__ == "__main__":

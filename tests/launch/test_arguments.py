@@ -180,7 +180,7 @@ def test_a_flag_file_does_not_change_what_the_supervisor_sets(tmp_path):
 
 def test_an_unknown_flag_names_the_help_that_lists_all():
     with pytest.raises(UserError, match=r"seed_rl\.gym\.vtrace_main --help lists the options"):
-        local.ask_program(run_arguments.parse(["gym", "vtrace", "1", "--lr=3"]))
+        local.ask_program(run_arguments.parse(["gym", "vtrace", "1", "--learning_rat=3"]))
 
 
 def test_actors_that_do_not_fit_are_refused(monkeypatch, capsys):

@@ -1,0 +1,79 @@
+"""What secured connections need: the secrets of a run, and the proxy in front of a learner."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+from typing import NamedTuple
+
+from seed_rl.launch.ports import free_port
+from seed_rl.launch.process import die_with_parent
+from seed_rl.launch.proxy import Proxy
+
+_MAKE_SECRETS = pathlib.Path(__file__).resolve().parents[1] / "scripts/make_secrets.sh"
+
+
+class Secrets(NamedTuple):
+    """Flags with the files of a run.
+
+    Attributes:
+      folder: where they are.
+      learner: `tls_certificate` and `tls_key`.
+      actor: `tls_ca`, and `tls_cert` and `tls_key`, for which only the proxy asks.
+    """
+
+    folder: pathlib.Path
+    learner: dict[str, str]
+    actor: dict[str, str]
+
+
+def make_secrets(folder: pathlib.Path) -> Secrets:
+    """Makes the secrets of a run on this machine in a new folder.
+
+    Raises:
+      SystemExit: openssl is not installed.
+    """
+    command = [str(_MAKE_SECRETS), str(folder), "localhost", "127.0.0.1"]
+    made = subprocess.run(command, capture_output=True, text=True)
+    if made.returncode:
+        raise SystemExit(made.stderr.strip())
+
+    def files(**names: str) -> dict[str, str]:
+        return {option: str(folder / name) for option, name in names.items()}
+
+    return Secrets(
+        folder,
+        files(tls_certificate="cert.pem", tls_key="key.pem"),
+        files(tls_ca="ca.pem", tls_cert="actor-cert.pem", tls_key="actor-key.pem"),
+    )
+
+
+def start_proxy(learner: pathlib.Path, secrets: Secrets) -> tuple[subprocess.Popen[bytes], int]:
+    """Starts the proxy that `./run_local.sh --expose` starts, and waits until it listens.
+
+    Args:
+      learner: path of the learner's Unix socket.
+      secrets: of the run.
+
+    Returns:
+      Its process and its port on 127.0.0.1.
+    """
+    port = free_port()
+    proxy = Proxy(f"127.0.0.1:{port}", learner, secrets.folder, secrets.folder)
+    process = subprocess.Popen(
+        proxy.command(),
+        env={**os.environ, **proxy.environment()},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=die_with_parent(os.getpid(), signal.SIGKILL),
+    )
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return process, port
+        except OSError:
+            time.sleep(0.01)

@@ -11,7 +11,10 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from seed_rl.common.inference.network_calls import call_network
+from seed_rl.common.networks.actor_critic import AgentOutput
 from seed_rl.common.types import EnvOutput
+
+NUM_ACTIONS = 3
 
 
 def env_outputs(
@@ -75,3 +78,42 @@ def assert_unroll_equals_steps(
         tf.nest.map_structure(lambda a, b, t=t: assert_close(a, b[t]), step[1:], unrolled[1:])
     tf.nest.map_structure(assert_close, state, last)
     return unrolled
+
+
+class TableAgent(tf.Module):
+    """A 'network' whose outputs are given, so that the loss alone is under test."""
+
+    def __init__(self, policy_logits: np.ndarray, baseline: np.ndarray):
+        super().__init__()
+        self.policy_logits = tf.Variable(policy_logits)
+        self.baseline = tf.Variable(baseline)
+
+    def __call__(
+        self, prev_actions: Any, env_outputs: Any, agent_state: Any, unroll: bool, is_training: bool
+    ) -> tuple[AgentOutput, Any]:
+        assert unroll and is_training
+        return AgentOutput(None, self.policy_logits + 0, self.baseline + 0), agent_state
+
+
+def random_batch(
+    seed: int, num_steps: int = 12, batch: int = 5, p_done: float = 0.25, p_abandoned: float = 0.5
+) -> tuple[TableAgent, EnvOutput, AgentOutput]:
+    """An agent, and what another policy met in unrolls of num_steps + 1 steps: NumPy's arrays."""
+    rng = np.random.default_rng(seed)
+    shape = (num_steps + 1, batch)
+    done = rng.random(shape) < p_done
+    # The last state of an abandoned episode is an ordinary step: no two in a row.
+    done[1:] &= ~done[:-1]
+    abandoned = done & (rng.random(shape) < p_abandoned)
+    reward = np.where(abandoned, 0.0, 2 * rng.normal(size=shape)).astype(np.float32)
+    env_outputs = EnvOutput(reward, done, np.zeros(shape), abandoned, np.zeros(shape, np.int32))
+    behaviour = AgentOutput(
+        rng.integers(0, NUM_ACTIONS, shape).astype(np.int32),
+        rng.normal(size=(*shape, NUM_ACTIONS)).astype(np.float32),
+        rng.normal(size=shape).astype(np.float32),
+    )
+    agent = TableAgent(
+        rng.normal(size=(*shape, NUM_ACTIONS)).astype(np.float32),
+        rng.normal(size=shape).astype(np.float32),
+    )
+    return agent, env_outputs, behaviour

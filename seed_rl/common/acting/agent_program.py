@@ -59,13 +59,16 @@ class AgentProgram:
           argv: name of the program, then flags; None: the command line.
           **defaults: further defaults of this program, applied last.
         """
+        create_agent = create_agent or self.create_agent
+        if create_agent is None:
+            raise TypeError(f"{self.name} has no network of its own: pass create_agent.")
 
         def learn(env_config: Any) -> None:
             subclass = {"algorithm": algorithm()} if algorithm else {}
             create_job = self.create_job()
             create_job(
                 family.create,
-                create_agent or self.create_agent,
+                create_agent,
                 create_optimizer,
                 env_config=env_config,
                 **subclass,

@@ -18,8 +18,8 @@ def train(
     create_job: Callable[..., TrainingJob],
     create_env_fn: programs.CreateEnv,
     create_agent_fn: Callable[..., Any],
-    create_optimizer_fn: CreateOptimizer | None,
-    options: dict[str, Any],
+    create_optimizer_fn: CreateOptimizer | None = None,
+    **options: Any,
 ) -> None:
     """The `learner_loop` of an agent: trains until all frames are used, or SIGTERM or SIGINT.
 
@@ -30,7 +30,7 @@ def train(
         `create_job`'s.
       create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
         learning_rate_fn); None: `optimizer` configures one.
-      options: further keyword arguments of `create_job`; those of the flags if not given.
+      **options: further keyword arguments of `create_job`; those of the flags if not given.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

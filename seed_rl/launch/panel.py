@@ -11,8 +11,8 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Generic, NoReturn, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 import rich.console
 import rich.live
@@ -25,8 +25,13 @@ import rich.text
 from seed_rl.common.run_files.progress import SILENCE_S, Progress
 from seed_rl.common.system import durations
 
+if TYPE_CHECKING:
+    from typing_extensions import Self  # In `typing` from Python 3.11 on.
+
 S_contra = TypeVar("S_contra", contravariant=True)
 S = TypeVar("S")
+Row = tuple[str, str | rich.console.RenderableType]
+"""Name and value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,16 +181,16 @@ class PatientPanel(Generic[S]):
             self._gone = error.errno != errno.ENOSPC  # A full disk may be freed.
 
 
-class PlainPanel:
-    """A line every few seconds, for logs."""
+class Lines:
+    """A line every few seconds, for logs. Subclasses have `show`."""
 
-    def __init__(self, title: str, facts: Mapping[str, str], period_s: float = 5.0):
-        self._heading = [title, *(f"{name}: {value}" for name, value in facts.items())]
+    def __init__(self, heading: Sequence[str], period_s: float):
+        self._heading = heading
         self._period_s = period_s
         self._shown = 0.0
         self._line = ""
 
-    def __enter__(self) -> PlainPanel:
+    def __enter__(self) -> Self:
         for line in self._heading:
             self.say(line)
         return self
@@ -193,12 +198,10 @@ class PlainPanel:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def show(self, status: Status) -> None:
-        line = " | ".join(f"{name} {value}".strip() for name, value in describe(status))
-        # Users wait for the first frames: show them immediately.
-        first = "starting" in self._line and status.phase == "training"
+    def show_line(self, line: str, urgent: bool = False) -> None:
+        """Shows a line if it is time, or if it is urgent."""
         self._line = line
-        if first or time.monotonic() - self._shown >= self._period_s:
+        if urgent or time.monotonic() - self._shown >= self._period_s:
             self._shown = time.monotonic()
             self.say(line)
 
@@ -210,8 +213,64 @@ class PlainPanel:
         self.say(message)
 
 
-class LivePanel:
-    """A panel at the bottom of the terminal, redrawn twice a second."""
+class PlainPanel(Lines):
+    """Lines about one run."""
+
+    def __init__(self, title: str, facts: Mapping[str, str], period_s: float = 5.0):
+        super().__init__([title, *(f"{name}: {fact}" for name, fact in facts.items())], period_s)
+
+    def show(self, status: Status) -> None:
+        line = " | ".join(f"{name} {value}".strip() for name, value in describe(status))
+        # Users wait for the first frames.
+        self.show_line(line, urgent="starting" in self._line and status.phase == "training")
+
+
+class Table:
+    """A table at the bottom of the terminal, redrawn twice a second. Subclasses have `show`."""
+
+    def __init__(self, title: str, console: rich.console.Console, period_s: float = 0.5):
+        self._title = title
+        self._console = console
+        self._period_s = period_s
+        self._shown = 0.0
+        self._live = Live(console)
+        self._rows: Callable[[], Iterable[Row]] | None = None
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show_rows(self, rows: Callable[[], Iterable[Row]]) -> None:
+        """Shows what `rows` returns, if it is time."""
+        self._rows = rows
+        if time.monotonic() - self._shown >= self._period_s:
+            self._shown = time.monotonic()
+            self._live.update(self._draw(rows()))
+
+    def say(self, message: str) -> None:
+        style = "red" if message.startswith("error") else "dim"
+        self._console.print(rich.text.Text(message, style=style))
+
+    def finish(self, message: str) -> None:
+        self._live.stop()
+        if self._rows is not None:
+            self._console.print(self._draw(self._rows()))
+        self._console.print(rich.text.Text(message, style="bold green"))
+
+    def _draw(self, rows: Iterable[Row]) -> rich.panel.Panel:
+        table = rich.table.Table.grid(padding=(0, 2), expand=True)
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column(ratio=1)
+        for name, value in rows:
+            table.add_row(name, rich.text.Text(value) if isinstance(value, str) else value)
+        return rich.panel.Panel(table, title=self._title, title_align="left", border_style="blue")
+
+
+class LivePanel(Table):
+    """A table of one run."""
 
     def __init__(
         self,
@@ -220,49 +279,18 @@ class LivePanel:
         console: rich.console.Console,
         period_s: float = 0.5,
     ):
-        self._title = title
+        super().__init__(title, console, period_s)
         self._facts = facts
-        self._console = console
-        self._period_s = period_s
-        self._shown = 0.0
-        self._live = Live(console)
-        self._last: Status | None = None
-
-    def __enter__(self) -> LivePanel:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
 
     def show(self, status: Status) -> None:
-        self._last = status
-        if time.monotonic() - self._shown >= self._period_s:
-            self._shown = time.monotonic()
-            self._live.update(self._draw(status))
+        self.show_rows(lambda: self._rows_of(status))
 
-    def say(self, message: str) -> None:
-        style = "red" if message.startswith("error") else "dim"
-        self._console.print(rich.text.Text(message, style=style))
-
-    def finish(self, message: str) -> None:
-        self._live.stop()
-        if self._last is not None:
-            self._console.print(self._draw(self._last))
-        self._console.print(rich.text.Text(message, style="bold green"))
-
-    def _draw(self, status: Status) -> rich.panel.Panel:
-        table = rich.table.Table.grid(padding=(0, 2), expand=True)
-        table.add_column(style="cyan", no_wrap=True)
-        table.add_column(ratio=1)
-        facts = [(name, value) for name, value in self._facts.items() if name != status.gone]
-        for name, value in [*describe(status), *facts]:
-            table.add_row(name, rich.text.Text(value))
+    def _rows_of(self, status: Status) -> Iterator[Row]:
+        yield from describe(status)
+        yield from (fact for fact in self._facts.items() if fact[0] != status.gone)
         progress = status.progress
         if progress is not None and progress.total_frames:
-            bar = rich.progress_bar.ProgressBar(progress.total_frames, progress.frames)
-            table.add_row("", bar)
-        return rich.panel.Panel(table, title=self._title, title_align="left", border_style="blue")
+            yield "", rich.progress_bar.ProgressBar(progress.total_frames, progress.frames)
 
 
 def describe(status: Status) -> list[tuple[str, str]]:

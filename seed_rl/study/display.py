@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-import rich.console
-import rich.panel
 import rich.progress_bar
-import rich.table
 import rich.text
 
 from seed_rl.common.run_files import progress as progress_lib
 from seed_rl.common.run_files.progress import Progress
 from seed_rl.common.system import durations
-from seed_rl.launch.panel import Console, Live, Panel, PatientPanel
+from seed_rl.launch import panel
 from seed_rl.study.directory import StudyRun
 
 
@@ -93,84 +89,30 @@ def running(run: StudyRun, since: float) -> RunStatus:
     return RunStatus(run, None, "evaluating" if report.phase == "done" else "starting")
 
 
-def create(title: str) -> Panel[StudyStatus]:
+def create(title: str) -> panel.Panel[StudyStatus]:
     """Creates a live panel on a terminal, a plain one elsewhere."""
-    console = Console(highlight=False)
+    console = panel.Console(highlight=False)
     if console.is_terminal:
-        return PatientPanel(_LivePanel(title, console))
-    return PatientPanel(_PlainPanel(title))
+        return panel.PatientPanel(_LivePanel(title, console))
+    return panel.PatientPanel(_PlainPanel([title], period_s=10.0))
 
 
-class _PlainPanel:
-    """A line every few seconds, for logs."""
-
-    def __init__(self, title: str, period_s: float = 10.0):
-        self._title = title
-        self._period_s = period_s
-        self._shown = 0.0
-
-    def __enter__(self) -> _PlainPanel:
-        self.say(self._title)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
+class _PlainPanel(panel.Lines):
     def show(self, status: StudyStatus) -> None:
-        if time.monotonic() - self._shown < self._period_s:
-            return
-        self._shown = time.monotonic()
         runs = [f"{one.run.name}: {one.line(status.frames)}" for one in status.running]
-        self.say(" | ".join([status.line(), *runs]))
-
-    def say(self, message: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} {message}", flush=True)
-
-    def finish(self, message: str) -> None:
-        self.say(message)
+        self.show_line(" | ".join([status.line(), *runs]))
 
 
-class _LivePanel:
-    """A table at the bottom of the terminal, redrawn twice a second."""
-
-    def __init__(self, title: str, console: rich.console.Console, period_s: float = 0.5):
-        self._title = title
-        self._console = console
-        self._period_s = period_s
-        self._shown = 0.0
-        self._live = Live(console)
-
-    def __enter__(self) -> _LivePanel:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
+class _LivePanel(panel.Table):
     def show(self, status: StudyStatus) -> None:
-        if time.monotonic() - self._shown >= self._period_s:
-            self._shown = time.monotonic()
-            self._live.update(self._draw(status))
+        self.show_rows(lambda: _rows(status))
 
-    def say(self, message: str) -> None:
-        style = "red" if message.startswith("error") else "dim"
-        self._console.print(rich.text.Text(message, style=style))
 
-    def finish(self, message: str) -> None:
-        self._live.stop()
-        self._console.print(rich.text.Text(message, style="bold"))
-
-    def _draw(self, status: StudyStatus) -> rich.panel.Panel:
-        table = rich.table.Table.grid(padding=(0, 2), expand=True)
-        table.add_column(style="cyan", no_wrap=True)
-        table.add_column(ratio=1)
-        table.add_row("study", rich.text.Text(status.line()))
-        ended = status.done + status.failed + status.pruned
-        part = sum(one.progress.frames for one in status.running if one.progress) / status.frames
-        table.add_row(
-            "", rich.progress_bar.ProgressBar(status.total, min(ended + part, status.total))
-        )
-        for one in status.running:
-            table.add_row(one.run.name, rich.text.Text(one.line(status.frames)))
-            table.add_row("", rich.text.Text(str(one.run.configuration), style="dim"))
-        return rich.panel.Panel(table, title=self._title, title_align="left", border_style="blue")
+def _rows(status: StudyStatus) -> Iterator[panel.Row]:
+    yield "study", status.line()
+    ended = status.done + status.failed + status.pruned
+    part = sum(one.progress.frames for one in status.running if one.progress) / status.frames
+    yield "", rich.progress_bar.ProgressBar(status.total, min(ended + part, status.total))
+    for one in status.running:
+        yield one.run.name, one.line(status.frames)
+        yield "", rich.text.Text(str(one.run.configuration), style="dim")

@@ -18,6 +18,7 @@ from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.networks.encoders import VectorEncoder
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.dmlab import networks as dmlab_networks
+from tests.helpers import network_inputs
 
 NUM_ACTIONS = 3
 DISTRIBUTION = categorical_distribution(NUM_ACTIONS, tf.int32)
@@ -53,17 +54,9 @@ def observations(shape, leading, seed=0):
     return tf.constant(rng.normal(size=(*leading, *shape)), tf.float32)
 
 
-def env_outputs(shape, leading, done=None):
+def env_outputs(shape, leading):
     """A plain tuple: reward, done, observation, abandoned, episode step."""
-    rng = np.random.default_rng(1)
-    done = rng.random(leading) < 0.3 if done is None else done
-    return (
-        tf.constant(rng.normal(size=leading), tf.float32),
-        tf.constant(done),
-        observations(shape, leading),
-        tf.zeros(leading, tf.bool),
-        tf.zeros(leading, tf.int32),
-    )
+    return tuple(network_inputs.env_outputs(leading, observations(shape, leading)))
 
 
 @pytest.mark.parametrize("unroll", [False, True], ids=["step", "unroll"])

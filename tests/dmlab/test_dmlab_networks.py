@@ -21,6 +21,8 @@ from seed_rl.common.types import EnvOutput
 from seed_rl.dmlab import environment as env
 from seed_rl.dmlab import instructions
 from seed_rl.dmlab.networks import InstructionEncoder, create_network
+from tests.helpers import network_inputs
+from tests.helpers.network_inputs import assert_unroll_equals_steps
 
 WORDS = 6
 CONFIG = env.DmlabConfig(width=48, height=36, instructions=True, instruction_words=WORDS)
@@ -74,25 +76,12 @@ def steps(time: int, batch: int, text: str) -> tuple[tf.Tensor, EnvOutput]:
         env.FRAME: tf.constant(rng.integers(256, size=[time, batch, 36, 48, 3], dtype=np.uint8)),
         env.INSTRUCTION: tf.constant(words),
     }
-    done = np.zeros([time, batch], bool)
-    done[1, 0] = True
-    zeros = tf.zeros([time, batch])
-    return tf.zeros([time, batch], tf.int64), EnvOutput(
-        zeros, tf.constant(done), observation, tf.zeros([time, batch], tf.bool), zeros
-    )
+    return tf.zeros([time, batch], tf.int64), network_inputs.env_outputs((time, batch), observation)
 
 
 def test_an_unroll_is_its_steps(network: Any) -> None:
     """Guards the instruction channel of both calls: V-trace would correct for any difference."""
-    prev_actions, env_outputs = steps(3, 2, "go to the red hat")
-    state = network.initial_state(2)
-    unrolled, end = network(prev_actions, env_outputs, state, unroll=True, is_training=True)
-    for t in range(3):
-        now = tf.nest.map_structure(lambda x: x[t], env_outputs)  # noqa: B023
-        output, state = network(prev_actions[t], now, state)
-        np.testing.assert_allclose(output.baseline, unrolled.baseline[t], atol=1e-5)
-        np.testing.assert_allclose(output.policy_logits, unrolled.policy_logits[t], atol=1e-5)
-    tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), state, end)
+    assert_unroll_equals_steps(network, *steps(3, 2, "go to the red hat"))
 
 
 def test_instructions_matter_and_are_trained(network: Any) -> None:

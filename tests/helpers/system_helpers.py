@@ -23,7 +23,7 @@ class Program:
     """A Python module as a process in a new session; keeps its output.
 
     Args:
-      module: to run with `python -m`.
+      module: to run with `python -m`, or the path of a file.
       *arguments: of the module.
       within: a command that replaces itself with the command after it (`full_disk.command`).
       environment: variables besides those of this process.
@@ -36,8 +36,9 @@ class Program:
         within: Sequence[str] = (),
         environment: dict[str, str] | None = None,
     ):
+        named = [module] if module.endswith(".py") else ["-m", module]
         self._process = subprocess.Popen(
-            [*within, sys.executable, "-m", module, *arguments],
+            [*within, sys.executable, *named, *arguments],
             cwd=REPOSITORY,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
             stdin=subprocess.DEVNULL,
@@ -158,16 +159,17 @@ def site(folder: pathlib.Path, address: str, *options: str) -> Iterator[Site]:
 
 
 def train_to_end(
-    folder: pathlib.Path, address: str, module: str, frames: int, *options: str
+    folder: pathlib.Path, address: str, module: str, frames: int, *options: str, actors: int = 1
 ) -> pathlib.Path:
-    """Runs learner and one actor of a program to its end; returns the logdir.
+    """Runs learner and actors of a program to its end; returns the logdir.
 
     Args:
       folder: of the logdir.
       address: the learner's.
       module: the program.
       frames: its number of environment frames.
-      *options: of both, besides eight environments and a seed.
+      *options: of both, besides eight environments of one actor and a seed.
+      actors: how many.
     """
     shared = (
         f"--server_address={address}",
@@ -184,10 +186,14 @@ def train_to_end(
             f"--total_environment_frames={frames}",
             *shared,
         )
-        actor = place.start(module, "--run_mode=actor", *shared)
+        programs = [
+            place.start(module, "--run_mode=actor", f"--task={task}", *shared)
+            for task in range(actors)
+        ]
         assert learner.wait() == 0, learner.text()
-        actor.send(signal.SIGTERM)
-        assert actor.wait() == 0, actor.text()
+        for actor in programs:
+            actor.send(signal.SIGTERM)
+            assert actor.wait() == 0, actor.text()
         progress = place.progress()
         assert progress is not None and progress.frames >= frames
         return place.logdir

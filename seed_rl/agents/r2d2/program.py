@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
-from seed_rl.common.acting import program
-from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.config import options
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.replay_config import ReplayConfig
@@ -43,43 +42,19 @@ def create_agent(env_output_specs: Any, num_actions: int) -> Any:
     return networks.create_network(env_output_specs, num_actions, config)
 
 
-def main(
-    family: EnvironmentFamily,
-    create_agent: Callable[[Any, int], Any] = create_agent,
-    create_optimizer: Callable[[int], Any] | None = None,
-    algorithm: Callable[[], type] | None = None,
-    agent_configs: tuple[type, ...] = (QNetworkConfig,),
-    presets: Sequence[Preset] = (),
-    argv: Sequence[str] | None = None,
-    **defaults: Any,
-) -> None:
-    """Parses flags and runs; does not return.
+def _create_job() -> Callable[..., Any]:
+    from seed_rl.agents.r2d2.algorithm import create_job
 
-    Args:
-      family: the environments.
-      create_agent: `create_agent(env_output_specs, num_actions)` returns the network. Called only
-        in the learner, so it should import TensorFlow itself.
-      create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn);
-        by default, the flags of `OptimizerConfig` configure one.
-      algorithm: returns `R2D2` or a subclass with the same constructor arguments. Called only in
-        the learner, so it should import TensorFlow itself.
-      agent_configs: the network's dataclasses of options.
-      presets: defaults applied after `PRESET`, in order.
-      argv: name of the program, then flags; None: the command line.
-      **defaults: further defaults of this program, applied last.
-    """
+    return create_job
 
-    def learn(env_config: Any) -> None:
-        from seed_rl.agents.r2d2.algorithm import R2D2, create_job
 
-        create_job(
-            family.create,
-            create_agent,
-            create_optimizer,
-            env_config=env_config,
-            algorithm=algorithm() if algorithm else R2D2,
-        ).execute()
+PROGRAM = AgentProgram(
+    "r2d2",
+    _create_job,
+    (R2D2Config, ReplayConfig),
+    create_agent,
+    (QNetworkConfig,),
+    (PRESET,),
+)
 
-    configs = (R2D2Config, ReplayConfig, *agent_configs)
-    presets = (PRESET, *presets)
-    program.main(family, configs, learn, presets=presets, argv=argv, agent="r2d2", **defaults)
+main = PROGRAM.main

@@ -124,7 +124,7 @@ class _ActorCritic(tf.Module):
           (AgentOutput, state after the last step).
         """
         del is_training
-        steps = (prev_action, EnvOutput(*env_output))
+        steps = (prev_action, env_output)
         if not unroll:
             steps = tf.nest.map_structure(lambda t: t[tf.newaxis], steps)
         ff_input, recurrent_input, done = self._inputs(*steps)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig
-from seed_rl.common.acting import program
-from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.config import options
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.presets import Preset
@@ -47,49 +46,19 @@ def create_agent(
     return networks.create_network(env_observation_space, parametric_action_distribution, config)
 
 
-def main(
-    family: EnvironmentFamily,
-    create_agent: Callable[[Any, Any, Any], Any] = create_agent,
-    create_optimizer: Callable[[int], Any] | None = None,
-    algorithm: Callable[[], type] | None = None,
-    agent_configs: tuple[type, ...] = (SACNetworkConfig,),
-    presets: Sequence[Preset] = (),
-    argv: Sequence[str] | None = None,
-    **defaults: Any,
-) -> None:
-    """Parses flags and runs; does not return.
+def _create_job() -> Callable[..., Any]:
+    from seed_rl.agents.sac.algorithm import create_job
 
-    Args:
-      family: the environments.
-      create_agent: `create_agent(action_space, observation_space, parametric_action_distribution)`
-        returns the network. Called only in the learner, so it should import TensorFlow itself.
-      create_optimizer: `create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn);
-        by default, the flags of `OptimizerConfig` configure one.
-      algorithm: returns `SAC` or a subclass with the same constructor arguments. Called only in the
-        learner, so it should import TensorFlow itself.
-      agent_configs: the network's dataclasses of options.
-      presets: defaults applied after `PRESET`, in order.
-      argv: name of the program, then flags; None: the command line.
-      **defaults: further defaults of this program, applied last.
-    """
+    return create_job
 
-    def learn(env_config: Any) -> None:
-        from seed_rl.agents.sac.algorithm import SAC, create_job
 
-        create_job(
-            family.create,
-            create_agent,
-            create_optimizer,
-            env_config=env_config,
-            algorithm=algorithm() if algorithm else SAC,
-        ).execute()
+PROGRAM = AgentProgram(
+    "sac",
+    _create_job,
+    (SACConfig, HindsightConfig, ReplayConfig, ContinuousDistributionConfig),
+    create_agent,
+    (SACNetworkConfig,),
+    (PRESET,),
+)
 
-    configs = (
-        SACConfig,
-        HindsightConfig,
-        ReplayConfig,
-        *agent_configs,
-        ContinuousDistributionConfig,
-    )
-    presets = (PRESET, *presets)
-    program.main(family, configs, learn, presets=presets, argv=argv, agent="sac", **defaults)
+main = PROGRAM.main

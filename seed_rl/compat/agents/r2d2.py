@@ -7,6 +7,7 @@ Functions without a configuration argument read the flags.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -28,7 +29,6 @@ from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
-from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
@@ -201,14 +201,8 @@ def validate_config() -> None:
     validate(run, learner, options.from_flags(R2D2Config), options.from_flags(ReplayConfig))
 
 
-def learner_loop(
-    create_env_fn: Callable[[int, Any], Any],
-    create_agent_fn: Callable[[EnvOutput, int], tf.Module],
-    create_optimizer_fn: CreateOptimizer | None = None,
-    **options: Any,
-) -> None:
-    """Trains until all frames are used; see `learning.train`."""
-    learning.train(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)
+learner_loop = functools.partial(learning.train, create_job)
+"""Trains until all frames are used; see `learning.train`."""
 
 
 def _options(**changes: Any) -> R2D2Config:

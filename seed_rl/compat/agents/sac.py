@@ -6,6 +6,7 @@ Functions without a configuration argument read the flags.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,7 +26,6 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner.coefficients import Coefficient, FixedCoefficient
-from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
 from seed_rl.compat import imported_flags, learning, original_defaults, replay_dataset
@@ -158,11 +158,5 @@ def validate_config() -> None:
     validate(run, learner, options.from_flags(ReplayConfig), options.from_flags(HindsightConfig))
 
 
-def learner_loop(
-    create_env_fn: Callable[[int, Any], Any],
-    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
-    create_optimizer_fn: CreateOptimizer | None = None,
-    **options: Any,
-) -> None:
-    """Trains until all frames are used; see `learning.train`."""
-    learning.train(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)
+learner_loop = functools.partial(learning.train, create_job)
+"""Trains until all frames are used; see `learning.train`."""

@@ -116,7 +116,7 @@ def learner_loop(
 ) -> None:
     """Trains until all frames are used; see `learning.train`."""
     options["optimizer"] = options.get("optimizer") or _optimizer_config(create_optimizer_fn)
-    learning.train(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, options)
+    learning.train(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, **options)
 
 
 def _optimizer_config(create_optimizer_fn: Any) -> OptimizerConfig:

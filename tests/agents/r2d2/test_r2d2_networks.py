@@ -1,5 +1,7 @@
 """R2D2's networks: dueling heads, inputs, one step at a time or all at once."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,7 +12,8 @@ from seed_rl.agents.r2d2.networks import create_network
 from seed_rl.atari.networks import DuelingLSTMDQNNet
 from seed_rl.common.inference.env_specs import env_output_specs
 from seed_rl.common.inference.network_calls import call_network
-from seed_rl.common.types import EnvOutput
+from tests.helpers import network_inputs
+from tests.helpers.network_inputs import assert_unroll_equals_steps
 
 SPACES = {
     "image": spaces.Box(0, 255, (36, 40, 1), np.uint8),
@@ -24,44 +27,16 @@ SPACES = {
 }
 CONFIG = QNetworkConfig(lstm_size=8, head_size=8, mlp_sizes=(8,), stack_size=3)
 NUM_ACTIONS = 3
-
-
-def random_steps(space, steps, batch, seed=0):
-    rng = np.random.default_rng(seed)
-
-    def observe(spec):
-        shape = [steps, batch, *spec.shape]
-        if spec.dtype.is_floating:
-            return tf.constant(rng.normal(size=shape), spec.dtype)
-        return tf.constant(
-            rng.integers(2 if spec.dtype == tf.int8 else 200, size=shape), spec.dtype
-        )
-
-    specs = env_output_specs(space)
-    return tf.constant(rng.integers(NUM_ACTIONS, size=[steps, batch])), EnvOutput(
-        tf.constant(rng.normal(size=[steps, batch]), tf.float32),
-        tf.constant(rng.random([steps, batch]) < 0.2),
-        tf.nest.map_structure(observe, specs.observation),
-        tf.fill([steps, batch], False),
-        tf.zeros([steps, batch], tf.int32),
-    )
+random_steps = functools.partial(network_inputs.random_steps, num_actions=NUM_ACTIONS)
 
 
 @pytest.mark.parametrize("name", SPACES)
 def test_an_unroll_equals_its_steps(name):
     """Guards state, frame stack and resets across steps, for observations of every kind."""
     network = create_network(env_output_specs(SPACES[name]), NUM_ACTIONS, CONFIG)
-    actions, env_outputs = random_steps(SPACES[name], 7, 2)
-    whole, last = network(actions, env_outputs, network.initial_state(2), unroll=True)
-    state = network.initial_state(2)
-    for t in range(7):
-        step = tf.nest.map_structure(lambda x, t=t: x[t], (actions, env_outputs))
-        output, state = network(*step, state)
-        np.testing.assert_allclose(output.q_values, whole.q_values[t], rtol=1e-4, atol=1e-5)
-        np.testing.assert_array_equal(output.action, np.argmax(whole.q_values[t], axis=-1))
-    tf.nest.map_structure(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), state, last
-    )
+    steps = random_steps(SPACES[name], 7, 2)
+    whole = assert_unroll_equals_steps(network, *steps)
+    np.testing.assert_array_equal(whole.action, np.argmax(whole.q_values, axis=-1))
     assert whole.q_values.shape == [7, 2, NUM_ACTIONS] and whole.q_values.dtype == tf.float32
 
 

@@ -10,6 +10,7 @@ from seed_rl.agents.sac.config import SACNetworkConfig
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import variables
+from tests.helpers.network_inputs import env_outputs
 
 T, B, N = 6, 3, 2
 DISTRIBUTION = get_parametric_distribution_for_action_space(spaces.Box(-1, 1, (N,), np.float32))
@@ -23,10 +24,7 @@ def lstm():
 def inputs(observation, seed=0):
     rng = np.random.default_rng(seed)
     actions = tf.constant(rng.uniform(-1, 1, (T, B, N)), tf.float32)
-    done = tf.constant(rng.random((T, B)) < 0.3)
-    zeros = tf.zeros((T, B))
-    steps = tf.zeros((T, B), tf.int32)
-    return actions, (zeros, done, observation, tf.zeros_like(done), steps)  # A plain tuple.
+    return actions, tuple(env_outputs((T, B), observation))  # A plain tuple.
 
 
 def vectors(seed=0):

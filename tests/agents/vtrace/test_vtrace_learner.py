@@ -12,21 +12,15 @@ from seed_rl.common.learner import variables
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput, Step, StoredUnrolls, Unroll
+from tests.helpers.network_inputs import TableAgent
 
 SHAPE = (4, 5)
 
 
-class TableAgent(tf.Module):
-    """A 'network' whose outputs are its weights."""
-
-    def __init__(self):
-        super().__init__()
-        rng = np.random.default_rng(0)
-        self.policy_logits = tf.Variable(rng.normal(size=(*SHAPE, 3)).astype(np.float32))
-        self.baseline = tf.Variable(rng.normal(size=SHAPE).astype(np.float32))
-
-    def __call__(self, prev_actions, env_outputs, agent_state, unroll, is_training):
-        return AgentOutput(None, self.policy_logits + 0, self.baseline + 0), agent_state
+def table_agent():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(*SHAPE, 3)).astype(np.float32)
+    return TableAgent(logits, rng.normal(size=SHAPE).astype(np.float32))
 
 
 def batch():
@@ -44,7 +38,7 @@ def test_an_adjusted_entropy_cost_does_not_clip_the_network():
     """Guards the network's step size: a large cost has a gradient thousands of times larger."""
     config = VTraceConfig(entropy_cost=0.1, target_entropy=0.2, entropy_cost_adjustment_speed=1e4)
     distribution = categorical_distribution(3, tf.int32)
-    algorithm = VTrace(config, TableAgent, distribution, num_envs=5)
+    algorithm = VTrace(config, table_agent, distribution, num_envs=5)
     network = variables.trainable_variables(algorithm.network)
     (multiplier,) = algorithm.clipped_apart()
     with tf.GradientTape() as tape:
@@ -69,7 +63,7 @@ def test_an_adjusted_entropy_cost_does_not_clip_the_network():
 def test_an_unroll_that_is_not_finite_has_no_part_in_the_loss():
     """Guards a batch from one environment's NaN: the update is that of the other unrolls."""
     distribution = categorical_distribution(3, tf.int32)
-    algorithm = VTrace(VTraceConfig(kl_cost=0.1), TableAgent, distribution, num_envs=5)
+    algorithm = VTrace(VTraceConfig(kl_cost=0.1), table_agent, distribution, num_envs=5)
     network = variables.trainable_variables(algorithm.network)
     whole, good = batch(), np.array([True, True, False, True, True])
     spoiled = whole.env_outputs.reward.numpy()

@@ -8,47 +8,11 @@ import tensorflow as tf
 
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.agents.vtrace.networks import AgentOutput
 from seed_rl.common.errors import UserError
 from seed_rl.common.parametric_distribution import categorical_distribution
-from seed_rl.common.types import EnvOutput
+from tests.helpers.network_inputs import NUM_ACTIONS, random_batch
 
-NUM_ACTIONS = 3
 DISTRIBUTION = categorical_distribution(NUM_ACTIONS, tf.int32)
-
-
-class TableAgent:
-    """A 'network' whose outputs are given, so that the loss alone is under test."""
-
-    def __init__(self, policy_logits, baseline):
-        self.policy_logits = tf.Variable(policy_logits)
-        self.baseline = tf.Variable(baseline)
-
-    def __call__(self, prev_actions, env_outputs, agent_state, unroll, is_training):
-        assert unroll and is_training
-        return AgentOutput(None, self.policy_logits + 0, self.baseline + 0), agent_state
-
-
-def random_batch(seed, num_steps=12, batch=5, p_done=0.25, p_abandoned=0.5):
-    """Unrolls of num_steps + 1 steps; ends of episodes are abandoned half of the time."""
-    rng = np.random.default_rng(seed)
-    shape = (num_steps + 1, batch)
-    done = rng.random(shape) < p_done
-    # The last state of an abandoned episode is an ordinary step: no two in a row.
-    done[1:] &= ~done[:-1]
-    abandoned = done & (rng.random(shape) < p_abandoned)
-    reward = np.where(abandoned, 0.0, 2 * rng.normal(size=shape)).astype(np.float32)
-    env_outputs = EnvOutput(reward, done, np.zeros(shape), abandoned, np.zeros(shape, np.int32))
-    behaviour = AgentOutput(
-        rng.integers(0, NUM_ACTIONS, shape).astype(np.int32),
-        rng.normal(size=(*shape, NUM_ACTIONS)).astype(np.float32),
-        rng.normal(size=shape).astype(np.float32),
-    )
-    agent = TableAgent(
-        rng.normal(size=(*shape, NUM_ACTIONS)).astype(np.float32),
-        rng.normal(size=shape).astype(np.float32),
-    )
-    return agent, env_outputs, behaviour
 
 
 def compute(config, agent, env_outputs, behaviour):

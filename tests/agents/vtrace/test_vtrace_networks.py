@@ -1,5 +1,7 @@
 """Actor-critic networks: unrolls equal steps, inputs that must matter do, types are as promised."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,10 +14,12 @@ from seed_rl.common.parametric_distribution import (
     categorical_distribution,
     get_parametric_distribution_for_action_space,
 )
-from seed_rl.common.types import EnvOutput
 from seed_rl.dmlab.networks import ImpalaDeep
+from tests.helpers import network_inputs
+from tests.helpers.network_inputs import assert_unroll_equals_steps
 
 ACTIONS = categorical_distribution(4, tf.int64)
+random_steps = functools.partial(network_inputs.random_steps, num_actions=4)
 NESTED = spaces.Dict(
     camera=spaces.Box(0, 255, (40, 44, 3), np.uint8),
     grid=spaces.Box(0, 255, (4, 4), np.uint8),
@@ -42,52 +46,19 @@ AGENTS = {
 }
 
 
-def random_steps(space, num_steps, batch, seed=0):
-    """(prev_actions, env_outputs) of [time, batch, ...] with episode ends in between."""
-    rng = np.random.default_rng(seed)
-    space.seed(seed)
-    samples = [[space.sample() for _ in range(batch)] for _ in range(num_steps)]
-    flat = [[tf.nest.flatten(sample) for sample in row] for row in samples]
-    leaves = [
-        tf.constant(np.array([[flat[t][b][i] for b in range(batch)] for t in range(num_steps)]))
-        for i in range(len(flat[0][0]))
-    ]
-    done = rng.random((num_steps, batch)) < 0.3
-    env_outputs = EnvOutput(
-        tf.constant(rng.normal(size=(num_steps, batch)), tf.float32),
-        tf.constant(done),
-        tf.nest.pack_sequence_as(samples[0][0], leaves),
-        tf.zeros([num_steps, batch], tf.bool),
-        tf.zeros([num_steps, batch], tf.int32),
-    )
-    return tf.constant(rng.integers(0, 4, (num_steps, batch))), env_outputs
-
-
 def at(nest, t):
     return tf.nest.map_structure(lambda x: x[t], nest)
 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_unroll_equals_its_steps(name):
-    """What training computes from an unroll is what inference computed step by step."""
     tf.random.set_seed(0)
     make, space = AGENTS[name]
     agent = make()
-    prev_actions, env_outputs = random_steps(space, 5, 3)
-    state = start = agent.initial_state(3)
-    outputs, final = agent(prev_actions, env_outputs, start, unroll=True, is_training=True)
+    steps = random_steps(space, 5, 3)
+    outputs = assert_unroll_equals_steps(agent, *steps, agent.get_action, tolerance=1e-4)
     assert outputs.policy_logits.shape == (5, 3, 4) and outputs.baseline.shape == (5, 3)
     assert outputs.action.shape == (5, 3) and outputs.action.dtype == tf.int64
-    for t in range(5):
-        step, state = agent.get_action(prev_actions[t], at(env_outputs, t), state)
-        np.testing.assert_allclose(step.baseline, outputs.baseline[t], rtol=1e-3, atol=1e-4)
-        np.testing.assert_allclose(
-            step.policy_logits, outputs.policy_logits[t], rtol=1e-3, atol=1e-4
-        )
-    tf.nest.assert_same_structure(state, start)
-    tf.nest.map_structure(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), state, final
-    )
 
 
 @pytest.mark.parametrize("name", AGENTS)

@@ -58,30 +58,22 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stop_signal_ends_cleanly_without_tensorflow(repository: Any, number: int) -> None:
-    """Exit code 0 and no traceback, as a supervisor expects of a process it stopped."""
-    with Learner() as learner:
-        process = start(
-            repository, f"--env_name={LIFE_STEP}", f"--server_address={learner.address}"
-        )
-        assert learner.enough.wait(60)
-        process.send_signal(number)
-        code, output, errors = end(process)
-    assert code == 0, errors
-    assert "Traceback" not in errors and "stopped" in errors
-    assert "TensorFlow imported: False" in output
+    """Exit code 0 and no traceback, as a supervisor expects of a process it stopped.
 
-
-def test_actors_are_batch_processes(repository: Any) -> None:
-    """Else they interrupt the learner whenever an action arrives."""
+    Until then it is a batch process, or it would interrupt the learner whenever an action arrives.
+    """
     with Learner() as learner:
         process = start(
             repository, f"--env_name={LIFE_STEP}", f"--server_address={learner.address}"
         )
         assert learner.enough.wait(60)
         policy = os.sched_getscheduler(process.pid)
-        process.terminate()
-        end(process)
+        process.send_signal(number)
+        code, output, errors = end(process)
+    assert code == 0, errors
     assert policy == os.SCHED_BATCH
+    assert "Traceback" not in errors and "stopped" in errors
+    assert "TensorFlow imported: False" in output
 
 
 def test_stop_signal_while_there_is_no_learner(repository: Any, socket_address: str) -> None:

@@ -1,7 +1,6 @@
 """What programs written for the original use of the on-policy learner."""
 
 import json
-import signal
 import subprocess
 import sys
 
@@ -26,8 +25,8 @@ from seed_rl.common.run_files import returns_log
 from seed_rl.compat.agents.policy_gradient import job
 from seed_rl.mujoco import ppo_main, ppo_parts
 from tests.helpers import PROGRAMS
+from tests.helpers.system_helpers import train_to_end
 
-PROGRAM = PROGRAMS / "existing_ppo.py"
 PARTS = """
 GeneralizedOnPolicyLoss.policy_loss = @ppo()
 GeneralizedOnPolicyLoss.reward_normalizer = None
@@ -48,47 +47,32 @@ def unconfigured():
     gin.clear_config()
 
 
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, str(PROGRAM), *arguments], stderr=subprocess.PIPE, text=True
-    )
-
-
 @pytest.mark.slow
 def test_learner_and_actors_of_a_program(tmp_path, socket_address):
     """Guards imports, flags, gin, `learner_loop` and its arguments: the program learns."""
     config = tmp_path / "parts.gin"
     config.write_text(f"{PARTS}create_optimizer.optimizer_fn = @tf.keras.optimizers.Adam\n")
-    shared = [f"--server_address={socket_address}", f"--logdir={tmp_path}"]
-    shared += ["--num_envs=8", "--env_batch_size=4", "--goals=3"]
-    trainer = start(
-        *shared,
-        *("--run_mode=learner", "--total_environment_frames=12800"),
+    logdir = train_to_end(
+        tmp_path,
+        socket_address,
+        str(PROGRAMS / "existing_ppo.py"),
+        12800,
+        *("--env_batch_size=4", "--goals=3"),
         *(f"--gin_config={config}", "--gin_bindings=GAE.lambda_=0.5"),
         *("--step_size_transitions=128", "--batch_size_transitions=32"),
         *("--batch_mode=shuffle", "--epochs_per_step=4"),
+        actors=2,
     )
-    actors = [start(*shared, "--run_mode=actor", f"--task={task}") for task in range(2)]
-    try:
-        _, errors = trainer.communicate(timeout=300)
-        assert trainer.returncode == 0, errors
-        for actor in actors:
-            actor.send_signal(signal.SIGTERM)
-            actor.communicate(timeout=60)
-    finally:
-        for process in (trainer, *actors):
-            process.kill()
-            process.wait()
-    progress = json.loads((tmp_path / "progress.json").read_text())
+    progress = json.loads((logdir / "progress.json").read_text())
     assert (progress["phase"], progress["frames"]) == ("done", 12800)
-    operative = (tmp_path / "operative_config.gin").read_text()
+    operative = (logdir / "operative_config.gin").read_text()
     assert "GAE.lambda_ = 0.5" in operative and "Adam" in operative
-    record = json.loads((tmp_path / "config.json").read_text())
+    record = json.loads((logdir / "config.json").read_text())
     assert record["learning_rate"] == 1e-3  # Of the program's own optimizer; there is no flag.
-    (checkpoint,) = (tmp_path / "checkpoints").iterdir()
+    (checkpoint,) = (logdir / "checkpoints").iterdir()
     saved = tf.train.load_checkpoint(str(checkpoint / "variables"))
     assert saved.get_tensor("train_steps/.ATTRIBUTES/VARIABLE_VALUE") == 100
-    returns = [row.episode_return for row in returns_log.read(tmp_path / returns_log.FILE_NAME)]
+    returns = [row.episode_return for row in returns_log.read(logdir / returns_log.FILE_NAME)]
     # Chance is -0.7, and the mean of 500 of its episodes within 0.05 of that; 0 is the best.
     assert np.mean(returns[-500:]) > -0.6
 

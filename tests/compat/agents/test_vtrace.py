@@ -2,9 +2,6 @@
 
 import collections
 import json
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,14 +14,9 @@ from seed_rl.common.config import options
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput
 from tests.helpers import PROGRAMS
+from tests.helpers.system_helpers import train_to_end
 
-PROGRAM = PROGRAMS / "existing_main.py"
-
-
-def start(*arguments):
-    return subprocess.Popen(
-        [sys.executable, str(PROGRAM), *arguments], stderr=subprocess.PIPE, text=True
-    )
+PROGRAM = str(PROGRAMS / "existing_main.py")
 
 
 @pytest.mark.slow
@@ -33,36 +25,22 @@ def test_learner_and_actors(tmp_path, socket_address):
 
     The agent is called with a pair; all of ours have the other form.
     """
-    shared = [
-        f"--server_address={socket_address}",
-        f"--logdir={tmp_path}",
-        "--num_envs=4",
-        "--env_batch_size=2",
-        "--agent_form=pair",
-    ]
-    trainer = start(
-        *shared, "--run_mode=learner", "--batch_size=2", "--total_environment_frames=500"
+    logdir = train_to_end(
+        tmp_path,
+        socket_address,
+        PROGRAM,
+        500,
+        *("--num_envs=4", "--env_batch_size=2", "--batch_size=2", "--agent_form=pair"),
+        actors=2,
     )
-    actors = [start(*shared, "--run_mode=actor", f"--task={task}") for task in range(2)]
-    try:
-        _, errors = trainer.communicate(timeout=200)
-        assert trainer.returncode == 0, errors
-        for actor in actors:
-            actor.send_signal(signal.SIGTERM)
-            _, errors = actor.communicate(timeout=60)
-            assert actor.returncode == 0, errors
-    finally:
-        for process in (trainer, *actors):
-            process.kill()
-            process.wait()
-    progress = json.loads((tmp_path / "progress.json").read_text())
+    progress = json.loads((logdir / "progress.json").read_text())
     assert (progress["phase"], progress["frames"]) == ("done", 500)
     # 5 steps an unroll is the program's own default, which must win over the learner's.
-    (checkpoint,) = (tmp_path / "checkpoints").iterdir()
+    (checkpoint,) = (logdir / "checkpoints").iterdir()
     saved = tf.train.load_checkpoint(str(checkpoint / "variables"))
     assert saved.get_tensor("train_steps/.ATTRIBUTES/VARIABLE_VALUE") == 500 // (5 * 2)
     options = json.loads((checkpoint / "config.json").read_text())
-    assert options["program"] == str(PROGRAM)
+    assert options["program"] == PROGRAM
     assert options["learning_rate"] == 0.00048  # Of the program's own flag.
     assert options["corridor_length"] == 4 and "--corridor_length=4" in options["arguments"]
 

@@ -1,7 +1,5 @@
 """The on-policy loss against NumPy, one transition at a time, and its rules at episode ends."""
 
-import collections
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,41 +16,10 @@ from seed_rl.common.normalization.running_statistics import EMAMeanStd
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.returns.advantages import GAE
 from seed_rl.common.types import EnvOutput
+from tests.helpers.network_inputs import TableAgent, random_batch
 
-AgentOutput = collections.namedtuple("AgentOutput", "action policy_logits baseline")
 DISTRIBUTION = categorical_distribution(3, tf.int32)
 LAMBDA = 0.8
-
-
-class TableAgent(tf.Module):
-    """A 'network' whose outputs are given, so that the loss alone is under test."""
-
-    def __init__(self, policy_logits, baseline):
-        super().__init__()
-        self.policy_logits, self.baseline = tf.Variable(policy_logits), tf.Variable(baseline)
-
-    def __call__(self, prev_actions, env_outputs, agent_state, unroll, is_training):
-        assert unroll and is_training
-        return AgentOutput(None, self.policy_logits + 0, self.baseline + 0), agent_state
-
-
-def random_batch(seed, num_steps=12, batch=5):
-    """Unrolls of num_steps + 1 steps; ends of episodes are abandoned half of the time."""
-    rng = np.random.default_rng(seed)
-    shape = (num_steps + 1, batch)
-    done = rng.random(shape) < 0.25
-    done[1:] &= ~done[:-1]  # The last state of an abandoned episode is an ordinary step.
-    abandoned = done & (rng.random(shape) < 0.5)
-    reward = np.where(abandoned, 0.0, 2 * rng.normal(size=shape)).astype(np.float32)
-    env_outputs = EnvOutput(reward, done, np.zeros(shape), abandoned, np.zeros(shape, np.int32))
-    logits, behaviour_logits = (rng.normal(size=(*shape, 3)).astype(np.float32) for _ in range(2))
-    baseline, acted = (rng.normal(size=shape).astype(np.float32) for _ in range(2))
-    actions = rng.integers(0, 3, shape).astype(np.int32)
-    return (
-        TableAgent(logits, baseline),
-        env_outputs,
-        AgentOutput(actions, behaviour_logits, acted),
-    )
 
 
 def make_loss(agent, discount=0.9, policy_loss=None, reward_normalizer=None, **options):

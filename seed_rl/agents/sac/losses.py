@@ -19,6 +19,7 @@ from gymnasium import spaces
 
 from seed_rl.agents.sac.config import BOOTSTRAP_Q, SACConfig
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
+from seed_rl.common.distributions.continuous import mean_std
 from seed_rl.common.learner import replicas
 from seed_rl.common.learner.coefficients import (
     Coefficient,
@@ -113,7 +114,10 @@ def compute_loss(
         "q/abs_td_error": mean(tf.reduce_mean(tf.abs(q_errors), axis=-1)),
         "value/v": mean(v_tm1),
         "value/target": mean(soft_value),
+        "value/explained_variance": mean.explained_variance(v_tm1, soft_value),
     }
+    if (std := mean_std(pi_tm1)) is not None:
+        metrics["policy/std"] = mean(std)
     loss = policy_loss + v_loss + q_loss + temperature_loss
     return loss, {name: tf.stop_gradient(value) for name, value in metrics.items()}
 

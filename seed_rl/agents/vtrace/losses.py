@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from seed_rl.agents.vtrace.config import NO_SHAPING, SOFT, VTraceConfig
 from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.distributions.continuous import mean_std
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.learner import replicas
@@ -189,8 +190,11 @@ def compute_loss(
         "value/baseline": mean(v_tm1),
         "value/target": mean(returns.vs),
         "value/abs_error": mean(tf.abs(returns.vs - v_tm1)),
+        "value/explained_variance": mean.explained_variance(v_tm1, returns.vs),
         "policy/advantage": mean(returns.pg_advantages),
     }
+    if (std := mean_std(pi_tm1)) is not None:
+        metrics["policy/std"] = mean(std)
     return loss, {name: tf.stop_gradient(value) for name, value in metrics.items()}
 
 

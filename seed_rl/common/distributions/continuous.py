@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -209,6 +210,15 @@ class Deterministic(Distribution):
 
     def _equals(self, actions: tf.Tensor) -> tf.Tensor:
         return tf.reduce_all(tf.equal(self.loc, actions), axis=-1)
+
+
+def mean_std(distribution: Any) -> tf.Tensor | None:
+    """Mean over the components of their standard deviation, before they are squashed or clipped.
+
+    Returns:
+      <float32>[...], batch dimensions; None if the distribution is no `Normal`.
+    """
+    return tf.reduce_mean(distribution.scale, -1) if isinstance(distribution, Normal) else None
 
 
 def log_normal_tail(x: tf.Tensor) -> tf.Tensor:

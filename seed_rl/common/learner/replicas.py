@@ -46,6 +46,22 @@ class BatchMean:
         """The mean itself on every replica, for statistics such as a deviation; no gradient."""
         return _mean_over_replicas(self(values))
 
+    def explained_variance(self, predictions: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+        """1 - Var(targets - predictions) / Var(targets) on every replica, <float32>[]; no gradient.
+
+        1: predictions are right but for a constant; 0: no better than one, or all targets are
+        equal; below 0: worse.
+
+        Args:
+          predictions: <float32>[...] in the shape of the mask.
+          targets: <float32>[...] in the shape of the mask.
+        """
+        varies = self._variance(targets)
+        return tf.math.divide_no_nan(varies - self._variance(targets - predictions), varies)
+
+    def _variance(self, values: tf.Tensor) -> tf.Tensor:
+        return self.everywhere(tf.square(values - self.everywhere(values)))
+
 
 def maximum(values: tf.Tensor) -> tf.Tensor:
     """The largest of `values` <float32>[...] over all replicas, <float32>[]; no gradient flows."""

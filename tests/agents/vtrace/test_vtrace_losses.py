@@ -37,6 +37,7 @@ def numpy_loss(config, agent, env, behaviour):
     """One transition at a time, one environment at a time; abandonment handled by `if`s."""
     logits, values = agent.policy_logits.numpy(), agent.baseline.numpy()
     num_steps = len(values) - 1
+    targets, errors = [], []
     sums = dict(policy=0.0, baseline=0.0, entropy=0.0, kl=0.0)
     count = 0
     for b in range(values.shape[1]):
@@ -67,6 +68,8 @@ def numpy_loss(config, agent, env, behaviour):
             )
             correction = delta + gamma * config.lambda_ * min(1.0, rho) * correction
             next_target = values[t, b] + correction
+            targets.append(next_target)
+            errors.append(correction)
             sums["policy"] -= log_pi[action] * advantage
             sums["baseline"] += 0.5 * correction**2
             sums["entropy"] -= (pi * log_pi).sum()
@@ -78,7 +81,7 @@ def numpy_loss(config, agent, env, behaviour):
         - config.entropy_cost * means["entropy"]
         + config.kl_cost * means["kl"]
     )
-    return loss, means
+    return loss, means, targets, errors
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -105,12 +108,15 @@ def test_equals_numpy(config, seed):
     agent, env_outputs, behaviour = random_batch(seed)
     assert env_outputs.abandoned.any() and (env_outputs.done & ~env_outputs.abandoned).any()
     loss, metrics = compute(config, agent, env_outputs, behaviour)
-    expected, means = numpy_loss(config, agent, env_outputs, behaviour)
+    expected, means, targets, errors = numpy_loss(config, agent, env_outputs, behaviour)
     assert loss.numpy() == pytest.approx(expected, rel=1e-4, abs=1e-5)
     assert metrics["losses/policy"].numpy() == pytest.approx(means["policy"], rel=1e-4, abs=1e-5)
     assert metrics["losses/baseline"].numpy() == pytest.approx(means["baseline"], rel=1e-4)
     assert metrics["policy/entropy"].numpy() == pytest.approx(means["entropy"], rel=1e-4)
     assert metrics["losses/kl"].numpy() == pytest.approx(means["kl"], rel=1e-4)
+    assert metrics["value/explained_variance"].numpy() == pytest.approx(
+        1 - np.var(errors) / np.var(targets), rel=1e-3, abs=1e-4
+    )
     assert all(value.shape == () for value in metrics.values())
 
 

@@ -7,7 +7,6 @@ copy of the three is all that need be kept to make tables and pictures again.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ import numpy as np
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import files
-from seed_rl.study import directory, plots, results, runner, statistics
+from seed_rl.study import directory, fields, plots, results, runner, statistics
 from seed_rl.study import spec as spec_lib
 from seed_rl.study.percentiles import Interval
 from seed_rl.study.sampling import Configuration
@@ -102,14 +101,18 @@ def read(path: Path) -> Study:
     record = directory.read(path)
     if record is None:
         raise UserError(f"There is no study in {path}.")
+    if not all((path / name).exists() for name in (results.FILE_NAME, results.CURVES)):
+        raise UserError(
+            f"{path} has no results.csv or no curves.csv: a study writes them when it ends, or with --results_only."
+        )
     spec = spec_lib.from_json(record["spec"], str(path / directory.FILE_NAME))
     curves: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for row in _rows(path / results.CURVES):
+    for row in fields.read_table(path / results.CURVES):
         key = row["configuration"], row["seed"]
         curves.setdefault(key, []).append((float(row["frames"]), float(row["return"])))
     configurations: dict[str, Configuration] = {}
     tasks: dict[str, list[Run]] = {}
-    for row in _rows(path / results.FILE_NAME):
+    for row in fields.read_table(path / results.FILE_NAME):
         curve = curves.get((row["configuration"], row["seed"]))
         if row["status"] != "done" or curve is None:
             continue
@@ -138,21 +141,10 @@ def read_references(path: Path) -> list[Reference]:
     Raises:
       UserError: the file cannot be read, or lacks a column.
     """
-    rows = _rows(path)
+    rows = fields.read_table(path)
     if rows and (missing := set(Reference._fields) - set(rows[0])):
         raise UserError(f"{path} lacks the columns {', '.join(sorted(missing))}.")
     return [Reference(*(row[name] for name in Reference._fields)) for row in rows]
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    try:
-        with open(path, newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
-    except OSError as error:
-        raise UserError(
-            f"Cannot read {path}: {error.strerror}. A study writes its files when it ends, or with "
-            "--results_only."
-        ) from error
 
 
 def markdown(study: Study, references: Sequence[Reference]) -> str:

@@ -1,6 +1,8 @@
 """A study on disk: its spec, its configurations, and the state of each run.
 
 DIRECTORY/study.json               the spec
+DIRECTORY/results.csv, curves.csv  what has ended; a run that is done there, but has no logdir, was
+                                   done elsewhere and is not run again
 DIRECTORY/optuna.log               the configurations, see `seed_rl.study.trials`
 DIRECTORY/runs/0003-seed1/         the logdir of a run, which can be resumed and played
 DIRECTORY/runs/0003-seed1/failure.txt   why it failed, if it did
@@ -31,6 +33,7 @@ from seed_rl.study.spec import Spec
 from seed_rl.study.trials import Trials
 
 FILE_NAME = "study.json"
+RESULTS = "results.csv"
 EVALUATION = "evaluation.json"
 _FAILURE = "failure.txt"
 _MAY_GROW = ("configurations", "seeds")
@@ -46,12 +49,15 @@ class StudyRun:
       seed: 1, 2, ...
       logdir: its directory.
       log: the file with its launcher's output.
+      record: its row of results.csv if it was done elsewhere: the study has been copied without
+        its runs.
     """
 
     configuration: Configuration
     seed: int
     logdir: Path
     log: Path
+    record: Mapping[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -66,6 +72,8 @@ class StudyRun:
 
     def done(self, spec: Spec) -> bool:
         """Whether it has trained to its end and been evaluated, if that is wanted."""
+        if self.record is not None:
+            return True
         return self.trained(spec) and len(self.evaluated()) >= spec.evaluation_episodes
 
     def evaluated(self) -> list[float]:
@@ -128,6 +136,17 @@ class Study:
             opened.adopt(values)
         return opened
 
+    @functools.cached_property
+    def recorded(self) -> Mapping[tuple[int, int], Mapping[str, str]]:
+        """The rows of results.csv that are done, by configuration and seed."""
+        path = self.path / RESULTS
+        rows = fields.read_table(path) if path.exists() else []
+        return {
+            (int(row["configuration"]), int(row["seed"])): row
+            for row in rows
+            if row["status"] == "done"
+        }
+
     def runs(self) -> list[StudyRun]:
         """The runs of all configurations so far, in the order in which they start."""
         return [run for one in self.trials.configurations() for run in self.runs_of(one)]
@@ -137,15 +156,35 @@ class Study:
         names = [f"{configuration.number:04d}-seed{n}" for n in range(1, self.spec.seeds + 1)]
         runs, logs = self.path / "runs", self.path / "logs"
         return [
-            StudyRun(configuration, seed, runs / name, logs / f"{name}.log")
+            StudyRun(
+                configuration,
+                seed,
+                runs / name,
+                logs / f"{name}.log",
+                None if (runs / name).exists() else self.recorded.get((configuration.number, seed)),
+            )
             for seed, name in enumerate(names, 1)
         ]
+
+    def _draw_recorded(self) -> None:
+        """Draws the configurations of results.csv, if the study has been copied without them."""
+        for (number, _), row in self.recorded.items():
+            while len(drawn := self.trials.configurations()) <= number:
+                self.trials.ask()
+            values = drawn[number].values
+            if any(row.get(name) != str(value) for name, value in values.items()):
+                raise UserError(
+                    f"Configuration {number} of {self.path / RESULTS} is not the one that this "
+                    f"study draws, {drawn[number]}. A study whose draws depend on earlier results "
+                    "cannot be continued without its optuna.log: copy it, too, or choose another "
+                    "directory with --directory=DIR."
+                )
 
     def write(self) -> None:
         """Prepares the directory, before anything runs and by the study that runs alone.
 
         Raises:
-          UserError: the directory cannot be written.
+          UserError: the directory cannot be written, or has results of another study.
         """
         commits = list((read(self.path) or {}).get("commits", ()))
         if (commit := _commit()) and commit not in commits:
@@ -156,6 +195,7 @@ class Study:
                 (self.path / name).mkdir(parents=True, exist_ok=True)
             trials.drop_torn_line(self.path / trials.FILE_NAME)
             self.trials.recover()
+            self._draw_recorded()
             files.write_atomically(self.path / FILE_NAME, json.dumps(record, indent=1) + "\n")
         except OSError as error:
             raise UserError(

@@ -1,12 +1,14 @@
-"""Reads JSON objects strictly: every mistake is a `UserError` that says what to write instead."""
+"""Reads JSON objects and tables strictly: every mistake is a `UserError` that says what to write instead."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import difflib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from seed_rl.common.errors import UserError
@@ -35,6 +37,20 @@ def parse(text: str, source: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"{source} must be a JSON object: {{...}}.")
     return values
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file, by the names of its columns.
+
+    Raises:
+      UserError: it cannot be read.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"Cannot read {path}: {reason}.") from error
 
 
 def check_names(values: Mapping[str, Any], known: Iterable[str], where: str) -> None:

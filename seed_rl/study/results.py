@@ -14,13 +14,13 @@ import numpy as np
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import progress
 from seed_rl.common.system import files
-from seed_rl.study import performance
+from seed_rl.study import directory, fields, performance
 from seed_rl.study.directory import Study, StudyRun
 from seed_rl.study.performance import Rating
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
 
-FILE_NAME = "results.csv"
+FILE_NAME = directory.RESULTS
 CURVES = "curves.csv"
 POINTS = 50
 """Of a learning curve."""
@@ -67,6 +67,10 @@ def collect(study: Study) -> list[Result]:
 def collect_run(run: StudyRun, spec: Spec) -> Result:
     """The result of one run so far."""
     status = run.status(spec)
+    if (row := run.record) is not None:
+        numbers = float(row["performance"]), float(row["final_return"])
+        rate = float(row["frames_per_s"]) if row["frames_per_s"] else None
+        return Result(run, status, Rating(*numbers, int(row["episodes"])), rate)
     report = progress.read(run.logdir)
     rate = report.frames_per_s if report is not None else None
     note = run.failure or "" if status == "failed" else ""
@@ -116,6 +120,9 @@ def write(study: Study, results: Sequence[Result]) -> Path:
     rows: list[list[object]] = [header]
     for result in results:
         configuration, seed = result.run.configuration, result.run.seed
+        if (record := result.run.record) is not None:
+            rows.append([record[str(name)] for name in header])
+            continue
         rating: tuple[object, ...] = ("", "", "")
         if result.rating is not None:
             rating = (*map(_number, result.rating[:2]), result.rating.episodes)
@@ -134,13 +141,20 @@ def write(study: Study, results: Sequence[Result]) -> Path:
 def _write_curves(study: Study, results: Sequence[Result]) -> None:
     spec = study.spec
     rows: list[list[object]] = [["configuration", "seed", "frames", "return"]]
+    path = study.path / CURVES
+    recorded: dict[tuple[str, str], list[list[str]]] = {}
+    for row in fields.read_table(path) if path.exists() else []:
+        recorded.setdefault((row["configuration"], row["seed"]), []).append(list(row.values()))
     for run in (result.run for result in results if result.rating is not None):
+        if run.record is not None:
+            rows += recorded.get((str(run.configuration.number), str(run.seed)), [])
+            continue
         means = performance.curve(run.logdir, spec.frames, spec.performance, POINTS)
         rows += [
             [run.configuration.number, run.seed, spec.frames * k // POINTS, _number(value)]
             for k, value in enumerate(means, 1)
         ]
-    write_table(study.path / CURVES, rows)
+    write_table(path, rows)
 
 
 def write_table(path: Path, rows: Sequence[Sequence[object]]) -> Path:

@@ -139,6 +139,30 @@ def test_runs_are_evaluated_and_kept_as_curves(study):
 
 
 @pytest.mark.slow
+def test_a_copy_of_its_results_continues_elsewhere(study, tmp_path):
+    """Guards runs that take days from being run again because their logdirs were not kept."""
+    study.spec["evaluation_episodes"] = 1
+    assert study.run() == 0
+    before, curves = study.rows(), study.rows("curves.csv")
+    kept = {name: (study.path / name).read_text() for name in ("results.csv", "curves.csv")}
+    study.path.rename(tmp_path / "away")
+    study.path.mkdir()
+    for name in ("results.csv", "curves.csv", "study.json"):
+        (study.path / name).write_text((tmp_path / "away" / name).read_text())
+    study.spec["seeds"] = 2
+    assert study.run() == 0
+    seeds = [os.path.basename(path) for path in os.listdir(study.path / "runs")]
+    assert {name for name in seeds if "." not in name} == {"0000-seed2", "0001-seed2"}
+    assert study.rows()[::2] == before and len(study.rows()) == 4
+    assert [row for row in study.rows("curves.csv") if row["seed"] == "1"] == curves
+    # Results of other configurations are not taken for ours.
+    (study.path / "optuna.log").unlink()
+    value = before[0]["value"]
+    (study.path / "results.csv").write_text(kept["results.csv"].replace(value, "8.5"))
+    assert study.run() == 2
+    assert "is not the one that this study draws" in study.text()
+
+
 def test_failures_are_reported_and_others_continue(study):
     """Guards against one bad configuration ending a study; only --retry_failed runs it again."""
     del study.spec["flags"]

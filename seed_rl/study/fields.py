@@ -1,4 +1,4 @@
-"""Reads JSON objects and tables strictly: every mistake is a `UserError` that says what to write instead."""
+"""Reads JSON objects and tables strictly: mistakes are `UserError`s that say what to write."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def _write_curves(study: Study, results: Sequence[Result]) -> None:
     spec = study.spec
     rows: list[list[object]] = [["configuration", "seed", "frames", "return"]]
     path = study.path / CURVES
-    recorded: dict[tuple[str, str], list[list[str]]] = {}
+    recorded: dict[tuple[str, str], list[list[object]]] = {}
     for row in fields.read_table(path) if path.exists() else []:
         recorded.setdefault((row["configuration"], row["seed"]), []).append(list(row.values()))
     for run in (result.run for result in results if result.rating is not None):

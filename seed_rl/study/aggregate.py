@@ -103,7 +103,7 @@ def read(path: Path) -> Study:
         raise UserError(f"There is no study in {path}.")
     if not all((path / name).exists() for name in (results.FILE_NAME, results.CURVES)):
         raise UserError(
-            f"{path} has no results.csv or no curves.csv: a study writes them when it ends, or with "
+            f"{path} lacks results.csv or curves.csv: a study writes them when it ends, or with "
             "--results_only."
         )
     spec = spec_lib.from_json(record["spec"], str(path / directory.FILE_NAME))

@@ -31,8 +31,8 @@ class SACConfig(Checked):
     )
     dropped_quantiles_per_critic: int = option(
         2,
-        "With n_quantiles above 1: how many of the largest quantiles, times n_critics, targets leave "
-        "out. More: lower estimates.",
+        "With n_quantiles above 1: the largest quantiles that targets leave out, for each critic. "
+        "More: lower estimates.",
         minimum=0,
     )
     target_update_tau: float = option(
@@ -77,8 +77,8 @@ class SACNetworkConfig(MLPNetworkConfig):
     )
     n_quantiles: int = option(
         1,
-        "Quantiles of the return that each critic predicts (TQC: 25, with --bootstrap_net=q). 1: its "
-        "mean.",
+        "Quantiles of the return that each critic predicts (TQC: 25, with bootstrap_net q). 1: "
+        "its mean alone.",
         minimum=1,
         network=True,
     )

@@ -56,8 +56,8 @@ def bootstrap_atoms(q: tf.Tensor, dropped_per_critic: int) -> tf.Tensor:
 def loss(q: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     """Loss <float32>[time, batch] of all critics.
 
-    Half the squared error of each, or its quantile Huber loss (section 4.3): the mean over
-    pairs of a target y and quantile i of M, at tau = (i + 1/2) / M, of |tau - [y < q_i]| H(y - q_i).
+    Half the squared error of each, or its quantile Huber loss (section 4.3): the mean of
+    |tau_i - [y < q_i]| H(y - q_i) over targets y and quantiles q_i, at tau_i = (i + 1/2) / M.
 
     Args:
       q: of the actions taken.

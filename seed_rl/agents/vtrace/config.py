@@ -127,6 +127,4 @@ class VTraceReplayConfig(Checked):
     def replay(self) -> ReplayConfig:
         """A uniform replay in which nothing waits: each batch brings its new unrolls along."""
         options = {**vars(self), "replay_ratio": 0.0, "replay_buffer_min_size": 1}
-        return ReplayConfig(
-            priority_exponent=0.0, importance_sampling_exponent=0.0, **options
-        )
+        return ReplayConfig(priority_exponent=0.0, importance_sampling_exponent=0.0, **options)

@@ -277,8 +277,8 @@ class BatchSource:
 class ReplayMixer:
     """Adds replayed unrolls to batches of new ones, which enter the replay at the same time.
 
-    The mixture is the same in every batch, so nothing waits for a ratio (LASER, Schmitt et al. 2019,
-    arXiv 1909.11583, section 3).
+    The mixture is the same in every batch, so nothing waits for a ratio (LASER, Schmitt et al.
+    2019, arXiv 1909.11583).
     """
 
     def __init__(self, replay: PrioritizedReplay, ratio: int):

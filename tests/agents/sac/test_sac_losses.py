@@ -288,6 +288,7 @@ def test_each_part_is_trained_by_its_own_loss(distribution, bootstrap_net):
     assert all(not g.any() for g in gradients(whole, variables.trainable_variables(target)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantiles", [1, 5])
 def test_a_policy_learns_to_repeat_what_it_sees(quantiles):
     """Actor, critics and target together, from actions of a uniform policy; a wrong sign, step or

@@ -294,7 +294,7 @@ class History:
             self._skip = 2 * self._skip + 1
 
     def sparkline(self) -> str:
-        """The lowest as the lowest bar, the highest as the highest; "" for fewer than two values."""
+        """From the lowest bar to the highest; "" before there are two different values."""
         low, high = min(self._values, default=0.0), max(self._values, default=0.0)
         if len(self._values) < 2 or low == high:
             return ""

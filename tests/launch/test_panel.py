@@ -67,7 +67,7 @@ def test_the_history_of_returns_fits_a_line() -> None:
     for step, value in ((0, 5.0), (0, 9.0), (1, 5.0)):
         history.add(step, value)
         assert history.sparkline() == ""  # One value, twice.
-    history.add(2, 12.0)
+    history.add(2, 7.0)
     assert history.sparkline() == "▁▁█"
     for step in range(3, 10_000):
         history.add(step, 5.0 + step)

@@ -74,11 +74,11 @@ class VTrace(ActorCriticAlgorithm):
           UserError: the replay would not fit into memory.
         """
         assert self.specs is not None
-        one = tf.nest.map_structure(
+        action, env_output = tf.nest.map_structure(
             lambda spec: tf.zeros([1, *spec.shape], spec.dtype),
             (self.specs.action, self.specs.env_output),
         )
-        outputs, _ = self.call(self.network, *one, self.network.initial_state(1))
+        outputs, _ = self.call(self.network, action, env_output, self.network.initial_state(1))
         kept = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), outputs)
         specs = replay_specs(self.network, self.specs, kept, unroll_length + 1)
         replay = PrioritizedReplay(config.replay(), specs, seed)

@@ -32,6 +32,8 @@ from seed_rl.common.system.extras import missing_extra
 X_LABELS = {"frames": "environment frames", "hours": "hours"}
 SMOOTHING = 0.05
 _POINTS = 200
+_LONGEST = 60  # Characters of a label.
+_EVENTS = "events.out.tfevents.0.plot"  # One name, so that a second plot replaces the first.
 _FEWEST = 10  # Episodes in a smoothed value.
 _RESAMPLES = 2000
 _NOT_COMPARED = run_record.OWN_OPTIONS | {"seed"}
@@ -138,26 +140,35 @@ def _options(file: Path) -> dict[str, Any]:
     gin = record.get(run_record.GIN)
     known = {name: value for name, value in record.items() if name not in _NOT_COMPARED}
     known |= gin if isinstance(gin, Mapping) else {}
-    return known | {"program": record.get(run_record.PROGRAM)}
+    return {run_record.PROGRAM: record.get(run_record.PROGRAM), **known}
 
 
 def _labels(options: Sequence[Mapping[str, Any]], names: Sequence[Sequence[str]]) -> list[str]:
-    """What differs between the groups; names of runs where their options are not known."""
+    """What differs between the groups; names of runs where that is unknown or long."""
     known = [one for one in options if one]
     differing = [
         name
-        for name in dict.fromkeys(name for one in known for name in one)
-        if any(one.get(name) != known[0].get(name) for one in known)
+        for name in (known[0] if known else ())
+        if all(name in one for one in known) and any(one[name] != known[0][name] for one in known)
     ]
     labels = []
     for one, (name, *others) in zip(options, names, strict=True):
-        if one and differing:
-            label = ", ".join(f"{key}={one[key]}" for key in differing if one.get(key) is not None)
-        else:
-            label = name if not others else ""
-        seeds = f"{len(others) + 1} seeds" if others else ""
-        labels.append(f"{label} ({seeds})" if label and seeds else label or seeds)
-    return labels
+        label = ", ".join(_setting(key, one[key]) for key in differing) if one else name
+        if len(label) > _LONGEST:
+            label = name
+        if others:
+            label += f" ({len(others) + 1} seeds)"
+        labels.append(label.strip() or name)
+    return [
+        label if labels.count(label) == 1 else f"{label} {group[0]}"
+        for label, group in zip(labels, names, strict=True)
+    ]
+
+
+def _setting(name: str, value: Any) -> str:
+    if name == run_record.PROGRAM:
+        return str(value).removeprefix("seed_rl.").removesuffix("_main")
+    return f"{name}={value}"
 
 
 def curve(
@@ -310,7 +321,7 @@ def write_tensorboard(
     try:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError as error:
         raise missing_extra("learner", "Writing for TensorBoard", error) from error
     for group in groups:
@@ -319,19 +330,24 @@ def write_tensorboard(
         values = {"mean": one.mean()}
         if len(one.seeds) > 1:
             values["low"], values["high"] = one.interval()
-        try:
-            writer = EventFileWriter(str(directory / group.label.replace("/", "_")))
-        except OSError as error:
-            raise UserError(f"Cannot write to {directory}: {error.strerror}.") from None
+        events = [Event(file_version="brain.Event:2")]
         for k, frames in enumerate(one.x):
-            present = {name: float(v[k]) for name, v in values.items() if not np.isnan(v[k])}
             scalars = [
-                Summary.Value(tag=f"returns/{name}", simple_value=v) for name, v in present.items()
+                Summary.Value(tag=f"returns/{name}", simple_value=value[k])
+                for name, value in values.items()
+                if not np.isnan(value[k])
             ]
-            writer.add_event(
-                Event(step=round(frames), wall_time=3600 * hours[k], summary=Summary(value=scalars))
-            )
-        writer.close()
+            summary = Summary(value=scalars)
+            events.append(Event(step=round(frames), wall_time=3600 * hours[k], summary=summary))
+        folder = directory / group.label.replace("/", "_")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with open(folder / _EVENTS, "wb") as file:
+                writer = RecordWriter(file)
+                for event in events:
+                    writer.write(event.SerializeToString())
+        except OSError as error:
+            raise UserError(f"Cannot write to {folder}: {error.strerror}.") from None
 
 
 def _hours_at(rows: Sequence[EpisodeRow], frames: np.ndarray) -> np.ndarray:

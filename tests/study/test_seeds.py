@@ -35,8 +35,8 @@ def test_a_command_line_becomes_a_study(tmp_path):
     assert len(more.runs()) == 4
     with pytest.raises(UserError, match="unroll_length was"):
         seeds.open_study([*line, "--unroll_length=32"])
-    with pytest.raises(UserError, match="--normalize_rewards with its value"):
-        seeds.open_study([*line, "--normalize_rewards"])
+    with pytest.raises(UserError, match="--save_model with its value"):
+        seeds.open_study([*line, "--save_model"])
 
 
 @pytest.mark.parametrize(

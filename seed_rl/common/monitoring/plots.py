@@ -89,14 +89,15 @@ def read_groups(places: Sequence[str]) -> list[Group]:
     """
     options: list[dict[str, Any]] = []
     groups: list[tuple[list[str], list[list[EpisodeRow]]]] = []
-    for file in [file for place in places for file in _files(Path(place))]:
+    found_files = [(file, name) for place in places for file, name in _files(Path(place))]
+    for file, name in found_files:
         rows = _read(file)
         found = _options(file)
         if not found or found not in options:
             options.append(found)
             groups.append(([], []))
         names, runs = groups[options.index(found) if found else -1]
-        names.append(file.stem if file.name != returns_log.FILE_NAME else file.parent.name)
+        names.append(name)
         runs.append(rows)
     labels = _labels(options, [names for names, _ in groups])
     return [
@@ -107,19 +108,19 @@ def read_groups(places: Sequence[str]) -> list[Group]:
     ]
 
 
-def _files(place: Path) -> list[Path]:
-    """The files of episodes that a command line's argument stands for."""
+def _files(place: Path) -> list[tuple[Path, str]]:
+    """The files of episodes that a command line's argument stands for, with a name for each."""
     place = place.expanduser().resolve()
     if place.is_file():
-        return [place]
+        return [(place, place.stem)]
     if (place / returns_log.FILE_NAME).exists():
-        return [place / returns_log.FILE_NAME]
+        return [(place / returns_log.FILE_NAME, place.name)]
     found = sorted(
         [*place.glob(f"*/{returns_log.FILE_NAME}"), *place.glob(f"runs/*/{returns_log.FILE_NAME}")]
     )
     if not found:
         raise UserError(f"{place} has no {returns_log.FILE_NAME}. Give the logdirs of runs.")
-    return found
+    return [(file, place.name) for file in found]
 
 
 def _read(file: Path) -> list[EpisodeRow]:
@@ -160,8 +161,8 @@ def _labels(options: Sequence[Mapping[str, Any]], names: Sequence[Sequence[str]]
             label += f" ({len(others) + 1} seeds)"
         labels.append(label.strip() or name)
     return [
-        label if labels.count(label) == 1 else f"{label} {group[0]}"
-        for label, group in zip(labels, names, strict=True)
+        label if labels.count(label) == 1 else f"{label} #{number}"
+        for number, label in enumerate(labels, 1)
     ]
 
 

@@ -81,6 +81,11 @@ class VTraceConfig(Checked):
         "rewards of any scale.",
         network=True,
     )
+    block_inference_on_training: bool = option(
+        False,
+        "Whether inference waits while a training step runs, so that all new steps use the new "
+        "weights: slower, and with one actor repeatable.",
+    )
     popart_beta: float = option(
         3e-4,
         "With popart: weight of a batch in the moving averages of the statistics.",

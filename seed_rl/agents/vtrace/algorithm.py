@@ -96,7 +96,7 @@ def create_job(
       vtrace: options of the loss; by default those of the flags.
       continuous: options of continuous actions; by default those of the flags.
       algorithm: `VTrace` or a subclass with the same constructor arguments.
-      **options: `env_config`, `run`, `config`, `optimizer` and `device_config` of
+      **options: `env_config`, `run`, `config`, `optimizer`, `device_config` and `callbacks` of
         `job.make_job`.
 
     Raises:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from seed_rl.common.acting import environment_process
 from seed_rl.common.acting.environment_process import EnvironmentRequest
+from seed_rl.common.callbacks import Callback
 from seed_rl.common.config import learner_config, logdirs
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -61,6 +62,7 @@ class TrainingJob:
       create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment; None: not
         available.
       env_config: passed to `create_env_fn`.
+      callbacks: called by the learner.
       environment: those of `options` that must match to resume a saved run.
       network: names of further `options` that must.
       files: texts to write to the logdir when training starts, by file name.
@@ -82,6 +84,7 @@ class TrainingJob:
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     create_env_fn: Callable[[int, Any], Any] | None = None
     env_config: Any = None
+    callbacks: Sequence[Callback] = ()
 
     def execute(self) -> None:
         """Trains; or plays, if `python -m seed_rl.play` started the program (`--play_request`).
@@ -175,6 +178,7 @@ def make_job(
     device_config: DeviceConfig | None = None,
     devices: Devices | None = None,
     agent_options: Sequence[Any] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingJob:
     """Creates devices, algorithm and optimizer.
 
@@ -193,6 +197,7 @@ def make_job(
       device_config: what runs where.
       devices: what runs where, if the program has chosen itself.
       agent_options: dataclasses of the agent's options, stored with checkpoints.
+      callbacks: called by the learner.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
@@ -234,6 +239,7 @@ def make_job(
         network=network_options(run, config, optimizer, *agent_options),
         create_env_fn=create_env_fn,
         env_config=env_config,
+        callbacks=callbacks,
     )
 
 

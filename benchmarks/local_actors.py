@@ -101,9 +101,7 @@ def _measure(name: str, kind: str, args: Any) -> float:
             ),
             env_config=family.config(**options),
         )
-        experiment.run(
-            job, actors=kind, create_batch=family.create_batch, callbacks=[window]
-        )
+        experiment.run(job, actors=kind, create_batch=family.create_batch, callbacks=[window])
     return window.frames_per_s
 
 

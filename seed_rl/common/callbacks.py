@@ -125,6 +125,17 @@ class StopAtReturn(Callback):
             self.run.stop(f"the mean return is {report.mean_return:.4g} (--stop_at_return)")
 
 
+def check(callbacks: Sequence[Callback]) -> None:
+    """Refuses other objects.
+
+    Raises:
+      TypeError: one of them is not a `Callback`.
+    """
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise TypeError(f"callbacks= are objects of subclasses of Callback, not {callback!r}.")
+
+
 class Callbacks:
     """Calls the callbacks of a run; the first error ends it.
 
@@ -133,9 +144,7 @@ class Callbacks:
     """
 
     def __init__(self, callbacks: Sequence[Callback], run: Run):
-        for callback in callbacks:
-            if not isinstance(callback, Callback):
-                raise TypeError(f"callbacks= are objects of subclasses of Callback, not {callback}")
+        check(callbacks)
         self._given, self._run = callbacks, run
         self._started: list[Callback] = []
         self._error: BaseException | None = None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from seed_rl.common import remote_callbacks
 from seed_rl.common.acting import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.callbacks import Callback
@@ -70,12 +72,14 @@ class AgentProgram:
         def learn(env_config: Any) -> None:
             subclass = {"algorithm": algorithm()} if algorithm else {}
             create_job = self.create_job()
+            caller = os.environ.get(remote_callbacks.ADDRESS)
+            remote = [remote_callbacks.RemoteCallbacks(caller)] if caller else []
             create_job(
                 family.create,
                 create_agent,
                 create_optimizer,
                 env_config=env_config,
-                callbacks=callbacks,
+                callbacks=(*callbacks, *remote),
                 **subclass,
             ).execute()
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from seed_rl.common.acting import environment_process
 from seed_rl.common.acting.environment_process import EnvironmentRequest
-from seed_rl.common.callbacks import Callback
+from seed_rl.common.callbacks import Callback, StopAtReturn
+from seed_rl.common.checkpoints.best import BestCheckpoint
 from seed_rl.common.config import learner_config, logdirs
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -33,6 +34,7 @@ from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.devices import Devices, make_devices
 from seed_rl.common.learner.learner import Learner
 from seed_rl.common.learner.optimizer import create_optimizer
+from seed_rl.common.monitoring.wandb_sync import WandbSync
 from seed_rl.common.run_files import run_record, saved_run
 from seed_rl.common.system import memory
 from seed_rl.common.system.files import write_atomically
@@ -129,7 +131,11 @@ class TrainingJob:
 
         self.run.check_exposure()
         logdirs.check(self.run.logdir)
-        job = dataclasses.replace(self, options=run_record.describe(self.options))
+        job = dataclasses.replace(
+            self,
+            options=run_record.describe(self.options),
+            callbacks=(*_built_in(self.config), *self.callbacks),
+        )
         saved_run.check(self.run.logdir, self.environment, job.options, self.network)
         run_record.log_options(job.options)
         saved = saved_run.record(self.run.logdir)
@@ -241,6 +247,16 @@ def make_job(
         env_config=env_config,
         callbacks=callbacks,
     )
+
+
+def _built_in(config: LearnerConfig) -> Iterator[Callback]:
+    """The callbacks that options ask for."""
+    if config.wandb_project:
+        yield WandbSync(config.wandb_project)
+    if config.keep_best:
+        yield BestCheckpoint()
+    if config.stop_at_return is not None:
+        yield StopAtReturn(config.stop_at_return)
 
 
 def _check_memory(config: LearnerConfig, specs: Specs) -> None:

@@ -20,9 +20,8 @@ import tensorflow as tf
 
 from seed_rl import grpc
 from seed_rl.common.acting.tasks import Tasks
-from seed_rl.common.callbacks import Callback, Callbacks, Run, StopAtReturn
+from seed_rl.common.callbacks import Callbacks, Run
 from seed_rl.common.checkpoints import checkpoints
-from seed_rl.common.checkpoints.best import BestCheckpoint
 from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.inference import saved_model
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes, initialize
@@ -31,13 +30,11 @@ from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.learner.serving import serving
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.monitoring.reporting import Reporter
-from seed_rl.common.monitoring.wandb_sync import WandbSync
 from seed_rl.common.run_files import checkpoint_list, saved_run
 from seed_rl.common.system.file_lock import LearnerLock
 from seed_rl.common.system.stop_signal import StopSignal
 
 if TYPE_CHECKING:
-    from seed_rl.common.config.learner_config import LearnerConfig
     from seed_rl.common.learner.job import TrainingJob
 
 _REPORT_WAITING_S = 0.5
@@ -126,10 +123,8 @@ class Learner:
             record=job.options,
             tasks=job.env_config if isinstance(job.env_config, Tasks) else None,
         )
-        self._callbacks = Callbacks(
-            (*_built_in(config), *job.callbacks),
-            Run(self._logdir.absolute(), job.options, self._save_copy),
-        )
+        here = Run(self._logdir.absolute(), job.options, self._save_copy)
+        self._callbacks = Callbacks(job.callbacks, here)
         self._stop = StopSignal(on_stop=self._inference.store.close)
         self._last_save = time.monotonic()
 
@@ -359,16 +354,6 @@ class Learner:
             )
             logging.info("Starting from the weights of %s.", self._config.init_checkpoint)
         return int(self._saved_steps.numpy()), frames or 0
-
-
-def _built_in(config: LearnerConfig) -> Iterator[Callback]:
-    """The callbacks that options ask for."""
-    if config.wandb_project:
-        yield WandbSync(config.wandb_project)
-    if config.keep_best:
-        yield BestCheckpoint()
-    if config.stop_at_return is not None:
-        yield StopAtReturn(config.stop_at_return)
 
 
 def _writable_directory(path: str) -> Path:

@@ -39,7 +39,7 @@ def test_callbacks_of_programs(tmp_path, socket_address):
     """Guards `callbacks=` from a program down to the learner."""
     logdir = train(tmp_path, socket_address, "examples.callback", 4_000, "--log_period_secs=1")
     *reports, saved, phase = (logdir / "notes.txt").read_text().splitlines()
-    assert reports[-1].startswith("4032 ") and saved.endswith("step-000000004032")
+    assert reports[-1].startswith("4000 ") and saved.endswith("step-000000004000")
     assert phase == "done"
 
 

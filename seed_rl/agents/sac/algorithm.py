@@ -204,7 +204,7 @@ def create_job(
       config: options of the learner.
       env_config: passed to `create_env_fn`.
       algorithm: `SAC` or a subclass with the same constructor arguments.
-      **options: `run`, `optimizer` and `device_config` of `job.make_job`.
+      **options: `run`, `optimizer`, `device_config` and `callbacks` of `job.make_job`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

@@ -148,7 +148,7 @@ def create_job(
       replay: options of the replay; by default those of the flags.
       continuous: options of continuous actions; by default those of the flags.
       algorithm: `VTrace` or a subclass with the same constructor arguments.
-      **options: `env_config`, `run`, `config`, `optimizer` and `device_config` of
+      **options: `env_config`, `run`, `config`, `optimizer`, `device_config` and `callbacks` of
         `job.make_job`.
 
     Raises:

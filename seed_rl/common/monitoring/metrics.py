@@ -216,6 +216,11 @@ class EpisodeStatistics:
         return self._counts[False]
 
     @property
+    def new(self) -> tuple[EpisodeRow, ...]:
+        """Episodes since the last harvest, first those of training."""
+        return (*self._new[False], *self._new[True])
+
+    @property
     def recent_return(self) -> float | None:
         """Mean return of recent training episodes (`_Recent`); None before the first."""
         return self._recent[False].mean() if self.count else None

@@ -250,12 +250,14 @@ class EpisodeStatistics:
                 episode_frames=int(num_steps) * self._num_action_repeats,
                 env_id=int(env_id),
                 evaluation=bool(env_id >= self._num_training_envs),
+                success=None if np.isnan(success) else float(success),
             )
-            for env_id, num_steps, episode_return, raw_return in zip(
+            for env_id, num_steps, episode_return, raw_return, success in zip(
                 episodes.env_ids,
                 episodes.num_steps,
                 episodes.returns,
                 episodes.raw_returns,
+                episodes.successes,
                 strict=True,
             )
         ]
@@ -281,7 +283,8 @@ class EpisodeStatistics:
     def harvest(self) -> dict[str, float]:
         """Returns scalars for TensorBoard: means over the episodes since the last harvest.
 
-        Scores (unshaped returns) are included only if any has differed from its return.
+        Scores (unshaped returns) are included only if any has differed from its return, the rate of
+        successes only if episodes report it.
         """
         scalars: dict[str, float] = {}
         for evaluation, prefix in ((False, "episodes"), (True, "evaluation")):
@@ -292,6 +295,8 @@ class EpisodeStatistics:
             scalars[f"{MAIN}/{of}return"] = float(np.mean([r.episode_return for r in rows]))
             if self._shaped:
                 scalars[f"{MAIN}/{of}score"] = float(np.mean([r.raw_return for r in rows]))
+            if known := [r.success for r in rows if r.success is not None]:
+                scalars[f"{MAIN}/{of}success"] = float(np.mean(known))
             scalars[f"{prefix}/frames"] = float(np.mean([r.episode_frames for r in rows]))
             scalars[f"{prefix}/recent_return"] = self._recent[evaluation].mean()
             scalars[f"{prefix}/count"] = float(self._counts[evaluation])

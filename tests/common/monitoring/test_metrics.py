@@ -29,9 +29,11 @@ def read_scalars(logdir):
 
 
 def episodes(*rows):
-    """EpisodeStats of (steps, return, raw return, env id) rows."""
-    steps, returns, raw_returns, env_ids = np.array(rows, np.float32).reshape(-1, 4).T
-    return EpisodeStats(env_ids.astype(np.int32), steps.astype(np.int64), returns, raw_returns)
+    """EpisodeStats of (steps, return, raw return, env id[, success]) rows."""
+    rows = [(*row, np.nan)[:5] for row in rows]
+    steps, returns, raw_returns, env_ids, successes = np.array(rows, np.float32).reshape(-1, 5).T
+    ids = env_ids.astype(np.int32)
+    return EpisodeStats(ids, steps.astype(np.int64), returns, raw_returns, successes)
 
 
 def test_means_are_over_the_steps_since_the_last_harvest():

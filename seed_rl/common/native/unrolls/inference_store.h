@@ -35,6 +35,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -70,6 +71,8 @@ struct EpisodeStats {
   int64_t num_steps = 0;     // Agent steps, without the extra report of a truncated episode.
   float episode_return = 0;  // NaN after a reward that is not finite, or too large.
   float raw_return = 0;      // The same.
+  // Whether it reached its goal, as its last report says; NaN: the environment does not say.
+  float success = std::numeric_limits<float>::quiet_NaN();
 };
 
 // A complete or growing unroll of one environment.
@@ -101,7 +104,7 @@ class InferenceStore {
   // it returns an error. A step without an `End` may begin again and counts once.
   StoreError Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
                    const float* rewards, const bool* done, const bool* abandoned,
-                   const int32_t* episode_steps, const float* raw_rewards,
+                   const int32_t* episode_steps, const float* raw_rewards, const float* successes,
                    const MutableRows& prev_actions, const MutableRows& states);
 
   // Records the steps admitted by `Begin`. Drops rows of a life that has been replaced meanwhile.

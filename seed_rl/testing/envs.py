@@ -218,7 +218,7 @@ class MaskedEnv(gymnasium.Env[Any, Any]):
     """Allows other actions at each step, and raises if it gets one that it forbids.
 
     The reward is 1 for the lowest action allowed, which the observation <float32>[1] does not tell
-    (it is the step's number). An episode of ten steps terminates (or, every other one, is truncated), and is a success
+    (it is the step's number). An episode of ten steps terminates or is truncated, and is a success
     (`info["is_success"]`) if its return is above 5.
     """
 
@@ -236,13 +236,12 @@ class MaskedEnv(gymnasium.Env[Any, Any]):
             self.observation_space = spaces.Dict(
                 {"observation": self.observation_space, "action_mask": mask}
             )
-        self._episode = 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        self._episode += 1
+        self._truncates = bool(self.np_random.integers(2))
         self._step, self._return = 0, 0.0
         return self._report({})
 
@@ -253,7 +252,7 @@ class MaskedEnv(gymnasium.Env[Any, Any]):
         best = [int(np.argmax(mask)) for mask in self._masks]
         reward = float(np.reshape(action, -1).tolist() == best)
         self._step, self._return = self._step + 1, self._return + reward
-        over, limit = self._step == 10, self._episode % 2 == 1
+        over, limit = self._step == 10, self._truncates
         observation, info = self._report({"is_success": self._return > 5} if over else {})
         return observation, reward, over and not limit, over and limit, info
 

@@ -30,6 +30,22 @@ def choices(action_space: spaces.Space[Any]) -> list[int]:
     return []
 
 
+def allowed_actions(
+    action_space: Any, mask: np.ndarray, random: np.random.Generator | None = None
+) -> np.ndarray:
+    """Actions that a mask [..., choices] allows: random ones, or without `random` the first."""
+    scores = mask if random is None else mask * (1.0 - random.random(mask.shape))
+    parts = np.split(scores, np.cumsum(choices(action_space))[:-1], axis=-1)
+    chosen = np.stack([part.argmax(axis=-1) for part in parts], axis=-1)
+    actions = chosen + np.reshape(action_space.start, -1)
+    return actions.reshape((*mask.shape[:-1], *action_space.shape))
+
+
+def is_masked(observation_space: Any) -> bool:
+    """Whether observations of the space have a mask."""
+    return isinstance(observation_space, spaces.Dict) and KEY in observation_space.spaces
+
+
 def without_mask(observation: Any) -> Any:
     """What networks see: `observation` (or its space, or specs) without the mask.
 
@@ -78,32 +94,33 @@ class ActionMasks:
         )
         self._starts = np.cumsum([0, *self._choices[:-1]])
 
-    def of_info(self, info: Mapping[str, Any], *size: int) -> np.ndarray | None:
-        """The mask in an `info`, zeros if there is none; None if masks are not in infos.
+    def find(self, observation: Any, info: Mapping[str, Any], *size: int) -> np.ndarray:
+        """The mask <uint8>[(k,) choices]; zeros if the info should have one and has none.
 
         Args:
-          info: of one environment, or of a vector environment.
+          observation: of one environment, or of a vector environment.
+          info: likewise.
           *size: k, for a vector environment.
-        """
-        if not self._in_info:
-            return None
-        if KEY not in info:
-            return np.zeros((*size, sum(self._choices)), np.uint8)
-        return self._flat(info[KEY], size)
 
-    def put(self, observation: Any, mask: np.ndarray | None, over: Any = False) -> Any:
+        Raises:
+          UserError: it has another size.
+        """
+        source = info if self._in_info else observation
+        if KEY not in source:
+            return np.zeros((*size, sum(self._choices)), np.uint8)
+        return self._flat(source[KEY], size)
+
+    def put(self, observation: Any, mask: np.ndarray, over: Any = False) -> Any:
         """The observation with the mask; `observation` is not changed.
 
         Args:
           observation: of one environment, or nest of [k, ...].
-          mask: from `of_info`.
+          mask: from `find`.
           over: <bool>[] or [k], whether the episode is over: then nothing need be allowed.
 
         Raises:
-          UserError: the mask has another size, or allows nothing.
+          UserError: the mask allows nothing.
         """
-        if mask is None:
-            mask = self._flat(observation[KEY], np.shape(over))
         nothing = ~np.logical_or.reduceat(mask, self._starts, axis=-1).all(axis=-1)
         if (nothing & ~np.asarray(over)).any():
             raise UserError(
@@ -116,7 +133,9 @@ class ActionMasks:
     def _flat(self, mask: Any, size: tuple[int, ...]) -> np.ndarray:
         """A copy of a mask: an array or, as in Gymnasium for `MultiDiscrete`, a tuple of them."""
         if isinstance(mask, np.ndarray) and mask.dtype == object and size:
-            return np.stack([self._flat(one, ()) for one in mask])
+            # None where a vector environment's info is not of all its environments.
+            nothing = np.zeros(sum(self._choices))
+            return np.stack([self._flat(nothing if m is None else m, ()) for m in mask])
         parts = [np.reshape(part, (*size, -1)) for part in nest.flatten(mask)]
         flat = (np.concatenate(parts, axis=-1) != 0).astype(np.uint8)
         if flat.shape[-1] != sum(self._choices):
@@ -141,11 +160,11 @@ class MaskedObservations(gymnasium.Wrapper[Any, Any, Any, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        return self._masks.put(observation, self._masks.of_info(info)), info
+        return self._masks.put(observation, self._masks.find(observation, info)), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
-        mask = self._masks.of_info(info)
+        mask = self._masks.find(observation, info)
         observation = self._masks.put(observation, mask, bool(terminated or truncated))
         return observation, reward, terminated, truncated, info
 
@@ -161,7 +180,7 @@ def place(env: Any, observation_space: Any, action_space: Any) -> str:
       observation_space: of one environment.
       action_space: of one environment.
     """
-    if isinstance(observation_space, spaces.Dict) and KEY in observation_space.spaces:
+    if is_masked(observation_space):
         return "observation"
     if choices(action_space):
         try:

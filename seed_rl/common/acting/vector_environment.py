@@ -82,6 +82,7 @@ class VectorEnvironment:
         self._episode_step = np.zeros(size, np.int32)
         self._truncated = np.zeros(size, np.bool_)
         self._success = np.full(size, np.nan, np.float32)
+        self._begun_mask: Any = None  # Of episodes that begin before the protocol says so.
 
     @property
     def env_ids(self) -> np.ndarray:
@@ -126,7 +127,7 @@ class VectorEnvironment:
         self._episode_step.fill(0)
         self._truncated.fill(False)
         observation, info = self._call("reset", seed=self._seeds(seed))
-        return self._observation(observation, self._mask(info))
+        return self._observation(observation, self._mask(observation, info))
 
     def step(self, action_batch: Any) -> BatchStep:
         """Applies one action per environment; `batched_env` describes the protocol.
@@ -138,22 +139,29 @@ class VectorEnvironment:
           EnvironmentFailure: the environment raised.
           UserError: an action or observation is not in the declared space.
         """
-        actions = self._convert_actions(self._check_actions(action_batch))
+        actions = self._check_actions(action_batch)
         abandoned = self._truncated
         if self._mode == AutoresetMode.DISABLED and abandoned.any():
-            self._reset_rows(abandoned)  # It does not step finished episodes.
+            begun = self._reset_rows(abandoned)  # It does not step finished episodes.
+            self._begun_mask = self._mask(*begun)
+        if self._masks is not None and self._begun_mask is not None and abandoned.any():
+            # The actions for the last states, which the protocol ignores, reach new episodes.
+            allowed = action_masks.allowed_actions(self.action_space, self._begun_mask)
+            actions = _with_rows(actions, allowed, abandoned)
+        actions = self._convert_actions(actions)
         observation, rewards, terminated, truncated, info = self._call("step", actions)
         terminated = np.asarray(terminated, np.bool_) & ~abandoned
         truncated = np.asarray(truncated, np.bool_) & ~terminated & ~abandoned
         reward = self._numbers(rewards, "rewards")
         self._episode_step += 1
-        mask = self._mask(info)
+        mask = self._mask(observation, info)
         raw_reward, over = self._extras(info, reward, ~(terminated | truncated | abandoned))
         self._success = np.where(abandoned, self._success, self._given(info, "is_success"))
         if self._mode == AutoresetMode.SAME_STEP and truncated.any():
+            self._begun_mask = mask
             observation = _with_last(observation, self._single_space, info, truncated)
-            if mask is not None:
-                mask[truncated] = self._mask(info.get("final_info", {}))[truncated]
+            last_mask = self._mask(observation, info.get("final_info", {}))
+            mask = _with_rows(mask, last_mask, truncated)
         if self._mode == AutoresetMode.NEXT_STEP and not self._resets_rows:
             over, truncated = over | terminated, truncated | terminated
             terminated = np.zeros_like(terminated)
@@ -163,8 +171,7 @@ class VectorEnvironment:
         if again.any() and self._resets_rows:
             first, first_info = self._reset_rows(again)
             observation = _with_rows(observation, first, again)
-            if mask is not None:
-                mask[again] = self._mask(first_info)[again]
+            mask = _with_rows(mask, self._mask(first, first_info), again)
         self._truncated = truncated
         self._episode_step[terminated | abandoned] = 0
         reward[abandoned] = 0.0
@@ -204,9 +211,9 @@ class VectorEnvironment:
         """Begins new episodes in `rows` <bool>[k]; returns observations and infos of these."""
         return self._call("reset", options={"reset_mask": rows.copy()})
 
-    def _mask(self, info: Mapping[str, Any]) -> Any:
-        """Masks <uint8>[k, choices] in an info; None if they are elsewhere."""
-        return self._masks and self._masks.of_info(info, len(self._env_ids))
+    def _mask(self, observation: Any, info: Mapping[str, Any]) -> Any:
+        """Masks of actions <uint8>[k, choices]; () without."""
+        return self._masks.find(observation, info, len(self._env_ids)) if self._masks else ()
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         with EnvironmentCall(self._name, name):

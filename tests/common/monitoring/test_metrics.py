@@ -124,6 +124,19 @@ def test_a_writer_that_fails_warns_once_and_never_raises(tmp_path, caplog):
     ]
 
 
+def test_successes_are_counted_where_they_are_known(tmp_path):
+    statistics = EpisodeStatistics(num_training_envs=2, logdir=tmp_path)
+    known = [(1, 0, 0, 0, 1), (1, 0, 0, 1, 0), (1, 0, 0, 2, 1)]
+    statistics.add(episodes(*known, (1, 0, 0, 0)), frames=4)
+    curves = statistics.harvest()
+    assert (curves["charts/success"], curves["charts/evaluation_success"]) == (0.5, 1.0)
+    statistics.add(episodes((1, 0, 0, 0)), frames=5)
+    assert not [name for name in statistics.harvest() if "success" in name]
+    statistics.close()
+    rows = returns_log.read(tmp_path / returns_log.FILE_NAME)
+    assert [row.success for row in rows] == [1, 0, 1, None, None]
+
+
 def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
     statistics = EpisodeStatistics(num_training_envs=3, num_action_repeats=4, logdir=tmp_path)
     assert statistics.recent_return is None

@@ -201,7 +201,12 @@ def test_each_fault_is_found(name: str) -> None:
     """Its name, severity and message, and no other fault that stops training."""
     config = CheckConfig(200, 0.0, 0.2) if name == "hangs" else QUICK
     findings = found(name, config)
-    kind = {"raises_in_reset": "raises", "exits": "raises", "nan_reward": "nan", "success": "reward"}
+    kind = {
+        "raises_in_reset": "raises",
+        "exits": "raises",
+        "nan_reward": "nan",
+        "success": "reward",
+    }
     kind = kind.get(name, name)
     finding = findings[kind]
     said = MUST.get(name) or SHOULD[name]

@@ -256,7 +256,6 @@ class VectorEnvironment:
             over = np.asarray(info["learning_episode_over"], np.bool_) & given & within
         return raw_reward, over
 
-
     def _given(self, info: Mapping[str, Any], name: str, default: Any = np.nan) -> np.ndarray:
         """Numbers <float32>[k] of an info; `default` where there are none."""
         values = np.full(len(self._env_ids), default, np.float32)

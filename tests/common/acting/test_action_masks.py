@@ -72,7 +72,10 @@ def test_a_mask_allows_something_until_the_episode_is_over():
     with pytest.raises(UserError, match="allows no action"):
         masks.put(observation, masks.find(observation, {}))  # Forgotten.
     for info in (nothing, {}):
-        assert masks.put(observation, masks.find(observation, info), over=True)[KEY].tolist() == [1] * 4
+        assert (
+            masks.put(observation, masks.find(observation, info), over=True)[KEY].tolist()
+            == [1] * 4
+        )
     with pytest.raises(UserError, match="has 3 entries, but there are 4"):
         masks.find(observation, {KEY: np.ones(3)})
 

@@ -351,7 +351,10 @@ def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, soc
         with pytest.raises(tf.errors.OpError):  # The learner ends.
             while True:
                 client.inference(
-                    np.arange(4, dtype=np.int32), np.ones(4, np.int64), outputs, *[outputs.reward] * 2
+                    np.arange(4, dtype=np.int32),
+                    np.ones(4, np.int64),
+                    outputs,
+                    *[outputs.reward] * 2,
                 )
 
     actor = Background(act)

@@ -82,7 +82,9 @@ class InferenceStore:
 
     Usage, inside one `tf.function`:
 
-        prev_actions, agent_state = store.begin(env_ids, run_ids, env_outputs, raw_rewards, successes)
+        prev_actions, agent_state = store.begin(
+            env_ids, run_ids, env_outputs, raw_rewards, successes
+        )
         ... run the network ...
         store.end(env_ids, run_ids, actions, new_agent_state, step)
 

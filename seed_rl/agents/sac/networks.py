@@ -17,11 +17,12 @@ from seed_rl.common.acting.goals import DESIRED
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
+from seed_rl.common.networks.action_mask import masked, without_mask
 from seed_rl.common.networks.branches import FeedForwardBranch, LSTMwithFeedForwardBranch
 from seed_rl.common.networks.encoders import flatten_observation
 from seed_rl.common.networks.layers import Activation, variance_scaling
 from seed_rl.common.networks.mlp import MLP
-from seed_rl.common.networks.space_encoder import is_image, leaf_spaces
+from seed_rl.common.networks.space_encoder import has_images
 from seed_rl.common.types import EnvOutput
 
 _FIRST_POLICY = 0.01
@@ -104,7 +105,8 @@ class _ActorCritic(tf.Module):
     ) -> tf.Tensor:
         """Parameters <float32>[time, batch, param_size] of the policy."""
         ff_input, recurrent_input, done = self._inputs(prev_action, env_output)
-        return self._actor(ff_input, recurrent_input, self._parts(state)[0], done)[0]
+        params = self._actor(ff_input, recurrent_input, self._parts(state)[0], done)[0]
+        return masked(params, EnvOutput(*env_output).observation)
 
     def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, Nest]:
         """Same as a call, under the name that existing inference code uses."""
@@ -143,7 +145,7 @@ class _ActorCritic(tf.Module):
             part(ff_input, recurrent_input, its_state, done, only_return_new_state=True)
             for part, its_state in zip((self._v, *self._q), (of_v, *of_q), strict=True)
         )
-        params = params if unroll else params[0]
+        params = masked(params if unroll else params[0], EnvOutput(*env_output).observation)
         output = AgentOutput(self._distribution.sample(params), params)
         return output, (actor, v, tuple(critics)) if state else ()
 
@@ -152,7 +154,7 @@ class _ActorCritic(tf.Module):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(feed-forward input, recurrent input, done)."""
         env_output = EnvOutput(*env_output)
-        done, observation = env_output.done, env_output.observation
+        done, observation = env_output.done, without_mask(env_output.observation)
         ff_input = flatten_observation(observation, tf.shape(done))
         if isinstance(observation, Mapping) and DESIRED in observation:
             observation = {key: part for key, part in observation.items() if key != DESIRED}
@@ -259,7 +261,7 @@ def create_network(
       UserError: observations contain images.
     """
     config = config or SACNetworkConfig()
-    if any(is_image(space) for space in tf.nest.flatten(leaf_spaces(observation_space))):
+    if has_images(observation_space):
         raise UserError(
             f"SAC's networks take vectors, but observations contain images: {observation_space}. "
             "Train with vtrace, ppo or r2d2, or pass your own network to `learner_loop`."

@@ -255,8 +255,9 @@ class EpisodeStatistics:
                 episode_frames=int(num_steps) * self._num_action_repeats,
                 env_id=int(env_id),
                 evaluation=bool(env_id >= self._num_training_envs),
+                success=None if np.isnan(success) else float(success),
             )
-            for env_id, num_steps, episode_return, raw_return, ended_at in zip(
+            for env_id, num_steps, episode_return, raw_return, ended_at, success in zip(
                 *episodes, strict=True
             )
         ]
@@ -282,7 +283,8 @@ class EpisodeStatistics:
     def harvest(self) -> dict[str, float]:
         """Returns scalars for TensorBoard: means over the episodes since the last harvest.
 
-        Scores (unshaped returns) are included only if any has differed from its return.
+        Scores (unshaped returns) are included only if any has differed from its return, the rate of
+        successes only if episodes report it.
         """
         scalars: dict[str, float] = {}
         for evaluation, prefix in ((False, "episodes"), (True, "evaluation")):
@@ -293,6 +295,8 @@ class EpisodeStatistics:
             scalars[f"{MAIN}/{of}return"] = float(np.mean([r.episode_return for r in rows]))
             if self._shaped:
                 scalars[f"{MAIN}/{of}score"] = float(np.mean([r.raw_return for r in rows]))
+            if known := [r.success for r in rows if r.success is not None]:
+                scalars[f"{MAIN}/{of}success"] = float(np.mean(known))
             scalars[f"{prefix}/frames"] = float(np.mean([r.episode_frames for r in rows]))
             scalars[f"{prefix}/recent_return"] = self._recent[evaluation].mean()
             scalars[f"{prefix}/count"] = float(self._counts[evaluation])

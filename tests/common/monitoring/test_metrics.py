@@ -29,10 +29,11 @@ def read_scalars(logdir):
 
 
 def episodes(*rows, ended_at=0):
-    """EpisodeStats of (steps, return, raw return, env id) rows, one ended a step after another."""
-    steps, returns, raw_returns, env_ids = np.array(rows, np.float32).reshape(-1, 4).T
-    ends = ended_at + np.arange(len(rows))
-    return EpisodeStats(env_ids.astype(int), steps.astype(int), returns, raw_returns, ends)
+    """EpisodeStats of (steps, return, raw return, env id[, success]) rows, a step after another."""
+    rows = [(*row, np.nan)[:5] for row in rows]
+    steps, returns, raw_returns, env_ids, successes = np.array(rows, np.float32).reshape(-1, 5).T
+    ids, ends = env_ids.astype(np.int32), ended_at + np.arange(len(rows))
+    return EpisodeStats(ids, steps.astype(np.int64), returns, raw_returns, ends, successes)
 
 
 def test_means_are_over_the_steps_since_the_last_harvest():
@@ -121,6 +122,19 @@ def test_a_writer_that_fails_warns_once_and_never_raises(tmp_path, caplog):
     assert [r.getMessage() for r in warnings] == [
         "Cannot write for TensorBoard (No space left on device). Training continues."
     ]
+
+
+def test_successes_are_counted_where_they_are_known(tmp_path):
+    statistics = EpisodeStatistics(num_training_envs=2, logdir=tmp_path)
+    known = [(1, 0, 0, 0, 1), (1, 0, 0, 1, 0), (1, 0, 0, 2, 1)]
+    statistics.add(episodes(*known, (1, 0, 0, 0)))
+    curves = statistics.harvest()
+    assert (curves["charts/success"], curves["charts/evaluation_success"]) == (0.5, 1.0)
+    statistics.add(episodes((1, 0, 0, 0)))
+    assert not [name for name in statistics.harvest() if "success" in name]
+    statistics.close()
+    rows = returns_log.read(tmp_path / returns_log.FILE_NAME)
+    assert [row.success for row in rows] == [1, 0, 1, None, None]
 
 
 def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):

@@ -93,6 +93,24 @@ class ActorCritic(tf.Module):
             self._core.initial_state(batch_size), self.encoder.initial_state(batch_size)
         )
 
+    def stacked(self, env_outputs: EnvOutput, core_state: State) -> tuple[EnvOutput, State]:
+        """Stacks the frames of unrolls, so that their steps can be shuffled.
+
+        Args:
+          env_outputs: of [time, batch, ...].
+          core_state: before the first step.
+
+        Returns:
+          (`env_outputs` with stacks, which calls with the rest of the state take; that rest: () if
+          the network has no other memory).
+        """
+        lstm_state, encoder_state = core_state
+        if not tf.nest.flatten(encoder_state):
+            return env_outputs, core_state
+        stacks = self.encoder.stacked(env_outputs.observation, encoder_state, env_outputs.done)
+        rest = AgentState(lstm_state, ()) if tf.nest.flatten(lstm_state) else ()
+        return env_outputs._replace(observation=stacks), rest
+
     def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, State]:
         """The same as `__call__`, for existing code that calls it by this name."""
         return self(*args, **kwargs)
@@ -111,7 +129,7 @@ class ActorCritic(tf.Module):
           prev_actions: nest of [batch, ...], or of [time, batch, ...] if `unroll`.
           env_outputs: `EnvOutput`, or any tuple of its five fields, of [batch, ...] or
             [time, batch, ...]; `done` resets the state before its step.
-          core_state: state before the first step.
+          core_state: state before the first step; () if `stacked` has taken it.
           unroll: whether there is a time dimension.
           is_training: ignored.
 
@@ -122,6 +140,8 @@ class ActorCritic(tf.Module):
         env_outputs = EnvOutput(*env_outputs)
         done = env_outputs.done
         lstm_state, encoder_state = core_state or self._parts(0)
+        if not core_state and tf.nest.flatten(encoder_state):
+            encoder_state = ()
         features, encoder_state = self.encoder(env_outputs.observation, encoder_state, done, unroll)
         if self._prev_action_and_reward:
             reward = tf.clip_by_value(env_outputs.reward, -1.0, 1.0)[..., tf.newaxis]

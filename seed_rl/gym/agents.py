@@ -65,6 +65,12 @@ PPO = Preset(
     dict(
         total_environment_frames=1_000_000,
         gin_config=("seed_rl/gym/gin/ppo.gin",),
+        entropy_cost=0.01,
+        learning_rate=2.5e-3,
+        learning_rate_decay=False,
+        clip_norm=0.5,
+        mlp_activation="tanh",
+        stack_size=1,
         unroll_length=32,
         batch_mode="split",
         epochs_per_step=4,

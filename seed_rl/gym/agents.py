@@ -113,10 +113,7 @@ def create_vtrace_agent(
 def create_ppo_agent(
     action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
-    """The network that the gin config describes; images are not stacked unless it says so.
-
-    With minibatches of transitions, they cannot be: there is no state in the middle of unrolls.
-    """
+    """The network that options and gin config describe; images are not stacked by default."""
     del action_space
     from seed_rl.agents.policy_gradient import networks  # Actors must not import TensorFlow.
 

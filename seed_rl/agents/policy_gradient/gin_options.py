@@ -83,9 +83,7 @@ def of_preset(values: Mapping[str, Any]) -> dict[str, Any]:
 def typed() -> frozenset[str]:
     """The settings on this command line, or in its flag files."""
     given = (flag_origins.COMMAND_LINE, "flag file")
-    return frozenset(
-        name for name in of_flags() if flag_origins.origin(name).startswith(given)
-    )
+    return frozenset(name for name in of_flags() if flag_origins.origin(name).startswith(given))
 
 
 def settle(
@@ -148,7 +146,10 @@ def parameters(name: str, value: Any) -> dict[str, Any]:
     elif name == "mlp_sizes":
         number, units = _equal(name, value)
         for role in ("policy", "value"):
-            found |= {f"{_NETWORK}.num_layers_{role}": number, f"{_NETWORK}.num_units_{role}": units}
+            found |= {
+                f"{_NETWORK}.num_layers_{role}": number,
+                f"{_NETWORK}.num_units_{role}": units,
+            }
     elif name == "lstm_sizes":
         number, units = _equal(name, tuple(filter(None, value)))
         found[f"{_NETWORK}.num_layers_rnn"] = number
@@ -173,4 +174,5 @@ def _tell(name: str, value: Any, parameter: str, bound: Any, chosen: bool) -> No
             f"--{name}={shown(value)} and the gin config's {parameter} = {bound!r} set the same "
             "differently. Leave one of them out."
         )
-    logging.info("%s = %r of the gin config replaces --%s=%s.", parameter, bound, name, shown(value))
+    text = "%s = %r of the gin config replaces --%s=%s."
+    logging.info(text, parameter, bound, name, shown(value))

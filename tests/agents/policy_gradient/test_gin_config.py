@@ -212,8 +212,10 @@ def test_what_existing_programs_import_and_register(tmp_path):
 def test_bindings_without_effect_are_told(caplog):
     on_policy_runs.load(PPO, ["awr.beta = 2.0", "ppo.epsilon = 0.3"])
     create()
-    options = {"lstm_sizes": {"MLPNetworkConfig.lstm_sizes"}, "--torso": {"ConvNetworkConfig.torso"}}
-    gin_config.warn_of_unused(options)
+    options = gin_options.of_preset({})
+    bound = {name: gin_options.parameters(name, options[name]) for name in options}
+    bound["--torso"] = bound.pop("torso")
+    gin_config.warn_of_unused(bound)
     (record,) = caplog.records
     assert "awr.beta" in record.message and "ppo" not in record.message
     assert "--torso" in record.message and "lstm_sizes" not in record.message

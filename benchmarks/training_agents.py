@@ -103,7 +103,7 @@ def _r2d2(workload: Workload, compute_dtype: str, spaces: Any, specs: Specs) -> 
 
 def _ppo(workload: Workload) -> Agent:
     """The agent that the program's preset describes, in the sizes of the workload."""
-    from seed_rl.agents.policy_gradient import gin_config
+    from seed_rl.agents.policy_gradient import gin_config, gin_options
     from seed_rl.agents.policy_gradient.algorithm import create_job
     from seed_rl.agents.policy_gradient.config import OnPolicyConfig
     from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
@@ -114,6 +114,7 @@ def _ppo(workload: Workload) -> Agent:
     sizes = {"unroll_length": workload.unroll_length, "batch_size": workload.batch_size}
     options = {**program.PRESET.values, **workload.flags, **sizes}
     gin_config.load(options["gin_config"])
+    gin_options.settle(gin_options.of_preset(options))
     family = workload.environments()
     job = create_job(
         family.create,

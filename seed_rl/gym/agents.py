@@ -65,6 +65,12 @@ PPO = Preset(
     dict(
         total_environment_frames=1_000_000,
         gin_config=("seed_rl/gym/gin/ppo.gin",),
+        entropy_cost=0.01,
+        learning_rate=2.5e-3,
+        learning_rate_decay=False,
+        clip_norm=0.5,
+        mlp_activation="tanh",
+        stack_size=1,
         unroll_length=32,
         batch_mode="split",
         epochs_per_step=4,
@@ -107,10 +113,7 @@ def create_vtrace_agent(
 def create_ppo_agent(
     action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
-    """The network that the gin config describes; images are not stacked unless it says so.
-
-    With minibatches of transitions, they cannot be: there is no state in the middle of unrolls.
-    """
+    """The network that options and gin config describe; images are not stacked by default."""
     del action_space
     from seed_rl.agents.policy_gradient import networks  # Actors must not import TensorFlow.
 

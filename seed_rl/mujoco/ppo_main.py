@@ -24,6 +24,9 @@ PRESET = Preset(
         batch_mode="split",
         epochs_per_step=10,
         training_threads=1,
+        learning_rate=3e-4,
+        clip_norm=0.5,
+        mlp_activation="tanh",
         # What the sizes are if one of them is set instead.
         unroll_length=64,
         batches_per_step=16,

@@ -66,8 +66,8 @@ def test_flags_of_existing_on_policy_scripts(forks):
         (
             "mujoco.ppo_main",
             ["--step_size_unroll=8", "--batches_per_step=4", "--mlp_size=4"],
-            dict(batch_size=2),
-            ["--mlp_size=4 has no effect here: --mlp_sizes"],
+            dict(batch_size=2, mlp_sizes=[4, 4]),
+            ["--mlp_size=4 sets --mlp_sizes=4,4"],
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,13 +10,21 @@ from typing import Any
 import gymnasium
 import tensorflow as tf
 
-from seed_rl.agents.policy_gradient import algorithm, gin_config, networks
+from seed_rl.agents.policy_gradient import algorithm, gin_config, gin_options, networks
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.learner.job import TrainingJob
+
+
+def load(config: str, bindings: Sequence[str] = ()) -> None:
+    """Loads a shipped gin config with the preset of its family."""
+    gin_config.load([config], bindings)
+    family = pathlib.Path(config).parts[1]
+    preset = importlib.import_module(f"seed_rl.{family}.ppo_main").PRESET
+    gin_options.settle(gin_options.of_preset(preset.values))
 
 
 def make_job(
@@ -40,7 +49,7 @@ def make_job(
       unroll_length: transitions per unroll.
       **run: further options of `RunConfig`.
     """
-    gin_config.load([config], bindings)
+    load(config, bindings)
     tf.keras.utils.set_random_seed(1)
     return algorithm.create_job(
         lambda env_id, env_config: wrap_for_agent(make_env()),

@@ -1,4 +1,4 @@
-"""Options of the on-policy agent: the sizes of a training step. Gin configures everything else."""
+"""Options of the on-policy agent: settings and sizes. A gin config chooses its parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class OnPolicyConfig(Checked):
         repeated=True,
     )
     gin_bindings: tuple[str, ...] = option(
-        (), "Gin binding that wins over the files, such as GAE.lambda_=0.9; repeat.", repeated=True
+        (),
+        "Gin binding that wins over the files, such as GeneralizedOnPolicyLoss.huber_delta=1; "
+        "repeat.",
+        repeated=True,
     )
     batch_size: int = option(
         0,
@@ -48,6 +51,34 @@ class OnPolicyConfig(Checked):
         "Whether inference waits while a training step runs, so that all new steps use the new "
         "weights. False: acting continues, which is faster and slightly off-policy.",
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig(Checked):
+    """On-policy agent: the loss."""
+
+    discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
+    gae_lambda: float = option(
+        0.95, "Lambda of the advantages, by GAE or V-trace.", minimum=0.0, maximum=1.0
+    )
+    clip_range: float = option(0.2, "PPO: bound of the probability ratio.", minimum=0.0)
+    normalize_advantages: bool = option(
+        True, "PPO: whether advantages are normalized over each minibatch."
+    )
+    baseline_cost: float = option(
+        0.5, "Weight of the value loss, the mean squared error.", minimum=0.0
+    )
+    value_clip_range: float | None = option(
+        None,
+        "Values further than this from those at acting are trained no further, as in "
+        "implementations of PPO. Default: no bound.",
+        minimum=0.0,
+    )
+    entropy_cost: float = option(0.0, "Weight of the entropy bonus.", minimum=0.0)
+    max_abs_reward: float | None = option(
+        None, "Rewards are clipped to this absolute value. Default: no clipping.", minimum=0.0
+    )
+    reward_scaling: float = option(1.0, "Factor of rewards, after clipping.", minimum=0.0)
 
 
 class StepSizes(NamedTuple):

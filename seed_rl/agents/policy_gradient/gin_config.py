@@ -10,7 +10,7 @@ import os
 import pathlib
 import re
 import tokenize
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gin
@@ -67,7 +67,7 @@ def load(
     files: Sequence[str],
     bindings: Sequence[str] = (),
     between: Callable[[], None] | None = None,
-) -> None:
+) -> bool:
     """Replaces the current gin config, which is one for the whole process.
 
     Networks for further inference devices read it when the learner is created: load the config of
@@ -79,6 +79,9 @@ def load(
       bindings: further bindings, which win over the files, such as `GAE.lambda_ = 0.9`.
       between: makes bindings that win over the files, but not over `bindings`. Files that are
         missing then only cause a warning.
+
+    Returns:
+      Whether the files include a shipped one.
 
     Raises:
       UserError: a file is missing, or a binding is wrong; names the nearest right one.
@@ -94,7 +97,7 @@ def load(
     with gin.unlock_config(), _included_by_path():
         gin.clear_config()
         try:
-            gin.parse_config_files_and_bindings(paths, [], finalize_config=False)
+            parsed = gin.parse_config_files_and_bindings(paths, [], finalize_config=False)
             if between is not None:
                 between()
             # Without a newline, gin's errors do not show the line.
@@ -106,6 +109,11 @@ def load(
             raise UserError(f"Gin config: {_explained(str(error))}{line}") from None
         except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
             raise UserError(f"Gin config: {_explained(str(error))}") from None
+    return any(_includes_shipped(file) for file in parsed)
+
+
+def _includes_shipped(file: Any) -> bool:
+    return is_shipped(str(file.filename)) or any(map(_includes_shipped, file.includes))
 
 
 @contextlib.contextmanager
@@ -133,17 +141,25 @@ def operative() -> str:
     return gin.operative_config_str()
 
 
-def warn_of_unused() -> None:
+def warn_of_unused(options: Mapping[str, Collection[str]] | None = None) -> None:
     """Logs the bindings of the config without effect, because nothing uses their part.
 
     Call it when all parts were created.
+
+    Args:
+      options: parameters that options have set, by the flag to name; none if it is only a default.
     """
     used = set(_BINDING.findall(gin.operative_config_str()))
-    unused = sorted(set(_BINDING.findall(gin.config_str())) - used)
+    unused = set(_BINDING.findall(gin.config_str())) - used
+    for name, bound in (options or {}).items():
+        idle = {full for full in unused if full in bound or full.endswith(tuple(bound))}
+        unused -= idle
+        if name.startswith("--") and len(idle) == len(bound):
+            unused.add(name)
     if unused:
         logging.warning(
-            "Gin bindings without effect, since nothing in the config uses these parts: %s.",
-            ", ".join(unused),
+            "Settings without effect, since nothing in the gin config uses these parts: %s.",
+            ", ".join(sorted(unused)),
         )
 
 

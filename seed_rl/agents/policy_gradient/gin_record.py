@@ -10,7 +10,7 @@ import ast
 import contextlib
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import gin
 from absl import flags, logging
 from gin import config as gin_internals
 
-from seed_rl.agents.policy_gradient import gin_config
+from seed_rl.agents.policy_gradient import gin_config, gin_options
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.common.config import flag_origins
 from seed_rl.common.errors import UserError
@@ -46,11 +46,13 @@ class SavedConfig:
       files: its --gin_config; None: not recorded.
       parameters: of all parts, as gin writes their values, by name.
       replayed: whether the program replays the run.
+      options: names of the options that it has recorded.
     """
 
     files: tuple[str, ...] | None
     parameters: dict[str, str]
     replayed: bool
+    options: frozenset[str] = frozenset()
 
 
 def saved_config(logdir: str) -> SavedConfig | None:
@@ -69,26 +71,48 @@ def saved_config(logdir: str) -> SavedConfig | None:
         tuple(map(str, files)) if isinstance(files, list) else None,
         {str(name): str(value) for name, value in known.items()},
         replayed is not None,
+        frozenset(record),
     )
 
 
-def load(config: OnPolicyConfig, saved: SavedConfig | None) -> None:
+def load(
+    config: OnPolicyConfig,
+    saved: SavedConfig | None,
+    options: Mapping[str, Any] | None = None,
+    chosen: Collection[str] = (),
+) -> gin_options.Settled:
     """Loads the gin config of a program: the saved run's, if the user gives no other files.
 
-    Bindings in `config` win over both.
+    Bindings in `config` win over both. A config without a shipped file has the defaults of its
+    parts, and only `chosen` options.
+
+    Args:
+      config: files and bindings.
+      saved: of the run that continues.
+      options: settings by name, see `gin_options`.
+      chosen: those that the user has given.
 
     Raises:
-      UserError: see `gin_config.load`.
+      UserError: see `gin_config.load` and `gin_options.settle`.
     """
+    options = options or {}
     kept = saved is not None and _keeps(config, saved)
-    gin_config.load(
+    parameters = saved.parameters if saved is not None else {}
+    replaced = {p for name in chosen for p in gin_options.parameters(name, options[name])}
+    shipped = gin_config.load(
         config.gin_config,
         config.gin_bindings,
-        between=(lambda: _bind(saved.parameters)) if saved and kept else None,
+        between=(lambda: _bind(parameters, replaced)) if kept else None,
     )
+    if config.gin_config and not shipped:
+        options = {name: options[name] for name in chosen}
+    before = saved is not None and not saved.options & options.keys()
+    return gin_options.settle(options, chosen, parameters if before else None)
 
 
-def record(job: TrainingJob, saved: SavedConfig | None) -> TrainingJob:
+def record(
+    job: TrainingJob, saved: SavedConfig | None, settled: gin_options.Settled | None = None
+) -> TrainingJob:
     """`job` with the gin config among its options and files; call it when all parts were created.
 
     Logs what differs from the saved run.
@@ -96,7 +120,9 @@ def record(job: TrainingJob, saved: SavedConfig | None) -> TrainingJob:
     Raises:
       UserError: the network differs; see `saved_run.network_refusal`.
     """
-    gin_config.warn_of_unused()
+    settled = settled or gin_options.Settled({}, {}, ())
+    told = {f"--{name}" if name in settled.chosen else name: p for name, p in settled.bound.items()}
+    gin_config.warn_of_unused(told)
     text = gin_config.operative()
     now = {**parsed(gin.config_str()), **parsed(text)}
     if saved is not None:
@@ -115,7 +141,7 @@ def record(job: TrainingJob, saved: SavedConfig | None) -> TrainingJob:
     return dataclasses.replace(
         job,
         files={**job.files, gin_config.OPERATIVE_FILE: text},
-        options={**job.options, run_record.GIN: now},
+        options={**job.options, **settled.instead, run_record.GIN: now},
     )
 
 
@@ -130,10 +156,12 @@ def _keeps(config: OnPolicyConfig, saved: SavedConfig) -> bool:
     return not typed or all(map(gin_config.is_shipped, config.gin_config))
 
 
-def _bind(parameters: Mapping[str, str]) -> None:
-    """Binds saved parameters; those that their part got later have its default."""
+def _bind(parameters: Mapping[str, str], replaced: Collection[str]) -> None:
+    """Binds saved parameters but those in `replaced`; later ones of a part have its default."""
     parts: dict[Any, set[str]] = {}
     for name, text in parameters.items():
+        if name in replaced:
+            continue
         key: Any = name if "." in name else (name, _MACRO, "value")
         try:
             parsed = gin_internals.ParsedBindingKey.parse(key)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seed_rl.agents.policy_gradient.config import OnPolicyConfig
+from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config.familiar_names import SAME
-from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.run_config import RunConfig
 
@@ -30,14 +28,14 @@ def create_agent(
 
 def _create_job(gin_modules: Sequence[str]) -> Callable[..., Any]:
     """Returns `algorithm.create_job` with the parts that the gin config of the flags describes."""
-    from seed_rl.agents.policy_gradient import algorithm, gin_config, gin_record
+    from seed_rl.agents.policy_gradient import algorithm, gin_config, gin_options, gin_record
 
     def create_job(*functions: Any, **options: Any) -> Any:
         for module in gin_modules:
             importlib.import_module(module)
         config = from_flags(OnPolicyConfig)
         saved = gin_record.saved_config(from_flags(RunConfig).logdir)
-        gin_record.load(config, saved)
+        settled = gin_record.load(config, saved, gin_options.of_flags(), gin_options.typed())
         with gin_config.errors_for_users():
             job = algorithm.create_job(
                 *functions,
@@ -47,7 +45,7 @@ def _create_job(gin_modules: Sequence[str]) -> Callable[..., Any]:
                 optimizer=gin_config.optimizer_config(),
                 **options,
             )
-        return gin_record.record(job, saved)
+        return gin_record.record(job, saved, settled)
 
     return create_job
 
@@ -59,24 +57,18 @@ def main(
 
     Args:
       family: the environments.
-      *arguments: see `AgentProgram.main`. The default optimizer is that of the gin config.
+      *arguments: see `AgentProgram.main`.
       gin_modules: modules that register further parts for gin configs; imported only in the
         learner.
       **options: see `AgentProgram.main`; one of the `presets` should set `gin_config`.
     """
-    parameters = {field.name: field.name for field in dataclasses.fields(OptimizerConfig)}
-    parameters |= {foreign: ours for foreign, ours in SAME.items() if ours in parameters}
-    instead = {
-        **{name: f"OptimizerConfig.{ours}" for name, ours in parameters.items()},
-        **dict.fromkeys(("gamma", "discounting"), "GeneralizedOnPolicyLoss.discount_factor"),
-        **dict.fromkeys(("gae_lambda", "lambda_"), "GAE.lambda_"),
-        **dict.fromkeys(("clip_range", "clip_coef", "clip_param"), "ppo.epsilon"),
-    }
-    instead = {name: f"--gin_bindings={binding}=..." for name, binding in instead.items()}
+    weight = "--baseline_cost=..., the weight of the squared error (CleanRL: of half of it)"
+    instead = dict.fromkeys(("vf_coef", "value_loss_coeff"), weight)
     program = AgentProgram(
         "ppo",
         functools.partial(_create_job, gin_modules),
-        (OnPolicyConfig, MinibatchSettings),
+        (OnPolicyConfig, LossConfig, MinibatchSettings),
         create_agent,
+        (MLPNetworkConfig, ConvNetworkConfig),
     )
-    program.main(family, *arguments, optimizer=None, instead=instead, **options)
+    program.main(family, *arguments, instead=instead, **options)

@@ -20,6 +20,13 @@ SAME = {
     "lr": "learning_rate",
     "max_grad_norm": "clip_norm",
     "ent_coef": "entropy_cost",
+    "entropy_coef": "entropy_cost",
+    "clip_coef": "clip_range",
+    "clip_param": "clip_range",
+    "ppo_clip_ratio": "clip_range",
+    "clip_range_vf": "value_clip_range",
+    "normalize_advantage": "normalize_advantages",
+    "norm_adv": "normalize_advantages",
 }
 """Our names of options by foreign ones that mean the same."""
 

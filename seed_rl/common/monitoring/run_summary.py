@@ -28,10 +28,13 @@ def summaries(record: Mapping[str, Any]) -> list[bytes]:
 
 
 def hyperparameters(record: Mapping[str, Any]) -> dict[str, bool | float | str]:
-    """The options by which runs are compared: all but addresses, paths and process numbers."""
-    return {
-        name: _scalar(value) for name, value in record.items() if name not in run_record.OWN_OPTIONS
-    }
+    """The options by which runs are compared: all but addresses, paths and process numbers.
+
+    With gin, also the values of all parameters in effect.
+    """
+    options = {n: value for n, value in record.items() if n not in run_record.OWN_OPTIONS}
+    values = {**options, **(record.get(run_record.GIN) or {})}
+    return {name: _scalar(value) for name, value in values.items()}
 
 
 def _markdown(record: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from seed_rl.common.acting.action_masks import KEY, without_mask
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
 
-__all__ = ["masked", "without_mask"]
+__all__ = ["masked", "with_mask", "without_mask"]
 
 
 def masked(values: tf.Tensor, observation: Nest) -> tf.Tensor:
@@ -37,3 +37,12 @@ def masked(values: tf.Tensor, observation: Nest) -> tf.Tensor:
         )
     allowed |= ~tf.reduce_any(allowed, axis=-1, keepdims=True)
     return tf.where(allowed, values, -math.inf)
+
+
+def with_mask(seen: Nest, observation: Nest) -> Nest:
+    """`observation` with `seen` in place of its parts `without_mask`."""
+    if not isinstance(observation, Mapping) or KEY not in observation:
+        return seen
+    names = [name for name in observation if name != KEY]
+    parts = {names[0]: seen} if len(names) == 1 else seen
+    return {**parts, KEY: observation[KEY]}

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.nest import Nest
-from seed_rl.common.networks.action_mask import masked, without_mask
+from seed_rl.common.networks.action_mask import masked, with_mask, without_mask
 from seed_rl.common.networks.encoders import ImageEncoder, VectorEncoder
 from seed_rl.common.networks.layers import Dense, variance_scaling
 from seed_rl.common.networks.recurrent import StackedLSTM
@@ -94,6 +94,25 @@ class ActorCritic(tf.Module):
             self._core.initial_state(batch_size), self.encoder.initial_state(batch_size)
         )
 
+    def stacked(self, env_outputs: EnvOutput, core_state: State) -> tuple[EnvOutput, State]:
+        """Stacks the frames of unrolls, so that their steps can be shuffled.
+
+        Args:
+          env_outputs: of [time, batch, ...].
+          core_state: before the first step.
+
+        Returns:
+          (`env_outputs` with stacks, which calls with the rest of the state take; that rest: () if
+          the network has no other memory).
+        """
+        lstm_state, encoder_state = core_state
+        if not tf.nest.flatten(encoder_state):
+            return env_outputs, core_state
+        whole = env_outputs.observation
+        observation = self.encoder.stacked(without_mask(whole), encoder_state, env_outputs.done)
+        rest = AgentState(lstm_state, ()) if tf.nest.flatten(lstm_state) else ()
+        return env_outputs._replace(observation=with_mask(observation, whole)), rest
+
     def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, State]:
         """The same as `__call__`, for existing code that calls it by this name."""
         return self(*args, **kwargs)
@@ -112,7 +131,7 @@ class ActorCritic(tf.Module):
           prev_actions: nest of [batch, ...], or of [time, batch, ...] if `unroll`.
           env_outputs: `EnvOutput`, or any tuple of its five fields, of [batch, ...] or
             [time, batch, ...]; `done` resets the state before its step.
-          core_state: state before the first step.
+          core_state: state before the first step; () if `stacked` has taken it.
           unroll: whether there is a time dimension.
           is_training: ignored.
 
@@ -123,6 +142,8 @@ class ActorCritic(tf.Module):
         env_outputs = EnvOutput(*env_outputs)
         done = env_outputs.done
         lstm_state, encoder_state = core_state or self._parts(0)
+        if not core_state and tf.nest.flatten(encoder_state):
+            encoder_state = ()
         observation = without_mask(env_outputs.observation)
         features, encoder_state = self.encoder(observation, encoder_state, done, unroll)
         if self._prev_action_and_reward:

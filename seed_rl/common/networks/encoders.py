@@ -166,22 +166,40 @@ class ImageEncoder(tf.Module):
         """Encodes [batch, *observation_shape], or [time, batch, ...] if `unroll`.
 
         Args:
-          images: the images of each step.
-          state: the frames before them.
+          images: the images of each step; or what `stacked` returned.
+          state: the frames before them; () if they are stacked already.
           done: <bool>[batch] or [time, batch]; true where an episode begins.
           unroll: whether there is a time dimension.
 
         Returns:
           ([(time,) batch, num_features], state after the last step).
         """
-        leading = tf.shape(done)
-        images = self._to_blocks(tf.reshape(images, [-1, *self._observation_shape]))
-        frames = tf.reshape(images, tf.concat([leading, self._frame_shape], axis=0))
-        stacked, state = frame_stacking.stack_frames(frames, state, done, self._stack_size, unroll)
+        leading, stacked = tf.shape(done), images
+        if self._stack_size == 1 or not isinstance(state, tuple):
+            stacked, state = self._stacked(images, state, done, unroll)
         height, width, channels = self._frame_shape
         stacked = tf.reshape(stacked, [-1, height, width, channels * self._stack_size])
         features = self.torso(stacked, use_float32=not unroll)
         return tf.reshape(features, tf.concat([leading, [self.num_features]], axis=0)), state
+
+    def stacked(self, images: tf.Tensor, state: Any, done: tf.Tensor) -> tf.Tensor:
+        """Only stacks, for several calls: their `images` may be any of the result's, in any order.
+
+        Args: see `__call__`, with a time dimension.
+
+        Returns:
+          [time, batch, ...] in a form of its own.
+        """
+        return self._stacked(images, state, done, True)[0]
+
+    def _stacked(
+        self, images: tf.Tensor, state: Any, done: tf.Tensor, unroll: bool
+    ) -> tuple[tf.Tensor, Any]:
+        images = self._to_blocks(tf.reshape(images, [-1, *self._observation_shape]))
+        frames = tf.reshape(images, tf.concat([tf.shape(done), self._frame_shape], axis=0))
+        if done.shape.is_fully_defined():
+            frames.set_shape([*done.shape, *self._frame_shape])
+        return frame_stacking.stack_frames(frames, state, done, self._stack_size, unroll)
 
     def _first_convolution(
         self, filters: int, kernel_size: int, stride: int, **options: Any

@@ -75,12 +75,10 @@ class SpaceEncoder(tf.Module):
         self, observation: Nest, state: tuple[Any, ...], done: tf.Tensor, unroll: bool = False
     ) -> tuple[tf.Tensor, tuple[Any, ...]]:
         """Encodes a nest of [batch, ...], or [time, batch, ...] if `unroll`; see `ImageEncoder`."""
-        leading = tf.shape(done)
+        leading, leaves = tf.shape(done), tf.nest.flatten(observation)
         features, vectors, new_state = [], [], []
-        states = iter(state)
-        for leaf, image, to_vector in zip(
-            tf.nest.flatten(observation), self._images, self._to_vector, strict=True
-        ):
+        states = iter(state or [()] * len(leaves))
+        for leaf, image, to_vector in zip(leaves, self._images, self._to_vector, strict=True):
             if image is not None:
                 encoded, image_state = image(leaf, next(states), done, unroll)
                 features.append(encoded)
@@ -94,6 +92,15 @@ class SpaceEncoder(tf.Module):
             features.append(vector)
         features = [tf.cast(feature, features[0].dtype) for feature in features]
         return tf.concat(features, axis=-1), tuple(new_state)
+
+    def stacked(self, observation: Nest, state: tuple[Any, ...], done: tf.Tensor) -> Nest:
+        """The observation with stacks for images, see `ImageEncoder.stacked`."""
+        states, leaves = iter(state), tf.nest.flatten(observation)
+        stacked = [
+            image.stacked(leaf, next(states), done) if image else leaf
+            for leaf, image in zip(leaves, self._images, strict=True)
+        ]
+        return tf.nest.pack_sequence_as(observation, stacked)
 
 
 def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:

@@ -29,7 +29,11 @@ ODD = "--env_name=tests.helpers.odd_envs:"
         ),
         ([TOY, "--gin_bindings=ppo.epsilom = 0.1"], ["Gin config", "Did you mean ppo.epsilon?"]),
         ([TOY, "--gin_config=pp.gin"], ["--gin_config=pp.gin does not exist"]),
-        ([TOY, "--learning_rate=0.1"], ["write --gin_bindings=OptimizerConfig.learning_rate="]),
+        ([TOY, "--vf_coef=0.5"], ["write --baseline_cost=..., the weight of the squared error"]),
+        (
+            [TOY, "--clip_coef=0.5", "--gin_bindings=ppo.epsilon = 0.25"],
+            ["--clip_range=0.5 and the gin config's ppo.epsilon = 0.25 set the same differently"],
+        ),
         (
             [TOY, "--step_size_transitions=2048", "--unroll_length=16"],
             ["--unroll_length=16 contradicts --step_size_transitions=2048, which makes it 256"],

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.policy_gradient import gin_config, gin_record, networks
+from seed_rl.agents.policy_gradient import gin_config, gin_options, gin_record, networks
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.common import parametric_distribution
 from seed_rl.common.config.run_config import RunConfig
@@ -22,10 +22,12 @@ from seed_rl.common.learner.coefficients import LagrangeInequalityCoefficient
 from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput
-from seed_rl.mujoco import toy_env
+from seed_rl.mujoco import ppo_main, toy_env
+from tests.helpers import on_policy_runs
 
 SHIPPED = sorted(str(p) for p in pathlib.Path("seed_rl").glob("*/gin/*.gin") if p.stem != "base")
 PPO = "seed_rl/mujoco/gin/ppo.gin"
+MUJOCO = ppo_main.PRESET.values
 
 
 @pytest.fixture(autouse=True)
@@ -56,19 +58,22 @@ def test_all_configs_are_here():
 @pytest.mark.parametrize("config", SHIPPED)
 def test_a_shipped_config_is_complete_and_all_of_it_has_an_effect(config, caplog):
     """Guards against settings that look as if they mattered."""
-    gin_config.load([config])
+    on_policy_runs.load(config)
     create(images="atari" in config)
+    options = gin_options.of_preset({})
+    defaults = {name: gin_options.parameters(name, options[name]) for name in options}
     with caplog.at_level(logging.WARNING):
-        gin_config.warn_of_unused()
+        gin_config.warn_of_unused(defaults)
     assert not caplog.records, caplog.text
 
 
-def recorded(saved, bindings=(), files=(PPO,)):
+def recorded(saved, bindings=(), files=(PPO,), **chosen):
     """What a run records that continues `saved`."""
-    gin_record.load(OnPolicyConfig(gin_config=files, gin_bindings=bindings), saved)
+    config = OnPolicyConfig(gin_config=files, gin_bindings=bindings)
+    settled = gin_record.load(config, saved, {**gin_options.of_preset(MUJOCO), **chosen}, chosen)
     algorithm = SimpleNamespace(network=create()._agent)
     job = TrainingJob(RunConfig(logdir="here"), *[None] * 2, algorithm, *[None] * 4, options={})
-    return gin_record.record(job, saved).options["gin"]
+    return gin_record.record(job, saved, settled).options["gin"]
 
 
 def test_a_run_that_continues_keeps_its_gin_config(caplog, tmp_path):
@@ -94,6 +99,33 @@ def test_a_run_that_continues_keeps_its_gin_config(caplog, tmp_path):
     mine = tmp_path / "mine.gin"
     mine.write_text(f"include '{PPO}'\nGAE.lambda_ = 0.75")
     assert recorded(saved, files=(str(mine),))["GAE.lambda_"] == "0.75"
+
+
+def test_options_and_bindings_of_the_same_setting(caplog, tmp_path):
+    """Guards that a binding wins over an option's default, with a word; that a given option is
+    never overridden in silence, also in a run that continues; and that a config from before the
+    options means what it did."""
+    caplog.set_level(logging.INFO)
+    now = recorded(None, ["GAE.lambda_ = 0.5"], entropy_cost=0.25, mlp_sizes=(8,))
+    assert (now["GAE.lambda_"], now["ppo.epsilon"]) == ("0.5", "0.2")
+    assert now["KLPolicyRegularizer.entropy"] == "0.25"
+    assert now["ContinuousControlAgent.num_units_value"] == "8"
+    assert "GAE.lambda_ = 0.5 of the gin config replaces --gae_lambda=0.95" in caplog.text
+    message = "--gae_lambda=0.75 and the gin config's GAE.lambda_ = 0.5"
+    with pytest.raises(UserError, match=message):
+        recorded(None, ["GAE.lambda_ = 0.5"], gae_lambda=0.75)
+    with pytest.raises(UserError, match="of one size, such as --mlp_sizes=64,64"):
+        recorded(None, mlp_sizes=(64, 32))
+    saved = gin_record.SavedConfig((PPO,), now, replayed=False)
+    again = recorded(saved, gae_lambda=0.75)
+    assert (again["GAE.lambda_"], again["KLPolicyRegularizer.entropy"]) == ("0.75", "0.25")
+
+    (tmp_path / "old.gin").write_text("OptimizerConfig.clip_norm = 7.0")
+    config = OnPolicyConfig(gin_config=(str(tmp_path / "old.gin"),))
+    options = {**gin_options.of_preset(MUJOCO), "adam_beta1": 0.5}
+    gin_record.load(config, None, options, {"adam_beta1"})
+    created = gin_config.optimizer_config()
+    assert (created.learning_rate, created.clip_norm, created.adam_beta1) == (5e-4, 7.0, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +163,7 @@ BASE = 'include "seed_rl/mujoco/gin/base.gin"'
     [
         ([], ["reward_normalizer", "advantage_estimator", "policy_loss", "discount_factor"]),
         ([BASE], ["policy_loss", "advantage_estimator"]),
-        ([BASE, "GeneralizedOnPolicyLoss.policy_loss = @ppo()"], ["epsilon", "ppo"]),
+        (["GeneralizedOnPolicyLoss.policy_loss = @ppo()"], ["epsilon", "ppo"]),
         ([BASE, "GeneralizedOnPolicyLoss.policy_loss = %gin.REQUIRED"], ["policy_loss"]),
     ],
 )
@@ -157,7 +189,7 @@ def test_what_is_missing_is_named(tmp_path, lines, missing):
 )
 def test_a_wrong_value_is_refused(binding, message):
     with_regularizer = "GeneralizedOnPolicyLoss.regularizer = @KLPolicyRegularizer()"
-    gin_config.load([PPO], [with_regularizer, binding])
+    on_policy_runs.load(PPO, [with_regularizer, binding])
     with pytest.raises(UserError, match=message):
         create()
 
@@ -178,18 +210,22 @@ def test_what_existing_programs_import_and_register(tmp_path):
 
 
 def test_bindings_without_effect_are_told(caplog):
-    gin_config.load([PPO], ["awr.beta = 2.0", "ppo.epsilon = 0.3"])
+    on_policy_runs.load(PPO, ["awr.beta = 2.0", "ppo.epsilon = 0.3"])
     create()
-    gin_config.warn_of_unused()
+    options = gin_options.of_preset({})
+    bound = {name: gin_options.parameters(name, options[name]) for name in options}
+    bound["--torso"] = bound.pop("torso")
+    gin_config.warn_of_unused(bound)
     (record,) = caplog.records
     assert "awr.beta" in record.message and "ppo" not in record.message
+    assert "--torso" in record.message and "lstm_sizes" not in record.message
 
 
 def test_loading_replaces_what_was_loaded():
     """Guards notebooks: nothing of the last config is left."""
-    gin_config.load(["seed_rl/mujoco/gin/awr.gin"], ["awr.beta = 7.0"])
+    on_policy_runs.load("seed_rl/mujoco/gin/awr.gin", ["awr.beta = 7.0"])
     create()
-    gin_config.load([PPO], ["ppo.epsilon = 0.125"])
+    on_policy_runs.load(PPO, ["ppo.epsilon = 0.125"])
     create()
     assert gin.query_parameter("ppo.epsilon") == 0.125
     assert "awr" not in gin_config.operative()
@@ -208,14 +244,14 @@ def test_later_files_and_bindings_win(tmp_path, monkeypatch):
     gin_config.load([PPO, "configs/mine.gin"], ["GAE.lambda_ = 0.25"])
     assert gin.query_parameter("ppo.epsilon") == 0.5
     assert gin.query_parameter("GAE.lambda_") == 0.25
-    gin_config.load(["configs/mine.gin", PPO])
-    assert gin.query_parameter("ppo.epsilon") == 0.2
+    gin_config.load(["configs/mine.gin", PPO], ["include 'configs/mine.gin'"])
+    assert gin.query_parameter("ppo.epsilon") == 0.5
 
 
 @pytest.mark.parametrize("config", SHIPPED)
 def test_the_record_of_a_run_describes_the_same_agent(config, tmp_path):
     """`operative_config.gin` holds defaults too, so that it is self-contained."""
-    gin_config.load([config])
+    on_policy_runs.load(config)
     values = [loss_value("atari" in config)]
     record = gin_config.operative()
     assert "GeneralizedOnPolicyLoss.huber_delta = None" in record
@@ -257,7 +293,7 @@ def loss_value(images):
 
 def test_multipliers_are_found():
     """V-MPO's temperature and constraint are clipped apart."""
-    gin_config.load(["seed_rl/mujoco/gin/vmpo.gin"])
+    on_policy_runs.load("seed_rl/mujoco/gin/vmpo.gin")
     loss = create()
     loss.init()
     parts = [p for p in loss.submodules if isinstance(p, LagrangeInequalityCoefficient)]

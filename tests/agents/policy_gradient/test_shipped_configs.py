@@ -10,7 +10,7 @@ import tensorflow as tf
 from seed_rl import experiment
 from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
-from seed_rl.common.run_files import returns_log
+from seed_rl.common.run_files import returns_log, run_record
 from seed_rl.mujoco import toy_env
 from tests.helpers.on_policy_runs import make_job
 from tests.helpers.system_helpers import train_to_end
@@ -123,15 +123,19 @@ def test_cart_pole(tmp_path):
 def test_atari_with_an_lstm(tmp_path, socket_address):
     """The real programs: convolutions, frame stacks, a recurrent state; no step is skipped."""
     pytest.importorskip("ale_py")
-    binding = "ConvNetworkConfig.lstm_sizes = (32,)"
+    binding = "ppo.epsilon = 0.125"
     logdir = train_to_end(
         tmp_path,
         socket_address,
         "seed_rl.atari.ppo_main",
         8 * 128 * 4 * 2,
         *("--game=Pong", f"--gin_bindings={binding}", "--log_period_secs=0.1"),
+        *("--lstm_sizes=32", "--batch_mode=shuffle", "--gamma=0.875"),
     )
-    assert binding in (logdir / gin_config.OPERATIVE_FILE).read_text()
+    record = run_record.read(logdir)
+    assert (record["clip_range"], record["gin"]["ppo.epsilon"]) == (0.125, "0.125")
+    assert record["gin"]["ConvNetworkConfig.lstm_sizes"] == "(32,)"
+    assert record["gin"]["GeneralizedOnPolicyLoss.discount_factor"] == "0.875"
     metrics = logged(logdir)
     assert {"charts/loss", "train/losses/policy", "train/losses/value"} <= metrics.keys()
     assert all(np.isfinite(values).all() for values in metrics.values())

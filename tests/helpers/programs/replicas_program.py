@@ -43,6 +43,7 @@ from seed_rl.common.parametric_distribution import (
 )
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import EnvOutput, Unroll
+from tests.helpers import on_policy_runs
 
 BATCH, STEPS, ACTIONS = 8, 4, 3
 OBSERVATIONS = spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -92,8 +93,8 @@ def make_policy_gradient():
     The weight on the entropy is adjusted. The second epoch computes its advantages anew, after the
     first has moved weights and statistics.
     """
-    gin_config.load(
-        ["seed_rl/mujoco/gin/ppo.gin"],
+    on_policy_runs.load(
+        "seed_rl/mujoco/gin/ppo.gin",
         [
             "GeneralizedOnPolicyLoss.regularizer = @KLPolicyRegularizer()",
             "KLPolicyRegularizer.entropy = @LagrangeInequalityCoefficient()",

@@ -124,6 +124,11 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
         self._regularize_returns = include_regularization_in_returns
         self._reward_scaling = reward_scaling
 
+    @property
+    def network(self) -> Callable[..., Any]:
+        """The network that is trained."""
+        return self._agent
+
     def init(self) -> None:
         """Calls the `init()` of all submodules whose `init` takes no arguments: it creates their
         variables. Call it once, in the scope of the training strategy.

@@ -63,6 +63,7 @@ def train(
     if not settings.splits:
         arguments = (*batch, None, None, None, rewards)
         return run_epochs(loss, arguments, minimize, settings, looped)
+    batch = with_stacks(loss.network, batch)
     if settings.batch_mode == SPLIT_WITH_ADVANTAGE_RECOMPUTATION:
         single = dataclasses.replace(settings, epochs_per_step=1)
 
@@ -73,6 +74,15 @@ def train(
         return mean_of_steps(epoch, settings.epochs_per_step, looped)
     split = split_into_transitions(loss, batch, rewards)
     return run_epochs(loss, split, minimize, settings, looped)
+
+
+def with_stacks(network: Any, batch: Unroll) -> Unroll:
+    """`batch` with the frames stacked that the state holds, if the network can do that ahead."""
+    batch = Unroll(*batch)
+    if not tf.nest.flatten(batch.agent_state) or not hasattr(network, "stacked"):
+        return batch
+    env_outputs, state = network.stacked(EnvOutput(*batch.env_outputs), batch.agent_state)
+    return batch._replace(env_outputs=env_outputs, agent_state=state)
 
 
 def run_epochs(

@@ -23,6 +23,7 @@ from seed_rl.common.learner import variables
 from seed_rl.common.learner.algorithm import StepResult
 from seed_rl.common.learner.training import minimize
 from seed_rl.common.monitoring.skipped_steps import SkippedSteps
+from seed_rl.common.networks.actor_critic import ConvAgent
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.returns.advantages import GAE
 from seed_rl.common.types import EnvOutput, Unroll
@@ -65,9 +66,9 @@ class Network(tf.Module):
         return AgentOutput(None, logits, x[..., 0] * self.value[0]), agent_state
 
 
-def make_loss(**options):
+def make_loss(network=None, **options):
     return GeneralizedOnPolicyLoss(
-        Network(),
+        network or Network(),
         None,
         DISTRIBUTION,
         GAE(0.9),
@@ -87,6 +88,8 @@ def make_minimize(loss, optimizer=None):
 
 class Recorder(tf.Module, LoggingModule):
     """A loss that only notes which observations, masks and states it is given."""
+
+    network = None
 
     def __init__(self):
         super().__init__()
@@ -341,3 +344,37 @@ def test_old_names(mode, monkeypatch):
         np.testing.assert_allclose(weights[0], weights[other], rtol=1e-5)
         assert losses[other] == pytest.approx(losses[0], rel=1e-5)
         assert sessions[other] == pytest.approx(sessions[0], rel=1e-4, abs=1e-7)
+
+
+def test_stacked_frames_are_shuffled_with_their_transitions():
+    """Guards training on transitions of images: the stacks are those that whole unrolls have, also
+    after the start of an episode; advantages and losses are the same. An LSTM cannot be split."""
+    rng = np.random.default_rng(0)
+    batch = make_batch()
+    images = tf.constant(rng.integers(0, 256, (T + 1, B, 84, 84, 1)), tf.uint8)
+    network = ConvAgent(DISTRIBUTION, (84, 84, 1), stack_size=3)
+    past = tf.cast(tf.random.uniform([B, 21, 21, 32], maxval=256, dtype=tf.int32), tf.uint8)
+    state = network.initial_state(B)._replace(frame_stacking_state=past)
+    env_outputs = batch.env_outputs._replace(observation=images)
+    batch = batch._replace(agent_state=state, env_outputs=env_outputs)
+    whole, _ = network(batch.prev_actions, env_outputs, state, unroll=True)
+    loss = make_loss(network)
+    expected = loss.compute_advantages(*batch)
+    stacked = minibatches.with_stacks(network, batch)
+    assert stacked.agent_state == ()
+    arguments = minibatches.split_into_transitions(loss, stacked)
+    order = rng.permutation(T * B)
+    _, actions, steps, _, targets, advantages, _ = minibatches._take(arguments, order)
+    split, _ = network(actions, steps, (), unroll=True)
+    for there, here in (
+        (whole.baseline[:-1], split.baseline),
+        (expected[0], targets),
+        (expected[1], advantages),
+    ):
+        np.testing.assert_allclose(tf.reshape(there, [-1]).numpy()[order], here[0], rtol=1e-5)
+    recurrent = ConvAgent(DISTRIBUTION, (84, 84, 1), lstm_size=4, stack_size=3)
+    batch = batch._replace(agent_state=recurrent.initial_state(B))
+    with pytest.raises(UserError, match="recurrent state"):
+        minibatches.split_into_transitions(
+            make_loss(recurrent), minibatches.with_stacks(recurrent, batch)
+        )

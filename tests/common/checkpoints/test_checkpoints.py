@@ -252,7 +252,7 @@ def test_weights_are_safe_before_extra_files_are_written(tmp_path):
 
 
 def test_a_checkpoint_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch):
-    """Guards a power cut: all files are flushed, then the folder is renamed, then that is flushed."""
+    """Guards a power cut: files are flushed, then the folder is renamed, then that is flushed."""
     run, events, fsync, rename = Run(tmp_path, 1), [], os.fsync, pathlib.Path.rename
 
     def flush(descriptor):

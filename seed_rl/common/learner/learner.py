@@ -186,7 +186,7 @@ class Learner:
             stack.enter_context(self._stop)
             try:
                 with contextlib.ExitStack() as parts:
-                    parts.callback(lambda: self._reporter.close(self.frames))
+                    parts.callback(self._reporter.close)
                     parts.callback(self._algorithm.close)
                     yield
             except BaseException:

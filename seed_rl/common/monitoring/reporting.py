@@ -247,7 +247,7 @@ class Reporter:
         if not (last or self._progress.due()):
             return
         self._skipped.check()
-        self._take_episodes(frames)
+        self._take_episodes()
         stats = served()
         with self._lock:
             progress = self._progress.update(
@@ -307,13 +307,13 @@ class Reporter:
                 train_steps,
             )
 
-    def close(self, frames: int) -> None:
+    def close(self) -> None:
         """Writes everything pending to disk."""
-        self._take_episodes(frames)
+        self._take_episodes()
         self._episodes.close()
         self._summaries.close()
         if self._wandb is not None:
             self._wandb.close()
 
-    def _take_episodes(self, frames: int) -> None:
-        self._episodes.add(self._store.episodes(), frames)
+    def _take_episodes(self) -> None:
+        self._episodes.add(self._store.episodes())

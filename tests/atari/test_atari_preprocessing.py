@@ -58,6 +58,7 @@ def test_action_is_repeated_and_the_last_two_frames_are_joined() -> None:
     assert (observation == 6).all()  # Frame 3 shows 6, frame 4 shows 4.
     assert not terminated and not truncated and info == {"frame": 4}
     assert env.observation_space.contains(observation)
+    assert (env.reset()[0] == 0).all(), "nothing of the episode before"
 
 
 def test_frame_skip_of_one_shows_the_frame_itself() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from absl import flags
+from gymnasium import spaces
 
 from examples import a2c, ppo, rnd_r2d2, rnd_vtrace
 from examples.rnd import RND
@@ -15,25 +16,17 @@ from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference.env_specs import specs
 from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.networks.actor_critic import AgentOutput, MLPandLSTM
 from seed_rl.common.replay import ReplayConfig
-from seed_rl.common.types import EnvOutput, Specs, Unroll
+from seed_rl.common.types import EnvOutput, Unroll
 from seed_rl.testing.envs import LifeStepEnv
 from tests.helpers.in_process import Run
 
 STEPS, BATCH, ACTIONS = 6, 4, 3
-SPECS = Specs(
-    tf.TensorSpec([], tf.int64),
-    EnvOutput(
-        tf.TensorSpec([], tf.float32),
-        tf.TensorSpec([], tf.bool),
-        tf.TensorSpec([2], tf.float32),
-        tf.TensorSpec([], tf.bool),
-        tf.TensorSpec([], tf.int32),
-    ),
-)
+SPECS = specs(spaces.Box(-1, 1, (2,)), spaces.Discrete(ACTIONS))
 
 
 @pytest.fixture(autouse=True)

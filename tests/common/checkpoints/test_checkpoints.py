@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import random
 import resource
 import shutil
@@ -248,6 +249,22 @@ def test_weights_are_safe_before_extra_files_are_written(tmp_path):
     run.manager.save(2)
     assert slow.seen == [1, 2]  # And the older one is removed only when the newer one is complete.
     assert steps_of(tmp_path) == [2]
+
+
+def test_a_checkpoint_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch):
+    """Guards a power cut: files are flushed, then the folder is renamed, then that is flushed."""
+    run, events, fsync, rename = Run(tmp_path, 1), [], os.fsync, pathlib.Path.rename
+
+    def flush(descriptor):
+        events.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(pathlib.Path, "rename", lambda *a: (events.append("rename"), rename(*a)))
+    path = run.manager.save(1)
+    flushed = [pathlib.Path(event).name for event in events[: events.index("rename")]]
+    assert {file.name for file in path.iterdir()} < set(flushed)
+    assert flushed[-1].endswith(path.name) and events[-2:] == ["rename", str(tmp_path)]
 
 
 def test_a_save_that_fails_once_is_tried_again(tmp_path, monkeypatch):

@@ -119,8 +119,8 @@ class Checked(options.Checked):
     [
         (dict(count=2.5), "Checked.count must be a whole number, not 2.5"),
         (dict(count=True), "Checked.count must be a whole number, not True"),
-        (dict(count=-5), "Checked.count must be at least 1, not -5"),
-        (dict(count=1e12), "Checked.count must be at most 10, not 1000000000000"),
+        (dict(count=0), "Checked.count must be at least 1, not 0"),
+        (dict(count=1.1e1), "Checked.count must be at most 10, not 11"),
         (dict(count=float("nan")), "Checked.count must be a whole number, not nan"),
         (dict(count=None), "Checked.count must be a whole number, not None"),
         (dict(cost="high"), "Checked.cost must be a finite number, not 'high'"),

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium import spaces
 
 from seed_rl.common.inference import inference as inference_lib
+from seed_rl.common.inference.env_specs import env_output_specs
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner import variables
@@ -50,13 +52,7 @@ class Counting(Algorithm):
 
 SPECS = Specs(
     tf.TensorSpec([], tf.int32),
-    EnvOutput(
-        tf.TensorSpec([], tf.float32),
-        tf.TensorSpec([], tf.bool),
-        {"seen": tf.TensorSpec([2], tf.uint8)},
-        tf.TensorSpec([], tf.bool),
-        tf.TensorSpec([], tf.int32),
-    ),
+    env_output_specs(spaces.Dict({"seen": spaces.Box(0, 255, (2,), np.uint8)})),
 )
 
 

@@ -6,10 +6,12 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium import spaces
 
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.inference.env_specs import env_output_specs
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.inference.policy import Acted
@@ -23,16 +25,7 @@ from seed_rl.grpc import ops
 from tests.helpers.op_helpers import Background, serving
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
-SPECS = Specs(
-    tf.TensorSpec([], tf.int32),
-    EnvOutput(
-        tf.TensorSpec([], tf.float32),
-        tf.TensorSpec([], tf.bool),
-        tf.TensorSpec([2], tf.float32),
-        tf.TensorSpec([], tf.bool),
-        tf.TensorSpec([], tf.int32),
-    ),
-)
+SPECS = Specs(tf.TensorSpec([], tf.int32), env_output_specs(spaces.Box(-1, 1, (2,))))
 
 
 def make_store(

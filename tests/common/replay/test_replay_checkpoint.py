@@ -62,6 +62,21 @@ def used_replay() -> PrioritizedReplay:
     return replay
 
 
+def loaded(path: Path, **options: Any) -> PrioritizedReplay:
+    """A new replay with what was saved."""
+    replay = new_replay(**options)
+    load_replay(replay, path)
+    return replay
+
+
+def checkpoint_folders(tmp_path: Path, count: int) -> list[Path]:
+    """Of the replay in each of `count` checkpoints."""
+    folders = [tmp_path / f"ckpt-{i}" / "replay" for i in range(count)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    return folders
+
+
 def content(replay: PrioritizedReplay) -> list[bytes]:
     """Everything in a replay, as bytes."""
     stats = replay.storage.stats()
@@ -87,8 +102,7 @@ def test_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     """Guards a resume: content, priorities, keys, limiter and random numbers."""
     replay = used_replay()
     save_replay(replay, tmp_path)
-    resumed = new_replay()
-    load_replay(resumed, tmp_path)
+    resumed = loaded(tmp_path)
     assert_goes_on_alike(replay, resumed)
     for each in (replay, resumed):
         insert(each, 10, seed=5)
@@ -99,8 +113,7 @@ def test_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
 def test_rates_are_those_since_the_resume(tmp_path: Path) -> None:
     """Guards the first point in TensorBoard from counting a former life's inserts."""
     save_replay(used_replay(), tmp_path)
-    resumed = new_replay()
-    load_replay(resumed, tmp_path)
+    resumed = loaded(tmp_path)
     stats = resumed.stats()
     assert stats.inserted == 55 and stats.inserts_per_s == stats.samples_per_s == 0
 
@@ -120,16 +133,14 @@ def test_saved_while_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(checkpoint, "_write", write_while_in_use)
     save_replay(replay, tmp_path)
     assert len(calls) > 3
-    resumed = new_replay()
-    load_replay(resumed, tmp_path)
+    resumed = loaded(tmp_path)
     assert content(resumed) == before
 
 
 def test_empty_replay(tmp_path: Path) -> None:
     """Guards a stop before the first unroll."""
     save_replay(new_replay(), tmp_path)
-    resumed = new_replay()
-    load_replay(resumed, tmp_path)
+    resumed = loaded(tmp_path)
     assert len(resumed) == 0
     insert(resumed, 3)
     assert len(resumed) == 3
@@ -142,8 +153,7 @@ def test_another_size(tmp_path: Path, size: int) -> None:
     save_replay(replay, tmp_path)
     if size == 7:  # Segments of the others are not even looked at.
         next(iter(sorted(tmp_path.glob("segment-*.bin")))).unlink()
-    resumed = new_replay(replay_buffer_size=size)
-    load_replay(resumed, tmp_path)
+    resumed = loaded(tmp_path, replay_buffer_size=size)
     kept = min(size, 40)
     keys = np.arange(55 - kept, 55)
     expected, _ = replay.storage.read(keys)
@@ -163,8 +173,7 @@ def test_a_smaller_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     limit = fixed + (whole - fixed) // 2
     # As if what is in it had been assumed to compress better than it does.
     monkeypatch.setattr(replay_module.memory, "limit", lambda *_: limit)
-    resumed = new_replay()
-    load_replay(resumed, tmp_path)
+    resumed = loaded(tmp_path)
     assert 10 < len(resumed) < 30
     assert resumed.storage.stats().total_bytes <= limit
     keys = np.arange(55 - len(resumed), 55)
@@ -182,9 +191,7 @@ def test_a_save_reads_and_writes_only_what_is_new(
     replay = new_replay()
     insert(replay, 30)
     files = ReplayFiles(replay)
-    folders = [tmp_path / f"ckpt-{i}" / "replay" for i in range(2)]
-    for folder in folders:
-        folder.mkdir(parents=True)
+    folders = checkpoint_folders(tmp_path, 2)
     files.save(folders[0])
     checked: list[int] = []
     facts = checkpoint._facts
@@ -197,8 +204,7 @@ def test_a_save_reads_and_writes_only_what_is_new(
     insert(replay, 2, seed=1)
     files.save(folders[1])
     assert sum(checked) < replay.storage.stats().total_bytes / 4
-    resumed = new_replay()
-    load_replay(resumed, folders[1])
+    resumed = loaded(folders[1])
     assert content(resumed) == content(replay)
 
 
@@ -209,9 +215,8 @@ def test_a_rotten_segment_does_not_damage_all_checkpoints(
     replay = new_replay()
     insert(replay, 40)
     files = ReplayFiles(replay)
-    folders = [tmp_path / f"ckpt-{i}" / "replay" for i in range(10)]
+    folders = checkpoint_folders(tmp_path, 10)
     for i, folder in enumerate(folders):
-        folder.mkdir(parents=True)
         os.utime(folder.parent, (i, i))
         files.save(folder)
         os.utime(folder / "replay.json", (i, i))  # The order of saving, also on coarse clocks.
@@ -224,8 +229,7 @@ def test_a_rotten_segment_does_not_damage_all_checkpoints(
     with pytest.raises(ReplayCheckpointError, match="damaged"):
         load_replay(new_replay(), folders[1])
     for folder in folders[8:]:
-        resumed = new_replay()
-        load_replay(resumed, folder)
+        resumed = loaded(folder)
         assert content(resumed) == content(replay)
     # The newest still share what is sound.
     inodes = [{path.stat().st_ino for path in f.glob("segment-*.bin")} for f in folders[8:]]
@@ -309,9 +313,7 @@ def test_other_unrolls_are_noticed(tmp_path: Path) -> None:
 def test_segments_are_shared_with_the_checkpoint_before(tmp_path: Path) -> None:
     """Guards the cost of frequent checkpoints, and that a shared file is the right one."""
     replay = used_replay()
-    first, second = tmp_path / "ckpt-1" / "replay", tmp_path / "ckpt-2" / "replay"
-    for folder in (first, second):
-        folder.mkdir(parents=True)
+    first, second = checkpoint_folders(tmp_path, 2)
     files = ReplayFiles(replay)
     files.save(first)
     insert(replay, 12, seed=9)
@@ -320,22 +322,18 @@ def test_segments_are_shared_with_the_checkpoint_before(tmp_path: Path) -> None:
     shared = [p for p in second.glob("segment-*") if p.stat().st_ino == nodes.get(p.name)]
     assert 3 < len(shared) < len(list(second.glob("segment-*")))
     shutil.rmtree(first)
-    resumed = new_replay()
-    load_replay(resumed, second)
+    resumed = loaded(second)
     assert_goes_on_alike(replay, resumed)
 
 
 def test_a_damaged_segment_is_not_shared(tmp_path: Path) -> None:
     """Guards the next checkpoint from damage to the one before."""
     replay = used_replay()
-    first, second = tmp_path / "ckpt-1" / "replay", tmp_path / "ckpt-2" / "replay"
-    for folder in (first, second):
-        folder.mkdir(parents=True)
+    first, second = checkpoint_folders(tmp_path, 2)
     ReplayFiles(replay).save(first)
     damage_flip(sorted(first.glob("segment-*"))[2])
     ReplayFiles(replay).save(second)
-    resumed = new_replay()
-    load_replay(resumed, second)
+    resumed = loaded(second)
     assert content(resumed) == content(replay)
 
 
@@ -344,12 +342,10 @@ def test_another_runs_segments_are_not_shared(tmp_path: Path) -> None:
     one, other = new_replay(), new_replay()
     insert(one, 30, seed=1)
     insert(other, 30, seed=2)
-    folders = [tmp_path / f"ckpt-{i}" / "replay" for i in range(2)]
+    folders = checkpoint_folders(tmp_path, 2)
     for folder, replay in zip(folders, (one, other), strict=True):
-        folder.mkdir(parents=True)
         ReplayFiles(replay).save(folder)
-    resumed = new_replay()
-    load_replay(resumed, folders[1])
+    resumed = loaded(folders[1])
     assert content(resumed) == content(other)
 
 

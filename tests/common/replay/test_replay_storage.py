@@ -257,6 +257,8 @@ def test_memory_limit_evicts_the_oldest() -> None:
     assert stats.evicted_early == 500 - len(storage)
     _, found = storage.read(np.arange(stats.oldest_key, stats.next_key))
     assert found.all()
+    _, keys, _, _ = storage.draw(np.arange(1000) / 1000)
+    assert set(keys) == set(range(stats.oldest_key, 500)), "none of those evicted"
 
 
 def test_bytes_are_all_accounted_for() -> None:

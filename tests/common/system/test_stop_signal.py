@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +15,9 @@ from tests.helpers import PROGRAMS
 
 def test_a_signal_asks_to_stop_and_old_handlers_come_back():
     before = signal.getsignal(signal.SIGTERM)
-    stopped = threading.Event()
+    ours, stopped = socket.socket(), threading.Event()
+    ours.setblocking(False)
+    wakeup_fd = signal.set_wakeup_fd(ours.fileno())
     with StopSignal(on_stop=stopped.set) as stop:
         assert not stop.requested
         os.kill(os.getpid(), signal.SIGTERM)
@@ -23,6 +26,8 @@ def test_a_signal_asks_to_stop_and_old_handlers_come_back():
         # Another kind belongs to the same request: a supervisor passes Ctrl-C on as SIGTERM.
         os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.set_wakeup_fd(wakeup_fd) == ours.fileno(), "asyncio's, say"
+    ours.close()
 
 
 def test_a_request_needs_no_signal_and_counts_once():
@@ -66,13 +71,18 @@ def test_on_stop_frees_a_main_thread_that_waits(number):
     assert process.wait(30) == 0
 
 
-def test_a_second_ctrl_c_ends_a_process_that_hangs():
-    process = start_program("hang")
-    process.send_signal(signal.SIGINT)
+@pytest.mark.parametrize(
+    ("number", "arguments", "wait_s"),
+    [(signal.SIGINT, [], 0.5), (signal.SIGTERM, ["1"], 1.5)],
+    ids=["ctrl-c", "term after the time to save"],
+)
+def test_a_second_signal_ends_a_process_that_hangs(number, arguments, wait_s):
+    process = start_program("hang", *arguments)
+    process.send_signal(number)
     with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.5)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 128 + signal.SIGINT
+        process.wait(wait_s)
+    process.send_signal(number)
+    assert process.wait(30) == 128 + number
     assert "unsaved progress is lost" in process.stderr.read()
 
 
@@ -85,13 +95,3 @@ def test_terms_in_quick_succession_are_one_request():
             process.wait(0.2)
     process.kill()
     process.wait()
-
-
-def test_a_term_after_the_time_to_save_ends_a_process_that_hangs():
-    process = start_program("hang", "1")
-    process.send_signal(signal.SIGTERM)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(1.5)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
-    assert "unsaved progress is lost" in process.stderr.read()

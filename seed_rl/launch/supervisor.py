@@ -226,6 +226,8 @@ class Supervisor:
         code = process.poll()
         if code is None:
             return
+        if code == 0 and (report := self._state.progress()) and report.phase == "saving":
+            return  # The learner has told it that training is done.
         self._guardian.forget(process.pid)
         pause = actor.crashed(code, trains=self._state.phase != "starting")
         self._check_hope(actor, code)

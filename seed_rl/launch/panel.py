@@ -320,6 +320,8 @@ def describe(status: Status) -> list[tuple[str, str]]:
         ("inference batch", f"{progress.mean_inference_batch:.1f}"),
         ("updates", f"{progress.train_steps:,}"),
     ]
+    if progress.devices:
+        rows.append(("devices", progress.devices))
     if progress.eta_s is not None:
         rows.append(("ETA", durations.describe(progress.eta_s)))
     if progress.warning:

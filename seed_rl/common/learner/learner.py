@@ -126,7 +126,12 @@ class Learner:
             record=job.options,
             wandb_project=config.wandb_project,
             tasks=job.env_config if isinstance(job.env_config, Tasks) else None,
+            devices=job.devices.describe(),
         )
+        logging.info("Devices: %s.", job.devices.describe())
+        if idle := job.devices.unused_gpus():
+            logging.warning("%s", idle)
+            self._reporter.warn("devices", idle)
         self._good_enough = False
         self._stop = StopSignal(on_stop=self._inference.store.close)
         self._last_save = time.monotonic()

@@ -115,6 +115,7 @@ class Reporter:
         record: Mapping[str, Any] | None = None,
         wandb_project: str | None = None,
         tasks: Tasks | None = None,
+        devices: str = "",
     ):
         """Creates the outputs.
 
@@ -130,6 +131,7 @@ class Reporter:
           record: all options of the run, from `run_record.describe`, for TensorBoard.
           wandb_project: Weights & Biases project that receives TensorBoard's data; None: none.
           tasks: of the environments, reported separately, if there are several.
+          devices: what infers and what trains, for the progress file.
 
         Raises:
           UserError: `wandb_project` is given, but Weights & Biases is not installed or fails.
@@ -144,7 +146,7 @@ class Reporter:
         self._log_period_s = log_period_s
         self._logged = time.monotonic()
         self._lock = threading.Lock()  # Guards the next three against `_watch`.
-        self._progress = ProgressWriter(logdir, total_frames, start_frames)
+        self._progress = ProgressWriter(logdir, total_frames, start_frames, devices=devices)
         self._warnings: dict[str, str] = {}
         self._silent = SilentEnvironments(store.silence)
         self._episodes = EpisodeStatistics(

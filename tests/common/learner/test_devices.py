@@ -16,7 +16,7 @@ from seed_rl.common.types import EnvOutput
 from tests.helpers import PROGRAMS
 
 CPU = "/device:CPU:0"
-GPUS = [f"/device:GPU:{number}" for number in range(4)]
+GPUS = [f"/device:GPU:{number}" for number in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,13 @@ def test_training_threads(forks):
 @pytest.mark.parametrize(
     ("inference", "training", "gpus", "expected"),
     [
+        ("auto", "auto", 3, (GPUS[:1], GPUS[1:3])),
         ("auto", "auto", 0, ([CPU], [CPU])),
         ("auto", "auto", 1, (GPUS[:1], GPUS[:1])),
-        ("auto", "auto", 4, (GPUS[:1], GPUS[1:])),
-        ("gpu:0,gpu:1", "auto", 4, (GPUS[:2], GPUS[2:])),
+        ("auto", "auto", 4, (GPUS[:2], GPUS[2:4])),
+        ("auto", "auto", 8, (GPUS[:4], GPUS[4:])),
+        ("gpu:0", "auto", 4, (GPUS[:1], GPUS[2:4])),
+        ("gpu:0,gpu:1", "auto", 4, (GPUS[:2], GPUS[2:4])),
         ("gpu:0,gpu:1", "auto", 2, (GPUS[:2], GPUS[:2])),
         ("auto", "gpu:1,/GPU:2", 4, ([GPUS[0], GPUS[3]], GPUS[1:3])),
         ("auto", "gpu:0,gpu:1", 2, (GPUS[:1], GPUS[:2])),
@@ -54,10 +57,11 @@ def test_training_threads(forks):
         ("/device:gpu:0", " GPU:0 ", 2, (GPUS[:1], GPUS[:1])),
     ],
 )
-def test_the_split_of_gpus(inference, training, gpus, expected):
+@pytest.mark.parametrize("batch_size", [8, 16, 32])  # Those of the presets.
+def test_the_split_of_gpus(inference, training, gpus, expected, batch_size):
     config = DeviceConfig(inference_devices=inference, training_devices=training)
     available = ["/device:CPU:0", *GPUS[:gpus]]
-    assert devices.choose(config, available) == expected
+    assert devices.choose(config, available, batch_size) == expected
 
 
 @pytest.mark.parametrize(

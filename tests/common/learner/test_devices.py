@@ -1,5 +1,6 @@
 """The split of devices, training on several of them, and the TPU's encoding."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,25 @@ def test_impossible_splits_name_the_option(inference, training, message):
     config = DeviceConfig(inference_devices=inference, training_devices=training)
     with pytest.raises(UserError, match=message):
         devices.choose(config, [CPU, *GPUS[:2]])
+
+
+@pytest.mark.parametrize(
+    ("script", "hidden", "warns"),
+    [("echo GPU 0", None, True), ("echo GPU 0", "-1", False), ("exit 9", None, False)],
+)
+def test_a_gpu_that_tensorflow_cannot_use_is_reported(
+    tmp_path, monkeypatch, script, hidden, warns
+):
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    if hidden is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    chosen = devices.make_devices(DeviceConfig("cpu:0", "cpu:0"))
+    assert chosen.describe() == "cpu:0 infer and train"
+    assert ("scripts/setup.sh gpu" in (chosen.unused_gpus() or "")) == warns
 
 
 def topology(hosts, chips=2):

@@ -289,6 +289,8 @@ class LivePanel(Table):
         yield from describe(status)
         yield from (fact for fact in self._facts.items() if fact[0] != status.gone)
         progress = status.progress
+        if progress is not None and progress.devices:
+            yield "devices", progress.devices
         if progress is not None and progress.total_frames:
             yield "", rich.progress_bar.ProgressBar(progress.total_frames, progress.frames)
 
@@ -320,8 +322,6 @@ def describe(status: Status) -> list[tuple[str, str]]:
         ("inference batch", f"{progress.mean_inference_batch:.1f}"),
         ("updates", f"{progress.train_steps:,}"),
     ]
-    if progress.devices:
-        rows.append(("devices", progress.devices))
     if progress.eta_s is not None:
         rows.append(("ETA", durations.describe(progress.eta_s)))
     if progress.warning:

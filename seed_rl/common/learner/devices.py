@@ -50,12 +50,10 @@ class Devices(NamedTuple):
     decode: Encoding
 
     def describe(self) -> str:
-        """What infers and what trains, such as "gpu:0 infers; gpu:1, gpu:2 train"."""
-        inference = [_full_name(device) for device in self.inference_devices]
-        training = _training_devices(self.training_strategy)
-        if inference == training:
-            return f"{_short(inference)} infer and train"
-        return f"{_short(inference)} infer; {_short(training)} train"
+        """What infers and what trains: "inference on gpu:0, training on gpu:1, gpu:2"."""
+        inference = _short([_full_name(device) for device in self.inference_devices])
+        training = _short(_training_devices(self.training_strategy))
+        return f"inference on {inference}, training on {training}"
 
     def unused_gpus(self) -> str | None:
         """A warning about GPUs of this machine that neither infer nor train; None: all do."""
@@ -195,9 +193,12 @@ def _machine_has_gpu() -> bool:
         return False
     program = shutil.which("nvidia-smi")
     try:
-        return program is not None and not subprocess.run(
-            [program, "-L"], capture_output=True, timeout=30, check=False
-        ).returncode
+        return (
+            program is not None
+            and not subprocess.run(
+                [program, "-L"], capture_output=True, timeout=30, check=False
+            ).returncode
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
 

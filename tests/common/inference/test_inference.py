@@ -108,10 +108,7 @@ def test_evaluation_is_of_whole_games():
 
 @pytest.mark.parametrize(("sizes", "small", "static"), [([3], 3, 3), ([1, 2, 3], 1, None)])
 def test_padded_batches(monkeypatch, sizes, small, static):
-    """Guards that TPUs and GPUs run only their sizes, all of them at the start, with the same answers.
-
-    The size of a TPU must be static, too.
-    """
+    """Guards that TPUs and GPUs run only their sizes, all at the start, with the same answers."""
     ran, traced = [], []
 
     class Sizes(Counting):

@@ -85,9 +85,7 @@ def test_impossible_splits_name_the_option(inference, training, message):
     ("script", "hidden", "warns"),
     [("echo GPU 0", None, True), ("echo GPU 0", "-1", False), ("exit 9", None, False)],
 )
-def test_a_gpu_that_tensorflow_cannot_use_is_reported(
-    tmp_path, monkeypatch, script, hidden, warns
-):
+def test_a_gpu_that_tensorflow_cannot_use_is_reported(tmp_path, monkeypatch, script, hidden, warns):
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
@@ -96,7 +94,7 @@ def test_a_gpu_that_tensorflow_cannot_use_is_reported(
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     chosen = devices.make_devices(DeviceConfig("cpu:0", "cpu:0"))
-    assert chosen.describe() == "cpu:0 infer and train"
+    assert chosen.describe() == "inference on cpu:0, training on cpu:0"
     assert ("scripts/setup.sh gpu" in (chosen.unused_gpus() or "")) == warns
 
 

@@ -109,7 +109,8 @@ def test_evaluation_is_of_whole_games():
 @pytest.mark.parametrize(("sizes", "small", "static"), [([3], 3, 3), ([1, 2, 3], 1, None)])
 def test_padded_batches(monkeypatch, sizes, small, static):
     """Guards that TPUs and GPUs run only their sizes, all at the start, with the same answers."""
-    ran, traced = [], []
+    ran: list[int] = []
+    traced: list[int | None] = []
 
     class Sizes(Counting):
         def act(self, agent, env_ids, prev_actions, env_outputs, agent_state):

@@ -31,8 +31,5 @@ fi
 if "$docker"; then
   exec "$root/docker/run.sh" "$@"
 fi
-if command -v nvidia-smi > /dev/null && nvidia-smi -L > /dev/null 2>&1; then
-  extras="${extras:+$extras,}gpu" # TensorFlow's CUDA libraries.
-fi
 "$root/scripts/setup.sh" "$extras"
 exec "$root/.venv/bin/python" -m seed_rl.launch.local "$@"

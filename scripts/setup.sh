@@ -3,7 +3,8 @@
 #
 #   scripts/setup.sh [EXTRA,...]      e.g. scripts/setup.sh atari   or   scripts/setup.sh mujoco,video
 #
-# Extras accumulate: `scripts/setup.sh video` only adds what videos need. Takes a tenth of a second
+# Extras accumulate: `scripts/setup.sh video` only adds what videos need. Where nvidia-smi finds a GPU,
+# `gpu` (TensorFlow's CUDA libraries) is added. Takes a tenth of a second
 # if there is nothing to do. PYTHON is the interpreter that creates .venv (default: python3).
 set -euo pipefail
 
@@ -237,6 +238,9 @@ main() {
       ;;
   esac
   check_extras
+  if [[ ! -f "${stamp}gpu" ]] && command -v nvidia-smi && nvidia-smi -L; then
+    requested="${requested:+$requested,}gpu"
+  fi > /dev/null 2>&1
   if is_ready; then
     return
   fi

@@ -11,7 +11,7 @@
 #   LEARNER   actors: the learner's job
 #
 # Slurm restarts jobs whose node has failed. Those that end at their time limit requeue themselves:
-# Slurm sends SIGTERM to the step (see --signal), the program saves and exits with code 0.
+# Slurm sends SIGTERM to the step (see --signal), the program saves and exits with code 75.
 #
 # Options of the command line and SBATCH_* variables win over these:
 #SBATCH --ntasks=1
@@ -25,6 +25,7 @@ set -uo pipefail
 # How often Slurm, or the learner's directory, is asked again: for five minutes, after which Slurm
 # takes a silent node for lost (its default SlurmdTimeout).
 most_tries=10 retry_s=30
+stopped=75
 
 say() { printf '%s slurm job %s on %s: %s\n' "$(date +%T)" "$SLURM_JOB_ID" "$(hostname)" "$*" >&2; }
 
@@ -41,7 +42,7 @@ me="${me:-$SLURM_JOB_ID}"
 program() {
   PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" srun --export=ALL --ntasks=1 \
     ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
-    "$PYTHON" -m seed_rl.cluster "$@"
+    "$PYTHON" -m seed_rl.cluster "$@" "--stopped_exit_code=$stopped"
 }
 
 # Keeps a proxy in front of the learner, on this node, until the job ends. It publishes its address.
@@ -106,7 +107,7 @@ learner() {
     say "trying again in $retry_s s"
     sleep "$retry_s"
   done
-  if [[ "$code" == 0 && "$(report phase)" != "done" ]]; then
+  if [[ "$code" == "$stopped" ]]; then
     if [[ "$(report frames)" != "$frames" ]]; then
       rm -f "$stalled"
     elif [[ -e "$stalled" ]]; then
@@ -147,15 +148,17 @@ actor() {
     started=$SECONDS
     program "$@"
     code=$?
+    case "$code" in # Training is done, or restarting would not help: the last line above says why.
+      0 | 2 | 3) exit "$code" ;;
+    esac
     if ! learner_queued; then
       say "the learner's job $LEARNER has ended"
       exit 0
     fi
     pause_s=1
     case "$code" in
-      0) requeue "stopped before the learner" ;;
-      2 | 3) exit "$code" ;; # Restarting would not help; the last line above says why.
-      4) ;;                  # No learner: it may be back elsewhere.
+      "$stopped") requeue "stopped before the learner" ;;
+      4) ;; # No learner: it may be back elsewhere.
       *)
         decision="$(decide "$failures" "$((SECONDS - started))")" || {
           say "error: the actor has failed $((failures + 1)) times in a row; see above"

@@ -330,6 +330,8 @@ class LivePanel(Table):
                 yield "", line
         yield from (fact for fact in self._facts.items() if fact[0] != status.gone)
         progress = status.progress
+        if progress is not None and progress.devices:
+            yield "devices", progress.devices
         if progress is not None and progress.total_frames:
             yield "", rich.progress_bar.ProgressBar(progress.total_frames, progress.frames)
 

@@ -226,6 +226,9 @@ class Supervisor:
         code = process.poll()
         if code is None:
             return
+        report = self._state.progress()
+        if code == 0 and report and report.phase in ("saving", "done"):
+            return  # The learner has told it that training is done.
         self._guardian.forget(process.pid)
         pause = actor.crashed(code, trains=self._state.phase != "starting")
         self._check_hope(actor, code)

@@ -23,6 +23,7 @@ def test_a_command_line_without_mistakes(capsys, monkeypatch, tmp_path):
     [
         ("--entropy_cots=0.01", "Unknown command line flag 'entropy_cots'"),
         ("--seed=one", "--seed=one"),
+        ("--training_devices=gpu:1,gpu:2,gpu:3", "cannot be divided among 3 training devices"),
         ("--server_address=x:1", "--server_address cannot be set here"),
         ("--num_eval_envs=4", "--num_eval_envs cannot be set along with SEED_RL_EVALUATORS"),
     ],

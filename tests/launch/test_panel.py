@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 import time
@@ -50,9 +51,10 @@ def test_one_panel_is_left(height: int, echo: str) -> None:
         panel.show(Status(report, 1, 1))
         output.write(echo)
         panel.say("stopping")
-        panel.show(Status(report, 1, 1, "stopping"))
+        panel.show(Status(dataclasses.replace(report, devices="cpu"), 1, 1, "stopping"))
         panel.finish("stopped")
     left = screen(output.getvalue(), height)
+    assert any("devices" in line for line in left)
     assert [line[:5] for line in left if line.startswith(("╭", "╰", "s"))] == [
         "stopp",
         "╭─ ru",

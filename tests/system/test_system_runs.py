@@ -65,6 +65,7 @@ def test_a_run_is_killed_interrupted_resumed_ended_and_begun_anew(place):
     run = start(place, f"--total_environment_frames={TOTAL}")
     assert run.wait() == 0, run.text()
     assert "training has ended" in run.text()
+    assert "unexpectedly" not in run.text()  # Actors that the learner has told to end.
     assert nothing_runs(place)
     log = (place.logdir / "logs" / "learner.log").read_text()
     assert f"Resuming after {interrupted_at} environment frames" in log

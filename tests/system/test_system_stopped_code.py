@@ -46,6 +46,8 @@ def test_stopped_is_told_from_finished(place):
     frames = f"--total_environment_frames={place.progress().frames + 2000}"
     learner, actor = place.learner(frames), place.actor(0)
     assert learner.wait() == 0, learner.text()
+    assert actor.wait() == 0 and "training is done" in actor.text(), actor.text()
+    assert place.progress().devices == "inference on cpu:0, training on cpu:0"
     assert place.progress().phase == "done"
     again = place.learner(frames)  # Its engine had not noted that it had finished.
     assert again.wait() == 0, again.text()

@@ -1,10 +1,10 @@
 """The actor: steps environments and requests actions from the learner.
 
 An actor holds no network and no weights. It steps k environments in one batch (or in several, in
-turn), with one inference call per step, until it receives a stop signal. When the connection to the
-learner breaks, it reconnects and begins a new *life*: its environments are reset and its calls
-carry a new run id, so that the learner never joins steps from before and after (the last call may
-or may not have arrived).
+turn), with one inference call per step, until it receives a stop signal or the learner answers that
+training is done (OUT_OF_RANGE). When the connection to the learner breaks, it reconnects and begins
+a new *life*: its environments are reset and its calls carry a new run id, so that the learner never
+joins steps from before and after (the last call may or may not have arrived).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def actor_loop(
     *,
     create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
 ) -> None:
-    """Runs an actor until SIGTERM or SIGINT, as a batch process (see `scheduling`).
+    """Runs an actor until training is done, SIGTERM or SIGINT, as a batch process (`scheduling`).
 
     Or serves one environment to `python -m seed_rl.play`, if that started the program
     (`--play_request`).
@@ -130,19 +130,14 @@ def actor_loop(
             request = EnvironmentRequest.from_json(playing)
             environment_process.serve(lambda: create_env_fn(0, env_config), request)
             return
-        run_actor(
-            create_env_fn,
-            config,
-            env_config,
-            create_batch=create_batch,
-        )
+        done = run_actor(create_env_fn, config, env_config, create_batch=create_batch)
     except EnvironmentFailure as error:
         logging.exception("Actor %d: an environment failed.", config.task)
         _exit(f"{error} {error.__cause__!r}", ExitCode.ENVIRONMENT_FAILED)
     except ActorEnded as error:
         _exit(str(error), error.code)
-    logging.info("Actor %d: stopped.", config.task)
-    if config.stopped_exit_code:
+    logging.info("Actor %d: %s.", config.task, "training is done" if done else "stopped")
+    if config.stopped_exit_code and not done:
         raise SystemExit(config.stopped_exit_code)
 
 
@@ -152,8 +147,11 @@ def run_actor(
     env_config: Any,
     *,
     create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
-) -> None:
+) -> bool:
     """As `actor_loop`, but raises what ends the actor.
+
+    Returns:
+      Whether training is done.
 
     Raises:
       ActorEnded, EnvironmentFailure, UserError: the actor cannot continue.
@@ -171,7 +169,7 @@ def run_actor(
 
     with StopSignal(end_soon) as stop:
         try:
-            actor.run(create_env_fn, create_batch, env_config, stop)
+            return actor.run(create_env_fn, create_batch, env_config, stop)
         finally:
             actor.close()
             ended.set()
@@ -209,14 +207,17 @@ class Actor:
         create_batch: CreateBatch | None,
         env_config: Any,
         stop: StopSignal,
-    ) -> None:
-        """Runs lives until the stop signal; otherwise ends only by an exception.
+    ) -> bool:
+        """Runs lives until the stop signal, or until training is done.
 
         Args:
           create_env_fn: see `actor_loop`.
           create_batch: see `actor_loop`.
           env_config: passed to both functions.
           stop: ends the actor.
+
+        Returns:
+          Whether training is done.
 
         Raises:
           ActorEnded, EnvironmentFailure, UserError: the actor cannot continue.
@@ -228,13 +229,14 @@ class Actor:
                 with env_groups(
                     create_env_fn, create_batch, self._env_ids, num_groups, env_config
                 ) as self._groups:
-                    self._run_lives(env_config, stop)
+                    return self._run_lives(env_config, stop)
             except OtherEnvironment as learner:
                 env_config = learner.config
                 self._seed = self._config.seed
+        return False
 
-    def _run_lives(self, env_config: Any, stop: StopSignal) -> None:
-        """Runs lives in environments with the options `env_config`."""
+    def _run_lives(self, env_config: Any, stop: StopSignal) -> bool:
+        """Runs lives in environments with the options `env_config`; see `run`."""
         self._last_answer = time.monotonic()
         while not stop.requested:
             self._reset()
@@ -242,11 +244,14 @@ class Actor:
                 self._client = self._connect(env_config)
                 self._run_life(self._client)
             except ClientError as error:
+                if isinstance(error, CallError) and error.code == StatusCode.OUT_OF_RANGE:
+                    return True
                 if not stop.requested:
                     self._raise_if_fatal(error)
                     self._pause(error)
             finally:
                 self.close()
+        return False
 
     def close(self) -> None:
         """Closes the connection; other threads may call it to interrupt a waiting call."""

@@ -12,7 +12,7 @@ from absl import flags
 
 from seed_rl.common.acting import actor
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config import flag_origins, logdirs, options
+from seed_rl.common.config import flag_origins, learner_config, logdirs, options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.flag_definitions import SAVED_RUN
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -109,6 +109,10 @@ def _prepare(family: EnvironmentFamily) -> None:
             known.value = logdirs.default("-".join(str(flags.FLAGS[name].value) for name in names))
     learns = flags.FLAGS.run_mode != ACTOR
     if flags.FLAGS.only_check_args:
+        named = options.from_flags(DeviceConfig).training_devices
+        learner_config.check_replicas(
+            options.from_flags(LearnerConfig).batch_size, named.count(",") + 1
+        )
         answer_check(lambda: _continuation(family))
     elif learns and flags.FLAGS.play_request:
         saved_flags.adopt_saved_run()

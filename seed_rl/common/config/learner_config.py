@@ -93,6 +93,19 @@ class LearnerConfig(Checked):
         return -(-self.total_environment_frames // self.frames_per_step(run))
 
 
+def check_replicas(batch_size: int, num_replicas: int) -> None:
+    """Checks that training devices can share a batch.
+
+    Raises:
+      UserError: they cannot share it equally.
+    """
+    if batch_size % num_replicas:
+        raise UserError(
+            f"--batch_size={batch_size} cannot be divided among {num_replicas} training devices; "
+            "choose a multiple."
+        )
+
+
 def validate(run: RunConfig, learner: LearnerConfig, num_replicas: int) -> None:
     """Checks options against each other.
 
@@ -115,8 +128,4 @@ def validate(run: RunConfig, learner: LearnerConfig, num_replicas: int) -> None:
             f"--env_batch_size={run.env_batch_size}: an actor's environments would not fit in a "
             "batch. Raise the former or lower the latter."
         )
-    if learner.batch_size % num_replicas:
-        raise UserError(
-            f"--batch_size={learner.batch_size} cannot be divided among {num_replicas} training "
-            "devices; choose a multiple."
-        )
+    check_replicas(learner.batch_size, num_replicas)

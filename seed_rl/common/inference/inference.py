@@ -95,6 +95,26 @@ class CentralInference:
             self._function(number, device, network)
             for number, (device, network) in enumerate(placements)
         ]
+        for device, network in placements:
+            self._warm(device, network)
+
+    def _warm(self, device: str, network: tf.Module) -> None:
+        """Acts on zeros in each size that the device runs: the first time takes long."""
+        specs = self._specs
+
+        @tf.function(input_signature=[tf.TensorSpec([], tf.int32)], autograph=False)
+        def act(size: tf.Tensor) -> Nest:
+            prev_actions, env_outputs = tf.nest.map_structure(
+                lambda s: tf.zeros([size, *s.shape], s.dtype), (specs.action, specs.env_output)
+            )
+            state = tf.nest.map_structure(
+                lambda t: tf.repeat(t, size, axis=0), network.initial_state(1)
+            )
+            env_ids = tf.zeros([size], tf.int32)
+            return self._act(device, network, (env_ids, prev_actions, env_outputs, state)).action
+
+        for size in batch_sizes(device, self._max_batch):
+            act(size)
 
     def _function(self, number: int, device: str, network: tf.Module) -> Any:
         batched = tf.nest.map_structure(
@@ -138,15 +158,18 @@ class CentralInference:
         return env_outputs._replace(done=env_outputs.done & (kept | env_outputs.abandoned))
 
     def _act(self, device: str, network: tf.Module, inputs: tuple[Nest, ...]) -> Acted:
-        """Acts on a device; pads the batch to a fixed size where the device requires one."""
+        """Acts on a device; pads the batch to one of its sizes, if it has any."""
         size = tf.shape(inputs[0])[0]
-        if requires_static_batch(device):
-            inputs = tf.nest.map_structure(lambda t: _pad(t, self._max_batch), inputs)
+        sizes = batch_sizes(device, self._max_batch)
+        if sizes:
+            fitting = tf.reduce_min(tf.where(tf.constant(sizes) < size, sizes[-1], sizes))
+            padded = fitting if len(sizes) > 1 else sizes[0]
+            inputs = tf.nest.map_structure(lambda t: _pad(t, padded), inputs)
         # Weights must not be read while `begin`, which returned the actions, waits for new ones.
         begun = tf.nest.flatten(inputs[1]) if self._takes_turns else []
         with tf.control_dependencies(begun), tf.device(device):
             acted = self._policy.act(network, *inputs)
-        if requires_static_batch(device):
+        if sizes:
             acted = tf.nest.map_structure(lambda t: t[:size], acted)
         return acted
 
@@ -165,16 +188,25 @@ def _decorrelate_random_ops(number: int) -> None:
         graph.seed = int(np.random.SeedSequence([graph.seed, number]).generate_state(1)[0] >> 1)
 
 
-def requires_static_batch(device: str) -> bool:
-    """Whether the device recompiles for every batch size, as a TPU does."""
-    return "TPU" in device.upper()
+def batch_sizes(device: str, largest: int) -> list[int]:
+    """The batch sizes that a device runs, ascending, up to `largest`; empty: any.
+
+    A TPU compiles for each size, so it gets one. On a GPU, cuDNN times its algorithms for each new
+    size of a convolution: powers of two bound how often, and at most double the work.
+    """
+    if "TPU" in device.upper():
+        return [largest]
+    if "GPU" in device.upper():
+        return [*(2**n for n in range((largest - 1).bit_length())), largest]
+    return []
 
 
-def _pad(tensor: tf.Tensor, size: int) -> tf.Tensor:
+def _pad(tensor: tf.Tensor, size: tf.Tensor | int) -> tf.Tensor:
     """Pads a batch with zeros to `size` rows."""
     missing = size - tf.shape(tensor)[0]
     padded = tf.pad(tensor, [[0, missing]] + [[0, 0]] * (tensor.shape.rank - 1))
-    return tf.ensure_shape(padded, [size, *tensor.shape[1:]])
+    rows = size if isinstance(size, int) else None
+    return tf.ensure_shape(padded, [rows, *tensor.shape[1:]])
 
 
 def initialize(policy: Policy, network: tf.Module, specs: Specs) -> Nest:

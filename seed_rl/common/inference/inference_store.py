@@ -185,6 +185,7 @@ class InferenceStore:
         Raises:
           tf.errors.InvalidArgumentError: an id is out of range or occurs twice.
           tf.errors.FailedPreconditionError: a newer actor has taken over an environment.
+          tf.errors.OutOfRangeError: training is done.
         """
         with tf.device("/cpu:0"):
             actions, state = _ops().seed_inference_begin(
@@ -263,10 +264,15 @@ class InferenceStore:
         if self._takes_turns:
             _ops().seed_inference_trained(self._handle)
 
-    def close(self) -> None:
-        """Ends every wait. From now on `dequeue` raises and `end` drops complete unrolls."""
+    def close(self, done: bool = False) -> None:
+        """Ends every wait. From now on `dequeue` raises and `end` drops complete unrolls.
+
+        Args:
+          done: whether training needs no more steps: `begin` then fails with OUT_OF_RANGE, at which
+            actors exit.
+        """
         self.closed = True
-        _ops().seed_inference_close(self._handle)
+        _ops().seed_inference_close(self._handle, done)
 
     def episodes(self) -> EpisodeStats:
         """Returns the statistics of the episodes that ended since the last call."""

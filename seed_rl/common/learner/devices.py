@@ -3,7 +3,7 @@
 `make_devices` splits the devices of the machine:
 
     TPU            some cores train (`TPUStrategy`), the others infer; on each of several hosts
-    several GPUs   one or more infer, the others train (`MirroredStrategy`)
+    several GPUs   as many train as divide the batch (`MirroredStrategy`), at least one infers
     one GPU, CPU   the one device does both (`OneDeviceStrategy`)
 
 Inference on devices that do not train uses copies of the weights, which `copy_variables` updates
@@ -12,8 +12,11 @@ after each training step.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -45,6 +48,33 @@ class Devices(NamedTuple):
     training_strategy: tf.distribute.Strategy
     encode: Encoding
     decode: Encoding
+
+    def describe(self) -> str:
+        """What infers and what trains: "inference on gpu:0, training on gpu:1, gpu:2"."""
+        inference = _short([_full_name(device) for device in self.inference_devices])
+        training = _short(_training_devices(self.training_strategy))
+        return f"inference on {inference}, training on {training}"
+
+    def unused_gpus(self) -> str | None:
+        """A warning about GPUs of this machine that neither infer nor train; None: all do."""
+        used = [*self.inference_devices, *_training_devices(self.training_strategy)]
+        if any(":TPU:" in name.upper() for name in used):
+            return None
+        seen = [_full_name(device.name) for device in tf.config.list_logical_devices("GPU")]
+        idle = sorted(set(seen) - {_full_name(name) for name in used})
+        if idle:
+            return (
+                f"{_short(idle)} idle: name all GPUs in --inference_devices and --training_devices "
+                "(the number of the latter must divide --batch_size), or hide the GPU from this "
+                "run with CUDA_VISIBLE_DEVICES."
+            )
+        if seen or not _machine_has_gpu():
+            return None
+        return (
+            "this machine has a GPU (nvidia-smi -L lists it), but TensorFlow cannot use it: the "
+            "learner runs on the CPU. Install CUDA's libraries with `scripts/setup.sh gpu`, or set "
+            "CUDA_VISIBLE_DEVICES=-1 if that is intended."
+        )
 
     def place_inference(
         self, network: tf.Module, make_network: Callable[[], tf.Module]
@@ -83,13 +113,17 @@ class MultiHostDevices(NamedTuple):
     decode: Encoding
 
 
-def make_devices(config: DeviceConfig | None = None) -> Devices:
+def make_devices(config: DeviceConfig | None = None, batch_size: int = 0) -> Devices:
     """Chooses devices by `config`, of those that TensorFlow sees.
+
+    Args:
+      config: the split.
+      batch_size: see `choose`.
 
     Raises:
       UserError: the devices do not exist, or cannot be split that way.
     """
-    return on_one_host(make_multi_host_devices(config))
+    return on_one_host(make_multi_host_devices(config, batch_size))
 
 
 def on_one_host(multi_host: MultiHostDevices) -> Devices:
@@ -104,16 +138,18 @@ def on_one_host(multi_host: MultiHostDevices) -> Devices:
     )
 
 
-def make_multi_host_devices(config: DeviceConfig | None = None) -> MultiHostDevices:
+def make_multi_host_devices(
+    config: DeviceConfig | None = None, batch_size: int = 0
+) -> MultiHostDevices:
     """Like `make_devices`, host by host."""
     config = config or DeviceConfig()
     _limit_threads(config)
     resolver = _tpu_resolver(config)
     if resolver is not None:
         return _on_tpu(config, resolver)
-    inference, training = choose(
-        config, [device.name for device in tf.config.list_logical_devices()]
-    )
+    _grow_gpu_memory()
+    available = [device.name for device in tf.config.list_logical_devices()]
+    inference, training = choose(config, available, batch_size)
     strategy: tf.distribute.Strategy
     if len(training) == 1:
         strategy = tf.distribute.OneDeviceStrategy(training[0])
@@ -136,12 +172,46 @@ def _limit_threads(config: DeviceConfig) -> None:
         )
 
 
-def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], list[str]]:
+def hide_gpus() -> None:
+    """Hides GPUs from TensorFlow in this process, but not from environments."""
+    with contextlib.suppress(RuntimeError):  # A program that has used TensorFlow.
+        tf.config.set_visible_devices([], "GPU")
+
+
+def _grow_gpu_memory() -> None:
+    """Leaves what is not needed of a GPU's memory to environments and other processes."""
+    for gpu in tf.config.list_physical_devices("GPU"):
+        try:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        except (RuntimeError, ValueError):  # A program that has used or divided the GPU.
+            logging.warning("TensorFlow already runs: it keeps its share of %s.", gpu.name)
+
+
+def _machine_has_gpu() -> bool:
+    """Whether NVIDIA's driver lists a GPU that this process should see."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
+        return False
+    program = shutil.which("nvidia-smi")
+    try:
+        return (
+            program is not None
+            and not subprocess.run(
+                [program, "-L"], capture_output=True, timeout=30, check=False
+            ).returncode
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def choose(
+    config: DeviceConfig, available: Sequence[str], batch_size: int = 0
+) -> tuple[list[str], list[str]]:
     """Splits CPUs and GPUs between inference and training.
 
     Args:
       config: the split.
       available: device names, as from `tf.config.list_logical_devices`.
+      batch_size: as many devices train by default as divide it; 0: any number does.
 
     Returns:
       (inference devices, training devices).
@@ -153,13 +223,13 @@ def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], l
     accelerators = [n for n in names if ":GPU:" in n] or [n for n in names if ":CPU:" in n][:1]
     inference = _parse("inference_devices", config.inference_devices, names)
     training = _parse("training_devices", config.training_devices, names)
-    if inference is None and training is None:
-        inference = accelerators[:1]
-    if inference is None:
-        assert training is not None
-        inference = [name for name in accelerators if name not in training] or training[:1]
     if training is None:
-        training = [name for name in accelerators if name not in inference] or accelerators
+        rest = [name for name in accelerators if name not in (inference or accelerators[:1])]
+        rest = rest or accelerators
+        count = max(n for n in range(1, len(rest) + 1) if batch_size % n == 0)
+        training = rest[-count:]
+    if inference is None:
+        inference = [name for name in accelerators if name not in training] or training[:1]
     if len({name.split(":")[1] for name in training}) > 1:
         raise UserError(
             f"--training_devices={config.training_devices} mixes kinds of devices; name only GPUs "
@@ -237,13 +307,17 @@ def _parse(option: str, value: str, available: Sequence[str]) -> list[str] | Non
     if value.strip().lower() == "auto":
         return None
     names = [_full_name(part) for part in value.split(",") if part.strip()]
-    shown = ", ".join(name.removeprefix("/device:").lower() for name in available)
+    shown = _short(available)
     for name in names:
         if name not in available:
             raise UserError(f"--{option}={value}: TensorFlow has no such device; it has {shown}.")
     if not names or len(set(names)) < len(names):
         raise UserError(f"--{option}={value} must name devices, each once, of {shown}.")
     return names
+
+
+def _short(names: Sequence[str]) -> str:
+    return ", ".join(name.rpartition("/device:")[2].lower() for name in names)
 
 
 def _training_devices(strategy: tf.distribute.Strategy) -> list[str]:

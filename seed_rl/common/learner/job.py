@@ -31,7 +31,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.inference import env_specs
 from seed_rl.common.learner import playing
 from seed_rl.common.learner.algorithm import Algorithm
-from seed_rl.common.learner.devices import Devices, make_devices
+from seed_rl.common.learner.devices import Devices, hide_gpus, make_devices
 from seed_rl.common.learner.learner import Learner
 from seed_rl.common.learner.optimizer import create_optimizer
 from seed_rl.common.monitoring.wandb_sync import WandbSync
@@ -131,9 +131,10 @@ class TrainingJob:
 
         self.run.check_exposure()
         logdirs.check(self.run.logdir)
+        options = {**self.options, "devices": self.devices.describe()}
         job = dataclasses.replace(
             self,
-            options=run_record.describe(self.options),
+            options=run_record.describe(options),
             callbacks=(*_built_in(self.config), *self.callbacks),
         )
         saved_run.check(self.run.logdir, self.environment, job.options, self.network)
@@ -211,7 +212,11 @@ def make_job(
     run = run or from_flags(RunConfig)
     config = config or from_flags(LearnerConfig)
     optimizer = optimizer or from_flags(OptimizerConfig)
-    devices = devices or make_devices(device_config or from_flags(DeviceConfig))
+    if run.play_request or from_flags(RunConfig).play_request:
+        device_config = DeviceConfig("cpu:0", "cpu:0")  # The GPU may be that of a training run.
+        hide_gpus()
+    if devices is None:
+        devices = make_devices(device_config or from_flags(DeviceConfig), config.batch_size)
     strategy = devices.training_strategy
     learner_config.validate(run, config, strategy.num_replicas_in_sync)
     if run.seed is not None:

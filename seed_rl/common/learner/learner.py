@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from seed_rl.common.learner.job import TrainingJob
 
 _REPORT_WAITING_S = 0.5
+_FAREWELL_S = 20.0  # For actors in a long step to learn that training is done.
 
 
 class Learner:
@@ -122,7 +123,12 @@ class Learner:
             log_period_s=config.log_period_secs,
             record=job.options,
             tasks=job.env_config if isinstance(job.env_config, Tasks) else None,
+            devices=job.devices.describe(),
         )
+        logging.info("Devices: %s.", job.devices.describe())
+        if idle := job.devices.unused_gpus():
+            logging.warning("%s", idle)
+            self._reporter.warn("devices", idle)
         here = Run(self._logdir.absolute(), job.options, self._save_copy)
         self._callbacks = Callbacks(job.callbacks, here)
         self._stop = StopSignal(on_stop=self._inference.store.close)
@@ -289,11 +295,14 @@ class Learner:
         }
 
     def _finish(self, server: grpc.Server, on_trained: Callable[[], object]) -> None:
-        """Reports, stops serving and saves."""
+        """Reports, stops taking experience, and saves; tells actors if training is done."""
         self._report(server, {}, last=True)
         on_trained()
-        self._inference.store.close()
-        server.shutdown()  # Experience from here on would be lost.
+        self._reporter.phase("saving", self.frames)  # Says why actors end from here on.
+        self._inference.store.close(done=self.finished)
+        told_by = time.monotonic() + _FAREWELL_S
+        if not self.finished:
+            server.shutdown()  # Experience from here on would be lost.
         self._save()
         if problem := self._checkpoints.problem:
             newest = checkpoint_list.saved_frames(self._logdir)
@@ -303,6 +312,9 @@ class Learner:
             )
         if self._config.save_model:
             self._export()
+        while self.finished and server.stats()["connections"] and time.monotonic() < told_by:
+            if self._stop.wait(0.05):
+                break
 
     def _save_if_due(self) -> None:
         due = time.monotonic() - self._last_save >= self._config.save_checkpoint_secs
@@ -322,7 +334,8 @@ class Learner:
             self._callbacks.call("on_save", path)
         problem = self._checkpoints.problem
         self._reporter.warn("checkpoint", problem and f"cannot save checkpoints: {problem}")
-        self._reporter.phase("training", self.frames)
+        if not self._inference.store.closed:
+            self._reporter.phase("training", self.frames)
 
     def _save_copy(self, directory: Path) -> Path | None:
         """See `Run.save`."""

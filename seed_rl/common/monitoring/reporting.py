@@ -113,6 +113,7 @@ class Reporter:
         num_eval_envs: int = 0,
         record: Mapping[str, Any] | None = None,
         tasks: Tasks | None = None,
+        devices: str = "",
     ):
         """Creates the outputs.
 
@@ -127,13 +128,14 @@ class Reporter:
           num_eval_envs: number of environments for evaluation.
           record: all options of the run, from `run_record.describe`, for TensorBoard.
           tasks: of the environments, reported separately, if there are several.
+          devices: what infers and what trains, for the progress file.
         """
         self._store = store
         self._evaluates = num_eval_envs > 0
         self._log_period_s = log_period_s
         self._logged = time.monotonic()
         self._lock = threading.Lock()  # Guards the next three against `_watch`.
-        self._progress = ProgressWriter(logdir, total_frames, start_frames)
+        self._progress = ProgressWriter(logdir, total_frames, start_frames, devices=devices)
         self._warnings: dict[str, str] = {}
         self._silent = SilentEnvironments(store.silence)
         self._episodes = EpisodeStatistics(

@@ -53,6 +53,8 @@ class Progress:
     """Unix time at which this learner started."""
     warning: str | None = None
     """What the user should know or fix; set only while it applies."""
+    devices: str = ""
+    """What infers and what trains."""
     silent_envs: tuple[tuple[int, float], ...] = ()
     """(environment id, seconds since its last call) of each one silent for over `SILENCE_S`."""
 
@@ -73,6 +75,7 @@ def read(logdir: str | os.PathLike[str]) -> Progress | None:
     try:
         values = json.loads((Path(logdir) / FILE_NAME).read_text(encoding="utf-8"))
         values["silent_envs"] = tuple((int(i), float(s)) for i, s in values["silent_envs"])
+        values.setdefault("devices", "")  # A run from before this field.
         names = [field.name for field in dataclasses.fields(Progress)]
         progress = Progress(**{name: values[name] for name in names})
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
@@ -138,6 +141,7 @@ class ProgressWriter:
       frames: environment frames from which the run continues.
       period_s: seconds between writes; a new phase is written immediately.
       clock: returns Unix time; tests replace it.
+      devices: see `Progress`.
     """
 
     def __init__(
@@ -147,6 +151,7 @@ class ProgressWriter:
         frames: int = 0,
         period_s: float = 1.0,
         clock: Callable[[], float] = time.time,
+        devices: str = "",
     ):
         self._path = Path(logdir) / FILE_NAME
         self._period_s = period_s
@@ -167,6 +172,7 @@ class ProgressWriter:
             mean_inference_batch=0.0,
             eta_s=None,
             started=now,
+            devices=devices,
         )
         self._write()
 

@@ -402,3 +402,11 @@ def test_rewards_of_a_vector_environment(field: str, reward: Any, message: str) 
 
 def _vector(kind: type[BatchedEnvironment], env_ids: np.ndarray, config: Any) -> BatchedEnvironment:
     return kind(make, len(env_ids), int(env_ids[0]), config)
+
+
+def test_an_actor_ends_when_training_is_done():
+    """Guards the exit code 0, also where one is set for actors that were stopped."""
+    recorder = Recorder(3, CallError(StatusCode.OUT_OF_RANGE, "Training is done."))
+    with serve(recorder) as learner:
+        actor_loop(make, ActorConfig(server_address=learner.address, stopped_exit_code=75))
+    assert len(recorder.calls) == 3

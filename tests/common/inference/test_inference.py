@@ -103,33 +103,47 @@ def test_evaluation_is_of_whole_games():
     assert call(inference, [0, 1, 2], done=True, episode_step=0) == [0, 0, 0]
 
 
-def test_batches_of_one_size(monkeypatch):
-    """For a TPU, which recompiles for every other size: the same answers from padded batches."""
+@pytest.mark.parametrize(("sizes", "small", "static"), [([3], 3, 3), ([1, 2, 3], 1, None)])
+def test_padded_batches(monkeypatch, sizes, small, static):
+    """Guards that TPUs and GPUs run only their sizes, all at the start, with the same answers."""
+    ran: list[int] = []
+    traced: list[int | None] = []
 
     class Sizes(Counting):
-        seen = []
-
         def act(self, agent, env_ids, prev_actions, env_outputs, agent_state):
-            self.seen += [t.shape[0] for t in tf.nest.flatten((env_ids, env_outputs, agent_state))]
+            leaves = tf.nest.flatten((env_ids, env_outputs, agent_state))
+            if not tf.executing_eagerly():
+                traced.extend(t.shape[0] for t in leaves)
+                run = [tf.py_function(lambda n: ran.append(int(n)), [tf.shape(leaves[0])[0]], [])]
+                with tf.control_dependencies(run):
+                    env_ids = tf.identity(env_ids)
             return super().act(agent, env_ids, prev_actions, env_outputs, agent_state)
 
-    monkeypatch.setattr(inference_lib, "requires_static_batch", lambda device: True)
+    monkeypatch.setattr(inference_lib, "batch_sizes", lambda device, largest: sizes)
     inference = make(Sizes(num_overlapping_steps=1))
-    Sizes.seen.clear()
+    assert ran == sizes
+    ran.clear()
     for seen in range(4):
         assert call(inference, [2], seen=seen) == [seen]
+    assert ran == [small] * 4
     assert call(inference, [2, 1, 0]) == [4, 0, 0]
-    assert set(Sizes.seen) == {3}
+    assert set(traced) == {static}
     (outputs,) = tf.nest.flatten(inference.store.dequeue(1).steps.agent_outputs)
     np.testing.assert_array_equal(outputs[:, 0], [0, 2, 4, 6])
 
 
 @pytest.mark.parametrize(
-    ("device", "one_size"),
-    [("/job:worker/device:TPU:0", True), ("/gpu:0", False), ("cpu:0", False)],
+    ("device", "largest", "sizes"),
+    [
+        ("/job:worker/device:TPU:0", 12, [12]),
+        ("/gpu:0", 12, [1, 2, 4, 8, 12]),
+        ("/gpu:0", 8, [1, 2, 4, 8]),
+        ("/gpu:0", 1, [1]),
+        ("cpu:0", 12, []),
+    ],
 )
-def test_devices_that_need_batches_of_one_size(device, one_size):
-    assert inference_lib.requires_static_batch(device) is one_size
+def test_batch_sizes_of_devices(device, largest, sizes):
+    assert inference_lib.batch_sizes(device, largest) == sizes
 
 
 def test_unrolls_hold_what_was_seen_and_done():

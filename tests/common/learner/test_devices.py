@@ -1,5 +1,6 @@
 """The split of devices, training on several of them, and the TPU's encoding."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from seed_rl.common.types import EnvOutput
 from tests.helpers import PROGRAMS
 
 CPU = "/device:CPU:0"
-GPUS = [f"/device:GPU:{number}" for number in range(4)]
+GPUS = [f"/device:GPU:{number}" for number in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -43,10 +44,13 @@ def test_training_threads(forks):
 @pytest.mark.parametrize(
     ("inference", "training", "gpus", "expected"),
     [
+        ("auto", "auto", 3, (GPUS[:1], GPUS[1:3])),
         ("auto", "auto", 0, ([CPU], [CPU])),
         ("auto", "auto", 1, (GPUS[:1], GPUS[:1])),
-        ("auto", "auto", 4, (GPUS[:1], GPUS[1:])),
-        ("gpu:0,gpu:1", "auto", 4, (GPUS[:2], GPUS[2:])),
+        ("auto", "auto", 4, (GPUS[:2], GPUS[2:4])),
+        ("auto", "auto", 8, (GPUS[:4], GPUS[4:])),
+        ("gpu:0", "auto", 4, (GPUS[:1], GPUS[2:4])),
+        ("gpu:0,gpu:1", "auto", 4, (GPUS[:2], GPUS[2:4])),
         ("gpu:0,gpu:1", "auto", 2, (GPUS[:2], GPUS[:2])),
         ("auto", "gpu:1,/GPU:2", 4, ([GPUS[0], GPUS[3]], GPUS[1:3])),
         ("auto", "gpu:0,gpu:1", 2, (GPUS[:1], GPUS[:2])),
@@ -54,10 +58,11 @@ def test_training_threads(forks):
         ("/device:gpu:0", " GPU:0 ", 2, (GPUS[:1], GPUS[:1])),
     ],
 )
-def test_the_split_of_gpus(inference, training, gpus, expected):
+@pytest.mark.parametrize("batch_size", [8, 16, 32])  # Those of the presets.
+def test_the_split_of_gpus(inference, training, gpus, expected, batch_size):
     config = DeviceConfig(inference_devices=inference, training_devices=training)
     available = ["/device:CPU:0", *GPUS[:gpus]]
-    assert devices.choose(config, available) == expected
+    assert devices.choose(config, available, batch_size) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,6 +79,23 @@ def test_impossible_splits_name_the_option(inference, training, message):
     config = DeviceConfig(inference_devices=inference, training_devices=training)
     with pytest.raises(UserError, match=message):
         devices.choose(config, [CPU, *GPUS[:2]])
+
+
+@pytest.mark.parametrize(
+    ("script", "hidden", "warns"),
+    [("echo GPU 0", None, True), ("echo GPU 0", "-1", False), ("exit 9", None, False)],
+)
+def test_a_gpu_that_tensorflow_cannot_use_is_reported(tmp_path, monkeypatch, script, hidden, warns):
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    if hidden is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    chosen = devices.make_devices(DeviceConfig("cpu:0", "cpu:0"))
+    assert chosen.describe() == "inference on cpu:0, training on cpu:0"
+    assert ("scripts/setup.sh gpu" in (chosen.unused_gpus() or "")) == warns
 
 
 def topology(hosts, chips=2):

@@ -383,10 +383,11 @@ void InferenceStore::Recycle(std::vector<UnrollPtr> unrolls) {
   }
 }
 
-void InferenceStore::Close() {
+void InferenceStore::Close(bool training_done) {
   std::vector<std::function<void()>> callbacks;
   {
     std::lock_guard<std::mutex> lock(mu_);
+    if (training_done) training_done_ = true;
     closed_ = true;
     queue_.clear();
     callbacks = TakeReadyCallbacks();

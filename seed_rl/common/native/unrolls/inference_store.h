@@ -29,6 +29,7 @@
 #ifndef SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
 #define SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -130,7 +131,9 @@ class InferenceStore {
   void Recycle(std::vector<UnrollPtr> unrolls);
 
   // Ends every wait. From now on `Dequeue` answers immediately and `End` drops unrolls.
-  void Close();
+  // `training_done`: and steps should no longer begin.
+  void Close(bool training_done);
+  bool training_done() const { return training_done_; }
 
   // Returns the episodes that ended since the last call.
   std::vector<EpisodeStats> DrainEpisodes();
@@ -218,6 +221,7 @@ class InferenceStore {
   Clock::time_point newest_call_;                        // Guarded by mu_.
   int64_t next_token_ = 0;                               // Guarded by mu_.
   bool closed_ = false;                                  // Guarded by mu_.
+  std::atomic<bool> training_done_{false};
 };
 
 }  // namespace seed_rl

@@ -128,6 +128,7 @@ class BeginOp : public tf::AsyncOpKernel {
 
  private:
   static absl::Status Begin(tf::OpKernelContext* ctx, StoreResource* resource) {
+    if (resource->store.training_done()) return absl::OutOfRangeError("Training is done.");
     const tf::Tensor& env_ids = ctx->input(1);
     if (env_ids.dims() != 1) return absl::InvalidArgumentError("env_ids should be a vector.");
     const int64_t batch = env_ids.dim_size(0);
@@ -323,7 +324,7 @@ class CloseOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* ctx) override {
     tf::core::RefCountPtr<StoreResource> resource;
     OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
-    resource->store.Close();
+    resource->store.Close(ctx->input(1).scalar<bool>()());
   }
 };
 

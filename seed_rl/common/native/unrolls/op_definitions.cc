@@ -75,6 +75,7 @@ REGISTER_OP("SeedInferenceTrained")
 
 REGISTER_OP("SeedInferenceClose")
     .Input("handle: resource")
+    .Input("done: bool")
     .SetIsStateful()
     .SetShapeFn(tf::shape_inference::NoOutputs);
 

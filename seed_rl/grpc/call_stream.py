@@ -112,9 +112,7 @@ class CallStream:
             raise
         return call
 
-    def finish(
-        self, call: _Call, timeout_s: float | None, remaining_s: float | None
-    ) -> wire.Frame:
+    def finish(self, call: _Call, timeout_s: float | None, remaining_s: float | None) -> wire.Frame:
         """Waits for the reply to a started call.
 
         Args:

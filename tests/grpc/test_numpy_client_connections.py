@@ -206,4 +206,3 @@ def test_without_the_native_library(monkeypatch, tmp_path):
     monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
     with pytest.raises(UserError, match=r"libseed_transport\.so of SEED RL is missing"):
         Client("localhost:1")
-

@@ -162,9 +162,7 @@ class Stream:
         self.reason = ""
         self.answers = {"reply": 0, "error": 0}
         self._outgoing = queue.SimpleQueue()
-        self._rpc = channel.stream_stream("/seed_rl.Inference/Call")(
-            iter(self._outgoing.get, None)
-        )
+        self._rpc = channel.stream_stream("/seed_rl.Inference/Call")(iter(self._outgoing.get, None))
         threading.Thread(target=self._receive, daemon=True).start()
 
     def send(self, message, call_id, result):

@@ -269,6 +269,41 @@ class Table:
         return rich.panel.Panel(table, title=self._title, title_align="left", border_style="blue")
 
 
+class History:
+    """The mean returns since the panel opened, as a line of bars."""
+
+    _BARS = "▁▂▃▄▅▆▇█"
+    _WIDTH = 40
+
+    def __init__(self) -> None:
+        self._values: list[float] = []
+        self._step = -1
+        self._skip = self._skipped = 0  # All but one of `_skip` + 1 are left out.
+
+    def add(self, step: int, value: float) -> None:
+        """Adds a value, unless it is of the same training step as the last."""
+        if step == self._step:
+            return
+        self._step = step
+        self._skipped += 1
+        if self._skipped > self._skip:
+            self._skipped = 0
+            self._values.append(value)
+        if len(self._values) == 2 * self._WIDTH:  # Twice the time from now on.
+            self._values = self._values[1::2]
+            self._skip = 2 * self._skip + 1
+
+    def sparkline(self) -> str:
+        """From the lowest bar to the highest; "" before there are two different values."""
+        low, high = min(self._values, default=0.0), max(self._values, default=0.0)
+        if len(self._values) < 2 or low == high:
+            return ""
+        scale = (len(self._BARS) - 1) / (high - low)
+        pairs = -(-len(self._values) // self._WIDTH)
+        shown = self._values[::-1][::pairs][::-1]
+        return "".join(self._BARS[round((value - low) * scale)] for value in shown)
+
+
 class LivePanel(Table):
     """A table of one run."""
 
@@ -281,12 +316,18 @@ class LivePanel(Table):
     ):
         super().__init__(title, console, period_s)
         self._facts = facts
+        self._history = History()
 
     def show(self, status: Status) -> None:
+        if (progress := status.progress) and progress.episode_return_mean is not None:
+            self._history.add(progress.train_steps, progress.episode_return_mean)
         self.show_rows(lambda: self._rows_of(status))
 
     def _rows_of(self, status: Status) -> Iterator[Row]:
-        yield from describe(status)
+        for name, value in describe(status):
+            yield name, value
+            if name == "return" and (line := self._history.sparkline()):
+                yield "", line
         yield from (fact for fact in self._facts.items() if fact[0] != status.gone)
         progress = status.progress
         if progress is not None and progress.total_frames:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from seed_rl.common.run_files.progress import Progress
-from seed_rl.launch.panel import Console, LivePanel, Status
+from seed_rl.launch.panel import Console, History, LivePanel, Status
 
 WIDTH = 60
 _PARTS = re.compile(r"\x1b\[(\??\d*(?:;\d+)*)([A-Za-z])|(\r)|(\n)|(.)")
@@ -59,3 +59,18 @@ def test_one_panel_is_left(height: int, echo: str) -> None:
         "╰────",
         "stopp",
     ]
+
+
+def test_the_history_of_returns_fits_a_line() -> None:
+    """Guards the order, the scale and the width of the sparkline, however long a run is."""
+    history = History()
+    for step, value in ((0, 5.0), (0, 9.0), (1, 5.0)):
+        history.add(step, value)
+        assert history.sparkline() == ""  # One value, twice.
+    history.add(2, 7.0)
+    assert history.sparkline() == "▁▁█"
+    for step in range(3, 10_000):
+        history.add(step, 5.0 + step)
+        line = history.sparkline()
+        assert list(line) == sorted(line) and 2 < len(line) <= 40
+    assert line[0] == "▁" and line[-1] == "█" and len(set(line)) == 8

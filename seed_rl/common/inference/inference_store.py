@@ -31,12 +31,15 @@ class EpisodeStats(NamedTuple):
       returns: <float32>[episodes], sum of the rewards; NaN if one was not finite, or beyond
         `types.LARGEST`.
       raw_returns: <float32>[episodes], sum of the unshaped rewards; NaN likewise.
+      ended_at: <int64>[episodes], agent steps of all training environments, from the creation of
+        the store until the episode ended; never decreases.
     """
 
     env_ids: np.ndarray
     num_steps: np.ndarray
     returns: np.ndarray
     raw_returns: np.ndarray
+    ended_at: np.ndarray
 
 
 class Counters(NamedTuple):

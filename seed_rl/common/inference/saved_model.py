@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,10 @@ def save_model(
         act(prev_actions, env_outputs, agent_state) -> (actions, agent_state)
 
     whose arguments and results are nests of [batch, ...]. `env_outputs` is a dictionary with the
-    fields of `EnvOutput`.
+    fields of `EnvOutput`. For programs that know no nests, the signatures "serving_default" and
+    "initial_state" do the same with one named tensor per leaf: `prev_action`, `reward`, `done`,
+    `observation`, `abandoned`, `episode_step`, `agent_state` and `action`, with the key or index
+    appended where there are several (`observation_position`, `agent_state_0`).
 
     Args:
       directory: directory to write.
@@ -49,7 +53,7 @@ def save_model(
     module = _export(network, specs, act)
     try:
         with _without_information(tf.get_logger()):
-            tf.saved_model.save(module, os.fspath(temporary))
+            tf.saved_model.save(module, os.fspath(temporary), _signatures(module))
         if directory.exists():
             directory.rename(replaced)
         temporary.rename(directory)
@@ -107,3 +111,45 @@ def _export(network: Any, specs: Specs, act: Act) -> tf.Module:
     module.initial_state = initial_state
     module.act = exported_act
     return module
+
+
+def _signatures(module: Any) -> dict[str, Any]:
+    """`act` and `initial_state` with named tensors instead of nests."""
+    (actions, env_outputs, state), _ = module.act.get_concrete_function().structured_input_signature
+    nests = {"prev_action": actions, **env_outputs, "agent_state": state}
+    specs = {
+        name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in _named(nests).items()
+    }
+
+    def act(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        inputs = tf.nest.pack_sequence_as(nests, [tensors[name] for name in _named(nests)])
+        outputs = {name: inputs[name] for name in env_outputs}
+        chosen, new_state = module.act(inputs["prev_action"], outputs, inputs["agent_state"])
+        return _named({"action": chosen, "agent_state": new_state})
+
+    def initial_state(batch_size: tf.Tensor) -> dict[str, tf.Tensor]:
+        return _named({"agent_state": module.initial_state(batch_size)})
+
+    signatures = {
+        "serving_default": tf.function(act, autograph=False).get_concrete_function(**specs)
+    }
+    if tf.nest.flatten(state):  # A signature without outputs cannot be saved.
+        size = tf.TensorSpec([], tf.int32, "batch_size")
+        created = tf.function(initial_state, autograph=False)
+        signatures["initial_state"] = created.get_concrete_function(size)
+    return signatures
+
+
+def _named(nests: Nest, name: str = "") -> dict[str, Any]:
+    """The leaves of a nest in order, by their path."""
+    if isinstance(nests, Mapping):
+        children = [(str(key), nests[key]) for key in sorted(nests)]
+    elif isinstance(nests, (list, tuple)):
+        keys = getattr(nests, "_fields", range(len(nests)))
+        children = [(str(key), child) for key, child in zip(keys, nests, strict=True)]
+    else:
+        return {re.sub(r"\W", "_", name): nests}
+    leaves: dict[str, Any] = {}
+    for key, child in children:
+        leaves |= _named(child, f"{name}_{key}" if name else key)
+    return leaves

@@ -24,7 +24,8 @@ class EpisodeRow(NamedTuple):
     """One finished episode.
 
     Attributes:
-      frames: environment frames of the whole run when the episode ended.
+      frames: environment frames that the run's training environments had acted when the episode
+        ended. Those trained on are fewer by what waits for training.
       time: Unix time in seconds.
       episode_return: sum of the rewards.
       raw_return: sum of the unshaped rewards, the game's score.

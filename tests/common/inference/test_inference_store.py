@@ -222,20 +222,26 @@ def test_evaluation_environments_fill_no_unrolls():
 
 
 def test_episode_statistics():
-    """Guards steps and returns at done, at truncation (whose reset step is no step) and restart."""
-    store = make_store(num_envs=1)
+    """Guards steps and returns at done, at truncation (whose reset step is no step) and restart.
+
+    And when episodes ended: steps count in all lives, but those of evaluation do not.
+    """
+    store = make_store(num_envs=2, num_training_envs=1)
+    step(store, [1], [1])
     step(store, [0], [1])  # reset
     step(store, [0], [1], reward=1.0)
     step(store, [0], [1], reward=2.0, done=True)
+    step(store, [1], [1], done=True)
     step(store, [0], [1], reward=4.0)  # final observation of a truncated episode
     step(store, [0], [1], reward=0.0, done=True, abandoned=True)
     step(store, [0], [1], reward=8.0)
     step(store, [0], [2])  # the actor died in the third episode
     step(store, [0], [2], reward=16.0, done=True)
     episodes = store.episodes()
-    np.testing.assert_array_equal(episodes.num_steps, [2, 1, 1])
-    np.testing.assert_array_equal(episodes.returns, [3.0, 4.0, 16.0])
-    np.testing.assert_array_equal(episodes.raw_returns, [3.0, 4.0, 16.0])
+    np.testing.assert_array_equal(episodes.num_steps, [2, 1, 1, 1])
+    np.testing.assert_array_equal(episodes.ended_at, [2, 2, 3, 5])
+    np.testing.assert_array_equal(episodes.returns, [3.0, 0.0, 4.0, 16.0])
+    np.testing.assert_array_equal(episodes.raw_returns, [3.0, 0.0, 4.0, 16.0])
     assert store.episodes().env_ids.size == 0
     for reward in (-LARGEST, 1.1 * LARGEST, float("nan")):
         step(store, [0], [2], reward=reward)

@@ -89,6 +89,26 @@ def test_a_stranger_runs_the_policy_without_this_package(forks, tmp_path, agent)
     np.testing.assert_allclose(result["hidden"], state[0], rtol=1e-6)
 
 
+def test_signatures_have_a_named_tensor_for_each_leaf(tmp_path, agent):
+    """Guards what `saved_model_cli`, TensorFlow Serving and converters call."""
+    save_model(tmp_path / "model", agent, SPECS, choose(agent))
+    signatures = tf.saved_model.load(str(tmp_path / "model")).signatures
+    state = signatures["initial_state"](batch_size=tf.constant(3))
+    assert {name: value.shape for name, value in state.items()} == {
+        "agent_state_0": [3, 4],
+        "agent_state_1": [3, 4],
+    }
+    x = np.random.default_rng(0).normal(size=[3, 2]).astype(np.float32)
+    no, actions = tf.zeros([3], tf.bool), tf.constant([0, 1, 2])
+    env_outputs = EnvOutput(tf.fill([3], 2.0), no, {"x": x}, no, tf.fill([3], 4))
+    named = {**env_outputs._asdict(), **state, "prev_action": actions, "observation_x": x}
+    del named["observation"]
+    result = signatures["serving_default"](**{k: tf.constant(v) for k, v in named.items()})
+    expected, new_state = choose(agent)(actions, env_outputs, agent.initial_state(3))
+    np.testing.assert_array_equal(result["action"], expected)
+    np.testing.assert_allclose(result["agent_state_1"], new_state[1], rtol=1e-6)
+
+
 def test_how_to_act_can_be_chosen_and_a_model_be_replaced(tmp_path, agent):
     save_model(tmp_path / "model", agent, SPECS, choose(agent))
     save_model(tmp_path / "model", agent, SPECS, lambda actions, _, state: (actions + 7, state))

@@ -333,8 +333,8 @@ class EpisodesOp : public tf::OpKernel {
     OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
     const auto episodes = resource->store.DrainEpisodes();
     const int64_t count = static_cast<int64_t>(episodes.size());
-    tf::Tensor* outputs[4];
-    for (int i = 0; i < 4; ++i) {
+    tf::Tensor* outputs[5];
+    for (int i = 0; i < 5; ++i) {
       OP_REQUIRES_OK(ctx, ctx->allocate_output(i, {count}, &outputs[i]));
     }
     for (int64_t i = 0; i < count; ++i) {
@@ -342,6 +342,7 @@ class EpisodesOp : public tf::OpKernel {
       outputs[1]->vec<int64_t>()(i) = episodes[i].num_steps;
       outputs[2]->vec<float>()(i) = episodes[i].episode_return;
       outputs[3]->vec<float>()(i) = episodes[i].raw_return;
+      outputs[4]->vec<int64_t>()(i) = episodes[i].ended_at;
     }
   }
 };

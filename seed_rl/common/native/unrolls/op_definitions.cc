@@ -83,6 +83,7 @@ REGISTER_OP("SeedInferenceEpisodes")
     .Output("num_steps: int64")
     .Output("returns: float")
     .Output("raw_returns: float")
+    .Output("ended_at: int64")
     .SetIsStateful()
     .SetShapeFn(tf::shape_inference::UnknownShape);
 

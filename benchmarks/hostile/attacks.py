@@ -16,7 +16,6 @@ class Attack:
     Attributes:
       name: of the attack, for --attack.
       run: attacks until the stage's time is over.
-      description: one line.
       token: the server requires a token; honest clients have it.
       honest_function: what the honest client calls.
       honest_pause_s: how long it waits between calls.
@@ -25,7 +24,6 @@ class Attack:
 
     name: str
     run: Callable[[Stage], None]
-    description: str
     token: str | None = None
     honest_function: str = "double"
     honest_pause_s: float = 0.002
@@ -33,8 +31,7 @@ class Attack:
 
 
 def _attack(run: Callable[[Stage], None], **special: object) -> Attack:
-    description = (run.__doc__ or "").splitlines()[0]
-    return Attack(run.__name__, run, description, **special)  # type: ignore[arg-type]
+    return Attack(run.__name__, run, **special)  # type: ignore[arg-type]
 
 
 _STRANGERS = (

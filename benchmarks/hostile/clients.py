@@ -10,11 +10,11 @@ import threading
 import time
 from typing import Any
 
-import grpc
 import numpy as np
 
 from benchmarks import processes
 from benchmarks.hostile import http2
+from seed_rl.grpc.call_stream import CallStream
 from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost, Timeout
 from seed_rl.grpc.numpy_client import Client
@@ -24,7 +24,7 @@ PATIENCE_S = 5.0
 
 _HEALTH_CHECK_S = 0.5  # The proxy allows 40 requests in 10 s to a connection.
 _NAP_S = 0.005
-_FAILURES = (CallError, ConnectionLost, Timeout, grpc.RpcError)
+_FAILURES = (CallError, ConnectionLost, Timeout)
 
 
 class Watch(contextlib.AbstractContextManager["Watch"]):
@@ -133,23 +133,22 @@ def _call_until_failure(
 ) -> None:
     address = f"127.0.0.1:{port}"
     options = options_of_member(secrets, token)
-    tls = options.tls_files()
-    credentials = grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
-    with (
-        Client(address, options) as client,
-        grpc.secure_channel(
-            address, credentials, [("grpc.use_local_subchannel_pool", 1)]
-        ) as channel,
-    ):
-        check = channel.unary_unary(http2.HEALTH)
-        check(b"", timeout=PATIENCE_S, wait_for_ready=True)
+    health = CallStream(address, options)  # Another connection.
+
+    def check() -> None:
+        code, answer = health.request(http2.HEALTH, PATIENCE_S, wait=True)
+        if code:
+            raise ConnectionLost(f"a health check failed: {answer.decode()}")
+
+    with Client(address, options) as client:
+        check()
         foo = client.functions[function]
         checked = time.monotonic()
         while (start := time.monotonic()) < until:
             try:
                 if start - checked > _HEALTH_CHECK_S:
                     checked = start
-                    check(b"", timeout=PATIENCE_S)
+                    check()
                 else:
                     foo(np.int32(1))
             finally:  # A call that failed has been waited for, too.

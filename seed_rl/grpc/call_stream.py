@@ -1,67 +1,88 @@
-"""The stream of frames shared by all calls of a client, through grpcio."""
+"""A client's connection, in the native transport library: requests, and the stream of calls.
+
+A call through grpcio would pass three Python threads; here, the calling thread itself waits for the
+socket, without Python's global lock. A call takes a third of the CPU time, which an actor pays at
+each step.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import itertools
-import struct
-import threading
+import os
+import weakref
+from typing import Any
 
-import grpc
-
-from seed_rl.grpc import message_stream, wire
+from seed_rl.common.native import native_library
+from seed_rl.grpc import wire
+from seed_rl.grpc.channel_options import ClientOptions, TlsFiles
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout, WireError
 
-_CALL_ID = struct.Struct("<8xQ")
-
-
-def decode_answer(address: str, data: bytes) -> wire.Frame:
-    """The reply to a call.
-
-    Args:
-      address: of the server, for messages.
-      data: the frame.
-
-    Raises:
-      CallError: it is an error frame, or malformed.
-      ConnectionLost: the server is closing.
-    """
-    try:
-        frame = wire.decode(data)
-    except WireError as error:
-        raise CallError(StatusCode.INTERNAL, f"malformed reply: {error}") from None
-    if frame.kind == wire.KIND_ERROR:
-        if frame.code == StatusCode.UNAVAILABLE:
-            raise ConnectionLost(f"{address}: {frame.message}")
-        raise CallError(frame.code, frame.message)
-    if frame.kind != wire.KIND_REPLY:
-        raise CallError(StatusCode.INTERNAL, "malformed reply: it is a call")
-    return frame
+_LIBRARY = "libseed_transport"
+_REPLY, _PENDING = 0, 1  # SeedFrameResult.
+_SLICE_S = 0.25  # Python handles signals, such as Ctrl-C, only between waits.
+_FOREVER = float("inf")
 
 
 class CallStream:
-    """Sends calls and passes each reply to the thread waiting for it."""
+    """Sends calls and waits for their replies; thread-safe."""
 
-    def __init__(
-        self, channel: grpc.Channel, method: str, metadata: message_stream.Metadata, address: str
-    ):
-        """Opens the stream.
+    def __init__(self, address: str, options: ClientOptions):
+        """Creates the connection, without waiting for the server.
 
-        Args:
-          channel: to the server; closed with the stream.
-          method: "/package.Service/Method".
-          metadata: sent when the stream starts.
-          address: of the server, for messages.
+        Raises:
+          ConnectionLost: the certificate cannot be read.
+          UserError: the native library was not built.
         """
-        self._channel = channel
         self._address = address
         self._ids = itertools.count(1)  # next() on it is atomic.
-        self._lock = threading.Lock()
-        # Entries are added under _lock; the thread that pops one (atomically) wakes its waiter.
-        self._waiting: dict[int, _Waiter] = {}
-        self._broken: str | None = None  # Why no more calls are possible. Guarded by _lock.
-        self._stream = message_stream.MessageStream(
-            channel, method, metadata, self._deliver, self._break
+        self._library = _library()
+        encrypted = options.encrypts(address)
+        try:
+            tls = options.tls_files() if encrypted else TlsFiles()
+        except OSError as error:
+            raise ConnectionLost(f"cannot read the TLS certificate: {error}") from None
+        self._stream = self._library.seed_frame_stream_open(
+            address.encode(),
+            (options.token or "").encode(),
+            encrypted,
+            *tls,
+            options.keepalive_s,
+            options.max_message_bytes,
         )
+        finalizer = weakref.finalize(self, _delete, self._library, self._stream, os.getpid())
+        finalizer.atexit = False  # Daemon threads may still be in calls when Python exits.
+
+    def request(self, method: str, timeout_s: float, wait: bool) -> tuple[int, bytes]:
+        """Makes a request of one of the server's unary methods.
+
+        Args:
+          method: "/package.Service/Method".
+          timeout_s: for the answer.
+          wait: for a server that cannot be reached yet.
+
+        Returns:
+          gRPC's code, and the answer or, if the code is not 0, the reason.
+        """
+        library = self._library
+        request = library.seed_frame_stream_request(
+            self._stream, method.encode(), max(timeout_s, 0.0), wait
+        )
+        code, answer = ctypes.c_int(), _Answer()
+        try:
+            result = _PENDING
+            while result == _PENDING:
+                result = library.seed_request_wait(
+                    request, _SLICE_S, ctypes.byref(code), *answer.outputs
+                )
+        finally:
+            library.seed_request_delete(request)
+        return code.value, answer.take(library)
+
+    def open(self) -> None:
+        """Opens the stream, before the first call; whether that succeeds, calls notice."""
+        self._library.seed_frame_stream_start(self._stream)
 
     def next_id(self) -> int:
         """Returns a call id that is new on this stream."""
@@ -75,87 +96,133 @@ class CallStream:
           ConnectionLost: if the stream is broken or the server is closing.
           Timeout: if there is no reply within `timeout_s`.
         """
-        return self.finish(self.start(call_id, message), timeout_s, timeout_s)
+        wait = _SLICE_S if timeout_s is None else min(timeout_s, _SLICE_S)
+        call = self.start(call_id, message, wait)
+        return self.finish(call, timeout_s, None if timeout_s is None else timeout_s - wait)
 
-    def start(self, call_id: int, message: bytes) -> _Waiter:
-        """Sends a call frame; `finish` must follow."""
-        waiter = _Waiter(call_id)
-        with self._lock:
-            if self._broken is not None:
-                raise self._lost()
-            self._waiting[call_id] = waiter
+    def start(self, call_id: int, message: bytes, wait_s: float = 0.0) -> _Call:
+        """Sends a call frame, and waits up to `wait_s` for its reply; `finish` must follow."""
+        call = _Call(call_id)
         try:
-            self._stream.send(message)
+            call.result = self._library.seed_frame_stream_call(
+                self._stream, call_id, message, len(message), wait_s, *call.answer.outputs
+            )
         except BaseException:  # Ctrl-C.
-            self._waiting.pop(call_id, None)
+            self._library.seed_frame_stream_forget(self._stream, call_id)
             raise
-        return waiter
+        return call
 
-    def finish(
-        self, waiter: _Waiter, timeout_s: float | None, remaining_s: float | None
-    ) -> wire.Frame:
+    def finish(self, call: _Call, timeout_s: float | None, remaining_s: float | None) -> wire.Frame:
         """Waits for the reply to a started call.
 
         Args:
-          waiter: from `start`.
+          call: from `start`.
           timeout_s: of the whole call, for the message.
           remaining_s: what is left of it; None: no limit.
 
         Raises:
           CallError, ConnectionLost, Timeout: see `call`.
         """
+        library, stream = self._library, self._stream
+        remaining = _FOREVER if remaining_s is None else remaining_s
         try:
-            answered = waiter.done.acquire(timeout=-1 if remaining_s is None else remaining_s)
+            while call.result == _PENDING and remaining > 0:
+                wait = min(remaining, _SLICE_S)
+                call.result = library.seed_frame_stream_wait(
+                    stream, call.call_id, wait, *call.answer.outputs
+                )
+                remaining -= wait
         finally:  # Also when Ctrl-C interrupts the wait.
-            self._waiting.pop(waiter.call_id, None)
-        if waiter.data is not None:
-            return decode_answer(self._address, waiter.data)
-        if not answered:
+            if call.result == _PENDING:
+                library.seed_frame_stream_forget(stream, call.call_id)
+        if call.result == _PENDING:
             raise Timeout(f"{self._address}: no answer within {timeout_s:g} s")
-        raise self._lost()
+        data = call.answer.take(library)
+        if call.result == _REPLY:
+            return self._decode(data)
+        raise ConnectionLost(f"{self._address}: {data.decode('utf-8', 'replace')}")
+
+    def _decode(self, data: bytes) -> wire.Frame:
+        try:
+            frame = wire.decode(data)
+        except WireError as error:
+            raise CallError(StatusCode.INTERNAL, f"malformed reply: {error}") from None
+        if frame.kind == wire.KIND_ERROR:
+            if frame.code == StatusCode.UNAVAILABLE:
+                raise ConnectionLost(f"{self._address}: {frame.message}")
+            raise CallError(frame.code, frame.message)
+        if frame.kind != wire.KIND_REPLY:
+            raise CallError(StatusCode.INTERNAL, "malformed reply: it is a call")
+        return frame
 
     def close(self, reason: str) -> None:
         """Ends the stream; callers still waiting get `ConnectionLost` with `reason`."""
-        self._break(reason)
-        self._stream.cancel()
-        self._channel.close()
-
-    def _lost(self) -> ConnectionLost:
-        return ConnectionLost(f"{self._address}: {self._broken}")
-
-    def _deliver(self, data: bytes) -> None:
-        """Runs in gRPC's thread; late replies to timed-out calls are dropped."""
-        if len(data) < _CALL_ID.size:
-            self._break(f"the server sent {len(data)} bytes, which is not a frame")
-            return
-        (call_id,) = _CALL_ID.unpack_from(data)
-        waiter = self._waiting.pop(call_id, None)
-        if waiter is not None:
-            waiter.data = data
-            waiter.done.release()
-        elif call_id == wire.UNREADABLE_CALL_ID:
-            # One of our calls will never be answered, and we cannot tell which.
-            self._break("the server could not read a call")
-
-    def _break(self, reason: str) -> None:
-        with self._lock:
-            if self._broken is None:
-                self._broken = reason
-        while self._waiting:
-            try:
-                _, waiter = self._waiting.popitem()
-            except KeyError:  # Another thread took the last one.
-                break
-            waiter.done.release()
+        self._library.seed_frame_stream_close(self._stream, reason.encode())
 
 
-class _Waiter:
-    """A waiting thread; `done` is released once `data` is set (or None: the stream broke)."""
+class _Answer:
+    """Where the library puts an answer."""
 
-    __slots__ = ("call_id", "data", "done")
+    __slots__ = ("_data", "_size", "outputs")
 
-    def __init__(self, call_id: int) -> None:
+    def __init__(self) -> None:
+        self._data, self._size = ctypes.c_void_p(), ctypes.c_size_t()
+        self.outputs = ctypes.byref(self._data), ctypes.byref(self._size)
+
+    def take(self, library: Any) -> bytes:
+        """The answer, once there is one."""
+        data = ctypes.string_at(self._data, self._size.value)
+        library.seed_frame_stream_free(self._data)
+        return data
+
+
+class _Call:
+    """A pending call."""
+
+    __slots__ = ("answer", "call_id", "result")
+
+    def __init__(self, call_id: int):
         self.call_id = call_id
-        self.data: bytes | None = None
-        self.done = threading.Lock()
-        self.done.acquire()
+        self.result = _PENDING
+        self.answer = _Answer()
+
+
+def _delete(library: Any, stream: int, creator: int) -> None:
+    if os.getpid() == creator:  # gRPC's threads do not exist in forked processes.
+        library.seed_frame_stream_delete(stream)
+
+
+@functools.cache
+def _library() -> Any:
+    # As the TensorFlow ops load it: its gRPC must prefer its own symbols to TensorFlow's, and
+    # gRPC's threads outlive all handles.
+    mode = os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND | os.RTLD_NODELETE
+    library = ctypes.CDLL(str(native_library.path(_LIBRARY)), mode)
+    stream, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64
+    outputs = [ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)]
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "frame_stream_open": (
+            stream,
+            [text, text, ctypes.c_bool, text, text, text, ctypes.c_double, ctypes.c_int64],
+        ),
+        "frame_stream_request": (stream, [stream, text, ctypes.c_double, ctypes.c_bool]),
+        "request_wait": (
+            ctypes.c_int,
+            [stream, ctypes.c_double, ctypes.POINTER(ctypes.c_int), *outputs],
+        ),
+        "request_delete": (None, [stream]),
+        "frame_stream_start": (None, [stream]),
+        "frame_stream_call": (
+            ctypes.c_int,
+            [stream, number, text, ctypes.c_size_t, ctypes.c_double, *outputs],
+        ),
+        "frame_stream_wait": (ctypes.c_int, [stream, number, ctypes.c_double, *outputs]),
+        "frame_stream_forget": (None, [stream, number]),
+        "frame_stream_free": (None, [ctypes.c_void_p]),
+        "frame_stream_close": (None, [stream, text]),
+        "frame_stream_delete": (None, [stream]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, f"seed_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library

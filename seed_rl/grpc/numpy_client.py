@@ -16,18 +16,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import grpc
 import numpy as np
 
-from seed_rl.grpc import diagnosis, native_stream, structures, wire
+from seed_rl.grpc import diagnosis, structures, wire
 from seed_rl.grpc.call_stream import CallStream
 from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, WireError
-from seed_rl.grpc.native_stream import NativeCallStream
 
 _SERVICE = "/seed_rl.Inference/"
 _NO_SERVER = "status: 503"  # HAProxy's answer, as gRPC reports it.
-_RECONNECT_MS = (100, 2000)  # First and longest pause between connection attempts.
+_PAUSES_S = (0.1, 2.0)  # First and longest between attempts.
 
 
 class Client:
@@ -52,26 +50,21 @@ class Client:
           ConnectionLost: if no server answers within `options.connect_timeout_s`.
           CallError: if the server rejects this client or speaks another protocol.
           WireError: if the server's description is malformed.
+          UserError: if the native library was not built.
         """
         self._address = address
         self._options = options or ClientOptions()
-        token = self._options.token
-        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._closed = False
         self._process = os.getpid()
         self._options.warn_of_bare_token(address)
-        channel = _open_channel(address, self._options)
-        try:
-            self._description = self._connect(channel)
-            self._stream = self._open_stream(channel)
-            descriptions = self._description.get("functions")
-            if not isinstance(descriptions, list):
-                raise WireError(f"The server at {address} does not list its functions.")
-            functions = [Function(self, i, entry) for i, entry in enumerate(descriptions)]
-            self.functions = {function.name: function for function in functions}
-        except BaseException:
-            channel.close()
-            raise
+        self._stream = CallStream(address, self._options)
+        self._description = self._connect()
+        self._stream.open()
+        descriptions = self._description.get("functions")
+        if not isinstance(descriptions, list):
+            raise WireError(f"The server at {address} does not list its functions.")
+        functions = [Function(self, i, entry) for i, entry in enumerate(descriptions)]
+        self.functions = {function.name: function for function in functions}
         for name, function in self.functions.items():
             if not hasattr(self, name):
                 setattr(self, name, function)
@@ -93,13 +86,11 @@ class Client:
         """
         if self._closed:
             raise ConnectionLost(f"{self._address}: client closed")
-        channel = _open_channel(self._address, self._options)
-        try:
-            return self._unary(channel, "Stats", self._options.connect_timeout_s, wait=False)
-        except grpc.RpcError as error:
-            raise ConnectionLost(_describe_error(self._address, error)) from None
-        finally:
-            channel.close()
+        timeout_s = self._options.connect_timeout_s
+        code, answer = self._stream.request(f"{_SERVICE}Stats", timeout_s, wait=False)
+        if code:
+            raise ConnectionLost(f"{self._address}: {StatusCode(code).name}: {_text_of(answer)}")
+        return self._document("Stats", answer)
 
     def close(self) -> None:
         """Ends the connection; calls in flight raise `ConnectionLost`.
@@ -117,31 +108,25 @@ class Client:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _open_stream(self, channel: grpc.Channel) -> NativeCallStream | CallStream:
-        """Opens the stream of calls; closes the channel, or passes it to the stream."""
-        if native_stream.available():
-            channel.close()
-            return NativeCallStream(self._address, self._options)
-        return CallStream(channel, f"{_SERVICE}Call", self._metadata, self._address)
-
-    def _connect(self, channel: grpc.Channel) -> dict[str, Any]:
+    def _connect(self) -> dict[str, Any]:
+        """The server's description."""
         deadline = time.monotonic() + self._options.connect_timeout_s
-        pause_s = _RECONNECT_MS[0] / 1000
-        refusal: grpc.RpcError | None = None
+        pause_s, longest_s = _PAUSES_S
+        refusal: tuple[int, str] | None = None
         while True:
-            try:
-                description = self._unary(
-                    channel, "Describe", deadline - time.monotonic(), wait=True
-                )
+            code, answer = self._stream.request(
+                f"{_SERVICE}Describe", deadline - time.monotonic(), wait=True
+            )
+            if not code:
                 break
-            except grpc.RpcError as error:
-                # A server that is shutting down answers UNAVAILABLE despite wait_for_ready, and so
-                # does a proxy without its server.
-                if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() > deadline:
-                    raise self._connect_error(refusal or error) from None
-                refusal = error
-                time.sleep(pause_s * random.uniform(0.5, 1))  # Thousands may be waiting.
-                pause_s = min(2 * pause_s, _RECONNECT_MS[1] / 1000)
+            # A server that is shutting down answers UNAVAILABLE although we wait, and so does a
+            # proxy without its server.
+            if code != StatusCode.UNAVAILABLE or time.monotonic() > deadline:
+                raise self._connect_error(*(refusal or (code, _text_of(answer))))
+            refusal = code, _text_of(answer)
+            time.sleep(pause_s * random.uniform(0.5, 1))  # Thousands may be waiting.
+            pause_s = min(2 * pause_s, longest_s)
+        description = self._document("Describe", answer)
         protocol = description.get("protocol")
         if protocol != wire.PROTOCOL_VERSION:
             raise CallError(
@@ -151,28 +136,22 @@ class Client:
             )
         return description
 
-    def _connect_error(self, error: grpc.RpcError) -> Exception:
-        code = error.code()
-        if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
-            why = diagnosis.why_unreachable(self._address, self._options) or error.details()
+    def _connect_error(self, code: int, why: str) -> Exception:
+        if code in (StatusCode.DEADLINE_EXCEEDED, StatusCode.UNAVAILABLE):
+            why = diagnosis.why_unreachable(self._address, self._options) or why
             if _NO_SERVER in why:
                 why = "the proxy there has no server behind it (yet)"
             return ConnectionLost(
                 f"no server answered at {self._address} within "
                 f"{self._options.connect_timeout_s:g} s: {why}"
             )
-        hints = {
-            grpc.StatusCode.UNAUTHENTICATED: "give this client the server's token",
-            grpc.StatusCode.UNIMPLEMENTED: f"{self._address} is another kind of gRPC server",
+        hints: dict[int, str] = {
+            StatusCode.UNAUTHENTICATED: "give this client the server's token",
+            StatusCode.UNIMPLEMENTED: f"{self._address} is another kind of gRPC server",
         }
-        hint = f"; {hints[code]}" if code in hints else ""
-        return CallError(code.value[0], f"{error.details()}{hint}")
+        return CallError(code, f"{why}; {hints[code]}" if code in hints else why)
 
-    def _unary(
-        self, channel: grpc.Channel, method: str, timeout_s: float, wait: bool
-    ) -> dict[str, Any]:
-        call = channel.unary_unary(_SERVICE + method)
-        answer = call(b"", max(timeout_s, 0), metadata=self._metadata, wait_for_ready=wait)
+    def _document(self, method: str, answer: bytes) -> dict[str, Any]:
         try:
             document = json.loads(answer)
         except (ValueError, RecursionError) as error:
@@ -364,32 +343,5 @@ def _invalid(message: str) -> CallError:
     return CallError(StatusCode.INVALID_ARGUMENT, message)
 
 
-def _open_channel(address: str, options: ClientOptions) -> grpc.Channel:
-    keepalive_ms = int(options.keepalive_s * 1000)
-    settings = {
-        "grpc.max_send_message_length": options.max_message_bytes,
-        "grpc.max_receive_message_length": options.max_message_bytes,
-        "grpc.keepalive_time_ms": keepalive_ms,
-        "grpc.keepalive_timeout_ms": max(keepalive_ms, 1000),
-        "grpc.keepalive_permit_without_calls": 1,
-        "grpc.http2.max_pings_without_data": 0,
-        "grpc.initial_reconnect_backoff_ms": _RECONNECT_MS[0],
-        "grpc.min_reconnect_backoff_ms": _RECONNECT_MS[0],
-        "grpc.max_reconnect_backoff_ms": _RECONNECT_MS[1],
-        "grpc.use_local_subchannel_pool": 1,  # Each client needs a connection of its own.
-        "grpc.enable_http_proxy": 0,  # Proxies are not for servers of the same cluster.
-    }
-    if not options.encrypts(address):
-        return grpc.insecure_channel(address, list(settings.items()))
-    try:
-        tls = options.tls_files()
-    except OSError as error:
-        raise ConnectionLost(f"cannot read the TLS certificate: {error}") from None
-    credentials = grpc.ssl_channel_credentials(
-        tls.authority, tls.key or None, tls.certificate or None
-    )
-    return grpc.secure_channel(address, credentials, list(settings.items()))
-
-
-def _describe_error(address: str, error: grpc.RpcError) -> str:
-    return f"{address}: {error.code().name}: {error.details()}"
+def _text_of(reason: bytes) -> str:
+    return reason.decode("utf-8", "replace")

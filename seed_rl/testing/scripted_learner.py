@@ -73,9 +73,11 @@ class ScriptedLearner:
             "arguments": structures.to_json(self._arguments),
             "outputs": structures.to_json(outputs),
         }
-        self._description = json.dumps({"protocol": wire.PROTOCOL_VERSION, "functions": [function]})
         status = {ACTION_SPACE: describe(action_space), ENVIRONMENT: dict(environment or {})}
         self._stats = json.dumps({"status": status})
+        self._description = json.dumps(
+            {"protocol": wire.PROTOCOL_VERSION, "functions": [function], "status": status}
+        )
         self._inference = inference
         self._token = token
         self._server = grpc.server(futures.ThreadPoolExecutor(16))

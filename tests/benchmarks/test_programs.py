@@ -47,8 +47,8 @@ pytestmark = pytest.mark.slow
         ),
         (
             "encryption",
-            ["--rounds=1", "--seconds=0.1", "--learner_seconds=1", "--actors=4"],
-            ["tls_over_plain", "tls_over_plain_alone"],
+            ["--rounds=1", "--seconds=0.1"],
+            ["tls_over_plain"],
         ),
         (
             "learning",

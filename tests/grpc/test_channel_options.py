@@ -127,7 +127,7 @@ def test_a_warning_if_the_token_can_be_read(
 
 
 @pytest.mark.usefixtures("fresh")
-def test_the_numpy_client_warns(caplog: pytest.LogCaptureFixture, stream_kind: str) -> None:
+def test_the_numpy_client_warns(caplog: pytest.LogCaptureFixture) -> None:
     """Before it sends the token: here no server would receive it."""
     options = ClientOptions(token="s3cret", connect_timeout_s=0.1)
     with pytest.raises(ConnectionLost):

@@ -28,7 +28,7 @@ SPEC = EnvOutput(
 )
 
 
-def test_nests_go_and_come_back(address, stream_kind):
+def test_nests_go_and_come_back(address):
     """Structures, named tuples and strings arrive as sent, with and without leading dimension."""
     server = serve(address, lambda *tensors: tensors, structures.specs(SPEC), SPEC)
     one = [1.5, True, np.arange(6, dtype=np.uint8).reshape(3, 2), b"a\0", False, 7]
@@ -54,7 +54,7 @@ def test_nests_go_and_come_back(address, stream_kind):
     server.shutdown()
 
 
-def test_many_threads_share_a_client(address, stream_kind):
+def test_many_threads_share_a_client(address):
     """Every thread gets its own answers, while calls of others are under way."""
     server = serve(address, lambda x: [x * 2])
     wrong = []
@@ -75,7 +75,7 @@ def test_many_threads_share_a_client(address, stream_kind):
     server.shutdown()
 
 
-def test_replies_may_come_in_any_order(address, stream_kind):
+def test_replies_may_come_in_any_order(address):
     """Replies are matched by call id: the server answers the second call first."""
     held = queue.SimpleQueue()
 
@@ -98,7 +98,7 @@ def test_replies_may_come_in_any_order(address, stream_kind):
 ONE, PAIR = np.int32([1]), np.float32([1, 2])
 
 
-def test_calls_without_waiting(address, stream_kind):
+def test_calls_without_waiting(address):
     """Calls are started together, and their results taken in another order."""
     server = serve(address, lambda x: [x * 2])
     with Client(address) as client:
@@ -169,7 +169,7 @@ def test_structures_of_arguments_are_checked(address, argument, message):
             assert client.foo([1, {"a": 2}]) == 5
 
 
-def test_errors_of_the_function_reach_the_caller(address, stream_kind):
+def test_errors_of_the_function_reach_the_caller(address):
     """An error frame becomes CallError with its code and text, and the connection lives."""
 
     def script(server, frame):
@@ -201,7 +201,7 @@ def test_errors_of_the_function_reach_the_caller(address, stream_kind):
         (lambda frame: wire.encode_reply(frame.call_id, []), CallError, "0 tensors, not 1"),
     ],
 )
-def test_malformed_replies(address, stream_kind, answer, error, message):
+def test_malformed_replies(address, answer, error, message):
     """A broken server cannot hang or crash the client."""
     with Scripted(address, lambda server, frame: [answer(frame)]), Client(address) as client:
         with pytest.raises(error, match=message):

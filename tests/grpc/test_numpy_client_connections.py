@@ -11,8 +11,9 @@ import threading
 import numpy as np
 import pytest
 
+from seed_rl.common.errors import UserError
 from seed_rl.common.native import native_library
-from seed_rl.grpc import native_stream, wire
+from seed_rl.grpc import call_stream, wire
 from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, Timeout
 from seed_rl.grpc.numpy_client import Client
@@ -32,7 +33,7 @@ def test_a_closing_server_is_a_lost_connection(address):
             client.foo(1)
 
 
-def test_timeout_leaves_the_client_usable(address, stream_kind):
+def test_timeout_leaves_the_client_usable(address):
     """The late reply to a call that timed out is not taken for that of the next."""
     held = []
 
@@ -55,7 +56,7 @@ def test_timeout_leaves_the_client_usable(address, stream_kind):
 
 
 @pytest.mark.parametrize("who", ["server", "client"])
-def test_calls_end_with_their_server_or_client(address, stream_kind, who):
+def test_calls_end_with_their_server_or_client(address, who):
     """A waiting call in another thread, and all later ones, raise ConnectionLost."""
     started = threading.Event()
     errors = queue.SimpleQueue()
@@ -93,11 +94,10 @@ def test_calls_end_with_their_server_or_client(address, stream_kind, who):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads through /proc")
-@pytest.mark.parametrize("kind", ["native", "grpcio"])
-def test_clients_come_and_go(address, kind):
+def test_clients_come_and_go(address):
     """Closed clients leave neither threads nor file descriptors behind."""
     server = serve(address, lambda x: [x])
-    done = run_python(PROGRAMS / "clients_come_and_go.py", address, kind)
+    done = run_python(PROGRAMS / "clients_come_and_go.py", address)
     assert done.returncode == 0, done.stdout + done.stderr
     server.shutdown()
 
@@ -201,12 +201,8 @@ def test_python_exits_during_a_native_call(address):
 
 
 def test_without_the_native_library(monkeypatch, tmp_path):
-    """Then clients use grpcio: on machines of actors, gRPC's system library may be missing."""
-    for cached in (native_stream.available, native_stream._library):
-        cached.cache_clear()
+    """The message says how to build it."""
+    call_stream._library.cache_clear()
     monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
-    assert not native_stream.available()
-    (tmp_path / "libseed_transport.so").write_bytes(b"not a library")
-    native_stream.available.cache_clear()
-    assert not native_stream.available()
-    native_stream.available.cache_clear()
+    with pytest.raises(UserError, match=r"libseed_transport\.so of SEED RL is missing"):
+        Client("localhost:1")

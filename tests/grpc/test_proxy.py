@@ -33,7 +33,7 @@ def port(socket_address: str, free_port: int, secrets: Secrets) -> Iterator[int]
         yield free_port
 
 
-def test_both_clients(port, socket_address, secrets, stream_kind):
+def test_both_clients(port, socket_address, secrets):
     """Guards certificates, streams in both directions, and large messages."""
     options = ClientOptions(**secrets.of_member)
     with serving(socket_address, double):
@@ -47,7 +47,7 @@ def test_both_clients(port, socket_address, secrets, stream_kind):
         assert values(late.result().double(1)) == 2
 
 
-def test_strangers_end_in_the_handshake(port, socket_address, secrets, tmp_path, stream_kind):
+def test_strangers_end_in_the_handshake(port, socket_address, secrets, tmp_path):
     """With the fix in the message; nothing reaches the server."""
     theirs = make_secrets(tmp_path / "theirs", "localhost").of_member
     with serving(socket_address, double) as server:

@@ -27,7 +27,7 @@ def check_inference(client: Client, env: BatchedEnv, env_config: Any = None) -> 
     function = client.functions.get("inference")
     if function is None:
         raise UserError("The server is not a learner: it has no function 'inference'.")
-    status = client.stats().get("status", {})
+    status = client.describe().get("status", {})
     environment_agreement.check(env_config, status.get(environment_agreement.ENVIRONMENT))
     try:
         expected = nest.map_structure(

@@ -10,6 +10,7 @@ server broke a rule.
 """
 
 import json
+import queue
 import random
 import struct
 import sys
@@ -18,7 +19,7 @@ import threading
 import grpc
 import numpy as np
 
-from seed_rl.grpc import message_stream, structures, wire
+from seed_rl.grpc import structures, wire
 from seed_rl.grpc.errors import CallError, StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
 
@@ -160,9 +161,9 @@ class Stream:
         self.ended = threading.Event()
         self.reason = ""
         self.answers = {"reply": 0, "error": 0}
-        self._stream = message_stream.MessageStream(
-            channel, "/seed_rl.Inference/Call", (), self._answer, self._end
-        )
+        self._outgoing = queue.SimpleQueue()
+        self._rpc = channel.stream_stream("/seed_rl.Inference/Call")(iter(self._outgoing.get, None))
+        threading.Thread(target=self._receive, daemon=True).start()
 
     def send(self, message, call_id, result):
         if not self._window.acquire(timeout=60):
@@ -170,12 +171,12 @@ class Stream:
             return
         with self._lock:
             self._expected.setdefault(call_id, []).append(result)
-        self._stream.send(message)
+        self._outgoing.put(message)
 
     def send_oversize(self):
         """Breaks a rule that ends the stream."""
         self._closing = True
-        self._stream.send(bytes(MAX_MESSAGE_BYTES + 1))
+        self._outgoing.put(bytes(MAX_MESSAGE_BYTES + 1))
         if not self.ended.wait(60):
             self._violations.append("an oversize message did not end the stream")
         elif "RESOURCE_EXHAUSTED" not in self.reason:
@@ -193,7 +194,17 @@ class Stream:
     def cancel(self):
         """Disconnects, whatever is in flight."""
         self._closing = True
-        self._stream.cancel()
+        self._rpc.cancel()
+
+    def _receive(self):
+        reason = "the server ended the stream"
+        try:
+            for data in self._rpc:
+                self._answer(data)
+        except grpc.RpcError as error:
+            reason = f"{error.code().name}: {error.details()}"
+        self._outgoing.put(None)  # Ends grpcio's sending thread.
+        self._end(reason)
 
     def _answer(self, data):
         try:

@@ -6,12 +6,10 @@ waiting_client.py ADDRESS
 import os
 import sys
 
-from seed_rl.grpc import native_stream
 from seed_rl.grpc.numpy_client import Client
 
 
 def main():
-    assert native_stream.available()
     client = Client(sys.argv[1])
     assert client.foo(0) == 0
     child = os.fork()

@@ -1,7 +1,5 @@
 #include "seed_rl/grpc/native/transport/channel.h"
 
-#include <grpcpp/generic/generic_stub.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <thread>
@@ -20,33 +18,10 @@ constexpr std::chrono::milliseconds kLongestPause{2000};
 grpc::Status Describe(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel,
                       bool wait_for_ready, SystemClock::time_point deadline,
                       std::string* description) {
-  grpc::ClientContext context;
-  context.set_wait_for_ready(wait_for_ready);
-  context.set_deadline(deadline);
-  Authenticate(config, &context);
-  grpc::CompletionQueue queue;
-  grpc::GenericStub stub(channel);
-  grpc::Slice nothing;
-  const grpc::ByteBuffer request(&nothing, 1);
-  auto reader = stub.PrepareUnaryCall(&context, kDescribeMethod, request, &queue);
-  reader->StartCall();
-  grpc::ByteBuffer response;
-  grpc::Status status;
-  reader->Finish(&response, &status, &status);
-  void* tag;
-  bool ok;
-  queue.Next(&tag, &ok);
-  queue.Shutdown();
-  while (queue.Next(&tag, &ok)) {
-  }
-  if (!status.ok()) return status;
-  std::vector<grpc::Slice> slices;
-  response.Dump(&slices);
-  description->clear();
-  for (const grpc::Slice& slice : slices) {
-    description->append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return status;
+  Request request(config, channel, kDescribeMethod, wait_for_ready, deadline);
+  request.Wait(SystemClock::time_point::max());
+  if (request.status().ok()) *description = request.Answer();
+  return request.status();
 }
 
 }  // namespace
@@ -83,6 +58,45 @@ SystemClock::duration ToDuration(double seconds) {
 
 void Authenticate(const ClientConfig& config, grpc::ClientContext* context) {
   if (!config.token.empty()) context->AddMetadata("authorization", "Bearer " + config.token);
+}
+
+Request::Request(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel,
+                 const char* method, bool wait_for_server, SystemClock::time_point deadline) {
+  context_.set_wait_for_ready(wait_for_server);
+  context_.set_deadline(deadline);
+  Authenticate(config, &context_);
+  grpc::Slice nothing;
+  const grpc::ByteBuffer request(&nothing, 1);
+  reader_ = grpc::GenericStub(channel).PrepareUnaryCall(&context_, method, request, &queue_);
+  reader_->StartCall();
+  reader_->Finish(&answer_, &status_, this);
+}
+
+Request::~Request() {
+  context_.TryCancel();
+  Wait(SystemClock::time_point::max());
+  queue_.Shutdown();
+  void* tag;
+  bool ok;
+  while (queue_.Next(&tag, &ok)) {
+  }
+}
+
+bool Request::Wait(SystemClock::time_point deadline) {
+  void* tag;
+  bool ok;
+  if (!ended_) ended_ = queue_.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT;
+  return ended_;
+}
+
+std::string Request::Answer() const {
+  std::vector<grpc::Slice> slices;
+  answer_.Dump(&slices);
+  std::string answer;
+  for (const grpc::Slice& slice : slices) {
+    answer.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return answer;
 }
 
 Status Connect(const ClientConfig& config, std::shared_ptr<grpc::Channel>* channel,

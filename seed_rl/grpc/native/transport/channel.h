@@ -3,6 +3,7 @@
 #ifndef SEED_RL_GRPC_NATIVE_TRANSPORT_CHANNEL_H_
 #define SEED_RL_GRPC_NATIVE_TRANSPORT_CHANNEL_H_
 
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
@@ -22,6 +23,29 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config);
 
 // Adds the token, if any.
 void Authenticate(const ClientConfig& config, grpc::ClientContext* context);
+
+// A request of a server's unary method.
+class Request {
+ public:
+  // Sends it; `wait_for_server`: as soon as the channel is connected.
+  Request(const ClientConfig& config, const std::shared_ptr<grpc::Channel>& channel,
+          const char* method, bool wait_for_server, SystemClock::time_point deadline);
+  // Cancels it, unless it has ended.
+  ~Request();
+  // Whether it has ended by `deadline`.
+  bool Wait(SystemClock::time_point deadline);
+  // Once it has ended.
+  const grpc::Status& status() const { return status_; }
+  std::string Answer() const;
+
+ private:
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader_;
+  grpc::ByteBuffer answer_;
+  grpc::Status status_;
+  bool ended_ = false;
+};
 
 // Waits for the server, up to `connect_timeout_s`, and gets its description.
 Status Connect(const ClientConfig& config, std::shared_ptr<grpc::Channel>* channel,

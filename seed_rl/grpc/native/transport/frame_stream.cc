@@ -30,6 +30,7 @@ struct SeedFrameStream {
   explicit SeedFrameStream(const seed_rl::transport::ClientConfig& config);
   ~SeedFrameStream();
 
+  void Start();
   int Call(uint64_t call_id, const char* frame, size_t bytes, double timeout_s, char** answer,
            size_t* answer_bytes);
   int Wait(uint64_t call_id, double timeout_s, char** answer, size_t* answer_bytes);
@@ -52,6 +53,9 @@ struct SeedFrameStream {
   void FinishIfIdle();
   void Break(const std::string& reason);
 
+  friend struct SeedRequest;
+
+  const seed_rl::transport::ClientConfig config_;
   const std::shared_ptr<grpc::Channel> channel_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
@@ -128,8 +132,10 @@ int Return(int result, const char* text, size_t bytes, char** answer, size_t* an
 }  // namespace
 
 SeedFrameStream::SeedFrameStream(const seed_rl::transport::ClientConfig& config)
-    : channel_(seed_rl::transport::OpenChannel(config)) {
-  seed_rl::transport::Authenticate(config, &context_);
+    : config_(config), channel_(seed_rl::transport::OpenChannel(config)) {}
+
+void SeedFrameStream::Start() {
+  seed_rl::transport::Authenticate(config_, &context_);
   stream_ =
       grpc::GenericStub(channel_).PrepareCall(&context_, seed_rl::transport::kCallMethod, &queue_);
   stream_->StartCall(Tag(kStarted));
@@ -140,7 +146,7 @@ SeedFrameStream::~SeedFrameStream() {
   void* tag;
   bool ok;
   std::unique_lock<std::mutex> lock(mu_);
-  while (!finished_) {
+  while (stream_ != nullptr && !finished_) {
     lock.unlock();
     queue_.Next(&tag, &ok);
     lock.lock();
@@ -292,6 +298,15 @@ void SeedFrameStream::Break(const std::string& reason) {
   changed_.notify_all();
 }
 
+struct SeedRequest : seed_rl::transport::Request {
+  SeedRequest(const SeedFrameStream& stream, const char* method, double timeout_s,
+              bool wait_for_server)
+      : Request(stream.config_, stream.channel_, method, wait_for_server,
+                SystemClock::now() +
+                    seed_rl::transport::ToDuration(std::min(timeout_s, kLongestWait))) {}
+  using SystemClock = seed_rl::transport::SystemClock;
+};
+
 #define SEED_EXPORT extern "C" __attribute__((visibility("default")))
 
 SEED_EXPORT SeedFrameStream* seed_frame_stream_open(const char* address, const char* token,
@@ -310,6 +325,26 @@ SEED_EXPORT SeedFrameStream* seed_frame_stream_open(const char* address, const c
   config.max_message_bytes = max_message_bytes;
   return new SeedFrameStream(config);
 }
+
+SEED_EXPORT SeedRequest* seed_frame_stream_request(SeedFrameStream* stream, const char* method,
+                                                   double timeout_s, bool wait_for_server) {
+  return new SeedRequest(*stream, method, timeout_s, wait_for_server);
+}
+
+SEED_EXPORT int seed_request_wait(SeedRequest* request, double timeout_s, int* code, char** answer,
+                                  size_t* answer_bytes) {
+  const auto wait = seed_rl::transport::ToDuration(timeout_s);
+  if (!request->Wait(seed_rl::transport::SystemClock::now() + wait)) return kSeedFramePending;
+  *code = request->status().error_code();
+  const bool ok = request->status().ok();
+  const std::string text = ok ? request->Answer() : request->status().error_message();
+  return Return(ok ? kSeedFrameReply : kSeedFrameBroken, text.data(), text.size(), answer,
+                answer_bytes);
+}
+
+SEED_EXPORT void seed_request_delete(SeedRequest* request) { delete request; }
+
+SEED_EXPORT void seed_frame_stream_start(SeedFrameStream* stream) { stream->Start(); }
 
 SEED_EXPORT int seed_frame_stream_call(SeedFrameStream* stream, uint64_t call_id, const char* frame,
                                        size_t bytes, double timeout_s, char** answer,

@@ -10,22 +10,34 @@
 extern "C" {
 
 struct SeedFrameStream;
+struct SeedRequest;
 
-// State of a pending call.
+// State of a pending call or request.
 enum SeedFrameResult : int {
-  kSeedFrameReply = 0,    // A frame has arrived.
+  kSeedFrameReply = 0,    // The answer has arrived.
   kSeedFramePending = 1,  // Not within the timeout; wait again, or forget the call.
-  kSeedFrameBroken =
-      2,  // The stream has ended, for the reason that is returned in place of a frame.
+  kSeedFrameBroken = 2,   // It failed, for the reason that is returned in place of an answer.
 };
 
-// Opens a stream without waiting for the server. Strings end with a null; an empty token,
-// certificate or key means none.
+// Creates a connection without waiting for the server. Strings end with a null; an empty token,
+// certificate or key means none. Requests may follow, then the start of the stream, then calls.
 SeedFrameStream* seed_frame_stream_open(const char* address, const char* token, bool tls,
                                         const char* tls_ca, const char* tls_cert,
                                         const char* tls_key, double keepalive_s,
                                         int64_t max_message_bytes);
 
+// Starts a request of one of the server's other methods, on the same connection; it fails after
+// `timeout_s`. Without `wait_for_server`, also if the server cannot be reached.
+SeedRequest* seed_frame_stream_request(SeedFrameStream* stream, const char* method,
+                                       double timeout_s, bool wait_for_server);
+// Waits for its answer. `code`: of gRPC, once it is no longer pending.
+int seed_request_wait(SeedRequest* request, double timeout_s, int* code, char** answer,
+                      size_t* answer_bytes);
+// Cancels it if it is pending; before its stream is deleted.
+void seed_request_delete(SeedRequest* request);
+
+// Starts the stream; once, before its first call.
+void seed_frame_stream_start(SeedFrameStream* stream);
 // Sends a call frame with the given id, and waits for the frame that answers it. Thread-safe.
 int seed_frame_stream_call(SeedFrameStream* stream, uint64_t call_id, const char* frame,
                            size_t bytes, double timeout_s, char** answer, size_t* answer_bytes);

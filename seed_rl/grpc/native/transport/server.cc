@@ -83,6 +83,8 @@ class ServerImpl : public Server, public RpcHost {
   // Whether this is a child of the process that started the server, and so has none of its threads.
   bool IsForked() const { return started_by_ != 0 && started_by_ != getpid(); }
   int NumThreads() const;
+  // The description with the status, so that clients need no second request.
+  std::string Describe();
   // The loop of a network thread.
   void Serve(grpc::ServerCompletionQueue* queue);
 
@@ -296,7 +298,7 @@ grpc::Status ServerImpl::Authorize(const grpc::GenericServerContext& context) {
 }
 
 std::function<std::string()> ServerImpl::Answer(const std::string& method) {
-  if (method == kDescribeMethod) return [this] { return description_; };
+  if (method == kDescribeMethod) return [this] { return Describe(); };
   if (method == kStatsMethod) return [this] { return Stats(); };
   if (method == kHealthMethod) return [] { return std::string(kServing); };
   return nullptr;
@@ -352,6 +354,11 @@ void ServerImpl::Receive(const std::shared_ptr<Rpc>& rpc, const grpc::ByteBuffer
 }
 
 // --- Statistics.
+
+std::string ServerImpl::Describe() {
+  std::lock_guard<std::mutex> lock(mu_);
+  return description_.substr(0, description_.rfind('}')) + ",\"status\":" + status_ + "}";
+}
 
 std::string ServerImpl::Stats() {
   std::string functions;

@@ -134,7 +134,7 @@ class Server {
   // Adds functions under one name; the order of Bind calls is their index on the wire. Not after
   // Start.
   virtual Status Bind(Binding binding) = 0;
-  // Starts serving. `description` is the answer to Describe. `ports` gets an entry per address (0
+  // Starts serving. `description`, a JSON object, is the answer to Describe, with the status added. `ports` gets an entry per address (0
   // for addresses without a port).
   virtual Status Start(const std::string& description, std::vector<int>* ports) = 0;
   // Cancels running and waiting calls, disconnects all clients and joins all threads. Idempotent
@@ -142,7 +142,7 @@ class Server {
   virtual void Shutdown() = 0;
   // The answer to Stats, in JSON.
   virtual std::string Stats() = 0;
-  // Sets "status" in Stats, in JSON.
+  // Sets "status" in Describe and Stats, in JSON.
   virtual void SetStatus(const std::string& json) = 0;
 };
 

@@ -135,6 +135,7 @@ void Use(const std::string& address, int seed, std::atomic<int64_t>* answers) {
 void UseFrames(const std::string& address, int seed, std::atomic<int64_t>* answers) {
   SeedFrameStream* stream =
       seed_frame_stream_open(address.c_str(), "", false, "", "", "", 20, 64 << 20);
+  seed_frame_stream_start(stream);
   std::atomic<uint64_t> next_id{1};
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {

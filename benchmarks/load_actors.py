@@ -122,7 +122,7 @@ def record(client: Client, env: BatchedEnv, num_calls: int, seed: int, file: Pat
     yes, no = np.ones(size, np.bool_), np.zeros(size, np.bool_)
 
     def encode(report: EnvOutput, raw_reward: np.ndarray) -> bytes:
-        arguments = (ids, run_ids, report, raw_reward)
+        arguments = (ids, run_ids, report, raw_reward, zeros)
         return wire.encode_call(
             0, index, structures.unpack_arguments(function.arguments, arguments)
         )

@@ -20,10 +20,12 @@ from seed_rl import experiment
 from seed_rl.agents.vtrace.algorithm import create_job
 from seed_rl.atari import vtrace_main as atari
 from seed_rl.common.acting.local_actors import KINDS
+from seed_rl.common.callbacks import Callback, Report
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.networks.network_factory import create_network
+from seed_rl.common.run_files.progress import Progress
 from seed_rl.gym import vtrace_main as gym
 
 _ENVIRONMENTS = {
@@ -33,21 +35,18 @@ _ENVIRONMENTS = {
 _FOREVER = 10**12
 
 
-class _Enough(Exception):
-    """Ends a run."""
-
-
-class _Window:
+class _Window(Callback):
     """Frames/s between the end of the warm-up and `seconds` later."""
 
     def __init__(self, warmup: float, seconds: float):
         self._warmup = warmup
         self._seconds = seconds
         self._training_since: float | None = None
-        self._first: experiment.Progress | None = None
+        self._first: Progress | None = None
         self.frames_per_s = 0.0
 
-    def __call__(self, progress: experiment.Progress) -> None:
+    def on_report(self, report: Report) -> None:
+        progress = report.progress
         if not progress.frames:
             return
         if self._training_since is None:
@@ -58,7 +57,7 @@ class _Window:
         elif progress.time - self._first.time >= self._seconds:
             frames = progress.frames - self._first.frames
             self.frames_per_s = frames / (progress.time - self._first.time)
-            raise _Enough
+            self.run.stop("measured")
 
 
 def main() -> None:
@@ -95,20 +94,14 @@ def _measure(name: str, kind: str, args: Any) -> float:
             ),
             run=RunConfig(logdir=logdir, num_envs=16, env_batch_size=8),
             config=LearnerConfig(
-                total_environment_frames=_FOREVER, batch_size=16, save_model=False
+                total_environment_frames=_FOREVER,
+                batch_size=16,
+                save_model=False,
+                log_period_secs=0.2,
             ),
             env_config=family.config(**options),
         )
-        try:
-            experiment.run(
-                job,
-                actors=kind,
-                create_batch=family.create_batch,
-                on_progress=window,
-                progress_period_s=0.2,
-            )
-        except _Enough:
-            pass
+        experiment.run(job, actors=kind, create_batch=family.create_batch, callbacks=[window])
     return window.frames_per_s
 
 

@@ -12,16 +12,20 @@ elsewhere, too. `seed_rl.experiment` trains in your own process instead.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seed_rl import command
+from seed_rl.common import remote_callbacks
+from seed_rl.common.callbacks import Callback as Callback
+from seed_rl.common.callbacks import Report as Report
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, run_record
 from seed_rl.launch import arguments as run_arguments
@@ -158,6 +162,7 @@ def train(
     *,
     actors: int | None = None,
     envs: int | None = None,
+    callbacks: Sequence[Callback] = (),
     **options: Any,
 ) -> Agent:
     """Trains an agent, as `seed-rl train` does.
@@ -171,6 +176,8 @@ def train(
       frames: environment frames; None: the agent's default.
       actors: actor processes; None: one per core, at most 8.
       envs: environments of each; None: 8.
+      callbacks: called in this process, in a thread of their own, while the learner waits; what one
+        raises ends the run and is raised here.
       **options: flags by name: `learning_rate=1e-3`. A list is a flag given several times.
 
     Raises:
@@ -183,7 +190,8 @@ def train(
     module, *arguments = command.module_arguments(["train", agent, environment, *flags])
     checked = local.ask_program(run_arguments.parse(arguments))
     assert checked.logdir is not None
-    _run([sys.executable, "-m", module, *arguments])
+    with remote_callbacks.hosted(callbacks) as variables:
+        _run([sys.executable, "-m", module, *arguments], variables)
     return Agent(checked.logdir, trust=True)
 
 
@@ -228,7 +236,7 @@ def _flags(options: dict[str, Any]) -> list[str]:
     return flags
 
 
-def _run(arguments: Sequence[str]) -> None:
+def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
     """Runs a program with its output shown here.
 
     Raises:
@@ -246,6 +254,7 @@ def _run(arguments: Sequence[str]) -> None:
         text=True,
         errors="replace",
         start_new_session=piped,
+        env={**os.environ, **(environment or {})},
     )
     problem = "its output is above"
     try:

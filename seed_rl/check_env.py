@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.common import nest
-from seed_rl.common.acting import env_wrappers, environment_measure, space_check
+from seed_rl.common.acting import action_masks, env_wrappers, environment_measure, space_check
 from seed_rl.common.acting import spaces as space_lib
 from seed_rl.common.acting.environment_check import Contract
 from seed_rl.common.acting.environment_findings import Findings, Unusable
@@ -106,14 +106,23 @@ def _check_single(
     if config.check_seconds:
 
         def step(clock: Clock) -> None:
-            _, _, terminated, truncated, _ = played.step(played.action_space.sample())
+            space, (observation,) = played.action_space, last
+            if action_masks.is_masked(played.observation_space):
+                action = action_masks.allowed_actions(space, observation[action_masks.KEY], random)
+            else:
+                action = space.sample()
+            last[0], _, terminated, truncated, _ = played.step(action)
             clock.steps += 1
             if terminated or truncated:
-                clock.reset(played.reset)
+                clock.reset(reset)
+
+        def reset() -> None:
+            last[:] = played.reset()[:1]
 
         played = env_wrappers.wrap_for_agent(contract.env, not environment.raw_observations)
         with findings.of("Playing on", config.check_seconds + config.check_timeout_s):
-            played.reset()
+            last, random = [None], np.random.default_rng(1)
+            reset()
             cost = environment_measure.measure(step, config.check_seconds)
         environment_measure.judge(cost, findings)
         facts += _of_cost(cost, observations, played.action_space)
@@ -142,12 +151,21 @@ def _check_vector(
             'metadata["reset_mask"] = True.',
         )
 
+    def action(number: int, observation: Any) -> Any:
+        if not action_masks.is_masked(env.observation_space):
+            return actions[number % len(actions)]
+        mask, random = observation[action_masks.KEY], np.random.default_rng(number)
+        return action_masks.allowed_actions(env.action_space, mask, random)
+
     def play(seed: int | None) -> list[Any]:
         with findings.of("reset()", config.check_timeout_s):
-            seen = [_flat(env.reset(seed))]
-        for number, action in enumerate(actions, start=1):
-            with findings.of(f"step() number {number}", config.check_timeout_s):
-                seen.append(_flat(env.step(action)))
+            observation = env.reset(seed)
+            seen = [_flat(observation)]
+        for number in range(len(actions)):
+            with findings.of(f"step() number {number + 1}", config.check_timeout_s):
+                step = env.step(action(number, observation))
+                observation = step.observation
+                seen.append(_flat(step._replace(success=())))
         return seen
 
     first, second = play(1), play(1)
@@ -168,11 +186,11 @@ def _check_vector(
     if config.check_seconds:
 
         def step(clock: Clock) -> None:
-            env.step(actions[clock.steps // size % len(actions)])
+            last[0] = env.step(action(clock.steps // size, last[0])).observation
             clock.steps += size
 
         with findings.of("Playing on", config.check_seconds + config.check_timeout_s):
-            env.reset()
+            last = [env.reset()]
             cost = environment_measure.measure(step, config.check_seconds)
         environment_measure.judge(cost, findings)
         facts += _of_cost(cost, env.observation_space, env.action_space)

@@ -77,6 +77,7 @@ usage: seed-rl COMMAND ...
                {", ".join(games.available())}
   --actors=N   actor processes (default: one per core, at most {_MOST_ACTORS})
   --envs=N     environments of each (default: {_ENVS})
+  --seeds=N    train with the seeds 1 to N; --at_once=N of them at a time (default: 1)
   RUN          the directory of a run, such as runs/gym-vtrace-CartPole-v1
 
 seed-rl COMMAND --help lists the flags of a command. Ctrl-C saves and stops a run.

@@ -14,8 +14,7 @@ import dataclasses
 import os
 import tempfile
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 
 from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
 from seed_rl.common.acting.local_actors import KINDS, Environments, LocalActors, actor_configs
+from seed_rl.common.callbacks import Callback, Report
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import saved_model
 from seed_rl.common.inference.acting_policy import ActingPolicy, load_policy
@@ -30,17 +30,15 @@ from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.learner.learner import Learner
 from seed_rl.common.learner.playing import trained_policy
 from seed_rl.common.run_files import checkpoint_list, progress, returns_log
-from seed_rl.common.run_files.progress import Progress
 from seed_rl.common.run_files.returns_log import EpisodeRow
 
 __all__ = [
     "ActingPolicy",
     "EnvironmentFailure",
     "EpisodeRow",
-    "Progress",
+    "PrintProgress",
     "Result",
     "load_policy",
-    "print_progress",
     "read_result",
     "run",
     "trained_policy",
@@ -75,9 +73,11 @@ class Result:
         return np.array([row.episode_return for row in self.episodes if not row.evaluation])
 
 
-def print_progress(report: Progress) -> None:
-    """Prints a line."""
-    print(report.line(), flush=True)
+class PrintProgress(Callback):
+    """Prints a line per report."""
+
+    def on_report(self, report: Report) -> None:
+        print(report.progress.line(), flush=True)
 
 
 def run(
@@ -85,8 +85,7 @@ def run(
     *,
     actors: str = "threads",
     create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
-    on_progress: Callable[[Progress], None] | None = print_progress,
-    progress_period_s: float = 10.0,
+    callbacks: Sequence[Callback] = (PrintProgress(),),
 ) -> Result:
     """Trains to the end of the run, with `num_envs / env_batch_size` actors.
 
@@ -102,9 +101,8 @@ def run(
       actors: "threads" of this process, or "processes", which share no memory with it.
       create_batch: `create_batch(env_ids, env_config)` returns all environments of an
         actor as one `BatchedEnv`, or None to have the job's function called for each.
-      on_progress: called with the state of the run, in the calling thread; an exception that it
-        raises stops the run. None: no reports.
-      progress_period_s: seconds between these calls.
+      callbacks: called in the thread that trains, which is not the calling one; what one raises
+        ends the run and is raised here. The default prints a line every `log_period_secs`.
 
     Raises:
       UserError: incompatible options, or any other that `TrainingJob.train` raises.
@@ -132,13 +130,16 @@ def run(
             actors, environments, actor_configs(options), lambda: thread.stop("An actor failed")
         )
         thread.actors = group
-        thread.learner = dataclasses.replace(job, run=options).create_learner()
+        called = (*job.callbacks, *callbacks)
+        job_here = dataclasses.replace(job, run=options, callbacks=called)
+        thread.learner = job_here.create_learner()
         stack.callback(group.kill)
         try:
             thread.start()
             if not thread.learner.finished:
                 group.start()
-            _watch(thread, job.run.logdir, on_progress, progress_period_s)
+            while thread.is_alive():
+                thread.join(_POLL_S)  # Without a limit, Ctrl-C would wait.
         finally:
             group.leave(0.0)
             thread.stop("Interrupted")
@@ -146,8 +147,6 @@ def run(
             group.stop()
     if error := group.error or thread.error:
         raise error
-    if on_progress and (last := progress.read(job.run.logdir)):
-        on_progress(last)
     return read_result(job.run.logdir)
 
 
@@ -198,20 +197,3 @@ class _LearnerThread(threading.Thread):
         """Makes the learner save and end, if it has not ended."""
         if self.learner is not None and self.is_alive():
             self.learner.stop(reason)
-
-
-def _watch(
-    thread: threading.Thread,
-    logdir: str,
-    on_progress: Callable[[Progress], None] | None,
-    period_s: float,
-) -> None:
-    """Waits for the end of the learner and reports progress."""
-    reported = time.monotonic()
-    while thread.is_alive():
-        thread.join(_POLL_S)
-        if on_progress is None or time.monotonic() - reported < period_s:
-            continue
-        reported = time.monotonic()
-        if report := progress.read(logdir):
-            on_progress(report)

@@ -230,10 +230,12 @@ def _show(episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
 
 
 def columns(episodes: Sequence[Any]) -> dict[str, list[float]]:
-    """What is known of `playing.Episode`s, by name; the score only if it differs."""
+    """`playing.Episode`s by name; the score only if it differs, the success if all report it."""
     named = {"return": [e.reward for e in episodes], "steps": [float(e.steps) for e in episodes]}
     if any(e.score != e.reward for e in episodes):
         named["score"] = [e.score for e in episodes]
+    if episodes and all(e.success is not None for e in episodes):
+        named["success"] = [e.success for e in episodes]
     return named
 
 

@@ -6,6 +6,7 @@ import pytest
 
 import seed_rl
 from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import checkpoint_list
 
 SMALL = {"actors": 1, "envs": 4, "unroll_length": 10, "seed": 1}
 
@@ -35,6 +36,44 @@ def test_trained_agents_are_measured_act_and_are_saved(agent, tmp_path, capfd):
     assert saved.evaluate(episodes=3, seed=1)["episodes"] == measured["episodes"]
     with pytest.raises(UserError, match="Cannot save the agent to"):
         agent.save(tmp_path / "saved")
+
+
+class Watch(seed_rl.Callback):
+    """Stops, or fails, at the first report with frames; its state is the test's own."""
+
+    def __init__(self, fails=False):
+        self.fails, self.seen = fails, []
+
+    def on_report(self, report):
+        self.seen.append(report.frames)
+        if report.frames and not report.last:
+            assert self.run.save(self.run.logdir / "mine") is not None
+            if self.fails:
+                raise ZeroDivisionError("my mistake")
+            self.run.stop("seen enough")
+
+    def on_end(self, phase):
+        self.seen.append(phase)
+
+
+@pytest.mark.slow
+def test_callbacks_run_here(tmp_path):
+    """Guards stopping and saving from another process, and users' own tracebacks."""
+    options = {**SMALL, "logdir": tmp_path / "run", "log_period_secs": 0.5}
+    watch = Watch()
+    seed_rl.train("vtrace", "CartPole-v1", frames=1e7, callbacks=[watch], **options)
+    *frames, phase = watch.seen
+    assert 0 < frames[-1] < 1e7 and phase == "done"
+    mine = checkpoint_list.saved_frames(tmp_path / "run/mine")
+    assert mine in frames and checkpoint_list.saved_frames(tmp_path / "run") == frames[-1]
+
+    with pytest.raises(ZeroDivisionError, match="my mistake") as caught:
+        failing = Watch(fails=True)
+        seed_rl.train("vtrace", "CartPole-v1", frames=1e7, callbacks=[failing], **options)
+    assert caught.traceback[-1].name == "on_report" and failing.seen[-1] == "failed"
+    assert checkpoint_list.saved_frames(tmp_path / "run") == failing.seen[-2] > frames[-1]
+    with pytest.raises(TypeError, match="not <built-in function print>"):
+        seed_rl.train("vtrace", "CartPole-v1", callbacks=[print])
 
 
 def test_mistakes_are_exceptions(tmp_path, monkeypatch):

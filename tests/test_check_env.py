@@ -23,6 +23,7 @@ from seed_rl.common.acting.environment_findings import Findings
 from seed_rl.common.acting.environment_measure import Cost
 from seed_rl.common.errors import UserError
 from seed_rl.gym.env import GymConfig
+from seed_rl.testing.envs import MaskedEnv
 
 QUICK = CheckConfig(check_steps=200, check_seconds=0.0, check_timeout_s=5.0)
 HERE = "tests.test_check_env"
@@ -163,6 +164,11 @@ FAULTS: dict[str, Any] = {
         observation=lambda self: np.zeros((3, 40, 40), np.float32),
     ),
     "refused": changed(refusing),
+    "action_mask": fault(
+        reset=lambda self, **kwargs: (Good.reset(self, **kwargs)[0], {"action_mask": np.eye(2)[0]}),
+        step=lambda self, action: (*Good.step(self, action)[:4], {"action_mask": np.zeros(2)}),
+    ),
+    "success": at(3, lambda r: (*r[:4], {"is_success": "yes"})),
 }
 FAULTS |= {
     "goal_reward": lambda: Reach(compute_reward=lambda a, d, info: Reach.reward(a, d) - 1),
@@ -175,7 +181,7 @@ MUST = {
     **{"reward": "None", "step_result": "a tuple of 3", "reset_result": "an array float32[2]"},
     **{"one_step": "first step", "space": "fixed shape", "actions": "no bounds"},
     **{"refused": "level is locked", "raises_in_reset": "reset() raised", "exits": "sys.exit"},
-    **{"nan_reward": "the reward nan"},
+    **{"nan_reward": "the reward nan", "action_mask": "allows no action", "success": "is_success"},
 }
 SHOULD = {
     **{"determinism": "differ from step", "bounds": "outside of the bounds", "both": "both"},
@@ -195,7 +201,13 @@ def test_each_fault_is_found(name: str) -> None:
     """Its name, severity and message, and no other fault that stops training."""
     config = CheckConfig(200, 0.0, 0.2) if name == "hangs" else QUICK
     findings = found(name, config)
-    kind = {"raises_in_reset": "raises", "exits": "raises", "nan_reward": "nan"}.get(name, name)
+    kind = {
+        "raises_in_reset": "raises",
+        "exits": "raises",
+        "nan_reward": "nan",
+        "success": "reward",
+    }
+    kind = kind.get(name, name)
     finding = findings[kind]
     said = MUST.get(name) or SHOULD[name]
     assert said in finding.what + finding.cost
@@ -247,7 +259,11 @@ def test_a_good_environment() -> None:
     assert "network: dense layers" in text
     assert "agents: vtrace, ppo, r2d2, sac" in text
     assert "steps/s on one core" in text
-    assert "42 bytes per step" in text  # 26 of the call, 8 of observations, 8 of actions.
+    assert "46 bytes per step" in text  # 30 of the call, 8 of observations, 8 of actions.
+
+
+def masked(num_envs: int) -> Any:
+    return SyncVectorEnv([MaskedEnv] * num_envs)
 
 
 def vector(num_envs: int, fault: str = "", mode: str = "NextStep") -> Any:
@@ -271,6 +287,7 @@ class WithoutMask(SyncVectorEnv):
         ("vector", '{"fault": "determinism"}', {"determinism"}),
         ("vector", '{"fault": "raises"}', {"raises"}),
         ("WithoutMask", "{}", {"reset_mask"}),
+        ("masked", "{}", set()),
     ],
 )
 def test_vector_environments(name: str, arguments: str, expected: set[str]) -> None:
@@ -281,6 +298,15 @@ def test_vector_environments(name: str, arguments: str, expected: set[str]) -> N
     for finding in findings:
         if finding.name == "raises":
             assert "ZeroDivisionError" in finding.what and "test_check_env.py" in finding.what
+
+
+@pytest.mark.parametrize("place", ["info", "observation"])
+def test_only_allowed_actions_are_tried(place: str) -> None:
+    """`MaskedEnv` raises if it gets another."""
+    config = GymConfig("seed_rl.testing.envs:MaskedEnv", env_kwargs=f'{{"place": "{place}"}}')
+    facts, findings = check_env.check(config, CheckConfig(200, 0.2, 30.0))
+    assert not [finding for finding in findings if finding.name != "heavy"], findings
+    assert any("action_mask" in fact for fact in facts) == (place == "observation")
 
 
 def test_no_such_environment_is_an_error_of_the_call() -> None:

@@ -24,6 +24,7 @@ from seed_rl.agents.vtrace import algorithm as vtrace_algorithm
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common import nest
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.callbacks import Callback
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.config.replay_config import ReplayConfig
@@ -33,6 +34,9 @@ from seed_rl.common.networks.network_factory import create_network
 from seed_rl.common.system.file_lock import LearnerLock
 
 pytestmark = pytest.mark.slow
+
+
+OFTEN = {"log_period_secs": 0.1}
 
 
 def cart_pole(env_id=0, config=None):
@@ -90,7 +94,7 @@ def leaves_nothing(monkeypatch):
 def trained(tmp_path_factory):
     """(job, result) of a recurrent V-trace, trained briefly by actors in threads."""
     job = make_job(tmp_path_factory.mktemp("trained"), 800)
-    return job, experiment.run(job, on_progress=None)
+    return job, experiment.run(job, callbacks=())
 
 
 def test_result(trained, leaves_nothing):
@@ -109,9 +113,10 @@ def test_result(trained, leaves_nothing):
 @pytest.mark.parametrize("num_eval_envs", [0, 2])
 def test_a_run_ends_when_it_is_good_enough(tmp_path, num_eval_envs):
     """Guards who is asked: 20 evaluation episodes, or 100 of training; and what is kept."""
-    options = {"stop_at_return": 10.0, "keep_best": True}  # Any agent lasts for ten steps.
+    # Any agent lasts for ten steps.
+    options = {"stop_at_return": 10.0, "keep_best": True, "log_period_secs": 1.0}
     job = make_job(tmp_path, 10**6, learner=options, num_eval_envs=num_eval_envs)
-    result = experiment.run(job, on_progress=None)
+    result = experiment.run(job, callbacks=())
     assert result.finished and result.frames < 10**6
     rows = [row for row in result.episodes if row.evaluation == bool(num_eval_envs)]
     assert len(rows) >= (20 if num_eval_envs else 100)
@@ -185,22 +190,20 @@ def test_continues_with_processes_from_another_thread(trained, capfd, leaves_not
     before = trained[1]
     name = "CartPole-v1"  # The function below closes over it.
     job = make_job(before.logdir, 1600, lambda i, c: wrap_for_agent(gymnasium.make(name)))
-    lines = []
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        result = pool.submit(
-            experiment.run, job, actors="processes", on_progress=lines.append
-        ).result()
+        result = pool.submit(experiment.run, job, actors="processes").result()
     assert result.finished
     assert result.frames == 1600
     assert len(result.episodes) > len(before.episodes)
-    assert lines[-1].phase == "done"
-    assert "retrying" not in capfd.readouterr().err  # Nothing is wrong when a run ends.
+    printed = capfd.readouterr()
+    assert "1,600/1,600 frames (100.0%)" in printed.out
+    assert "retrying" not in printed.err  # Nothing is wrong when a run ends.
 
 
 def test_a_finished_run_says_so(trained, caplog, leaves_nothing):
     """Guards from training nothing silently."""
     before = experiment.read_result(trained[1].logdir)
-    result = experiment.run(make_job(before.logdir, 800), on_progress=None)
+    result = experiment.run(make_job(before.logdir, 800), callbacks=())
     assert result.finished
     assert result.frames == before.frames
     assert result.checkpoint == before.checkpoint
@@ -220,7 +223,7 @@ def test_environment_that_raises(tmp_path, actors, leaves_nothing):
         return wrap_for_agent(Broken(gymnasium.make("CartPole-v1")))
 
     with pytest.raises(experiment.EnvironmentFailure) as caught:
-        experiment.run(make_job(tmp_path, 10**6, make), actors=actors, on_progress=None)
+        experiment.run(make_job(tmp_path, 10**6, make), actors=actors, callbacks=())
     assert "the physics is wrong" in f"{caught.value} {caught.value.__cause__!r}"
     if actors == "processes":
         assert "ZeroDivisionError" in str(caught.value.__cause__)  # The traceback over there.
@@ -231,12 +234,13 @@ def test_interrupt(tmp_path, leaves_nothing):
     """Guards Ctrl-C: a checkpoint, KeyboardInterrupt for the caller, and Ctrl-C as it was."""
     handler = signal.getsignal(signal.SIGINT)
 
-    def interrupt(report):
-        if report.frames:
-            signal.raise_signal(signal.SIGINT)
+    class Interrupt(Callback):
+        def on_report(self, report):
+            if report.frames and not report.last:
+                signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        experiment.run(make_job(tmp_path, 10**7), on_progress=interrupt, progress_period_s=0.1)
+        experiment.run(make_job(tmp_path, 10**7, learner=OFTEN), callbacks=[Interrupt()])
     assert signal.getsignal(signal.SIGINT) is handler
     result = experiment.read_result(tmp_path)
     assert not result.finished
@@ -276,7 +280,7 @@ def test_r2d2(tmp_path, caplog, leaves_nothing):
         config=LearnerConfig(total_environment_frames=600, batch_size=4, unroll_length=8),
     )
     caplog.set_level("INFO", "tensorflow")  # As in notebooks.
-    result = experiment.run(job, on_progress=None)
+    result = experiment.run(job, callbacks=())
     assert result.finished
     assert "retrying" not in caplog.text and "Assets written" not in caplog.text
     policy = experiment.load_policy(tmp_path)

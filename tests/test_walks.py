@@ -24,7 +24,7 @@ def test_from_the_loop_of_a_learner_to_the_gradient(tmp_path, monkeypatch):
         return gradient(tape, *args, **kwargs)
 
     monkeypatch.setattr(tf.GradientTape, "gradient", traced)
-    experiment.run(make_job(tmp_path, frames=200), on_progress=None)
+    experiment.run(make_job(tmp_path, frames=200), callbacks=())
     names = [frame.function for frame in walks[0]]
     frames = walks[0][: names.index("train") + 1]
     loss = sys.modules["seed_rl.agents.vtrace.losses"].compute_loss

@@ -1,7 +1,7 @@
 """The client for programs without TensorFlow, with one method per server function.
 
     with Client("unix:/tmp/agent") as client:
-        actions = client.inference(env_ids, run_ids, env_outputs, raw_rewards)
+        actions = client.inference(env_ids, run_ids, env_outputs, raw_rewards, successes)
 
 Arguments and results are nests of NumPy arrays. Clients are thread-safe: concurrent calls share one
 stream and are answered in any order.

@@ -170,7 +170,7 @@ def main(family: EnvironmentFamily, argv: Sequence[str] | None = None, **default
     Args:
       family: the environments.
       argv: name of the program, then flags; None: the command line.
-      **defaults: defaults of options that all agents used have.
+      **defaults: defaults of options that all agents used have, and `callbacks`.
     """
     given = [flag for flag in argv or sys.argv if flag.lstrip("-").startswith("agent=")]
     agent = given[-1].partition("=")[2] if given else next(iter(AGENTS))

@@ -29,6 +29,8 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
   ENVS_PER_ACTOR  environments that each actor steps in a batch (default: 1)
 
 Run flags:
+  --seeds=N                train with the seeds 1 to N, in N runs below DIR, and draw the curves
+  --at_once=N              with it: runs at a time (default: 1)
   --logdir=DIR             checkpoints, TensorBoard files and logs; a run already in DIR resumes
                            (default: runs/GAME-AGENT-ENVIRONMENT, e.g. runs/atari-vtrace-Pong)
   --restart=fresh          start over; the contents of DIR are moved aside, never deleted
@@ -58,8 +60,14 @@ _SET_BY_SUPERVISOR = {
 }
 _OWN_WITH_VALUE = (
     *("logdir", "restart", "server_address", "tensorboard_port"),
-    *("remote_actors", "secrets"),
+    *("remote_actors", "secrets", "seeds", "at_once"),
 )
+_OF_ONE_RUN = {
+    "server_address": "each run has its own",
+    "expose": "its runs take part alone",
+    "tensorboard_port": "start a TensorBoard over its directory",
+    "restart": "name a new directory with --logdir=DIR",
+}
 _DEFAULT_PORT = 8686
 _TRUE = ("true", "1", "yes")
 _FALSE = ("false", "0", "no")
@@ -85,6 +93,9 @@ class RunOptions:
       tensorboard_port: None: any free port.
       flags: passed to the learner and the actors.
       actor_flags: passed to the actors, before `flags`.
+      seeds: how many runs to train, with the seeds 1, 2, ...; 0: one run, by the seed in `flags`.
+      at_once: how many of them at a time.
+      frames: length of a run, once the program has been asked; None: it did not say.
     """
 
     game: str
@@ -102,6 +113,9 @@ class RunOptions:
     tensorboard_port: int | None = None
     flags: tuple[str, ...] = ()
     actor_flags: tuple[str, ...] = ()
+    seeds: int = 0
+    at_once: int = 1
+    frames: int | None = None
 
     @property
     def num_envs(self) -> int:
@@ -154,6 +168,7 @@ def parse(arguments: Sequence[str]) -> RunOptions:
         passed_on = (f"--agent={agent}", *passed_on)
     port = own.get("tensorboard_port")
     _check_exposed(own)
+    _check_seeds(own, passed_on)
     return RunOptions(
         game=game,
         agent=agent,
@@ -171,6 +186,8 @@ def parse(arguments: Sequence[str]) -> RunOptions:
         tensorboard=_choice("tensorboard", own.get("tensorboard", "true"), _TRUE + _FALSE) in _TRUE,
         tensorboard_port=_port(port) if port else None,
         flags=passed_on,
+        seeds=_count(own["seeds"], "--seeds") if "seeds" in own else 0,
+        at_once=_count(own.get("at_once", "1"), "--at_once"),
     )
 
 
@@ -246,6 +263,17 @@ def _check_exposed(own: dict[str, str]) -> None:
         )
 
 
+def _check_seeds(own: dict[str, str], passed_on: Sequence[str]) -> None:
+    if "seeds" not in own:
+        if "at_once" in own:
+            raise UserError("--at_once is for several runs: --seeds=N.")
+        return
+    for name in _OF_ONE_RUN.keys() & own.keys():
+        raise UserError(f"--{name} cannot be combined with --seeds: {_OF_ONE_RUN[name]}.")
+    if any(flag.lstrip("-").startswith("seed=") for flag in passed_on):
+        raise UserError(f"--seeds={own['seeds']} sets --seed itself, from 1 on: leave --seed out.")
+
+
 def _choice(name: str, value: str, choices: Sequence[str]) -> str:
     if value not in choices:
         raise UserError(f"--{name} must be one of {', '.join(choices)}, not '{value}'.")
@@ -266,7 +294,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options = parse(arguments)
         games.check_environment(options.game, options.flags)
-        print(games.extra(options.game))
+        extras = games.extra(options.game), "study,plot" if options.seeds else ""
+        print(",".join(filter(None, extras)))
     except UserError as error:
         print(f"error: {error}\n{usage_line()}", file=sys.stderr)
         return 2

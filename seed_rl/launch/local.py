@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -26,6 +27,7 @@ from seed_rl.launch.ports import free_port, is_free
 from seed_rl.launch.run_lock import running_pid
 from seed_rl.launch.supervisor import TENSORBOARD, Supervisor, SupervisorConfig
 
+_STUDY = "seed_rl.study"  # Whose runs this program is: it is started, not imported.
 _ANSWER_S = 120
 """Longest time that a program may take to check its flags, its imports included."""
 
@@ -126,7 +128,7 @@ def ask_program(options: RunOptions) -> RunOptions:
     """Has the main program check its flags before anything starts; takes half a second.
 
     Returns:
-      The options with the program's default logdir if none was given.
+      The options with the length of the run, and the program's default logdir if none was given.
 
     Raises:
       UserError: a flag or its value is invalid, or the run saved in the directory must not be
@@ -168,7 +170,8 @@ def ask_program(options: RunOptions) -> RunOptions:
         _say_what_differs(answer)
         # They cannot ask for options that may name code: see `environment_agreement`.
         options = dataclasses.replace(options, actor_flags=tuple(answer.get("environment", ())))
-    return dataclasses.replace(options, logdir=pathlib.Path(answer["logdir"]).absolute())
+    logdir = pathlib.Path(answer["logdir"]).absolute()
+    return dataclasses.replace(options, logdir=logdir, frames=answer.get("frames"))
 
 
 def _say_what_differs(answer: dict[str, Any]) -> None:
@@ -219,6 +222,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options = run_arguments.parse(arguments)
         check_memory(options)
+        if options.seeds:
+            sys.stdout.flush()
+            os.execv(sys.executable, [sys.executable, "-m", _STUDY, "seeds", *arguments])
         options = ask_program(options)
         check_port(options)
     except UserError as error:

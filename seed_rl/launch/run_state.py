@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import shlex
+import sys
 import time
 
 from seed_rl.common.run_files import checkpoint_list
@@ -83,11 +85,17 @@ class RunState:
         return f"the same command resumes from here ({frames:,} frames)"
 
     def ending(self) -> str:
-        """Message: all frames are used; what to do if they were at the start already."""
+        """Message: all frames are used, and what to do next."""
         report = self._progress
         if report and report.warning and (self._saved_before or 0) >= report.total_frames:
             return report.warning
-        return "training has ended"
+        program = pathlib.Path(sys.executable).with_name("seed-rl")
+        module = [sys.executable, "-m", "seed_rl.command"]  # In images without the command.
+        command = [os.path.relpath(program)] if program.exists() else module
+        logdir = os.path.relpath(self._logdir)
+        following = (["evaluate", logdir], ["play", logdir, "--video=agent.mp4"], ["plot", logdir])
+        lines = [shlex.join([*command, *arguments]) for arguments in following]
+        return "\n  ".join(["training has ended. Next:", *lines])
 
     def loss(self) -> str:
         """Message: the last checkpoint was not saved; which one is the newest."""

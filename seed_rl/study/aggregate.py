@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.monitoring import plots as curves
 from seed_rl.common.system import files
 from seed_rl.study import directory, fields, plots, results, runner, statistics
 from seed_rl.study import spec as spec_lib
@@ -107,18 +108,18 @@ def read(path: Path) -> Study:
             "--results_only."
         )
     spec = spec_lib.from_json(record["spec"], str(path / directory.FILE_NAME))
-    curves: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    points: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in fields.read_table(path / results.CURVES):
         key = row["configuration"], row["seed"]
-        curves.setdefault(key, []).append((float(row["frames"]), float(row["return"])))
+        points.setdefault(key, []).append((float(row["frames"]), float(row["return"])))
     configurations: dict[str, Configuration] = {}
     tasks: dict[str, list[Run]] = {}
     for row in fields.read_table(path / results.FILE_NAME):
-        curve = curves.get((row["configuration"], row["seed"]))
+        curve = points.get((row["configuration"], row["seed"]))
         if row["status"] != "done" or curve is None:
             continue
         values = {choice.name: row[choice.name] for choice in spec.choices if row[choice.name]}
-        task = ", ".join(values.values())
+        task = ", ".join(values.values()) or spec.game
         configurations[task] = Configuration(int(row["configuration"]), values)
         tasks.setdefault(task, []).append(
             Run(
@@ -286,8 +287,10 @@ def main(arguments: Sequence[str]) -> int:
     references = read_references(options.references) if options.references else []
     sections = {study.name: markdown(study, references) for study in studies}
     for path, study in zip(options.studies, studies, strict=True):
-        curves = {task: [run.curve for run in runs] for task, runs in study.tasks.items()}
-        plots.draw_curves(curves, path / "curves.png")
+        panels = [
+            curves.Panel(task, "frames", [_curve(runs)]) for task, runs in study.tasks.items()
+        ]
+        curves.draw(panels, path / "curves.png", "training return")
     if scores := normalized(studies, references, options.unit):
         names = [study.name for study in studies]
         sections["comparison"] = comparison(names, scores, options.unit)
@@ -302,6 +305,11 @@ def main(arguments: Sequence[str]) -> int:
     else:
         _update(options.page, sections)
     return 0
+
+
+def _curve(runs: Sequence[Run]) -> curves.Curve:
+    """Of a task; all runs of a study have the same points."""
+    return curves.Curve("", runs[0].curve[:, 0], np.array([run.curve[:, 1] for run in runs]))
 
 
 def _update(page: Path, sections: Mapping[str, str]) -> None:

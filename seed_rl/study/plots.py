@@ -1,4 +1,4 @@
-"""Draws the two analyses of `percentiles`, one figure per choice, and learning curves."""
+"""Draws the two analyses of `percentiles`, one figure per choice, and performance profiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.system.extras import missing_extra
+from seed_rl.common.monitoring.plots import figure, save
 from seed_rl.study.percentiles import Interval, Value
 from seed_rl.study.spec import Choice
 
@@ -46,46 +46,16 @@ def draw(choice: Choice, values: Sequence[Value], out: Path) -> None:
     Raises:
       UserError: matplotlib is missing, or the file cannot be written.
     """
-    figure = _figure(max(8.0, 1.6 * len(values)), 4)
-    left, right = figure.subplots(1, 2)
+    made = figure(max(8.0, 1.6 * len(values)), 4)
+    left, right = made.subplots(1, 2)
     _draw_percentiles(left, values)
     _draw_shares(right, values)
     title = choice.target if choice.target.strip("-") == choice.name else _title(choice)
     if choice.conditions:
         wanted = [f"{k} = {' or '.join(map(str, v))}" for k, v in choice.conditions.items()]
         title += f" (if {', '.join(wanted)})"
-    figure.suptitle(title)
-    _save(figure, out)
-
-
-def draw_curves(curves: Mapping[str, Sequence[np.ndarray]], out: Path) -> None:
-    """Draws learning curves, a panel per task: the mean over seeds, and a thin line for each.
-
-    Args:
-      curves: of each task, those of its seeds, <float>[points, 2]: frames and returns.
-      out: the file to write.
-
-    Raises:
-      UserError: matplotlib is missing, or the file cannot be written.
-    """
-    columns = min(len(curves), 4)
-    rows = math.ceil(len(curves) / columns)
-    figure = _figure(3.6 * columns, 2.8 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False)
-    for axes in panels.flat[len(curves) :]:
-        axes.remove()
-    for axes, (task, seeds) in zip(panels.flat, curves.items(), strict=False):
-        for curve in seeds:
-            axes.plot(*curve.T, color="C0", alpha=0.35, linewidth=0.8)
-        axes.plot(*np.mean(seeds, 0).T, color="C0", linewidth=2)
-        axes.set_title(task)
-        axes.grid(alpha=0.3)
-        axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0), useMathText=True)
-    for axes in panels[-1]:
-        axes.set_xlabel("environment frames")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("training return")
-    _save(figure, out)
+    made.suptitle(title)
+    save(made, out)
 
 
 def draw_profiles(profiles: Mapping[str, np.ndarray], unit: str, out: Path) -> None:
@@ -99,34 +69,15 @@ def draw_profiles(profiles: Mapping[str, np.ndarray], unit: str, out: Path) -> N
     Raises:
       UserError: matplotlib is missing, or the file cannot be written.
     """
-    figure = _figure(6, 3.6)
-    axes = figure.add_subplot()
+    made = figure(6, 3.6)
+    axes = made.add_subplot()
     for name, shares in profiles.items():
         axes.plot(THRESHOLDS, shares, label=name)
     axes.set_xlabel(f"score, where 1 is {unit}")
     axes.set_ylabel("share of runs above it")
     axes.grid(alpha=0.3)
     axes.legend()
-    _save(figure, out)
-
-
-def _figure(width: float, height: float) -> Any:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise missing_extra("plot", "Plotting a study", error) from error
-    # Without pyplot, which may require a display.
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _save(figure: Any, out: Path) -> None:
-    try:
-        figure.savefig(out, dpi=120)
-    except (OSError, ValueError) as error:
-        raise UserError(f"Cannot write {out}: {error}") from None
+    save(made, out)
 
 
 def _draw_percentiles(axes: Any, values: Sequence[Value]) -> None:

@@ -10,7 +10,17 @@ from pathlib import Path
 
 from seed_rl.common.config import logdirs
 from seed_rl.common.errors import UserError
-from seed_rl.study import aggregate, directory, display, percentiles, plots, results, runner, spec
+from seed_rl.study import (
+    aggregate,
+    directory,
+    display,
+    percentiles,
+    plots,
+    results,
+    runner,
+    seeds,
+    spec,
+)
 from seed_rl.study.directory import Study
 from seed_rl.study.results import Result
 
@@ -29,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if arguments[:1] == ["aggregate"]:
             return aggregate.main(arguments[1:])
+        if arguments[:1] == ["seeds"]:
+            study, at_once = seeds.open_study(arguments[1:])
+            return _run(study, at_once, retry_failed=False)
         options = _parser().parse_args(arguments)
         path = Path(options.directory or f"runs/study-{Path(options.spec).stem}")
         logdirs.check(path)
@@ -89,7 +102,9 @@ def _report(study: Study, stopped: bool) -> int:
     table = results.write(study, collected)
     print(f"Wrote {table}: {_counts(collected)}.")
     ratings = results.performances(collected)
-    if any(rating.value > -float("inf") for rating in ratings):
+    if not study.spec.choices:
+        seeds.report(study, collected)
+    elif any(rating.value > -float("inf") for rating in ratings):
         analyses = [(c, percentiles.analyse(c, ratings)) for c in study.spec.choices]
         print(f"Wrote {percentiles.write(study, analyses)}: {len(ratings)} configurations.")
         best = percentiles.best_of(ratings)[0]

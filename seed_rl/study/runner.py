@@ -43,7 +43,7 @@ _QUIET = {"PYTHONUNBUFFERED": "1"}
 def training(spec: Spec, configuration: Configuration, seed: int = 1) -> list[str]:
     """The arguments of `seed_rl.launch.local` for a configuration, except the logdir."""
     places = (spec.game, spec.agent, str(spec.actors), str(spec.envs_per_actor))
-    return [*places, *sampling.flags(spec, configuration, seed)]
+    return [*filter(None, places), *sampling.flags(spec, configuration, seed)]
 
 
 def command(study: Study, run: StudyRun) -> list[str]:
@@ -204,7 +204,7 @@ class Runner:
         self._running[run] = process, time.time()
         self._starts.setdefault(run, time.time())
         what = f"starts: {run.configuration}" if trains else "is evaluated"
-        self._panel.say(f"{run.name} {what}")
+        self._panel.say(f"{run.name} {what.removesuffix(': ')}")
 
     def _poll(self) -> None:
         """Shows the state, and settles the runs that have ended."""

@@ -110,7 +110,7 @@ class Spec:
     """A study.
 
     Attributes:
-      game: and `agent`: which program trains.
+      game: and `agent`: which program trains; or a file of the user's, whose agent may be "".
       actors: actor processes of each run.
       envs_per_actor: environments of each actor.
       frames: environment frames of each run.
@@ -173,10 +173,17 @@ def from_json(values: Mapping[str, Any], where: str = "the spec") -> Spec:
     """
     fields.check_names(values, _SPEC_KEYS, where)
     game = fields.take(values, "game", fields.text, where)
-    agent = fields.take(values, "agent", fields.text, where)
-    games.main_module(game, agent)
+    agent = str(values.get("agent", ""))
+    if not games.is_file(game):
+        agent = fields.take(values, "agent", fields.text, where)
+        games.main_module(game, agent)
     choices = fields.take(values, "choices", _choices, where)
     sampler = _method(values, "sampler", SAMPLERS, where)
+    if not choices and sampler.name != "grid":
+        raise UserError(
+            f'{where}: "choices" is empty: name at least one. (To run the same with several '
+            'seeds: "sampler": "grid".)'
+        )
     spec = Spec(
         game=game,
         agent=agent,
@@ -268,8 +275,6 @@ def _fixed_bindings(value: Any, where: str) -> dict[str, Scalar]:
 def _choices(value: Any, where: str) -> tuple[Choice, ...]:
     choices: dict[str, Choice] = {}
     values = fields.mapping(value, where)
-    if not values:
-        raise UserError(f"{where} is empty: name at least one.")
     for name, given in values.items():
         choices[name] = _choice(name, given, choices, list(values), f"{where}: {quoted(name)}")
     return tuple(choices.values())

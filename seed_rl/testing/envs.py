@@ -214,6 +214,59 @@ class DictEnv(gymnasium.Env[Any, Any]):
         }
 
 
+class MaskedEnv(gymnasium.Env[Any, Any]):
+    """Allows other actions at each step, and raises if it gets one that it forbids.
+
+    The reward is 1 for the lowest action allowed, which the observation <float32>[1] does not tell
+    (it is the step's number). An episode of ten steps terminates or is truncated, and is a success
+    (`info["is_success"]`) if its return is above 5.
+    """
+
+    def __init__(self, place: str = "info", choices: tuple[int, ...] = (5,)):
+        """Has its mask in the "info" or the "observation"; more than one of `choices` make actions
+        `MultiDiscrete`, whose mask is a tuple in the info.
+        """
+        self._place, self._choices = place, choices
+        self.observation_space: Any = spaces.Box(0.0, 10.0, (1,), np.float32)
+        self.action_space: Any = spaces.Discrete(choices[0])
+        if len(choices) > 1:
+            self.action_space = spaces.MultiDiscrete(choices)
+        if place == "observation":
+            mask = spaces.MultiBinary(sum(choices))
+            self.observation_space = spaces.Dict(
+                {"observation": self.observation_space, "action_mask": mask}
+            )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._truncates = bool(self.np_random.integers(2))
+        self._step, self._return = 0, 0.0
+        return self._report({})
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        for choice, mask in zip(np.reshape(action, -1), self._masks, strict=True):
+            if not mask[choice]:
+                raise ValueError(f"Choice {choice} is forbidden by {mask}.")
+        best = [int(np.argmax(mask)) for mask in self._masks]
+        reward = float(np.reshape(action, -1).tolist() == best)
+        self._step, self._return = self._step + 1, self._return + reward
+        over, limit = self._step == 10, self._truncates
+        observation, info = self._report({"is_success": self._return > 5} if over else {})
+        return observation, reward, over and not limit, over and limit, info
+
+    def _report(self, info: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        self._masks = [self.np_random.integers(2, size=n, dtype=np.int8) for n in self._choices]
+        for mask in self._masks:
+            mask[self.np_random.integers(len(mask))] = 1
+        observation: Any = np.array([self._step], np.float32)
+        if self._place == "observation":
+            return {"observation": observation, "action_mask": np.concatenate(self._masks)}, info
+        masks = tuple(self._masks)
+        return observation, {**info, "action_mask": masks if len(masks) > 1 else masks[0]}
+
+
 class OldGymEnv:
     """A `LifeStepEnv` with the API of gym before 0.26: `step` returns four values.
 
@@ -245,5 +298,6 @@ for _name, _class in {
     "TimeLimit-v0": TimeLimitEnv,
     "Memory-v0": MemoryEnv,
     "Dict-v0": DictEnv,
+    "Masked-v0": MaskedEnv,
 }.items():
     gymnasium.register(id=_name, entry_point=_class)  # type: ignore[arg-type]

@@ -35,6 +35,14 @@ def test_exploration_bonus_trains(tmp_path, socket_address, module, tag, options
     assert json.loads((logdir / "config.json").read_text())["bonus"] == 0.2
 
 
+def test_callbacks_of_programs(tmp_path, socket_address):
+    """Guards `callbacks=` from a program down to the learner."""
+    logdir = train(tmp_path, socket_address, "examples.callback", 4_000, "--log_period_secs=1")
+    *reports, saved, phase = (logdir / "notes.txt").read_text().splitlines()
+    assert reports[-1].startswith("4000 ") and saved.endswith("step-000000004000")
+    assert phase == "done"
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("module", ["examples.a2c", "examples.ppo", "examples.own_network"])
 def test_other_algorithms_learn(tmp_path, socket_address, module):

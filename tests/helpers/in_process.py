@@ -114,17 +114,17 @@ class Run(contextlib.AbstractContextManager):
             zeros, false = np.zeros(size, np.float32), np.zeros(size, np.bool_)
             steps = np.zeros(size, np.int32)
             env_output = EnvOutput(zeros, false, self.env.reset(self._seed), false, steps)
-            raw_reward = zeros
+            raw_reward = success = zeros
         else:
-            observation, reward, done, abandoned, step, raw_reward = self.env.step(actions)
+            observation, reward, done, abandoned, step, raw_reward, success = self.env.step(actions)
             env_output = EnvOutput(reward, done, observation, abandoned, step)
         # Copies, because the environments reuse their arrays.
-        env_output, raw_reward = tf.nest.map_structure(
-            lambda x: tf.constant(np.copy(x)), (env_output, raw_reward)
+        env_output, raw_reward, success = tf.nest.map_structure(
+            lambda x: tf.constant(np.copy(x)), (env_output, raw_reward, success)
         )
         run_ids = tf.ones([size], tf.int64)
         return self.inference.functions[0](
-            tf.constant(self.env.env_ids), run_ids, env_output, raw_reward
+            tf.constant(self.env.env_ids), run_ids, env_output, raw_reward, success
         ).numpy()
 
     def __exit__(self, *_):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 
 import pytest
 
+from seed_rl import command
 from seed_rl.common.errors import NotSavedError
 from seed_rl.common.run_files import progress
 from seed_rl.launch import panel
@@ -186,10 +189,14 @@ def test_a_directory_with_room_has_no_problem(tmp_path: pathlib.Path) -> None:
     ("saved", "message"), [(30, "had already finished"), (20, "training has ended")]
 )
 def test_a_run_that_had_finished_says_so(tmp_path, saved, message):
-    """Guards from training nothing silently when a finished run is started again."""
+    """Guards from training nothing silently; otherwise, the next commands must be real ones."""
     (tmp_path / "checkpoints" / f"ckpt-000001-step-{saved:012}").mkdir(parents=True)
     state = RunState(tmp_path)
     learner = progress.ProgressWriter(tmp_path, total_frames=30, frames=saved)
     learner.update(phase="done", frames=30, warning="This run had already finished.")
     state.progress()
-    assert message in state.ending()
+    first, *commands = state.ending().splitlines()
+    assert message in first and len(commands) == (3 if saved < 30 else 0)
+    for line in commands:
+        module, *arguments = command.module_arguments(shlex.split(line)[1:])
+        assert find_spec(module) and pathlib.Path(arguments[0]).samefile(tmp_path)

@@ -76,7 +76,7 @@ def arguments(env_ids, run_id, **changes):
     false, steps = np.zeros(n, np.bool_), np.zeros(n, np.int32)
     run_ids = np.full(n, run_id, np.int64)
     env_outputs = EnvOutput(reward, false, observation, false, steps)
-    return np.asarray(env_ids, np.int32), run_ids, env_outputs, np.zeros(n, np.float32)
+    return np.asarray(env_ids, np.int32), run_ids, env_outputs, *[np.zeros(n, np.float32)] * 2
 
 
 def come_and_go(address, times, first_run_id):

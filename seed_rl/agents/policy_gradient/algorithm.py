@@ -122,7 +122,7 @@ def create_job(
       run: options shared with the actors; by default those of the flags.
       config: options of the learner; by default those of the flags. Its `batch_size` is not used.
       algorithm: `PolicyGradient` or a subclass with the same constructor arguments.
-      **options: `env_config`, `device_config` and `devices` of `job.make_job`.
+      **options: `env_config`, `device_config`, `devices` and `callbacks` of `job.make_job`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

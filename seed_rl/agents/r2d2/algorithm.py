@@ -207,7 +207,7 @@ def create_job(
       r2d2: options of acting and learning; by default those of the flags.
       replay: options of the replay; by default those of the flags.
       algorithm: `R2D2` or a subclass with the same constructor arguments.
-      **options: `env_config`, `run`, `config`, `optimizer` and `device_config` of
+      **options: `env_config`, `run`, `config`, `optimizer`, `device_config` and `callbacks` of
         `job.make_job`.
 
     Raises:

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from seed_rl.agents.r2d2.config import QNetworkConfig
 from seed_rl.common.nest import Nest
+from seed_rl.common.networks.action_mask import masked, without_mask
 from seed_rl.common.networks.encoders import ImageEncoder
 from seed_rl.common.networks.layers import Dense, variance_scaling
 from seed_rl.common.networks.recurrent import StackedLSTM
@@ -109,7 +110,8 @@ class DuelingLSTM(tf.Module):
         env_outputs = EnvOutput(*env_outputs)
         done = env_outputs.done
         core_state, encoder_state = agent_state
-        features, encoder_state = self.encoder(env_outputs.observation, encoder_state, done, unroll)
+        observation = without_mask(env_outputs.observation)
+        features, encoder_state = self.encoder(observation, encoder_state, done, unroll)
         reward = tf.tanh(env_outputs.reward)[..., tf.newaxis]
         action = tf.one_hot(prev_actions, self._num_actions)
         features = tf.concat(
@@ -118,6 +120,7 @@ class DuelingLSTM(tf.Module):
         features, core_state = self._core(features, core_state, done, unroll)
         value, advantage = (_apply(head, features) for head in (self._value, self._advantage))
         q_values = value + advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
+        q_values = masked(q_values, env_outputs.observation)
         greedy = tf.argmax(q_values, axis=-1, output_type=tf.int32)
         return AgentOutput(greedy, q_values), AgentState(core_state, encoder_state)
 
@@ -133,7 +136,7 @@ def create_network(
       config: options.
     """
     config = config or QNetworkConfig()
-    space = space_of(env_output_specs.observation)
+    space = without_mask(space_of(env_output_specs.observation))
     options = (config.torso, config.stack_size)
     encoder: Any
     if is_image(space):

@@ -11,8 +11,9 @@ from typing import Any
 import tensorflow as tf
 from gymnasium import spaces
 
-from seed_rl.agents.sac import losses
+from seed_rl.agents.sac import critics, losses
 from seed_rl.agents.sac.config import (
+    BOOTSTRAP_Q,
     SACConfig,
     kept_length,
     updates_per_step,
@@ -170,7 +171,9 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         state = network.initial_state(1)
         network.get_action_params(action, env_output, state)
         network.get_V(action, env_output, state)
-        network.get_Q(action, env_output, state, action)
+        q = network.get_Q(action, env_output, state, action)
+        from_q = self.config.bootstrap_net == BOOTSTRAP_Q
+        critics.check_quantiles(q, self.config.dropped_quantiles_per_critic, from_q)
 
 
 def create_job(
@@ -201,7 +204,7 @@ def create_job(
       config: options of the learner.
       env_config: passed to `create_env_fn`.
       algorithm: `SAC` or a subclass with the same constructor arguments.
-      **options: `run`, `optimizer` and `device_config` of `job.make_job`.
+      **options: `run`, `optimizer`, `device_config` and `callbacks` of `job.make_job`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.

@@ -29,6 +29,12 @@ class SACConfig(Checked):
         "action of the current policy.",
         choices=(BOOTSTRAP_V, BOOTSTRAP_Q),
     )
+    dropped_quantiles_per_critic: int = option(
+        2,
+        "With n_quantiles above 1: the largest quantiles that targets leave out, for each critic. "
+        "More: lower estimates.",
+        minimum=0,
+    )
     target_update_tau: float = option(
         0.005,
         "Fraction of the way that the target network moves to the network at each of its updates. "
@@ -64,7 +70,15 @@ class SACNetworkConfig(MLPNetworkConfig):
     )
     n_critics: int = option(
         2,
-        "Critics; the smallest of their values is used (clipped double Q).",
+        "Critics; the smallest of their values is used (clipped double Q), or with n_quantiles all "
+        "of their quantiles.",
+        minimum=1,
+        network=True,
+    )
+    n_quantiles: int = option(
+        1,
+        "Quantiles of the return that each critic predicts (TQC: 25, with bootstrap_net q). 1: "
+        "its mean alone.",
         minimum=1,
         network=True,
     )

@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 from gymnasium import spaces
 
+from seed_rl.agents.sac import critics
 from seed_rl.agents.sac.config import BOOTSTRAP_Q, SACConfig
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
 from seed_rl.common.distributions.continuous import mean_std
@@ -81,7 +82,7 @@ def compute_loss(
     # Of a mixed action, some parts may have a gradient and others not.
     fresh, log_probs = pi_tm1.sample_and_log_prob(distribution.reparametrizable)
     fresh_q = _of_actions(
-        lambda a: tf.reduce_min(agent.get_Q(*seen_tm1, agent_state, a), axis=-1),
+        lambda a: critics.value(agent.get_Q(*seen_tm1, agent_state, a)),
         fresh,
         distribution.reparametrizable,
     )
@@ -91,10 +92,10 @@ def compute_loss(
     v_loss = 0.5 * mean(tf.square(v_tm1 - soft_value))
 
     v_t = _bootstrap_values(config, distribution, agent, target_agent, alpha, seen, agent_state)
-    targets = tf.stop_gradient(steps.r_t + steps.discount_t * v_t)
+    r_t, discount_t = steps.r_t[..., tf.newaxis], steps.discount_t[..., tf.newaxis]
+    targets = tf.stop_gradient(r_t + discount_t * v_t)
     q_tm1 = agent.get_Q(*seen_tm1, agent_state, a_tm1)
-    q_errors = targets[..., tf.newaxis] - q_tm1
-    q_loss = 0.5 * mean(tf.reduce_sum(tf.square(q_errors), axis=-1))
+    q_loss = mean(critics.loss(q_tm1, targets))
 
     if distribution.reparametrizable:
         policy_loss = mean(alpha * log_probs - fresh_q)
@@ -103,15 +104,16 @@ def compute_loss(
         policy_loss = -mean(log_probs * advantages)
     temperature_loss = temperature.adjustment_loss(mean.everywhere(log_probs))
 
+    target, q_values = tf.reduce_mean(targets, axis=-1), critics.means(q_tm1)
     metrics = {
         "losses/policy": policy_loss,
         "losses/v": v_loss,
         "losses/q": q_loss,
         "policy/entropy": -mean(log_probs),
         "policy/entropy_cost": alpha,
-        "q/value": mean(tf.reduce_mean(q_tm1, axis=-1)),
-        "q/target": mean(targets),
-        "q/abs_td_error": mean(tf.reduce_mean(tf.abs(q_errors), axis=-1)),
+        "q/value": mean(tf.reduce_mean(q_values, axis=-1)),
+        "q/target": mean(target),
+        "q/abs_td_error": mean(tf.reduce_mean(tf.abs(target[..., tf.newaxis] - q_values), axis=-1)),
         "value/v": mean(v_tm1),
         "value/target": mean(soft_value),
         "value/explained_variance": mean.explained_variance(v_tm1, soft_value),
@@ -172,13 +174,14 @@ def _bootstrap_values(
     seen: tuple[Actions, EnvOutput],
     agent_state: Nest,
 ) -> tf.Tensor:
-    """Soft values <float32>[time, batch] of the states after each transition."""
+    """Soft values <float32>[time, batch, atoms] of the states after each transition."""
     if config.bootstrap_net != BOOTSTRAP_Q:
-        return target_agent.get_V(*seen, agent_state)[1:]
+        return target_agent.get_V(*seen, agent_state)[1:, ..., tf.newaxis]
     pi = distribution(agent.get_action_params(*seen, agent_state))
     fresh, log_probs = pi.sample_and_log_prob()
-    q = tf.reduce_min(target_agent.get_Q(*seen, agent_state, fresh), axis=-1)
-    return (q - alpha * log_probs)[1:]
+    q = target_agent.get_Q(*seen, agent_state, fresh)
+    atoms = critics.bootstrap_atoms(q, config.dropped_quantiles_per_critic)
+    return (atoms - alpha * log_probs[..., tf.newaxis])[1:]
 
 
 def _of_actions(

@@ -17,11 +17,12 @@ from seed_rl.common.acting.goals import DESIRED
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
+from seed_rl.common.networks.action_mask import masked, without_mask
 from seed_rl.common.networks.branches import FeedForwardBranch, LSTMwithFeedForwardBranch
 from seed_rl.common.networks.encoders import flatten_observation
 from seed_rl.common.networks.layers import Activation, variance_scaling
 from seed_rl.common.networks.mlp import MLP
-from seed_rl.common.networks.space_encoder import is_image, leaf_spaces
+from seed_rl.common.networks.space_encoder import has_images
 from seed_rl.common.types import EnvOutput
 
 _FIRST_POLICY = 0.01
@@ -63,6 +64,7 @@ class _ActorCritic(tf.Module):
     _actor: Any
     _v: Any
     _q: Sequence[Any]
+    _n_quantiles: int
 
     def initial_state(self, batch_size: int | tf.Tensor) -> Nest:
         """States (actor, V, tuple of the critics') before an environment's first step; () without
@@ -77,12 +79,19 @@ class _ActorCritic(tf.Module):
     def get_Q(  # noqa: N802 - the name that existing code uses.
         self, prev_action: Actions, env_output: EnvOutput, state: Nest, action: Actions
     ) -> tf.Tensor:
-        """Values <float32>[time, batch, n_critics] of actions, nest of [time, batch, ...]."""
+        """Values <float32>[time, batch, n_critics] of actions, nest of [time, batch, ...].
+
+        With several quantiles, those of the return, [time, batch, n_critics, n_quantiles].
+        """
         ff_input, recurrent_input, done = self._inputs(prev_action, env_output)
         ff_input = tf.concat([ff_input, self._distribution.action_features(action)], axis=-1)
         critics = zip(self._q, self._parts(state)[2], strict=True)
         values = [q(ff_input, recurrent_input, its_state, done)[0] for q, its_state in critics]
-        return tf.concat(values, axis=-1)
+        q = tf.concat(values, axis=-1)
+        if self._n_quantiles == 1:
+            return q
+        shape = [q.shape[-1] // self._n_quantiles, self._n_quantiles]
+        return tf.reshape(q, tf.concat([tf.shape(q)[:-1], shape], axis=0))
 
     def get_V(  # noqa: N802
         self, prev_action: Actions, env_output: EnvOutput, state: Nest
@@ -96,7 +105,8 @@ class _ActorCritic(tf.Module):
     ) -> tf.Tensor:
         """Parameters <float32>[time, batch, param_size] of the policy."""
         ff_input, recurrent_input, done = self._inputs(prev_action, env_output)
-        return self._actor(ff_input, recurrent_input, self._parts(state)[0], done)[0]
+        params = self._actor(ff_input, recurrent_input, self._parts(state)[0], done)[0]
+        return masked(params, EnvOutput(*env_output).observation)
 
     def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, Nest]:
         """Same as a call, under the name that existing inference code uses."""
@@ -135,7 +145,7 @@ class _ActorCritic(tf.Module):
             part(ff_input, recurrent_input, its_state, done, only_return_new_state=True)
             for part, its_state in zip((self._v, *self._q), (of_v, *of_q), strict=True)
         )
-        params = params if unroll else params[0]
+        params = masked(params if unroll else params[0], EnvOutput(*env_output).observation)
         output = AgentOutput(self._distribution.sample(params), params)
         return output, (actor, v, tuple(critics)) if state else ()
 
@@ -144,7 +154,7 @@ class _ActorCritic(tf.Module):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(feed-forward input, recurrent input, done)."""
         env_output = EnvOutput(*env_output)
-        done, observation = env_output.done, env_output.observation
+        done, observation = env_output.done, without_mask(env_output.observation)
         ff_input = flatten_observation(observation, tf.shape(done))
         if isinstance(observation, Mapping) and DESIRED in observation:
             observation = {key: part for key, part in observation.items() if key != DESIRED}
@@ -163,6 +173,7 @@ class ActorCriticMLP(_ActorCritic):
         mlp_sizes: Sequence[int],
         hidden_activation: str | Activation | None = "relu",
         last_layer_activation: str | Activation | None = None,
+        n_quantiles: int = 1,
     ):
         """Creates layers; the first calls create their variables.
 
@@ -172,9 +183,11 @@ class ActorCriticMLP(_ActorCritic):
           mlp_sizes: units of the hidden layers of each actor, V and critic.
           hidden_activation: of the hidden layers.
           last_layer_activation: of the outputs.
+          n_quantiles: outputs of each critic.
         """
         super().__init__(name="actor_critic_mlp")
         self._distribution = parametric_action_distribution
+        self._n_quantiles = n_quantiles
         activations = (hidden_activation, last_layer_activation)
 
         def part(outputs: int, scale: float = 1.0, copies: int | None = None) -> FeedForwardBranch:
@@ -183,7 +196,7 @@ class ActorCriticMLP(_ActorCritic):
 
         self._actor = part(parametric_action_distribution.param_size, _FIRST_POLICY)
         self._v = part(1)
-        self._q = [part(1, copies=n_critics)]  # All in one product.
+        self._q = [part(n_quantiles, copies=n_critics)]  # All in one product.
 
 
 class ActorCriticLSTM(_ActorCritic):
@@ -202,6 +215,7 @@ class ActorCriticLSTM(_ActorCritic):
         pre_mlp_sizes: Sequence[int],
         post_mlp_sizes: Sequence[int],
         ff_mlp_sizes: Sequence[int],
+        n_quantiles: int = 1,
     ):
         """Creates layers; the first calls create their variables.
 
@@ -212,9 +226,11 @@ class ActorCriticLSTM(_ActorCritic):
           pre_mlp_sizes: units of the dense layers before the LSTM.
           post_mlp_sizes: units of the hidden layers after both branches.
           ff_mlp_sizes: units of the dense layers of the feed-forward branch.
+          n_quantiles: outputs of each critic.
         """
         super().__init__(name="actor_critic_lstm")
         self._distribution = parametric_action_distribution
+        self._n_quantiles = n_quantiles
 
         def branches(outputs: int, scale: float = 1.0) -> LSTMwithFeedForwardBranch:
             sizes = (lstm_sizes, pre_mlp_sizes, [*post_mlp_sizes, outputs], ff_mlp_sizes)
@@ -223,7 +239,7 @@ class ActorCriticLSTM(_ActorCritic):
 
         self._actor = branches(parametric_action_distribution.param_size, _FIRST_POLICY)
         self._v = branches(1)
-        self._q = [branches(1) for _ in range(n_critics)]
+        self._q = [branches(n_quantiles) for _ in range(n_critics)]
 
 
 def create_network(
@@ -245,14 +261,14 @@ def create_network(
       UserError: observations contain images.
     """
     config = config or SACNetworkConfig()
-    if any(is_image(space) for space in tf.nest.flatten(leaf_spaces(observation_space))):
+    if has_images(observation_space):
         raise UserError(
             f"SAC's networks take vectors, but observations contain images: {observation_space}. "
             "Train with vtrace, ppo or r2d2, or pass your own network to `learner_loop`."
         )
-    sizes = config.mlp_sizes
+    sizes, critics = config.mlp_sizes, (distribution, config.n_critics)
+    quantiles = config.n_quantiles
     if any(config.lstm_sizes):
-        return ActorCriticLSTM(
-            distribution, config.n_critics, config.lstm_sizes, sizes[:1], sizes[-1:], sizes
-        )
-    return ActorCriticMLP(distribution, config.n_critics, sizes, config.mlp_activation)
+        layers = (config.lstm_sizes, sizes[:1], sizes[-1:], sizes)
+        return ActorCriticLSTM(*critics, *layers, n_quantiles=quantiles)
+    return ActorCriticMLP(*critics, sizes, config.mlp_activation, n_quantiles=quantiles)

@@ -8,11 +8,12 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.vtrace import losses
-from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.vtrace.config import VTraceConfig, VTraceReplayConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import StepResult
@@ -22,6 +23,10 @@ from seed_rl.common.learner.job import (
     TrainingJob,
     make_job,
 )
+from seed_rl.common.learner.replay_algorithm import replay_files, replay_logs, replay_specs
+from seed_rl.common.learner.replay_pipeline import ReplayMixer
+from seed_rl.common.nest import Nest
+from seed_rl.common.replay import PrioritizedReplay
 from seed_rl.common.types import Specs, Unroll
 
 
@@ -49,8 +54,52 @@ class VTrace(ActorCriticAlgorithm):
         """
         super().__init__(create_network, distribution, num_envs, num_eval_envs, specs)
         self.config = config
+        self.block_inference_on_training |= config.block_inference_on_training
         self._entropy_cost = losses.EntropyCost(config)
         self._popart = losses.make_popart(config) if config.popart else None
+        self._replay = VTraceReplayConfig()
+        self._mixer: ReplayMixer | None = None
+        self._store: InferenceStore | None = None
+
+    def use_replay(
+        self, config: VTraceReplayConfig, unroll_length: int, seed: int | None = None
+    ) -> None:
+        """Creates the replay from which batches are completed; call it where the network was made.
+
+        Args:
+          config: options of the replay.
+          unroll_length: steps of an unroll, without the bootstrap step.
+          seed: makes sampling repeatable.
+
+        Raises:
+          UserError: the replay would not fit into memory.
+        """
+        assert self.specs is not None
+        action, env_output = tf.nest.map_structure(
+            lambda spec: tf.zeros([1, *spec.shape], spec.dtype),
+            (self.specs.action, self.specs.env_output),
+        )
+        outputs, _ = self.call(self.network, action, env_output, self.network.initial_state(1))
+        kept = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), outputs)
+        specs = replay_specs(self.network, self.specs, kept, unroll_length + 1)
+        replay = PrioritizedReplay(config.replay(), specs, seed)
+        self._replay, self._mixer = config, ReplayMixer(replay, config.replay_ratio)
+
+    def dataset(
+        self, store: InferenceStore, batch_size: int, encode: Callable[[Nest], Nest]
+    ) -> tf.data.Dataset:
+        if self._mixer is None:
+            return super().dataset(store, batch_size, encode)
+        self._store = store
+        return self._mixer.dataset(super().dataset(store, batch_size, lambda new: new), encode)
+
+    def extra_files(self) -> dict[str, Any]:
+        if self._mixer is None:
+            return {}
+        return replay_files(self._mixer.replay, self._replay.save_replay, lambda: self._store)
+
+    def logs(self) -> dict[str, Any]:
+        return replay_logs(self._mixer.replay) if self._mixer else {}
 
     def loss(self, batch: Unroll) -> StepResult:
         loss, metrics = losses.compute_loss(
@@ -61,6 +110,7 @@ class VTrace(ActorCriticAlgorithm):
             self._entropy_cost,
             self.learning_rewards(batch.env_outputs),
             self._popart,
+            self._replay.replay_ratio,
         )
         return StepResult(loss, metrics)
 
@@ -82,6 +132,7 @@ def create_job(
     create_optimizer_fn: CreateOptimizer | None = None,
     *,
     vtrace: VTraceConfig | None = None,
+    replay: VTraceReplayConfig | None = None,
     continuous: ContinuousDistributionConfig | None = None,
     algorithm: type[VTrace] = VTrace,
     **options: Any,
@@ -94,21 +145,23 @@ def create_job(
         parametric_action_distribution)` returns the network, in either call form of `call_network`.
       create_optimizer_fn: see `job.make_job`.
       vtrace: options of the loss; by default those of the flags.
+      replay: options of the replay; by default those of the flags.
       continuous: options of continuous actions; by default those of the flags.
       algorithm: `VTrace` or a subclass with the same constructor arguments.
-      **options: `env_config`, `run`, `config`, `optimizer` and `device_config` of
+      **options: `env_config`, `run`, `config`, `optimizer`, `device_config` and `callbacks` of
         `job.make_job`.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
     """
     vtrace = vtrace or from_flags(VTraceConfig)
+    replay = replay or from_flags(VTraceReplayConfig)
     continuous = continuous or from_flags(ContinuousDistributionConfig)
 
     def create_algorithm(context: AlgorithmContext) -> VTrace:
         observation_space, action_space = context.spaces
         distribution = get_parametric_distribution_for_action_space(action_space, continuous)
-        return algorithm(
+        created = algorithm(
             vtrace,
             lambda: create_agent_fn(action_space, observation_space, distribution),
             distribution,
@@ -116,11 +169,14 @@ def create_job(
             context.run.num_eval_envs,
             context.specs,
         )
+        if replay.replay_ratio:
+            created.use_replay(replay, context.config.unroll_length, context.run.seed)
+        return created
 
     return make_job(
         create_env_fn,
         create_algorithm,
         create_optimizer_fn,
-        agent_options=(vtrace, continuous),
+        agent_options=(vtrace, replay, continuous),
         **options,
     )

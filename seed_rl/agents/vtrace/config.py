@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from seed_rl.common.config.options import Checked, option
+from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
 
 NO_SHAPING, OPTIMISTIC, SOFT = "none", "optimistic_asymmetric", "soft_asymmetric"
@@ -66,11 +68,23 @@ class VTraceConfig(Checked):
         minimum=0.0,
     )
     kl_cost: float = option(0.0, "Weight of KL(behaviour policy || learner's policy).", minimum=0.0)
+    trust_region: float | None = option(
+        None,
+        "Largest divergence (nats) of the policy from what V-trace makes of the behaviour policy, "
+        "KL(pi || pi_mu), at which a state is trained on; targets bootstrap where it is exceeded. "
+        "For replayed unrolls. Default: no bound.",
+        minimum=0.0,
+    )
     popart: bool = option(
         False,
         "Whether the network predicts values normalized by the statistics of their targets, for "
         "rewards of any scale.",
         network=True,
+    )
+    block_inference_on_training: bool = option(
+        False,
+        "Whether inference waits while a training step runs, so that all new steps use the new "
+        "weights: slower, and with one actor repeatable.",
     )
     popart_beta: float = option(
         3e-4,
@@ -91,3 +105,31 @@ class VTraceConfig(Checked):
     def shaping(self) -> str:
         """How rewards are shaped, whichever option says so."""
         return OPTIMISTIC if self.asymmetric_rewards else self.reward_shaping
+
+
+def _of_replay(name: str) -> Any:
+    """An option of `ReplayConfig`."""
+    field = ReplayConfig.__dataclass_fields__[name]
+    return dataclasses.field(default=field.default, metadata=field.metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class VTraceReplayConfig(Checked):
+    """V-trace: replay (LASER)."""
+
+    replay_ratio: int = option(
+        0,
+        "Replayed unrolls for each new one: a training step takes batch_size new unrolls and "
+        "replay_ratio times as many from the replay. 0: no replay.",
+        minimum=0,
+    )
+    replay_buffer_size: int = _of_replay("replay_buffer_size")
+    replay_compression_level: int = _of_replay("replay_compression_level")
+    replay_memory_gb: float | None = _of_replay("replay_memory_gb")
+    replay_assumed_compression: float = _of_replay("replay_assumed_compression")
+    save_replay: str = _of_replay("save_replay")
+
+    def replay(self) -> ReplayConfig:
+        """A uniform replay in which nothing waits: each batch brings its new unrolls along."""
+        options = {**vars(self), "replay_ratio": 0.0, "replay_buffer_min_size": 1}
+        return ReplayConfig(priority_exponent=0.0, importance_sampling_exponent=0.0, **options)

@@ -13,8 +13,9 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.vtrace.config import NO_SHAPING, SOFT, VTraceConfig
-from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.distributions.base import Distribution, ParametricDistribution
 from seed_rl.common.distributions.continuous import mean_std
+from seed_rl.common.distributions.discrete import Categorical
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.learner import replicas
@@ -27,6 +28,7 @@ from seed_rl.common.returns.transitions import transitions
 from seed_rl.common.types import EnvOutput
 
 _MIN_COST, _MAX_COST = 1e-8, 1e3
+_NUM_SAMPLES = 16  # Of the policy at each state, where a divergence has no closed form.
 
 
 class EntropyCost(tf.Module):
@@ -107,6 +109,7 @@ def compute_loss(
     entropy_cost: EntropyCost,
     rewards: tf.Tensor | None = None,
     popart: PopArt | None = None,
+    replay_ratio: int = 0,
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """The loss of a batch of unrolls of T + 1 steps, T of which are trained on.
 
@@ -124,6 +127,8 @@ def compute_loss(
         network reads in any case.
       popart: normalizes values; the value targets of this batch update its statistics. None: the
         network's baseline is the value.
+      replay_ratio: replayed unrolls in the batch for each new one; the new ones come first. Entropy
+        bonus and divergence penalty take the new ones alone.
 
     Returns:
       (loss <float32>[], metrics <float32>[] by name).
@@ -136,17 +141,28 @@ def compute_loss(
     steps = transitions(
         env_outputs, config.discounting, config.reward_scaling, config.max_abs_reward
     )
-    mean = replicas.BatchMean(steps.mask)
+    mean = of_new = replicas.BatchMean(steps.mask)
+    if replay_ratio:
+        num_new = steps.mask.shape[1] // (1 + replay_ratio)
+        new = tf.range(steps.mask.shape[1]) < num_new
+        of_new = replicas.BatchMean(steps.mask * tf.cast(new, tf.float32))
     a_tm1 = tf.nest.map_structure(lambda t: t[:-1], agent_outputs.action)
     pi_tm1 = parametric_action_distribution(learned.policy_logits[:-1])
     mu_tm1 = parametric_action_distribution(agent_outputs.policy_logits[:-1])
     target_log_probs, behaviour_log_probs = pi_tm1.log_prob(a_tm1), mu_tm1.log_prob(a_tm1)
+    trusted, trusted_log_probs = steps.mask, target_log_probs
+    if config.trust_region is not None:
+        divergence = implied_divergence(pi_tm1, mu_tm1, config.max_importance_weight)
+        within = divergence <= config.trust_region
+        trusted *= tf.cast(within, tf.float32)
+        # Importance weights of 0: no error of their own, and targets before them end there.
+        trusted_log_probs = tf.where(within, target_log_probs, -math.inf)
     values = learned.baseline
     if popart is not None:
         values = popart.unnormalize_prediction(popart.correct_prediction(values))
     v_tm1 = values[:-1]
     returns = vtrace.from_importance_weights(
-        target_action_log_probs=target_log_probs,
+        target_action_log_probs=trusted_log_probs,
         behaviour_action_log_probs=behaviour_log_probs,
         discounts=steps.discount_t,
         rewards=steps.bootstrapping_rewards(v_tm1),
@@ -159,14 +175,14 @@ def compute_loss(
 
     advantages, value_errors = returns.pg_advantages, returns.vs - v_tm1
     if popart is not None:
-        advantages, value_errors = _normalized(popart, learned.baseline[:-1], returns, steps.mask)
+        advantages, value_errors = _normalized(popart, learned.baseline[:-1], returns, trusted)
 
     # An action that the policy now excludes has weight 0 and log probability -inf.
     policy_loss = -mean(tf.math.multiply_no_nan(target_log_probs, advantages))
     baseline_loss = 0.5 * mean(tf.square(value_errors))
-    entropy = mean(pi_tm1.entropy())
+    entropy = of_new(pi_tm1.entropy())
     cost = entropy_cost()
-    kl = mean(mu_tm1.kl_divergence(pi_tm1))
+    kl = of_new(mu_tm1.kl_divergence(pi_tm1))
 
     loss = (
         policy_loss
@@ -195,7 +211,42 @@ def compute_loss(
     }
     if (std := mean_std(pi_tm1)) is not None:
         metrics["policy/std"] = mean(std)
+    if config.trust_region is not None:
+        metrics["policy/trusted"] = mean(trusted)
     return loss, {name: tf.stop_gradient(value) for name, value in metrics.items()}
+
+
+def implied_divergence(pi: Distribution, mu: Distribution, max_weight: float) -> tf.Tensor:
+    """KL(pi || pi_mu) <float32>[time, batch] of the policy whose values V-trace estimates.
+
+    Actions of mu, with importance weights clipped at rho-bar, are those of pi_mu, in proportion to
+    min(rho-bar mu, pi) (Espeholt et al. 2018, section 4.1; Schmitt et al. 2019, section 4.3). Exact
+    for one discrete choice; for other actions, an estimate from samples of pi.
+
+    Args:
+      pi: the learner's policy, [time, batch].
+      mu: the behaviour policy, of the same class.
+      max_weight: rho-bar.
+
+    Returns:
+      Infinite or NaN where pi may do what mu never does. No gradient flows.
+    """
+    if isinstance(pi, Categorical) and isinstance(mu, Categorical):
+        log_pi, log_mu = tf.nn.log_softmax(pi.logits), tf.nn.log_softmax(mu.logits)
+        probabilities = tf.exp(log_pi)
+    else:
+        samples = [pi.sample_and_log_prob(differentiable=False) for _ in range(_NUM_SAMPLES)]
+        log_pi = tf.stack([log_prob for _, log_prob in samples], axis=-1)
+        log_mu = tf.stack([mu.log_prob(action) for action, _ in samples], axis=-1)
+        probabilities = tf.fill(tf.shape(log_pi), 1.0 / _NUM_SAMPLES)
+    log_share = tf.minimum(log_mu + tf.math.log(max_weight) - log_pi, 0.0)
+
+    def expectation(values: tf.Tensor) -> tf.Tensor:
+        possible = tf.where(probabilities > 0, values, 0.0)
+        return tf.reduce_sum(probabilities * possible, axis=-1)
+
+    divergence = tf.math.log(expectation(tf.exp(log_share))) - expectation(log_share)
+    return tf.stop_gradient(divergence)
 
 
 def make_popart(config: VTraceConfig) -> PopArt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.vtrace.config import VTraceConfig, VTraceReplayConfig
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 
@@ -16,7 +16,9 @@ def _create_job() -> Callable[..., Any]:
     return create_job
 
 
-PROGRAM = AgentProgram("vtrace", _create_job, (VTraceConfig, ContinuousDistributionConfig))
+PROGRAM = AgentProgram(
+    "vtrace", _create_job, (VTraceConfig, VTraceReplayConfig, ContinuousDistributionConfig)
+)
 """Without a network or a preset of its own."""
 
 main = PROGRAM.main

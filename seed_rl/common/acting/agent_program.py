@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from seed_rl.common import remote_callbacks
 from seed_rl.common.acting import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.callbacks import Callback
 from seed_rl.common.config.presets import Preset
 
 
@@ -41,6 +44,7 @@ class AgentProgram:
         agent_configs: tuple[type, ...] | None = None,
         presets: Sequence[Preset] = (),
         argv: Sequence[str] | None = None,
+        callbacks: Sequence[Callback] = (),
         **defaults: Any,
     ) -> None:
         """Parses flags and runs; does not return.
@@ -57,6 +61,8 @@ class AgentProgram:
           agent_configs: dataclasses of options in place of `network_configs`.
           presets: defaults applied after those of the agent, in order.
           argv: name of the program, then flags; None: the command line.
+          callbacks: called in the learner; actors create them, too, so they should start in
+            `on_start`.
           **defaults: further defaults of this program, applied last.
         """
         create_agent = create_agent or self.create_agent
@@ -66,11 +72,14 @@ class AgentProgram:
         def learn(env_config: Any) -> None:
             subclass = {"algorithm": algorithm()} if algorithm else {}
             create_job = self.create_job()
+            caller = os.environ.get(remote_callbacks.ADDRESS)
+            remote = [remote_callbacks.RemoteCallbacks(caller)] if caller else []
             create_job(
                 family.create,
                 create_agent,
                 create_optimizer,
                 env_config=env_config,
+                callbacks=(*callbacks, *remote),
                 **subclass,
             ).execute()
 

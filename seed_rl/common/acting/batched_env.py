@@ -39,6 +39,8 @@ class BatchStep(NamedTuple):
       episode_step: <int32>[k] steps since the environment was last reset.
       raw_reward: <float32>[k] the unshaped reward (`info["score_reward"]`) if given, else the
         reward.
+      success: <float32>[k] whether the episode has reached its goal (`info["is_success"]` of its
+        last step, also with `done`); NaN: the environment does not say. None: none of them does.
     """
 
     observation: Any
@@ -47,6 +49,7 @@ class BatchStep(NamedTuple):
     abandoned: np.ndarray
     episode_step: np.ndarray
     raw_reward: np.ndarray
+    success: np.ndarray | None = None
 
 
 class BatchedEnv(Protocol):
@@ -151,6 +154,7 @@ class BatchedEnvironment:
         self._step_calls = [EnvironmentCall(name, "step") for name in names]
         self._reward = np.zeros(batch_size, np.float32)
         self._raw_reward = np.zeros(batch_size, np.float32)
+        self._success = np.full(batch_size, np.nan, np.float32)
         self._done = np.zeros(batch_size, np.bool_)
         self._abandoned = np.zeros(batch_size, np.bool_)
         self._episode_step = np.zeros(batch_size, np.int32)
@@ -212,6 +216,7 @@ class BatchedEnvironment:
             self._abandoned,
             self._episode_step,
             self._raw_reward,
+            self._success,
         )
 
     def reset_if_done(self, done: Any) -> Any:
@@ -245,6 +250,11 @@ class BatchedEnvironment:
         if "score_reward" in info:
             score = rewards.number(info["score_reward"], self._env_ids[row], "score_reward")
             self._raw_reward[row] = score
+        self._success[row] = (
+            rewards.number(info["is_success"], self._env_ids[row], "is_success")
+            if "is_success" in info
+            else np.nan
+        )
         if terminated:
             self._done[row] = True
             self._reset(row)

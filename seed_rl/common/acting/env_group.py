@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 
 from seed_rl.common.acting import rewards
-from seed_rl.common.acting.batched_env import BatchedEnv, BatchedEnvironment, EnvironmentFailure
+from seed_rl.common.acting.batched_env import (
+    BatchedEnv,
+    BatchedEnvironment,
+    BatchStep,
+    EnvironmentFailure,
+)
 from seed_rl.common.errors import UserError
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc.numpy_client import Function, PendingCall
@@ -47,7 +52,8 @@ class EnvGroup:
         self._run_ids = np.full(size, run_id, np.int64)
         zeros, false = np.zeros(size, np.float32), np.zeros(size, np.bool_)
         steps = np.zeros(size, np.int32)
-        self._report = EnvOutput(zeros, false, self._fresh_observation, false, steps), zeros
+        first = EnvOutput(zeros, false, self._fresh_observation, false, steps)
+        self._report = first, zeros, np.full(size, np.nan, np.float32)
         self.send()
 
     def actions(self) -> Any:
@@ -67,9 +73,14 @@ class EnvGroup:
           EnvironmentFailure, UserError: an environment raised, or returned invalid data.
         """
         self._fresh_observation = None
-        observation, reward, done, abandoned, episode_step, raw_reward = self.env.step(actions)
-        rewards.check(self._env_ids, reward, raw_reward)
-        self._report = EnvOutput(reward, done, observation, abandoned, episode_step), raw_reward
+        step = BatchStep(*self.env.step(actions))
+        rewards.check(self._env_ids, step.reward, step.raw_reward)
+        unknown = np.full(len(self._env_ids), np.nan, np.float32)
+        self._report = (
+            EnvOutput(step.reward, step.done, step.observation, step.abandoned, step.episode_step),
+            step.raw_reward,
+            unknown if step.success is None else step.success,
+        )
 
     def send(self) -> None:
         """Sends the last step to the learner, which answers with `actions`.
@@ -77,7 +88,10 @@ class EnvGroup:
         Raises:
           ClientError: the connection is lost.
         """
-        self._call = self._inference.start(self._env_ids, self._run_ids, *self._report)
+        arguments = (self._env_ids, self._run_ids, *self._report)
+        # The inference function of a program written for the original takes no successes.
+        taken = len(self._inference.arguments)
+        self._call = self._inference.start(*arguments[:taken])
 
 
 @contextlib.contextmanager

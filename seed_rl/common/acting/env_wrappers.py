@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from seed_rl.common.acting import action_masks
 from seed_rl.common.acting.env_adapters import as_gymnasium
 from seed_rl.common.acting.spaces import SMALLEST_IMAGE, specs
 from seed_rl.common.errors import UserError
@@ -143,6 +144,8 @@ class RepeatActions(gymnasium.Wrapper[Any, Any, Any, Any]):
 def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, Any]:
     """Wraps `env` with `AgentActions` and `AgentObservations` if they change its spaces.
 
+    Masks of actions become a part of the observation, see `action_masks`.
+
     Args:
       env: a Gymnasium (or old gym) environment.
       observations: whether to wrap the observations.
@@ -154,6 +157,8 @@ def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, An
     if agent_action_space(env.action_space) is not env.action_space:
         env = AgentActions(env)
     specs(env.observation_space)
+    if where := action_masks.place(env, env.observation_space, env.action_space):
+        env = action_masks.MaskedObservations(env, where == "info")
     if observations and agent_observation_space(env.observation_space) is not env.observation_space:
         env = AgentObservations(env)
     return env

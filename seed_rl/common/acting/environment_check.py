@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.common import nest
-from seed_rl.common.acting import env_adapters, rewards
+from seed_rl.common.acting import action_masks, env_adapters, rewards
 from seed_rl.common.acting import spaces as space_lib
 from seed_rl.common.acting.environment_findings import Findings, Unusable
 from seed_rl.common.acting.goal_check import GoalCheck
@@ -40,6 +40,9 @@ class Contract:
             self.env = env_adapters.as_gymnasium(env)
             self.env.action_space.seed(seed)
             space = self.env.observation_space
+            self._masks: action_masks.ActionMasks | None = None
+            self._mask: Any = None  # What the last observation allows.
+            self._random = np.random.default_rng(seed)
             self._goals = GoalCheck(self.env, space, findings, timeout_s)
         self._calls = itertools.count(1)
 
@@ -50,6 +53,7 @@ class Contract:
           Unusable: the environment failed.
         """
         check_spaces(self.env.observation_space, self.env.action_space, self.findings)
+        self._find_masks()
         self._check_seed(min(steps, 200))
         self._play(steps)
         self._goals.check_batch()
@@ -68,6 +72,7 @@ class Contract:
             )
             raise Unusable
         self._check_observation(result[0], "reset()")
+        self._check_mask(*result, False, "reset()")
         return result[0]
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool]:
@@ -85,14 +90,53 @@ class Contract:
             raise Unusable
         observation, reward, terminated, truncated, info = result
         self._check_observation(observation, call)
+        self._check_mask(observation, info, bool(terminated or truncated), call)
         value = self._reward(reward, info, call)
         self._goals.add(observation, value, info, call)
         return observation, value, bool(terminated), bool(truncated)
+
+    def random_action(self) -> Any:
+        """An action that the environment allows."""
+        space = self.env.action_space
+        if self._masks is None:
+            return space.sample()
+        return action_masks.allowed_actions(space, self._mask, self._random)
+
+    def _find_masks(self) -> None:
+        env, space = self.env, self.env.observation_space
+        try:
+            with self.findings.of("reset()", self._timeout_s):
+                where = action_masks.place(env, space, env.action_space)
+            if where:
+                name = type(env.unwrapped).__name__
+                in_info = where == "info"
+                self._masks = action_masks.ActionMasks(space, env.action_space, in_info, name)
+        except UserError as error:
+            self._bad_mask(str(error))
+
+    def _check_mask(self, observation: Any, info: Any, over: bool, call: str) -> None:
+        if self._masks is None:
+            return
+        try:
+            mask = self._masks.find(observation, info)
+            self._mask = self._masks.put(observation, mask, over)[action_masks.KEY]
+        except UserError as error:
+            self._bad_mask(f"{call}: {error}")
+
+    def _bad_mask(self, what: str) -> None:
+        self.findings.must(
+            "action_mask",
+            what,
+            "The actor ends with this message.",
+            "Return one entry per choice, at least one of which is not 0.",
+        )
+        raise Unusable
 
     def _reward(self, reward: Any, info: Any, call: str) -> float:
         try:
             value = rewards.number(reward, 0)
             score = rewards.number(info["score_reward"], 0) if "score_reward" in info else 0.0
+            rewards.number(info.get("is_success", False), 0, "is_success")
         except UserError as error:
             self.findings.must(
                 "reward",
@@ -165,10 +209,7 @@ class Contract:
 
     def _check_seed(self, steps: int) -> None:
         """Whether the same seed and actions give the same episodes."""
-        space = self.env.action_space
-        space.seed(self._seed)
-        actions = [space.sample() for _ in range(steps)]
-        runs = [self._run(actions), self._run(actions)]
+        runs = [self._run(steps), self._run(steps)]
         for number, (first, second) in enumerate(zip(*runs, strict=False)):
             if not _same(first, second):
                 place = f"step {number}" if number else "the first observation"
@@ -181,10 +222,12 @@ class Contract:
                 )
                 return
 
-    def _run(self, actions: list[Any]) -> list[Any]:
+    def _run(self, steps: int) -> list[Any]:
+        self.env.action_space.seed(self._seed)
+        self._random = np.random.default_rng(self._seed)
         seen: list[Any] = [_copied(self.reset(self._seed))]
-        for action in actions:
-            observation, reward, terminated, truncated = self.step(action)
+        for _ in range(steps):
+            observation, reward, terminated, truncated = self.step(self.random_action())
             seen.append((_copied(observation), reward, terminated, truncated))
             if terminated or truncated:
                 break
@@ -195,7 +238,7 @@ class Contract:
         length = 0
         varied = False
         for _ in range(steps):
-            observation, _, terminated, truncated = self.step(self.env.action_space.sample())
+            observation, _, terminated, truncated = self.step(self.random_action())
             length += 1
             varied = varied or not _same(observation, first)
             if terminated and truncated:

@@ -19,7 +19,7 @@ from seed_rl.common.acting.environment_findings import Findings
 _WINDOWS = 5
 _LEAST_LEAK = 1 << 20
 """Bytes; within one or two windows, the allocator itself grows less."""
-_CALL_BYTES = 26
+_CALL_BYTES = 30
 """Bytes of a step besides observation and action: ids, rewards, done, abandoned, step."""
 
 

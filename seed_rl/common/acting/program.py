@@ -22,7 +22,7 @@ from seed_rl.common.config.run_config import ACTOR, RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import saved_flags, saved_run
 
-_AGENT, _REPEATS = "agent", "num_action_repeats"
+_AGENT, _FRAMES, _REPEATS = "agent", "total_environment_frames", "num_action_repeats"
 
 
 def main(
@@ -134,7 +134,10 @@ def answer_check(continuation: Callable[[], Mapping[str, Any]]) -> None:
     if run.run_mode != ACTOR:
         run.check_exposure()
     logdirs.check(run.logdir)
-    print(json.dumps({"logdir": run.logdir, **continuation()}))
+    answer = {"logdir": run.logdir, **continuation()}
+    if _FRAMES in flags.FLAGS:  # As they are now that a saved run's options are adopted.
+        answer["frames"] = flags.FLAGS[_FRAMES].value
+    print(json.dumps(answer))
 
 
 def _continuation(family: EnvironmentFamily) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from gymnasium import spaces as gymnasium_spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from seed_rl.common import nest
-from seed_rl.common.acting import env_wrappers, spaces
+from seed_rl.common.acting import action_masks, env_wrappers, spaces
 from seed_rl.common.acting.batched_env import BatchStep, EnvironmentCall, env_seeds
 from seed_rl.common.errors import UserError
 
@@ -40,8 +40,8 @@ from seed_rl.common.errors import UserError
 class VectorEnvironment:
     """A vector environment of k environments, converted for agents (see `wrap_for_agent`).
 
-    Scores in `info["score_reward"]` and `info["learning_episode_over"]` mean the same as for single
-    environments.
+    Scores in `info["score_reward"]`, `info["learning_episode_over"]`, `info["action_mask"]` and
+    `info["is_success"]` mean the same as for single environments.
     """
 
     def __init__(self, env: Any, env_ids: Any, *, raw_observations: bool = False):
@@ -60,19 +60,29 @@ class VectorEnvironment:
         self._mode, self._resets_rows = _inspect(env, size)
         self._env = env
         self._single_space = env.single_observation_space
-        self.observation_space = self._single_space
+        self._name = f"Environments {self._env_ids[0]} to {self._env_ids[-1]}"
+        self._masks: action_masks.ActionMasks | None = None
+        space = self._single_space
+        if where := action_masks.place(env, space, env.single_action_space):
+            in_info = where == "info"
+            self._masks = action_masks.ActionMasks(
+                space, env.single_action_space, in_info, self._name
+            )
+            space = self._masks.observation_space
+        self.observation_space = space
         self._convert: Callable[[Any], Any] = lambda value: value
         if not raw_observations:
-            self.observation_space = env_wrappers.agent_observation_space(self._single_space)
-            self._convert = env_wrappers.observation_converter(self._single_space)
+            self.observation_space = env_wrappers.agent_observation_space(space)
+            self._convert = env_wrappers.observation_converter(space)
         self.action_space = env_wrappers.agent_action_space(env.single_action_space)
         self._check_actions = spaces.action_checker(self.action_space, size)
         self._convert_actions = env_wrappers.action_converter(env.single_action_space)
         self._specs = spaces.specs(self.observation_space)
-        self._name = f"Environments {self._env_ids[0]} to {self._env_ids[-1]}"
         self._owner = f"{self._name}: their observation"
         self._episode_step = np.zeros(size, np.int32)
         self._truncated = np.zeros(size, np.bool_)
+        self._success = np.full(size, np.nan, np.float32)
+        self._begun_mask: Any = None  # Of episodes that begin before the protocol says so.
 
     @property
     def env_ids(self) -> np.ndarray:
@@ -116,8 +126,8 @@ class VectorEnvironment:
         """
         self._episode_step.fill(0)
         self._truncated.fill(False)
-        observation, _ = self._call("reset", seed=self._seeds(seed))
-        return self._observation(observation)
+        observation, info = self._call("reset", seed=self._seeds(seed))
+        return self._observation(observation, self._mask(observation, info))
 
     def step(self, action_batch: Any) -> BatchStep:
         """Applies one action per environment; `batched_env` describes the protocol.
@@ -129,18 +139,29 @@ class VectorEnvironment:
           EnvironmentFailure: the environment raised.
           UserError: an action or observation is not in the declared space.
         """
-        actions = self._convert_actions(self._check_actions(action_batch))
+        actions = self._check_actions(action_batch)
         abandoned = self._truncated
         if self._mode == AutoresetMode.DISABLED and abandoned.any():
-            self._reset_rows(abandoned)  # It does not step finished episodes.
+            begun = self._reset_rows(abandoned)  # It does not step finished episodes.
+            self._begun_mask = self._mask(*begun)
+        if self._masks is not None and self._begun_mask is not None and abandoned.any():
+            # The actions for the last states, which the protocol ignores, reach new episodes.
+            allowed = action_masks.allowed_actions(self.action_space, self._begun_mask)
+            actions = _with_rows(actions, allowed, abandoned)
+        actions = self._convert_actions(actions)
         observation, rewards, terminated, truncated, info = self._call("step", actions)
         terminated = np.asarray(terminated, np.bool_) & ~abandoned
         truncated = np.asarray(truncated, np.bool_) & ~terminated & ~abandoned
         reward = self._numbers(rewards, "rewards")
         self._episode_step += 1
+        mask = self._mask(observation, info)
         raw_reward, over = self._extras(info, reward, ~(terminated | truncated | abandoned))
+        self._success = np.where(abandoned, self._success, self._given(info, "is_success"))
         if self._mode == AutoresetMode.SAME_STEP and truncated.any():
+            self._begun_mask = mask
             observation = _with_last(observation, self._single_space, info, truncated)
+            last_mask = self._mask(observation, info.get("final_info", {}))
+            mask = _with_rows(mask, last_mask, truncated)
         if self._mode == AutoresetMode.NEXT_STEP and not self._resets_rows:
             over, truncated = over | terminated, truncated | terminated
             terminated = np.zeros_like(terminated)
@@ -148,18 +169,21 @@ class VectorEnvironment:
         if self._mode == AutoresetMode.DISABLED:
             again = abandoned | terminated
         if again.any() and self._resets_rows:
-            observation = _with_rows(observation, self._reset_rows(again), again)
+            first, first_info = self._reset_rows(again)
+            observation = _with_rows(observation, first, again)
+            mask = _with_rows(mask, self._mask(first, first_info), again)
         self._truncated = truncated
         self._episode_step[terminated | abandoned] = 0
         reward[abandoned] = 0.0
         raw_reward[abandoned] = 0.0
         return BatchStep(
-            self._observation(observation),
+            self._observation(observation, mask),
             reward,
             terminated | abandoned | over,
             abandoned,
             self._episode_step,
             raw_reward,
+            self._success,
         )
 
     def render(self) -> Any:
@@ -184,16 +208,22 @@ class VectorEnvironment:
         return seeds[0]  # All that the interface guarantees.
 
     def _reset_rows(self, rows: np.ndarray) -> Any:
-        """Begins new episodes in `rows` <bool>[k]; returns observations valid in these."""
-        return self._call("reset", options={"reset_mask": rows.copy()})[0]
+        """Begins new episodes in `rows` <bool>[k]; returns observations and infos of these."""
+        return self._call("reset", options={"reset_mask": rows.copy()})
+
+    def _mask(self, observation: Any, info: Mapping[str, Any]) -> Any:
+        """Masks of actions <uint8>[k, choices]; () without."""
+        return self._masks.find(observation, info, len(self._env_ids)) if self._masks else ()
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         with EnvironmentCall(self._name, name):
             return getattr(self._env, name)(*arguments, **named)
 
-    def _observation(self, raw: Any) -> Any:
+    def _observation(self, raw: Any, mask: Any) -> Any:
         """Converts, and checks that the result fits the space that agents see."""
         size = len(self._env_ids)
+        if self._masks is not None:
+            raw = self._masks.put(raw, mask, self._truncated)
 
         def fit(spec: spaces.ArraySpec, leaf: Any) -> np.ndarray:
             leaf = spaces.fitting(spec, leaf, self._owner, size)
@@ -219,17 +249,21 @@ class VectorEnvironment:
         self, info: Mapping[str, Any], reward: np.ndarray, within: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Unshaped rewards <float32>[k]; <bool>[k] whether the learner's episode is over."""
-        raw_reward = reward.copy()
-        for source in (info, info.get("final_info")):  # The latter: with SAME_STEP, at ends.
-            if isinstance(source, Mapping) and "score_reward" in source:
-                given = np.asarray(source.get("_score_reward", True)) & np.ones_like(within)
-                scores = np.asarray(source["score_reward"])
-                raw_reward[given] = self._numbers(scores, "score_reward")[given]
+        raw_reward = self._given(info, "score_reward", reward)
         over = np.zeros_like(within)
         if "learning_episode_over" in info:
             given = np.asarray(info.get("_learning_episode_over", True))
             over = np.asarray(info["learning_episode_over"], np.bool_) & given & within
         return raw_reward, over
+
+    def _given(self, info: Mapping[str, Any], name: str, default: Any = np.nan) -> np.ndarray:
+        """Numbers <float32>[k] of an info; `default` where there are none."""
+        values = np.full(len(self._env_ids), default, np.float32)
+        for source in (info, info.get("final_info")):  # The latter: with SAME_STEP, at ends.
+            if isinstance(source, Mapping) and name in source:
+                given = np.asarray(source.get(f"_{name}", True)) & np.ones(len(values), np.bool_)
+                values[given] = self._numbers(np.asarray(source[name]), name)[given]
+        return values
 
 
 class SingleEnvironment(gymnasium.Env[Any, Any]):
@@ -268,6 +302,8 @@ class SingleEnvironment(gymnasium.Env[Any, Any]):
             self._first = observation
         terminated = begun or (over and resets)
         info: dict[str, Any] = {"score_reward": float(result.raw_reward[0])}
+        if not np.isnan(result.success[0]):
+            info["is_success"] = bool(result.success[0])
         if over and not terminated:
             info["learning_episode_over"] = True
         truncated = resets and not over

@@ -50,7 +50,10 @@ class CentralInference:
       functions: one `tf.function` per device, all named `inference`, for `grpc.Server.bind`:
 
           inference(env_ids <int32>[batch], run_ids <int64>[batch], env_outputs nest of
-                    [batch, ...], raw_rewards <float32>[batch]) -> actions nest of [batch, ...]
+                    [batch, ...], raw_rewards <float32>[batch], successes <float32>[batch])
+              -> actions nest of [batch, ...]
+
+        See `BatchStep` for the last two.
     """
 
     def __init__(
@@ -124,15 +127,22 @@ class CentralInference:
                 tf.TensorSpec([None], tf.int64, "run_ids"),
                 batched,
                 tf.TensorSpec([None], tf.float32, "raw_rewards"),
+                tf.TensorSpec([None], tf.float32, "successes"),
             ],
             autograph=False,
         )
         def inference(
-            env_ids: tf.Tensor, run_ids: tf.Tensor, env_outputs: EnvOutput, raw_rewards: tf.Tensor
+            env_ids: tf.Tensor,
+            run_ids: tf.Tensor,
+            env_outputs: EnvOutput,
+            raw_rewards: tf.Tensor,
+            successes: tf.Tensor,
         ) -> Nest:
             env_outputs = self._evaluate_whole_games(env_ids, env_outputs)
             _decorrelate_random_ops(number)
-            prev_actions, state = self.store.begin(env_ids, run_ids, env_outputs, raw_rewards)
+            prev_actions, state = self.store.begin(
+                env_ids, run_ids, env_outputs, raw_rewards, successes
+            )
             acted = self._act(device, network, (env_ids, prev_actions, env_outputs, state))
             step = Step(prev_actions, env_outputs, acted.agent_outputs)
             self.store.end(env_ids, run_ids, acted.action, acted.agent_state, step)

@@ -7,6 +7,7 @@ dozens of scatters and gathers per batch with two ops.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -31,12 +32,17 @@ class EpisodeStats(NamedTuple):
       returns: <float32>[episodes], sum of the rewards; NaN if one was not finite, or beyond
         `types.LARGEST`.
       raw_returns: <float32>[episodes], sum of the unshaped rewards; NaN likewise.
+      ended_at: <int64>[episodes], agent steps of all training environments, from the creation of
+        the store until the episode ended; never decreases.
+      successes: <float32>[episodes], whether they reached their goal; NaN: not known.
     """
 
     env_ids: np.ndarray
     num_steps: np.ndarray
     returns: np.ndarray
     raw_returns: np.ndarray
+    ended_at: np.ndarray
+    successes: np.ndarray
 
 
 class Counters(NamedTuple):
@@ -79,7 +85,9 @@ class InferenceStore:
 
     Usage, inside one `tf.function`:
 
-        prev_actions, agent_state = store.begin(env_ids, run_ids, env_outputs, raw_rewards)
+        prev_actions, agent_state = store.begin(
+            env_ids, run_ids, env_outputs, raw_rewards, successes
+        )
         ... run the network ...
         store.end(env_ids, run_ids, actions, new_agent_state, step)
 
@@ -155,7 +163,12 @@ class InferenceStore:
             )
 
     def begin(
-        self, env_ids: tf.Tensor, run_ids: tf.Tensor, env_outputs: EnvOutput, raw_rewards: tf.Tensor
+        self,
+        env_ids: tf.Tensor,
+        run_ids: tf.Tensor,
+        env_outputs: EnvOutput,
+        raw_rewards: tf.Tensor,
+        successes: tf.Tensor | None = None,
     ) -> tuple[Nest, Nest]:
         """Admits a batch of steps; waits while it is training's turn (`unrolls_per_step`).
 
@@ -164,6 +177,7 @@ class InferenceStore:
           run_ids: <int64>[batch]; a new run id starts a new life of its environment.
           env_outputs: nest of [batch, ...].
           raw_rewards: <float32>[batch].
+          successes: <float32>[batch], see `BatchStep`; None: not known.
 
         Returns:
           (previous actions, recurrent state), nests of [batch, ...].
@@ -183,6 +197,7 @@ class InferenceStore:
                 env_outputs.abandoned,
                 env_outputs.episode_step,
                 raw_rewards,
+                tf.fill(tf.shape(env_ids), math.nan) if successes is None else successes,
                 action_dtypes=_dtypes(tf.nest.flatten(self._action_specs)),
                 state_dtypes=_dtypes(tf.nest.flatten(self._state_specs)),
             )

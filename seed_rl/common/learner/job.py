@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ import tensorflow as tf
 
 from seed_rl.common.acting import environment_process
 from seed_rl.common.acting.environment_process import EnvironmentRequest
+from seed_rl.common.callbacks import Callback, StopAtReturn
+from seed_rl.common.checkpoints.best import BestCheckpoint
 from seed_rl.common.config import learner_config, logdirs
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -32,6 +34,7 @@ from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.devices import Devices, hide_gpus, make_devices
 from seed_rl.common.learner.learner import Learner
 from seed_rl.common.learner.optimizer import create_optimizer
+from seed_rl.common.monitoring.wandb_sync import WandbSync
 from seed_rl.common.run_files import run_record, saved_run
 from seed_rl.common.system import memory
 from seed_rl.common.system.files import write_atomically
@@ -61,6 +64,7 @@ class TrainingJob:
       create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment; None: not
         available.
       env_config: passed to `create_env_fn`.
+      callbacks: called by the learner.
       environment: those of `options` that must match to resume a saved run.
       network: names of further `options` that must.
       files: texts to write to the logdir when training starts, by file name.
@@ -82,6 +86,7 @@ class TrainingJob:
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     create_env_fn: Callable[[int, Any], Any] | None = None
     env_config: Any = None
+    callbacks: Sequence[Callback] = ()
 
     def execute(self) -> None:
         """Trains; or plays, if `python -m seed_rl.play` started the program (`--play_request`).
@@ -127,7 +132,11 @@ class TrainingJob:
         self.run.check_exposure()
         logdirs.check(self.run.logdir)
         options = {**self.options, "devices": self.devices.describe()}
-        job = dataclasses.replace(self, options=run_record.describe(options))
+        job = dataclasses.replace(
+            self,
+            options=run_record.describe(options),
+            callbacks=(*_built_in(self.config), *self.callbacks),
+        )
         saved_run.check(self.run.logdir, self.environment, job.options, self.network)
         run_record.log_options(job.options)
         saved = saved_run.record(self.run.logdir)
@@ -176,6 +185,7 @@ def make_job(
     device_config: DeviceConfig | None = None,
     devices: Devices | None = None,
     agent_options: Sequence[Any] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingJob:
     """Creates devices, algorithm and optimizer.
 
@@ -194,6 +204,7 @@ def make_job(
       device_config: what runs where.
       devices: what runs where, if the program has chosen itself.
       agent_options: dataclasses of the agent's options, stored with checkpoints.
+      callbacks: called by the learner.
 
     Raises:
       UserError: options that are incompatible with each other, the environment or this machine.
@@ -239,7 +250,18 @@ def make_job(
         network=network_options(run, config, optimizer, *agent_options),
         create_env_fn=create_env_fn,
         env_config=env_config,
+        callbacks=callbacks,
     )
+
+
+def _built_in(config: LearnerConfig) -> Iterator[Callback]:
+    """The callbacks that options ask for."""
+    if config.wandb_project:
+        yield WandbSync(config.wandb_project)
+    if config.keep_best:
+        yield BestCheckpoint()
+    if config.stop_at_return is not None:
+        yield StopAtReturn(config.stop_at_return)
 
 
 def _check_memory(config: LearnerConfig, specs: Specs) -> None:

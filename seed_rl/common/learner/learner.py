@@ -20,7 +20,8 @@ import tensorflow as tf
 
 from seed_rl import grpc
 from seed_rl.common.acting.tasks import Tasks
-from seed_rl.common.checkpoints import best, checkpoints
+from seed_rl.common.callbacks import Callbacks, Run
+from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.inference import saved_model
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes, initialize
@@ -77,18 +78,15 @@ class Learner:
             job.clip_norm,
             self._batch_codec.decode,
         )
-        trackables = dict(
+        self._trackables = dict(
             agent=self._algorithm.network,
             optimizer=job.optimizer,
             train_steps=self._saved_steps,
             **self._algorithm.checkpointables(),
         )
-        self._best = None
-        if config.keep_best:
-            self._best = best.BestCheckpoint(self._logdir, trackables, job.options)
         self._checkpoints = checkpoints.CheckpointManager(
             self._logdir / checkpoint_list.DIRECTORY,
-            trackables,
+            self._trackables,
             keep=config.checkpoints_to_keep,
             config=job.options,
             extra=self._algorithm.extra_files(),
@@ -124,7 +122,6 @@ class Learner:
             start_frames=self.frames,
             log_period_s=config.log_period_secs,
             record=job.options,
-            wandb_project=config.wandb_project,
             tasks=job.env_config if isinstance(job.env_config, Tasks) else None,
             devices=job.devices.describe(),
         )
@@ -132,7 +129,8 @@ class Learner:
         if idle := job.devices.unused_gpus():
             logging.warning("%s", idle)
             self._reporter.warn("devices", idle)
-        self._good_enough = False
+        here = Run(self._logdir.absolute(), job.options, self._save_copy)
+        self._callbacks = Callbacks(job.callbacks, here)
         self._stop = StopSignal(on_stop=self._inference.store.close)
         self._last_save = time.monotonic()
 
@@ -145,8 +143,8 @@ class Learner:
 
     @property
     def finished(self) -> bool:
-        """Whether all frames are used, or the return is reached at which to stop."""
-        return self._good_enough or self.frames >= self._config.total_environment_frames
+        """Whether all frames are used, or a callback has ended the run."""
+        return self._callbacks.stopped or self.frames >= self._config.total_environment_frames
 
     @property
     def done(self) -> bool:
@@ -173,6 +171,7 @@ class Learner:
         Raises:
           UserError: the server's address is in use or not allowed, or training stalls.
           NotSavedError: that last checkpoint could not be written.
+          BaseException: what a callback has raised.
         """
         if self.finished:
             self._end_at_once()
@@ -192,8 +191,9 @@ class Learner:
             stack.enter_context(self._stop)
             try:
                 with contextlib.ExitStack() as parts:
-                    parts.callback(lambda: self._reporter.close(self.frames))
+                    parts.callback(self._reporter.close)
                     parts.callback(self._algorithm.close)
+                    parts.enter_context(self._callbacks.running(lambda: self.finished))
                     yield
             except BaseException:
                 self._reporter.phase("failed", self.frames)
@@ -257,11 +257,12 @@ class Learner:
 
     def _await_experience(self, server: grpc.Server) -> None:
         """Reports progress until the algorithm has enough experience to train on."""
-        while not self._algorithm.ready() and not self._stop.wait(_REPORT_WAITING_S):
+        while not (self._algorithm.ready() or self.done):
+            self._stop.wait(_REPORT_WAITING_S)
             self._report(server, {})
 
     def _report(self, server: grpc.Server, metrics: dict[str, Any], last: bool = False) -> None:
-        self._reporter.step(
+        report = self._reporter.step(
             self.frames,
             self._train_steps,
             metrics,
@@ -269,17 +270,8 @@ class Learner:
             extra=self._extra_logs,
             last=last,
         )
-        if self._best is not None or self._config.stop_at_return is not None:
-            self._judge(last)
-
-    def _judge(self, last: bool) -> None:
-        """Keeps the best agent, and ends training with one that is good enough."""
-        mean, enough = self._reporter.judged_return, self._config.stop_at_return
-        if self._best is not None:
-            self._best.offer(mean, self.frames, self._prepare_to_save, last)
-        if enough is not None and mean is not None and mean >= enough and not self._good_enough:
-            self._good_enough = True
-            logging.info("The mean return is %.4g: training ends (--stop_at_return).", mean)
+        if report is not None:
+            self._callbacks.call("on_report", report)
 
     def _batches(self) -> Iterator[Any]:
         store, encode = self._inference.store, self._batch_codec.encode
@@ -296,16 +288,21 @@ class Learner:
         # Not `int(iterations)`: on several devices it is a mirrored variable.
         gradient_steps = int(self._job.optimizer.iterations.numpy())
         learning_rate = float(self._job.learning_rate_fn(gradient_steps))
-        return {"train/learning_rate": learning_rate, **self._algorithm.logs()}
+        return {
+            "train/learning_rate": learning_rate,
+            **self._callbacks.seconds(),
+            **self._algorithm.logs(),
+        }
 
     def _finish(self, server: grpc.Server, on_trained: Callable[[], object]) -> None:
         """Reports, stops taking experience, and saves; tells actors if training is done."""
         self._report(server, {}, last=True)
         on_trained()
         self._reporter.phase("saving", self.frames)  # Says why actors end from here on.
-        self._inference.store.close(done=self.finished)
+        finished = self.finished
+        self._inference.store.close(done=finished)
         told_by = time.monotonic() + _FAREWELL_S
-        if not self.finished:
+        if not finished:
             server.shutdown()  # Experience from here on would be lost.
         self._save()
         if problem := self._checkpoints.problem:
@@ -316,7 +313,7 @@ class Learner:
             )
         if self._config.save_model:
             self._export()
-        while self.finished and server.stats()["connections"] and time.monotonic() < told_by:
+        while finished and server.stats()["connections"] and time.monotonic() < told_by:
             if self._stop.wait(0.05):
                 break
 
@@ -335,10 +332,23 @@ class Learner:
         path = self._checkpoints.save(self.frames)
         if path is not None:
             logging.info("Saved %s in %.1f s.", path, time.monotonic() - began)
+            self._callbacks.call("on_save", path)
         problem = self._checkpoints.problem
         self._reporter.warn("checkpoint", problem and f"cannot save checkpoints: {problem}")
         if not self._inference.store.closed:
             self._reporter.phase("training", self.frames)
+
+    def _save_copy(self, directory: Path) -> Path | None:
+        """See `Run.save`."""
+        self._prepare_to_save()
+        try:
+            manager = checkpoints.CheckpointManager(
+                directory / checkpoint_list.DIRECTORY, self._trackables, 1, self._job.options
+            )
+        except UserError as error:
+            logging.warning("%s", error)
+            return None
+        return manager.save(self.frames)
 
     def _prepare_to_save(self) -> None:
         self._saved_steps.assign(self._train_steps)

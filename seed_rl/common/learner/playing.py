@@ -38,11 +38,13 @@ class Episode:
       steps: actions taken.
       reward: sum of the rewards, not clipped.
       score: sum of the unshaped rewards; equal to `reward` if the environment reports none.
+      success: 1 if it reached its goal (`info["is_success"]`), 0 if not; None: not known.
     """
 
     steps: int
     reward: float
     score: float
+    success: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,5 +179,7 @@ def play_episodes(
             if left[i]:
                 left[i] -= 1
                 last_news = time.monotonic()
-                yield Episode(int(steps[i]), float(rewards[i]), float(scores[i]))
+                known = step.success is not None and not np.isnan(step.success[i])
+                success = float(step.success[i]) if known else None
+                yield Episode(int(steps[i]), float(rewards[i]), float(scores[i]), success)
             steps[i], rewards[i], scores[i] = 0, 0.0, 0.0

@@ -125,12 +125,10 @@ class ReplayAlgorithm(Algorithm):
         return {"inserted_unrolls": self._num_inserted}
 
     def extra_files(self) -> dict[str, Any]:
-        return {"replay": ReplayFiles(self.replay, self._save_replay_now)}
+        return replay_files(self.replay, self._replay_config.save_replay, lambda: self._store)
 
     def logs(self) -> dict[str, Any]:
-        values: dict[str, Any] = {
-            f"replay/{name}": value for name, value in self.replay.stats().as_dict().items()
-        }
+        values = replay_logs(self.replay)
         if self._sources:
             ages = [source.mean_age for source in self._sources]
             values["replay/sampled_age_unrolls"] = np.mean(ages)
@@ -153,16 +151,35 @@ class ReplayAlgorithm(Algorithm):
         with tf.device("/cpu:0"):
             return self._insertion(unrolls)
 
-    def _save_replay_now(self) -> bool:
-        wanted = self._replay_config.save_replay
-        stopping = self._store is not None and self._store.closed
-        return wanted == SAVE_ALWAYS or (wanted == SAVE_AT_STOP and stopping)
-
     def _check_network(self) -> None:
         """Raises UserError if the weights are not finite."""
         weights = self.trainable_variables()
         if not all(bool(tf.reduce_all(tf.math.is_finite(weight))) for weight in weights):
             raise UserError(DIVERGED)
+
+
+def replay_logs(replay: PrioritizedReplay) -> dict[str, Any]:
+    """The replay's part of `Algorithm.logs`."""
+    return {f"replay/{name}": value for name, value in replay.stats().as_dict().items()}
+
+
+def replay_files(
+    replay: PrioritizedReplay, wanted: str, store: Callable[[], InferenceStore | None]
+) -> dict[str, Any]:
+    """The replay's part of `Algorithm.extra_files`, written when `--save_replay` says so.
+
+    Args:
+      replay: what to save.
+      wanted: the value of the option.
+      store: returns the store, whose end is that of the run; None: not yet created.
+    """
+
+    def now() -> bool:
+        current = store()
+        stopping = current is not None and current.closed
+        return wanted == SAVE_ALWAYS or (wanted == SAVE_AT_STOP and stopping)
+
+    return {"replay": ReplayFiles(replay, now)}
 
 
 def replay_specs(network: tf.Module, specs: Specs, kept_outputs: Nest, num_steps: int) -> Unroll:

@@ -274,6 +274,52 @@ class BatchSource:
         )
 
 
+class ReplayMixer:
+    """Adds replayed unrolls to batches of new ones, which enter the replay at the same time.
+
+    The mixture is the same in every batch, so nothing waits for a ratio (LASER, Schmitt et al.
+    2019, arXiv 1909.11583).
+    """
+
+    def __init__(self, replay: PrioritizedReplay, ratio: int):
+        """Takes a replay of `Unroll`s in which neither inserts nor samples wait.
+
+        Args:
+          replay: where new unrolls go and others come from.
+          ratio: replayed unrolls for each new one.
+        """
+        self.replay = replay
+        self._ratio = ratio
+
+    def dataset(self, new: tf.data.Dataset, encode: Callable[[Nest], Nest]) -> tf.data.Dataset:
+        """Batches `encode(Unroll)` of those of `new` and, behind them, `ratio` times as many."""
+
+        def mix(unrolls: Unroll) -> Nest:
+            tensors = tf.nest.flatten(unrolls)
+            replayed = tf.numpy_function(self._exchange, tensors, [t.dtype for t in tensors])
+            # The batch is the second dimension, after time; that of recurrent states the first.
+            num_states = len(tf.nest.flatten(unrolls.agent_state))
+            mixed = []
+            for i, (fresh, old) in enumerate(zip(tensors, replayed, strict=True)):
+                axis = 0 if i < num_states else 1
+                shape = fresh.shape.as_list()
+                shape[axis] *= self._ratio
+                mixed.append(tf.concat([fresh, tf.ensure_shape(old, shape)], axis))
+            return encode(tf.nest.pack_sequence_as(unrolls, mixed))
+
+        return new.map(mix).prefetch(1)
+
+    def _exchange(self, *fields: np.ndarray) -> Sequence[np.ndarray]:
+        """Inserts the new unrolls that are finite; returns the fields of replayed ones."""
+        new = tf.nest.pack_sequence_as(self.replay.layout.specs, fields)
+        good = finite_unrolls.finite(new.agent_state, new.env_outputs).numpy()
+        if good.any():
+            self.replay.insert(_chosen(new, good))
+        if not len(self.replay):  # The learner skips a batch in which nothing is finite.
+            return tf.nest.flatten(_chosen(new, np.tile(np.arange(len(good)), self._ratio)))
+        return tf.nest.flatten(self.replay.sample(self._ratio * len(good)).unrolls)
+
+
 def _chosen(unrolls: Unroll, rows: np.ndarray) -> Unroll:
     """The time-major unrolls of a batch at `rows`: a mask <bool>[batch] or indices <int>[n]."""
     steps = tf.nest.map_structure(lambda array: array[:, rows], unrolls._replace(agent_state=()))

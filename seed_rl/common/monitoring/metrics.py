@@ -196,6 +196,7 @@ class EpisodeStatistics:
     ):
         self._num_training_envs = num_training_envs
         self._num_action_repeats = num_action_repeats
+        self._start_frames = start_frames
         self._log = ReturnsLog(logdir, start_frames) if logdir is not None else None
         self._new = {False: list[EpisodeRow](), True: list[EpisodeRow]()}
         self._recent = {flag: _Recent(window) for flag in (False, True)}
@@ -215,6 +216,11 @@ class EpisodeStatistics:
         return self._counts[False]
 
     @property
+    def new(self) -> tuple[EpisodeRow, ...]:
+        """Episodes since the last harvest, first those of training."""
+        return (*self._new[False], *self._new[True])
+
+    @property
     def recent_return(self) -> float | None:
         """Mean return of recent training episodes (`_Recent`); None before the first."""
         return self._recent[False].mean() if self.count else None
@@ -229,12 +235,11 @@ class EpisodeStatistics:
         last = self._last[evaluation]
         return float(np.mean(last)) if len(last) == last.maxlen else None
 
-    def add(self, episodes: EpisodeStats, frames: int) -> None:
+    def add(self, episodes: EpisodeStats) -> None:
         """Adds finished episodes, except those whose return or score is not finite.
 
         Args:
           episodes: arrays [k], from `InferenceStore.episodes`; k may be 0.
-          frames: environment frames of the whole run so far.
         """
         known = np.isfinite(episodes.returns) & np.isfinite(episodes.raw_returns)
         if not known.all():
@@ -243,20 +248,17 @@ class EpisodeStatistics:
         now = time.time()
         rows = [
             EpisodeRow(
-                frames=int(frames),
+                frames=self._start_frames + int(ended_at) * self._num_action_repeats,
                 time=now,
                 episode_return=float(episode_return),
                 raw_return=float(raw_return),
                 episode_frames=int(num_steps) * self._num_action_repeats,
                 env_id=int(env_id),
                 evaluation=bool(env_id >= self._num_training_envs),
+                success=None if np.isnan(success) else float(success),
             )
-            for env_id, num_steps, episode_return, raw_return in zip(
-                episodes.env_ids,
-                episodes.num_steps,
-                episodes.returns,
-                episodes.raw_returns,
-                strict=True,
+            for env_id, num_steps, episode_return, raw_return, ended_at, success in zip(
+                *episodes, strict=True
             )
         ]
         for row in rows:
@@ -281,7 +283,8 @@ class EpisodeStatistics:
     def harvest(self) -> dict[str, float]:
         """Returns scalars for TensorBoard: means over the episodes since the last harvest.
 
-        Scores (unshaped returns) are included only if any has differed from its return.
+        Scores (unshaped returns) are included only if any has differed from its return, the rate of
+        successes only if episodes report it.
         """
         scalars: dict[str, float] = {}
         for evaluation, prefix in ((False, "episodes"), (True, "evaluation")):
@@ -292,6 +295,8 @@ class EpisodeStatistics:
             scalars[f"{MAIN}/{of}return"] = float(np.mean([r.episode_return for r in rows]))
             if self._shaped:
                 scalars[f"{MAIN}/{of}score"] = float(np.mean([r.raw_return for r in rows]))
+            if known := [r.success for r in rows if r.success is not None]:
+                scalars[f"{MAIN}/{of}success"] = float(np.mean(known))
             scalars[f"{prefix}/frames"] = float(np.mean([r.episode_frames for r in rows]))
             scalars[f"{prefix}/recent_return"] = self._recent[evaluation].mean()
             scalars[f"{prefix}/count"] = float(self._counts[evaluation])

@@ -1,139 +1,410 @@
-"""Plots the learning curves of runs.
+"""Draws learning curves: the mean over seeds, smoothed, with an interval.
 
-    python -m seed_rl.common.monitoring.plots RUN_DIR... --out=curve.png [--x=hours] [--score]
+    seed-rl plot RUN... [--out=curve.png] [--x=frames] [--score] [--tensorboard=DIR]
 
-Each `RUN_DIR` is a logdir with a `returns.csv`.
+A RUN is the logdir of a run, a folder of such runs (a study), or a `returns.csv` by any name. Runs
+with the same options but the seed are one curve.
+
+- *Smoothed*: the value of a run at a point is the mean return of the episodes that ended in the
+  last 5 % of the axis (`--smoothing`), and at least of the last 10.
+- *Interval*: 95 % of the means of 2,000 bootstrap samples of the seeds, as in the tables of studies
+  (`seed_rl/study/statistics.py`). With few seeds it is narrower than it should be.
+
+The mean goes as far as all seeds have come.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.run_files import returns_log
+from seed_rl.common.run_files import returns_log, run_record
+from seed_rl.common.run_files.returns_log import EpisodeRow
 from seed_rl.common.system.extras import missing_extra
+
+X_LABELS = {"frames": "environment frames", "hours": "hours"}
+SMOOTHING = 0.05
+_POINTS = 200
+_LONGEST = 60  # Characters of a label.
+_EVENTS = "events.out.tfevents.0.plot"  # One name, so that a second plot replaces the first.
+_FEWEST = 10  # Episodes in a smoothed value.
+_RESAMPLES = 2000
+_NOT_COMPARED = run_record.OWN_OPTIONS | {"seed"}
 
 
 class Curve(NamedTuple):
-    """A line of the plot, one point per episode.
+    """The returns of runs that differ in their seeds.
 
     Attributes:
       label: text for the legend.
-      x: <float>[episodes] environment frames, or hours.
-      returns: <float>[episodes] return of each episode.
-      means: <float>[episodes] mean return over the last `window` episodes.
+      x: <float>[points], frames or hours.
+      seeds: <float>[seeds, points], smoothed returns; NaN where a run has not come.
     """
 
     label: str
     x: np.ndarray
-    returns: np.ndarray
-    means: np.ndarray
+    seeds: np.ndarray
+
+    def mean(self) -> np.ndarray:
+        """<float>[points], the mean over seeds as far as all have come, NaN from there on."""
+        return np.mean(self.seeds, 0)
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and the upper end of the mean's interval, <float>[points] each."""
+        drawn = np.random.default_rng(0).integers(
+            len(self.seeds), size=(_RESAMPLES, len(self.seeds))
+        )
+        means = np.stack([np.mean(column[drawn], -1) for column in self.seeds.T], -1)
+        low, high = np.percentile(means, (2.5, 97.5), axis=0)
+        return low, high
 
 
-def read_curves(
-    run_dirs: Sequence[str], x: str = "frames", score: bool = False, window: int = 100
-) -> list[Curve]:
-    """Reads the curves of runs, separately for training and evaluation episodes.
+class Group(NamedTuple):
+    """Runs that differ in their seeds.
+
+    Attributes:
+      label: what differs from the other groups; else the run's name.
+      runs: the episodes of each.
+    """
+
+    label: str
+    runs: Sequence[Sequence[EpisodeRow]]
+
+
+def read_groups(places: Sequence[str]) -> list[Group]:
+    """Reads runs, grouped by their options; training and evaluation episodes apart.
 
     Args:
-      run_dirs: logdirs of the runs.
-      x: "frames", or "hours" since the first episode ended.
-      score: whether to use the unshaped return.
-      window: number of episodes per mean.
+      places: logdirs, folders of logdirs, or files like `returns.csv`.
 
     Raises:
-      UserError: a directory has no episodes.
+      UserError: there is no run, or one has no episodes.
     """
-    curves = []
-    for run_dir in run_dirs:
-        path = Path(run_dir) / returns_log.FILE_NAME
-        try:
-            rows = returns_log.read(path)
-        except OSError as error:
-            raise UserError(
-                f"Cannot read {path}: {error.strerror}. Give the logdirs of runs."
-            ) from None
-        if not rows:
-            raise UserError(f"{path} has no episodes yet. Wait until the first one ends.")
-        start = rows[0].time
-        for evaluation in (False, True):
-            chosen = [row for row in rows if row.evaluation == evaluation]
-            if not chosen:
-                continue
-            returns = np.array([row.raw_return if score else row.episode_return for row in chosen])
-            axis = [row.frames if x == "frames" else (row.time - start) / 3600 for row in chosen]
-            label = Path(run_dir).resolve().name + (" (evaluation)" if evaluation else "")
-            curves.append(Curve(label, np.array(axis), returns, _running_mean(returns, window)))
-    return curves
+    options: list[dict[str, Any]] = []
+    groups: list[tuple[list[str], list[list[EpisodeRow]]]] = []
+    found_files = [(file, name) for place in places for file, name in _files(Path(place))]
+    for file, name in found_files:
+        rows = _read(file)
+        found = _options(file)
+        if not found or found not in options:
+            options.append(found)
+            groups.append(([], []))
+        names, runs = groups[options.index(found) if found else -1]
+        names.append(name)
+        runs.append(rows)
+    labels = _labels(options, [names for names, _ in groups])
+    return [
+        Group(label + (" (evaluation)" if evaluation else ""), chosen)
+        for label, (_, runs) in zip(labels, groups, strict=True)
+        for evaluation in (False, True)
+        if (chosen := [c for run in runs if (c := [r for r in run if r.evaluation == evaluation])])
+    ]
 
 
-def draw(curves: Sequence[Curve], out: str, x: str = "frames", title: str = "") -> None:
-    """Writes the plot to the file `out`, whose extension selects the format.
+def _files(place: Path) -> list[tuple[Path, str]]:
+    """The files of episodes that a command line's argument stands for, with a name for each."""
+    place = place.expanduser().resolve()
+    if place.is_file():
+        return [(place, place.stem)]
+    if (place / returns_log.FILE_NAME).exists():
+        return [(place / returns_log.FILE_NAME, place.name)]
+    found = sorted(
+        [*place.glob(f"*/{returns_log.FILE_NAME}"), *place.glob(f"runs/*/{returns_log.FILE_NAME}")]
+    )
+    if not found:
+        raise UserError(f"{place} has no {returns_log.FILE_NAME}. Give the logdirs of runs.")
+    return [(file, place.name) for file in found]
+
+
+def _read(file: Path) -> list[EpisodeRow]:
+    try:
+        rows = returns_log.read(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"Cannot read {file}: {error}.") from None
+    if not rows:
+        raise UserError(f"{file} has no episodes yet. Wait until the first one ends.")
+    return rows
+
+
+def _options(file: Path) -> dict[str, Any]:
+    """The options by which runs are grouped; {} if they are not known."""
+    if file.name != returns_log.FILE_NAME or not (file.parent / run_record.FILE).exists():
+        return {}
+    record = run_record.read(file.parent)
+    gin = record.get(run_record.GIN)
+    known = {name: value for name, value in record.items() if name not in _NOT_COMPARED}
+    known |= gin if isinstance(gin, Mapping) else {}
+    return {run_record.PROGRAM: record.get(run_record.PROGRAM), **known}
+
+
+def _labels(options: Sequence[Mapping[str, Any]], names: Sequence[Sequence[str]]) -> list[str]:
+    """What differs between the groups; names of runs where that is unknown or long."""
+    known = [one for one in options if one]
+    differing = [
+        name
+        for name in (known[0] if known else ())
+        if all(name in one for one in known) and any(one[name] != known[0][name] for one in known)
+    ]
+    labels = []
+    for one, (name, *others) in zip(options, names, strict=True):
+        label = ", ".join(_setting(key, one[key]) for key in differing) if one else name
+        if len(label) > _LONGEST:
+            label = name
+        if others:
+            label += f" ({len(others) + 1} seeds)"
+        labels.append(label.strip() or name)
+    return [
+        label if labels.count(label) == 1 else f"{label} #{number}"
+        for number, label in enumerate(labels, 1)
+    ]
+
+
+def _setting(name: str, value: Any) -> str:
+    if name == run_record.PROGRAM:
+        return str(value).removeprefix("seed_rl.").removesuffix("_main")
+    return f"{name}={value}"
+
+
+def curve(
+    group: Group, x: str = "frames", score: bool = False, smoothing: float = SMOOTHING
+) -> Curve:
+    """The curve of a group.
+
+    Args:
+      group: at least one run.
+      x: a key of `X_LABELS`; hours are those since a run's first episode ended.
+      score: whether to use the unshaped return.
+      smoothing: share of the axis over which returns are averaged.
+    """
+    axes, returns = [], []
+    for rows in group.runs:
+        start = min(row.time for row in rows)
+        axis = [row.frames if x == "frames" else (row.time - start) / 3600 for row in rows]
+        axes.append(np.array(axis, np.float64))
+        returns.append(np.array([r.raw_return if score else r.episode_return for r in rows]))
+    first, last = max(axis[0] for axis in axes), max(axis[-1] for axis in axes)
+    points = np.linspace(first, last, _POINTS if last > first else 1)
+    seeds = [
+        _smoothed(axis, values, points, smoothing * last)
+        for axis, values in zip(axes, returns, strict=True)
+    ]
+    return Curve(group.label, points, np.array(seeds))
+
+
+def _smoothed(axis: np.ndarray, values: np.ndarray, points: np.ndarray, width: float) -> np.ndarray:
+    """The mean of the values in (point - width, point], and at least of the last `_FEWEST`."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.searchsorted(axis, points, side="right")
+    starts = np.minimum(np.searchsorted(axis, points - width, side="right"), ends - _FEWEST)
+    starts = np.maximum(starts, 0)
+    means = (sums[ends] - sums[starts]) / np.maximum(ends - starts, 1)
+    # A run that has ended is not drawn on, but for the last point, where rounding may decide.
+    return np.where(points <= axis[-1] * (1 + 1e-9), means, np.nan)
+
+
+def figure(width: float, height: float) -> Any:
+    """A figure of that many inches.
 
     Raises:
-      UserError: matplotlib is missing or the file cannot be written.
+      UserError: matplotlib is missing.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise missing_extra("plot", "Plotting curves", error) from error
+        raise missing_extra("plot", "Drawing", error) from error
     # Without pyplot, which may require a display.
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes: Any = figure.add_subplot()
-    for number, curve in enumerate(curves):
-        color = f"C{number % 10}"
-        axes.plot(curve.x, curve.returns, ".", color=color, markersize=2, alpha=0.2)
-        axes.plot(curve.x, curve.means, color=color, label=curve.label)
-    axes.set_xlabel("environment frames" if x == "frames" else "hours")
-    axes.set_ylabel("episode return")
-    axes.set_title(title)
-    axes.grid(alpha=0.3)
-    axes.legend()
+    made = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(made)
+    return made
+
+
+def save(made: Any, out: str | Path) -> None:
+    """Writes a figure to a file, whose extension selects the format.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
     try:
-        figure.savefig(out, dpi=120)
+        made.savefig(out, dpi=120)
     except (OSError, ValueError) as error:
         raise UserError(f"Cannot write {out}: {error}") from None
 
 
+class Panel(NamedTuple):
+    """Curves over the same axis.
+
+    Attributes:
+      title: above it.
+      x: a key of `X_LABELS`.
+      curves: what is drawn.
+    """
+
+    title: str
+    x: str
+    curves: Sequence[Curve]
+
+
+def draw(panels: Sequence[Panel], out: str | Path, y_label: str = "episode return") -> None:
+    """Draws panels of curves, four in a row: means with intervals, and a thin line per seed.
+
+    Raises:
+      UserError: matplotlib is missing, or the file cannot be written.
+    """
+    columns = min(len(panels), 4)
+    rows = math.ceil(len(panels) / columns)
+    width, height = (8.0, 4.5) if len(panels) == 1 else (3.6 * columns + 1, 2.8 * rows + 0.4)
+    made = figure(width, height)
+    grid = made.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat[len(panels) :]:
+        axes.remove()
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        for number, one in enumerate(panel.curves):
+            _draw_curve(axes, one, f"C{number % 10}")
+        axes.set_title(panel.title)
+        axes.set_xlabel(X_LABELS[panel.x])
+        axes.grid(alpha=0.3)
+        if panel.x == "frames":
+            axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0), useMathText=True)
+    if any(one.label for one in panels[0].curves):
+        grid[0, 0].legend(fontsize="small")
+    for axes in grid[:, 0]:
+        axes.set_ylabel(y_label)
+    save(made, out)
+
+
+def draw_groups(
+    groups: Sequence[Group],
+    out: str | Path,
+    axes: Sequence[str] = tuple(X_LABELS),
+    score: bool = False,
+    smoothing: float = SMOOTHING,
+    title: str = "",
+) -> list[Curve]:
+    """Draws groups of runs over each of some axes; returns the curves over the first.
+
+    Raises:
+      UserError: as `draw`.
+    """
+    panels = [
+        Panel(title, x, [curve(group, x, score, smoothing) for group in groups]) for x in axes
+    ]
+    draw(panels, out)
+    return list(panels[0].curves)
+
+
+def _draw_curve(axes: Any, one: Curve, color: str) -> None:
+    axes.plot(one.x, one.mean(), color=color, linewidth=2, label=one.label or None)
+    if len(one.seeds) > 1:
+        axes.fill_between(one.x, *one.interval(), color=color, alpha=0.2, linewidth=0)
+        for seed in one.seeds:
+            axes.plot(one.x, seed, color=color, alpha=0.35, linewidth=0.8)
+
+
+def write_tensorboard(
+    groups: Sequence[Group], directory: Path, score: bool = False, smoothing: float = SMOOTHING
+) -> None:
+    """Writes the curves for TensorBoard, a run for each group.
+
+    In TensorBoard the mean and its interval are scalars over frames ("step") or over time
+    ("relative"), which is the time since the first episode, averaged over the seeds.
+
+    Raises:
+      UserError: TensorBoard is missing, or the directory cannot be written.
+    """
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+    except ImportError as error:
+        raise missing_extra("learner", "Writing for TensorBoard", error) from error
+    for group in groups:
+        one = curve(group, "frames", score, smoothing)
+        hours = np.mean([_hours_at(rows, one.x) for rows in group.runs], 0)
+        values = {"mean": one.mean()}
+        if len(one.seeds) > 1:
+            values["low"], values["high"] = one.interval()
+        events = [Event(file_version="brain.Event:2")]
+        for k, frames in enumerate(one.x):
+            scalars = [
+                Summary.Value(tag=f"returns/{name}", simple_value=value[k])
+                for name, value in values.items()
+                if not np.isnan(value[k])
+            ]
+            summary = Summary(value=scalars)
+            events.append(Event(step=round(frames), wall_time=3600 * hours[k], summary=summary))
+        folder = directory / group.label.replace("/", "_")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with open(folder / _EVENTS, "wb") as file:
+                writer = RecordWriter(file)
+                for event in events:
+                    writer.write(event.SerializeToString())
+        except OSError as error:
+            raise UserError(f"Cannot write to {folder}: {error.strerror}.") from None
+
+
+def _hours_at(rows: Sequence[EpisodeRow], frames: np.ndarray) -> np.ndarray:
+    times = np.array([row.time for row in rows])
+    return np.interp(frames, [row.frames for row in rows], (times - times[0]) / 3600)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="seed-rl plot",
+        description="Draws learning curves: the mean over seeds with a 95 % interval. Runs with "
+        "the same options but the seed are one curve, labelled by what differs from the others.",
+    )
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", help="logdir of a run, or folder of runs, as of a study"
+    )
+    parser.add_argument("--out", default="curve.png", help="file to write: .png, .svg or .pdf")
+    parser.add_argument(
+        "--x", choices=tuple(X_LABELS), help="x-axis; by default, two panels have one each"
+    )
+    parser.add_argument("--score", action="store_true", help="plot unshaped returns (game scores)")
+    parser.add_argument(
+        "--smoothing",
+        type=float,
+        default=SMOOTHING,
+        help="share of the axis over which returns are averaged (default: 0.05)",
+    )
+    parser.add_argument("--title", default="", help="title of the plot")
+    parser.add_argument(
+        "--tensorboard", type=Path, metavar="DIR", help="write the curves there, for TensorBoard"
+    )
+    return parser
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the program; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m seed_rl.common.monitoring.plots",
-        description="Plots the learning curves of runs.",
-    )
-    parser.add_argument("run_dirs", nargs="+", metavar="RUN_DIR", help="logdir of a run")
-    parser.add_argument("--out", default="curve.png", help="file to write: .png, .svg or .pdf")
-    parser.add_argument("--x", choices=("frames", "hours"), default="frames", help="x-axis")
-    parser.add_argument("--score", action="store_true", help="plot unshaped returns (game scores)")
-    parser.add_argument("--window", type=int, default=100, help="number of episodes per mean")
-    parser.add_argument("--title", default="", help="title of the plot")
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
+    how = options.score, max(0.0, options.smoothing)
     try:
-        curves = read_curves(options.run_dirs, options.x, options.score, max(1, options.window))
-        draw(curves, options.out, options.x, options.title)
+        groups = read_groups(options.runs)
+        axes = [options.x] if options.x else list(X_LABELS)
+        curves = draw_groups(groups, options.out, axes, *how, options.title)
+        if options.tensorboard:
+            write_tensorboard(groups, options.tensorboard, *how)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for curve in curves:
-        print(f"{curve.label}: {len(curve.x)} episodes, final mean return {curve.means[-1]:.4g}")
+    for one, group in zip(curves, groups, strict=True):
+        means = one.mean()
+        last = means[~np.isnan(means)][-1:]
+        end = f"final mean return {last[0]:.4g}" if len(last) else "no frame that all have reached"
+        print(f"{one.label}: {sum(map(len, group.runs)):,} episodes, {end}")
     print(f"Wrote {options.out}.")
+    if options.tensorboard:
+        print(f"Interactive: tensorboard --logdir={options.tensorboard}")
     return 0
-
-
-def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean over the last `window` values, fewer at the start."""
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(0, ends - window)
-    return (sums[ends] - sums[starts]) / (ends - starts)
 
 
 if __name__ == "__main__":

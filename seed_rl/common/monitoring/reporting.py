@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from seed_rl.common.acting.tasks import Tasks
+from seed_rl.common.callbacks import Report
 from seed_rl.common.inference.inference_store import InferenceStore
-from seed_rl.common.monitoring import run_summary
 from seed_rl.common.monitoring.metrics import (
     MAIN,
     EpisodeStatistics,
@@ -22,7 +22,6 @@ from seed_rl.common.monitoring.metrics import (
     SummaryWriter,
 )
 from seed_rl.common.monitoring.skipped_steps import WARN_AFTER, SkippedSteps
-from seed_rl.common.monitoring.wandb_sync import WandbSync
 from seed_rl.common.run_files.progress import SILENCE_S, ProgressWriter
 
 _LONG_PAUSE_S = 10.0
@@ -113,7 +112,6 @@ class Reporter:
         log_period_s: float,
         num_eval_envs: int = 0,
         record: Mapping[str, Any] | None = None,
-        wandb_project: str | None = None,
         tasks: Tasks | None = None,
         devices: str = "",
     ):
@@ -129,18 +127,9 @@ class Reporter:
           log_period_s: seconds between points in TensorBoard and lines on the console.
           num_eval_envs: number of environments for evaluation.
           record: all options of the run, from `run_record.describe`, for TensorBoard.
-          wandb_project: Weights & Biases project that receives TensorBoard's data; None: none.
           tasks: of the environments, reported separately, if there are several.
           devices: what infers and what trains, for the progress file.
-
-        Raises:
-          UserError: `wandb_project` is given, but Weights & Biases is not installed or fails.
         """
-        self._wandb: WandbSync | None = None
-        if wandb_project:
-            self._wandb = WandbSync(
-                wandb_project, logdir, run_summary.hyperparameters(record or {})
-            )
         self._store = store
         self._evaluates = num_eval_envs > 0
         self._log_period_s = log_period_s
@@ -160,11 +149,6 @@ class Reporter:
         self._summaries = SummaryWriter(logdir)
         if record:
             self._summaries.describe(start_frames, record)
-
-    @property
-    def judged_return(self) -> float | None:
-        """How good the agent is, by evaluation if there is one: `EpisodeStatistics`."""
-        return self._episodes.judged_return(self._evaluates)
 
     def phase(self, name: str, frames: int) -> None:
         """Reports a new phase, one of `progress.PHASES`, immediately."""
@@ -225,7 +209,7 @@ class Reporter:
         served: Callable[[], Mapping[str, Any]],
         extra: Callable[[], Mapping[str, Any]],
         last: bool = False,
-    ) -> None:
+    ) -> Report | None:
         """Adds one training step and publishes the reports that are due.
 
         Args:
@@ -235,6 +219,9 @@ class Reporter:
           served: returns the server's statistics of the inference function.
           extra: returns further values for TensorBoard, by name, as for `SummaryWriter.write`.
           last: publishes everything even if it is not due, so that short runs are reported too.
+
+        Returns:
+          What was written for TensorBoard; None if no point was due.
 
         Raises:
           UserError: training has stalled because gradients are not finite.
@@ -247,9 +234,9 @@ class Reporter:
             self._skipped.add(metrics["skipped_steps"], metrics)
             self._warn_of_pauses(train_steps)
         if not (last or self._progress.due()):
-            return
+            return None
         self._skipped.check()
-        self._take_episodes(frames)
+        self._take_episodes()
         stats = served()
         with self._lock:
             progress = self._progress.update(
@@ -265,28 +252,31 @@ class Reporter:
             )
         now = time.monotonic()
         if not last and now - self._logged < self._log_period_s:
-            return
+            return None
         self._logged = now
         inference = self._served_since_log.update(stats)
         counters = self._store.counters()
-        self._summaries.write(
-            frames,
-            {
-                **self._metrics.harvest(),
-                **self._episodes.harvest(),
-                f"{MAIN}/frames_per_s": progress.frames_per_s,
-                "speed/mean_inference_batch": inference["mean_batch"],
-                "speed/inference_queue_wait_us": inference["queue_wait_us"],
-                "speed/inference_run_us": inference["run_us"],
-                "speed/inference_waits_for_training": counters.blocked,
-                "speed/unrolls_waiting": counters.queue_size,
-                "system/environment_starts": counters.lives,
-                "system/refused_batches": counters.refused,
-                "train/steps": train_steps,
-                **extra(),
-            },
-        )
+        episodes = self._episodes.new
+        values = {
+            **self._metrics.harvest(),
+            **self._episodes.harvest(),
+            f"{MAIN}/frames_per_s": progress.frames_per_s,
+            "speed/mean_inference_batch": inference["mean_batch"],
+            "speed/inference_queue_wait_us": inference["queue_wait_us"],
+            "speed/inference_run_us": inference["run_us"],
+            "speed/inference_waits_for_training": counters.blocked,
+            "speed/unrolls_waiting": counters.queue_size,
+            "system/environment_starts": counters.lives,
+            "system/refused_batches": counters.refused,
+            "train/steps": train_steps,
+            **extra(),
+        }
+        arrays = {name: np.asarray(value, np.float64) for name, value in values.items()}
+        self._summaries.write(frames, arrays)
         logging.info("%s", progress.line())
+        numbers = {name: value if value.ndim else float(value) for name, value in arrays.items()}
+        judged = self._episodes.judged_return(self._evaluates)
+        return Report(progress, numbers, episodes, judged, last)
 
     def training_stalled(self) -> bool:
         """Whether the last training step was skipped; then no checkpoint should be saved.
@@ -301,7 +291,7 @@ class Reporter:
         then, self._trained = self._trained, now
         if then is not None and now - then > _LONG_PAUSE_S:
             logging.warning(
-                "%.0f s passed between training steps %d and %d. For the cause, see "
+                "%.0f s passed between training steps %d and %d. For the cause, see callbacks/*, "
                 "speed/inference_run_us, speed/inference_queue_wait_us and "
                 "system/environment_starts in TensorBoard.",
                 now - then,
@@ -309,13 +299,11 @@ class Reporter:
                 train_steps,
             )
 
-    def close(self, frames: int) -> None:
+    def close(self) -> None:
         """Writes everything pending to disk."""
-        self._take_episodes(frames)
+        self._take_episodes()
         self._episodes.close()
         self._summaries.close()
-        if self._wandb is not None:
-            self._wandb.close()
 
-    def _take_episodes(self, frames: int) -> None:
-        self._episodes.add(self._store.episodes(), frames)
+    def _take_episodes(self) -> None:
+        self._episodes.add(self._store.episodes())

@@ -1,84 +1,95 @@
-"""Copies a run's TensorBoard summaries to Weights & Biases, if `--wandb_project` is given.
+"""Sends a run's curves to Weights & Biases, if `--wandb_project` is given.
 
-W&B is an optional dependency, imported only here. It reads what `metrics.SummaryWriter` writes, so
-nothing is logged twice.
+W&B is an optional dependency, imported only here.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from seed_rl.common.callbacks import Callback, Report
 from seed_rl.common.errors import UserError
+from seed_rl.common.monitoring import run_summary
 from seed_rl.common.system import files
 from seed_rl.common.system.extras import missing_extra
 
 _ID_FILE = "wandb-run-id"
 _FINISH_TIMEOUT_S = 60.0
+_FRAMES = "frames"
 
 
-class WandbSync:
-    """One W&B run per logdir, continued each time the learner resumes.
+class WandbSync(Callback):
+    """One W&B run per logdir, named like it and continued each time the learner resumes.
 
-    Create it before TensorBoard's files: W&B watches which ones are opened.
+    W&B keeps its files in LOGDIR/wandb. Failures after the start do not end the run.
 
     Args:
       project: name of the W&B project.
-      logdir: an existing directory; its name becomes that of the run. W&B keeps its files in
-        `logdir`/wandb.
-      options: the run's options by name, shown as its config.
-
-    Raises:
-      UserError: W&B is not installed or fails (because you are not logged in, say).
     """
 
-    def __init__(self, project: str, logdir: str | os.PathLike[str], options: Mapping[str, Any]):
+    def __init__(self, project: str):
+        self._project = project
+        self._warned = False
+
+    def on_start(self) -> None:
+        """See `Callback`.
+
+        Raises:
+          UserError: W&B is not installed or fails (because you are not logged in, say).
+        """
         try:
             import wandb
-            from wandb.integration import tensorboard as patches
         except ImportError as error:
             raise missing_extra("wandb", "--wandb_project", error) from error
-        logdir = Path(logdir).absolute()
-        self._logdir = logdir
-        self._unpatch = patches.unpatch
-        # Sync the values, not the files: those are large, and W&B's links to them would appear as
-        # further runs in TensorBoard.
-        patches.patch(save=False, root_logdir=str(logdir))
+        logdir = self.run.logdir
         try:
-            self._run = wandb.init(
-                project=project,
+            self._wandb = wandb.init(
+                project=self._project,
                 name=logdir.name,
                 id=_run_id(logdir),
                 resume="allow",
                 dir=str(logdir),
-                config=dict(options),
+                config=dict(run_summary.hyperparameters(self.run.options)),
                 # The console belongs to learner and supervisor.
                 settings=wandb.Settings(console="off", finish_timeout=_FINISH_TIMEOUT_S),
             )
         except (wandb.errors.Error, OSError) as error:
-            patches.unpatch()
             reason = str(error).strip().split("\n", 1)[0]
             raise UserError(
-                f"Cannot start a run in --wandb_project={project}: {reason} "
+                f"Cannot start a run in --wandb_project={self._project}: {reason} "
                 "(WANDB_MODE=offline stores it on this machine, for `wandb sync` later.)"
             ) from error
+        self._wandb.define_metric("*", step_metric=_FRAMES)
+        self._histogram = wandb.Histogram
 
-    def close(self) -> None:
+    def on_report(self, report: Report) -> None:
+        try:
+            curves = {name: self._curve(value) for name, value in report.metrics.items()}
+            self._wandb.log({_FRAMES: report.frames, **curves})
+        except Exception as error:
+            if not self._warned:
+                logging.warning("Weights & Biases fails (%s). Training continues.", error)
+            self._warned = True
+
+    def on_end(self, phase: str) -> None:
         """Sends pending data, for at most a minute, because the learner is exiting."""
         try:
-            self._run.finish()
+            self._wandb.finish(exit_code=int(phase == "failed"))
         except Exception as error:  # No failure here may prevent a clean exit.
             logging.warning(
                 "Some data was not sent to Weights & Biases (%s). To send it: wandb sync %s",
                 error,
-                self._logdir / "wandb" / "latest-run",
+                self.run.logdir / "wandb" / "latest-run",
             )
-        self._unpatch()
+
+    def _curve(self, value: Any) -> Any:
+        return self._histogram(value) if np.ndim(value) else value
 
 
 def _run_id(logdir: Path) -> str:

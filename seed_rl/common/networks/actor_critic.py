@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.nest import Nest
+from seed_rl.common.networks.action_mask import masked, without_mask
 from seed_rl.common.networks.encoders import ImageEncoder, VectorEncoder
 from seed_rl.common.networks.layers import Dense, variance_scaling
 from seed_rl.common.networks.recurrent import StackedLSTM
@@ -122,7 +123,8 @@ class ActorCritic(tf.Module):
         env_outputs = EnvOutput(*env_outputs)
         done = env_outputs.done
         lstm_state, encoder_state = core_state or self._parts(0)
-        features, encoder_state = self.encoder(env_outputs.observation, encoder_state, done, unroll)
+        observation = without_mask(env_outputs.observation)
+        features, encoder_state = self.encoder(observation, encoder_state, done, unroll)
         if self._prev_action_and_reward:
             reward = tf.clip_by_value(env_outputs.reward, -1.0, 1.0)[..., tf.newaxis]
             action = self._distribution.action_features(prev_actions)
@@ -130,7 +132,7 @@ class ActorCritic(tf.Module):
                 [features, *(tf.cast(x, features.dtype) for x in (reward, action))], axis=-1
             )
         features, lstm_state = self._core(features, lstm_state, done, unroll)
-        policy_logits = self._policy(features)
+        policy_logits = masked(self._policy(features), env_outputs.observation)
         baseline = tf.squeeze(self._baseline(features), axis=-1)
         action = self._distribution.sample(policy_logits)
         new_state = AgentState(lstm_state, encoder_state) if core_state else ()

@@ -9,6 +9,7 @@ import tensorflow as tf
 from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.networks import actor_critic
+from seed_rl.common.networks.action_mask import without_mask
 from seed_rl.common.networks.space_encoder import is_image
 
 
@@ -27,6 +28,7 @@ def create_network(
       mlp: options of the layers for all other inputs.
     """
     conv = conv or ConvNetworkConfig()
+    observation_space = without_mask(observation_space)
     if is_image(observation_space):
         return actor_critic.ConvAgent(
             distribution,

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from seed_rl.common.acting.spaces import is_image
 from seed_rl.common.config.options import refuse_unused
 from seed_rl.common.nest import Nest
+from seed_rl.common.networks.action_mask import without_mask
 from seed_rl.common.networks.encoders import ImageEncoder
 from seed_rl.common.networks.layers import Dense, variance_scaling
 
@@ -48,7 +49,7 @@ class SpaceEncoder(tf.Module):
           mlp_activation: a key of `ACTIVATIONS`, for the dense layers.
         """
         super().__init__(name="space_encoder")
-        leaves = tf.nest.flatten(leaf_spaces(observation_space))
+        leaves = _seen(observation_space)
         self._images: list[ImageEncoder | None] = [
             ImageEncoder(leaf.shape, torso, stack_size, tf.as_dtype(leaf.dtype), compute_dtype)
             if is_image(leaf)
@@ -101,7 +102,7 @@ def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
     Raises:
       UserError: one of these flags was set.
     """
-    images = [is_image(leaf) for leaf in tf.nest.flatten(leaf_spaces(observation_space))]
+    images = [is_image(leaf) for leaf in _seen(observation_space)]
     if all(images):
         refuse_unused(
             ["mlp_sizes", "mlp_activation"],
@@ -118,7 +119,13 @@ def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
 
 def has_images(observation_space: spaces.Space[Any]) -> bool:
     """Whether observations of the space are or contain images that a torso processes."""
-    return any(is_image(leaf) for leaf in tf.nest.flatten(leaf_spaces(observation_space)))
+    return any(is_image(leaf) for leaf in _seen(observation_space))
+
+
+def _seen(observation_space: spaces.Space[Any]) -> list[Any]:
+    """The spaces of the leaves that networks see: all but the mask of actions."""
+    leaves: list[Any] = tf.nest.flatten(leaf_spaces(without_mask(observation_space)))
+    return leaves
 
 
 def leaf_spaces(space: spaces.Space[Any]) -> Any:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from seed_rl.common.system import files
 
 FILE_NAME = "returns.csv"
-_HEADER = "frames,time,return,raw_return,episode_frames,env_id,evaluation\n"
+_HEADER = "frames,time,return,raw_return,episode_frames,env_id,evaluation,success\n"
 _FLUSH_PERIOD_S = 1.0
 _MOST_ROWS_HELD = 100_000
 
@@ -24,13 +24,15 @@ class EpisodeRow(NamedTuple):
     """One finished episode.
 
     Attributes:
-      frames: environment frames of the whole run when the episode ended.
+      frames: environment frames that the run's training environments had acted when the episode
+        ended. Those trained on are fewer by what waits for training.
       time: Unix time in seconds.
       episode_return: sum of the rewards.
       raw_return: sum of the unshaped rewards, the game's score.
       episode_frames: length in environment frames.
       env_id: id of the environment.
       evaluation: whether it is an evaluation environment.
+      success: 1 if it reached its goal (`info["is_success"]`), 0 if not; None: not known.
     """
 
     frames: int
@@ -40,6 +42,7 @@ class EpisodeRow(NamedTuple):
     episode_frames: int
     env_id: int
     evaluation: bool
+    success: float | None = None
 
 
 def read(path: str | os.PathLike[str]) -> list[EpisodeRow]:
@@ -115,6 +118,7 @@ def _format(rows: Iterable[EpisodeRow]) -> str:
             row.episode_frames,
             row.env_id,
             int(row.evaluation),
+            "" if row.success is None else f"{row.success:g}",
         )
         for row in rows
     )
@@ -123,7 +127,11 @@ def _format(rows: Iterable[EpisodeRow]) -> str:
 
 def _parse(line: list[str]) -> EpisodeRow | None:
     try:
-        frames, when, episode_return, raw_return, episode_frames, env_id, evaluation = line
+        # Files of 0.1.0 have no successes.
+        frames, when, episode_return, raw_return, episode_frames, env_id, evaluation, *rest = line
+        success, *rest = rest or [""]
+        if rest:
+            return None
         return EpisodeRow(
             int(frames),
             float(when),
@@ -132,6 +140,7 @@ def _parse(line: list[str]) -> EpisodeRow | None:
             int(episode_frames),
             int(env_id),
             bool(int(evaluation)),
+            float(success) if success else None,
         )
     except ValueError:
         return None

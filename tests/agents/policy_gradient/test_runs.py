@@ -53,7 +53,7 @@ def state(job):
 def trained(tmp_path_factory):
     """(job, result) after training on Toy-v0."""
     job = job_in(tmp_path_factory.mktemp("trained"))
-    return job, experiment.run(job, on_progress=None)
+    return job, experiment.run(job, callbacks=())
 
 
 def test_a_resumed_run_has_its_statistics(trained):

@@ -65,7 +65,7 @@ def test_the_cue_is_named(tmp_path, config, epochs, frames):
         frames,
         MinibatchSettings("split", epochs, batches_per_step=4),
     )
-    returns = experiment.run(job, on_progress=None).returns
+    returns = experiment.run(job, callbacks=()).returns
     assert returns[:100].mean() < 2  # It was not right from the beginning.
     assert returns[-300:].mean() > 0.97 * 3
 
@@ -84,7 +84,7 @@ def test_the_target_is_followed(tmp_path, config, frames):
         env_batch_size=36,
         num_eval_envs=4,
     )
-    result = experiment.run(job, on_progress=None)
+    result = experiment.run(job, callbacks=())
     greedy = np.array([row.episode_return for row in result.episodes if row.evaluation])
     assert greedy[:20].mean() < 3
     assert greedy[-50:].mean() > 0.9 * 4
@@ -101,7 +101,7 @@ def test_the_cue_is_remembered(tmp_path):
         12_000,
         MinibatchSettings("shuffle", 5, batches_per_step=4),
     )
-    assert experiment.run(job, on_progress=None).returns[-300:].mean() > 0.95
+    assert experiment.run(job, callbacks=()).returns[-300:].mean() > 0.95
 
 
 def test_cart_pole(tmp_path):
@@ -117,7 +117,7 @@ def test_cart_pole(tmp_path):
         env_batch_size=8,
         unroll_length=32,
     )
-    assert experiment.run(job, on_progress=None).returns[-20:].mean() > 150
+    assert experiment.run(job, callbacks=()).returns[-20:].mean() > 150
 
 
 def test_atari_with_an_lstm(tmp_path, socket_address):

@@ -130,11 +130,14 @@ class ActionsAlone(networks.ActorCriticLSTM):
 
 
 @pytest.mark.slow
-def test_a_recurrent_network_trains_on_unrolls_with_truncated_episodes(monkeypatch):
+@pytest.mark.parametrize("quantiles", [1, 3])
+def test_a_recurrent_network_trains_on_unrolls_with_truncated_episodes(monkeypatch, quantiles):
     """Guards stored states of all three parts, discrete actions, and outputs that are actions."""
     monkeypatch.setattr(networks, "ActorCriticLSTM", ActionsAlone)
-    network = SACNetworkConfig(mlp_sizes=(8,), lstm_sizes=(4,))
-    run = SACRun(lambda: TimeLimitEnv(5), network=network, unroll_length=4, num_eval_envs=1)
+    network = SACNetworkConfig(mlp_sizes=(8,), lstm_sizes=(4,), n_quantiles=quantiles)
+    config = SACConfig(bootstrap_net="v" if quantiles == 1 else "q")
+    options = dict(config=config, network=network, unroll_length=4, num_eval_envs=1)
+    run = SACRun(lambda: TimeLimitEnv(5), **options)
     with run:
         run.start()
         run.act()
@@ -188,6 +191,7 @@ def job(
     network=SMALL,
     wrap=wrap_for_agent,
     repeats=1,
+    sac=None,
 ):
     return create_job(
         lambda *_: wrap(env()),
@@ -197,7 +201,7 @@ def job(
         run=RunConfig(num_envs=1, num_action_repeats=repeats),
         config=config or LearnerConfig(unroll_length=1),
         optimizer=OptimizerConfig(),
-        sac=SACConfig(),
+        sac=sac or SACConfig(),
         replay=replay,
         hindsight=hindsight or HindsightConfig(),
     )
@@ -261,6 +265,15 @@ def test_updates_per_step():
             "end before training begins",
         ),
         (dict(env=pendulum, replay=ReplayConfig()), "--priority_exponent"),
+        (dict(env=pendulum, network=SACNetworkConfig(n_quantiles=5)), "Add --bootstrap_net=q"),
+        (
+            dict(
+                env=pendulum,
+                network=SACNetworkConfig(n_quantiles=5),
+                sac=SACConfig(bootstrap_net="q", dropped_quantiles_per_critic=5),
+            ),
+            "leaves none of --n_quantiles=5",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(arguments, message):

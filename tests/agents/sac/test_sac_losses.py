@@ -14,6 +14,7 @@ from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.continuous import Normal, TanhNormal
 from seed_rl.common.distributions.discrete import Categorical
 from seed_rl.common.distributions.joint import joint_distribution
+from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.coefficients import FixedCoefficient
 from seed_rl.common.normalization.normalizer import NormalizeObservationsWrapper, Normalizer
@@ -54,12 +55,14 @@ MIXED = joint_distribution((DISCRETE, CONTINUOUS), dtype_override=None)
 class Linear(tf.Module):
     """Every output is linear in its inputs, plus a multiple of the sum of the previous action."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, critics=(3,)):
         super().__init__()
         rng = np.random.default_rng(seed)
         self.pi, self.v, self.q = (
-            rng.normal(size=size).astype(np.float32) for size in ((4, 2 * N), 4, (4 + N, 3))
+            rng.normal(size=size).astype(np.float32)
+            for size in ((4, 2 * N), 4, (4 + N, math.prod(critics)))
         )
+        self._critics = critics
 
     def get_action_params(self, prev_action, env_output, state):
         return tf.linalg.matmul(env_output[2], self.pi)
@@ -68,7 +71,8 @@ class Linear(tf.Module):
         return tf.linalg.matvec(env_output[2], self.v)
 
     def get_Q(self, prev_action, env_output, state, action):
-        return tf.linalg.matmul(tf.concat([env_output[2], action], -1), self.q)
+        q = tf.linalg.matmul(tf.concat([env_output[2], action], -1), self.q)
+        return tf.reshape(q, [*q.shape[:-1], *self._critics])
 
 
 def batch(seed=0):
@@ -90,11 +94,30 @@ def log_density(params, action):
     return float(np.sum(-0.5 * z**2 - log_std - 0.5 * math.log(2 * math.pi)))
 
 
-@pytest.mark.parametrize("bootstrap_net", ["v", "q"])
-def test_losses_equal_loops(bootstrap_net):
-    """Guards every term: which network, which step, smallest critic, ends of both kinds."""
-    config = SACConfig(bootstrap_net=bootstrap_net, discounting=0.9, reward_scaling=2.0)
-    agent, target = Linear(1), Linear(2)
+def quantile_loss(quantiles, goals):
+    """Equations 5 and 6 of Dabney et al. 2017, with kappa 1, for one critic."""
+    total = 0.0
+    for i, quantile in enumerate(quantiles):
+        for goal in goals:
+            u = goal - quantile
+            huber = 0.5 * u * u if abs(u) <= 1 else abs(u) - 0.5
+            total += abs((2 * i + 1) / (2 * len(quantiles)) - (u < 0)) * huber
+    return total / len(goals) / len(quantiles)
+
+
+@pytest.mark.parametrize(("bootstrap_net", "quantiles"), [("v", 0), ("q", 0), ("q", 4)])
+def test_losses_equal_loops(bootstrap_net, quantiles):
+    """Guards every term: which network, which step, smallest critic, ends of both kinds; with
+    quantiles, which of them are dropped from which values.
+    """
+    config = SACConfig(
+        bootstrap_net=bootstrap_net,
+        discounting=0.9,
+        reward_scaling=2.0,
+        dropped_quantiles_per_critic=1,
+    )
+    critics = (3, quantiles) if quantiles else (3,)
+    agent, target = Linear(1, critics), Linear(2, critics)
     env_outputs, actions = batch()
     _, metrics = losses.compute_loss(
         config,
@@ -125,15 +148,22 @@ def test_losses_equal_loops(bootstrap_net):
                 continue
             count += 1
             action, log_prob = fresh(t, b)
-            value = min(q(agent, t, b, action)) - ALPHA * log_prob
+            values = q(agent, t, b, action)
+            value = (np.mean(values) if quantiles else min(values)) - ALPHA * log_prob
             following = observation[t + 1, b] @ target.v
             if bootstrap_net == "q":
                 next_action, next_log_prob = fresh(t + 1, b)
-                following = min(q(target, t + 1, b, next_action)) - ALPHA * next_log_prob
+                ordered = np.sort(q(target, t + 1, b, next_action))
+                following = ordered[: 3 * (quantiles - 1)] if quantiles else ordered[0]
+                following -= ALPHA * next_log_prob
             goal = 2.0 * reward[t + 1, b] + 0.9 * (not done[t + 1, b]) * following
             sums["policy"] -= value
             sums["v"] += 0.5 * (observation[t, b] @ agent.v - value) ** 2
-            sums["q"] += 0.5 * sum((goal - x) ** 2 for x in q(agent, t, b, actions[t, b]))
+            taken = q(agent, t, b, actions[t, b])
+            if quantiles:
+                sums["q"] += sum(quantile_loss(critic, goal) for critic in taken.reshape(3, -1))
+            else:
+                sums["q"] += 0.5 * sum((goal - x) ** 2 for x in taken)
             sums["entropy"] -= log_prob
     assert count == T * B - 1
     for name in ("policy", "v", "q"):
@@ -256,6 +286,53 @@ def test_each_part_is_trained_by_its_own_loss(distribution, bootstrap_net):
             assert np.abs(expected).max() > 0
             np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
     assert all(not g.any() for g in gradients(whole, variables.trainable_variables(target)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantiles", [1, 5])
+def test_a_policy_learns_to_repeat_what_it_sees(quantiles):
+    """Actor, critics and target together, from actions of a uniform policy; a wrong sign, step or
+    shape fails here.
+    """
+    tf.keras.utils.set_random_seed(1)
+    tanh = get_parametric_distribution_for_action_space(spaces.Box(-1, 1, (1,), np.float32))
+    agent, target = (ActorCriticMLP(tanh, 2, (32,), n_quantiles=quantiles) for _ in range(2))
+    config = SACConfig(bootstrap_net="q", discounting=0.5, dropped_quantiles_per_critic=1)
+    optimizer = tf.keras.optimizers.Adam(0.01)
+
+    def loss():
+        seen, actions = (tf.random.uniform([2, 64, 1], -1.0, 1.0) for _ in range(2))
+        reward = -tf.square(seen - actions)[:, :, 0]
+        no, steps = tf.zeros([2, 64], tf.bool), tf.zeros([2, 64], tf.int32)
+        outputs = EnvOutput(tf.roll(reward, 1, axis=0), no, seen, no, steps)
+        cost = FixedCoefficient(0.01)
+        arguments = (config, tanh, agent, target, cost, (), actions, outputs, actions)
+        return losses.compute_loss(*arguments)[0]
+
+    loss()
+    trained = variables.trainable_variables(agent)
+    optimizer.build(trained)
+
+    @tf.function(autograph=False)
+    def train():
+        with tf.GradientTape() as tape:
+            value = loss()
+        optimizer.apply(tape.gradient(value, trained), trained)
+        critics = (variables.variables(network._q) for network in (target, agent))
+        for follower, leader in zip(*critics, strict=True):
+            follower.assign(0.95 * follower + 0.05 * leader)
+
+    def error():
+        seen = tf.reshape(tf.linspace(-0.8, 0.8, 9), [1, 9, 1])
+        no = tf.zeros([1, 9], tf.bool)
+        outputs = EnvOutput(tf.zeros([1, 9]), no, seen, no, tf.zeros([1, 9], tf.int32))
+        mode = tanh.mode(agent.get_action_params(seen, outputs, ()))
+        return float(tf.reduce_mean(tf.abs(mode - seen)))
+
+    assert error() > 0.3, "it must not be known beforehand"
+    for _ in range(300):
+        train()
+    assert error() < 0.15
 
 
 def test_a_network_that_normalizes_its_observations_learns_their_statistics():

@@ -17,8 +17,8 @@ DISTRIBUTION = get_parametric_distribution_for_action_space(spaces.Box(-1, 1, (N
 GOALS = ("observation", "achieved_goal", "desired_goal")
 
 
-def lstm():
-    return networks.ActorCriticLSTM(DISTRIBUTION, 2, (4,), (5,), (6,), (7,))
+def lstm(**options):
+    return networks.ActorCriticLSTM(DISTRIBUTION, 2, (4,), (5,), (6,), (7,), **options)
 
 
 def inputs(observation, seed=0):
@@ -38,6 +38,9 @@ def test_shapes(make):
     state = network.initial_state(B)
     critics = 3 if isinstance(network, networks.ActorCriticMLP) else 2
     assert network.get_Q(actions, outputs, state, actions).shape == (T, B, critics)
+    if isinstance(network, networks.ActorCriticLSTM):
+        quantiles = lstm(n_quantiles=5).get_Q(actions, outputs, state, actions)
+        assert quantiles.shape == (T, B, 2, 5)
     assert network.get_V(actions, outputs, state).shape == (T, B)
     assert network.get_action_params(actions, outputs, state).shape == (T, B, 2 * N)
     output, _ = network.get_action(actions, outputs, state, unroll=True)
@@ -68,8 +71,8 @@ def test_recurrent_unroll_equals_step_by_step():
 
 
 def test_critics_in_one_product_are_separate_networks():
-    """Guards the batched product and the order of the values."""
-    network = networks.ActorCriticMLP(DISTRIBUTION, 3, (8, 8))
+    """Guards the batched product and the order of the values, the quantiles of each critic."""
+    network = networks.ActorCriticMLP(DISTRIBUTION, 3, (8, 8), n_quantiles=2)
     actions, outputs = inputs(vectors())
     values = network.get_Q(actions, outputs, network.initial_state(B), actions)
     layers = network._q[0].mlp._layers
@@ -79,8 +82,8 @@ def test_critics_in_one_product_are_separate_networks():
         for i, layer in enumerate(layers):
             h = h @ layer.kernel[critic].numpy() + layer.bias[critic].numpy()
             h = np.maximum(h, 0) if i < 2 else h
-        np.testing.assert_allclose(values[..., critic], h[..., 0], rtol=1e-4, atol=1e-5)
-    assert not np.allclose(values[..., 0], values[..., 1])
+        np.testing.assert_allclose(values[..., critic, :], h, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(values[..., 0, :], values[..., 1, :])
 
 
 def test_another_goal_changes_values_but_not_recurrent_states():

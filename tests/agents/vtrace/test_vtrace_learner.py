@@ -1,5 +1,7 @@
 """The V-trace agent as the learner sees it."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +15,7 @@ from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput, Step, StoredUnrolls, Unroll
 from tests.helpers.network_inputs import TableAgent
+from tests.helpers.system_helpers import train_to_end
 
 SHAPE = (4, 5)
 
@@ -141,3 +144,22 @@ def test_an_unroll_that_is_not_finite_leaves_an_observation_that_allows_actions(
 
 def weight_name(agent, weight):
     return "baseline" if weight is agent.baseline else "policy_logits"
+
+
+@pytest.mark.slow
+def test_a_program_with_a_replay_trains_and_saves_it(tmp_path, socket_address):
+    """Guards flags, recurrent states on their way, the count of frames, and the checkpoint."""
+    logdir = train_to_end(
+        tmp_path,
+        socket_address,
+        "seed_rl.gym.vtrace_main",
+        4_000,
+        "--replay_ratio=3",
+        "--trust_region=0.1",
+        "--batch_size=4",
+        "--unroll_length=10",
+        "--lstm_size=8",
+        "--save_replay=always",
+    )
+    manifests = [json.loads(path.read_text()) for path in logdir.glob("**/replay.json")]
+    assert max(each["state"]["limiter"]["inserted"] for each in manifests) >= 4_000 / 10

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common.distributions.continuous import Normal
 from seed_rl.common.errors import UserError
 from seed_rl.common.parametric_distribution import categorical_distribution
 from tests.helpers.network_inputs import NUM_ACTIONS, random_batch
@@ -15,7 +16,7 @@ from tests.helpers.network_inputs import NUM_ACTIONS, random_batch
 DISTRIBUTION = categorical_distribution(NUM_ACTIONS, tf.int32)
 
 
-def compute(config, agent, env_outputs, behaviour):
+def compute(config, agent, env_outputs, behaviour, replay_ratio=0):
     env_outputs, behaviour = tf.nest.map_structure(tf.constant, (env_outputs, behaviour))
     return losses.compute_loss(
         config,
@@ -26,6 +27,7 @@ def compute(config, agent, env_outputs, behaviour):
         env_outputs,
         behaviour,
         losses.EntropyCost(config),
+        replay_ratio=replay_ratio,
     )
 
 
@@ -33,14 +35,15 @@ def log_softmax(x):
     return x - np.log(np.exp(x).sum())
 
 
-def numpy_loss(config, agent, env, behaviour):
+def numpy_loss(config, agent, env, behaviour, replay_ratio=0):
     """One transition at a time, one environment at a time; abandonment handled by `if`s."""
     logits, values = agent.policy_logits.numpy(), agent.baseline.numpy()
     num_steps = len(values) - 1
     targets, errors = [], []
     sums = dict(policy=0.0, baseline=0.0, entropy=0.0, kl=0.0)
-    count = 0
+    count = num_new = num_trusted = 0
     for b in range(values.shape[1]):
+        new = b < values.shape[1] / (1 + replay_ratio)
         next_target = values[num_steps, b]
         correction = 0.0  # v_{t+1} - V(x_{t+1})
         for t in reversed(range(num_steps)):
@@ -53,6 +56,11 @@ def numpy_loss(config, agent, env, behaviour):
             pi, mu = np.exp(log_pi), np.exp(log_mu)
             action = behaviour.action[t, b]
             rho = pi[action] / mu[action]
+            implied = np.minimum(config.max_importance_weight * mu, pi)
+            divergence = (pi * (log_pi - np.log(implied / implied.sum()))).sum()
+            if config.trust_region is not None and divergence > config.trust_region:
+                rho = 0.0
+            num_trusted += rho > 0
             reward = env.reward[t + 1, b]
             if config.reward_shaping == "soft_asymmetric":
                 reward = 5 * math.tanh(reward / 5) * (0.3 if reward < 0 else 1)
@@ -72,9 +80,12 @@ def numpy_loss(config, agent, env, behaviour):
             errors.append(correction)
             sums["policy"] -= log_pi[action] * advantage
             sums["baseline"] += 0.5 * correction**2
-            sums["entropy"] -= (pi * log_pi).sum()
-            sums["kl"] += (mu * (log_mu - log_pi)).sum()
-    means = {name: total / count for name, total in sums.items()}
+            num_new += new
+            sums["entropy"] -= new * (pi * log_pi).sum()
+            sums["kl"] += new * (mu * (log_mu - log_pi)).sum()
+    counts = dict.fromkeys(("entropy", "kl"), num_new)
+    means = {name: total / counts.get(name, count) for name, total in sums.items()}
+    means["trusted"] = num_trusted / count
     loss = (
         means["policy"]
         + config.baseline_cost * means["baseline"]
@@ -86,29 +97,37 @@ def numpy_loss(config, agent, env, behaviour):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
-    "config",
+    ("config", "replay_ratio"),
     [
-        VTraceConfig(),
-        VTraceConfig(
-            discounting=0.9,
-            lambda_=0.8,
-            max_importance_weight=1.3,
-            max_pg_importance_weight=2.0,
-            reward_shaping="soft_asymmetric",
-            reward_scaling=0.7,
-            max_abs_reward=1.0,
-            baseline_cost=0.7,
-            entropy_cost=0.3,
-            kl_cost=0.2,
+        (VTraceConfig(), 0),
+        (VTraceConfig(kl_cost=0.2, max_importance_weight=1.2, trust_region=0.2), 4),
+        (
+            VTraceConfig(
+                discounting=0.9,
+                lambda_=0.8,
+                max_importance_weight=1.3,
+                max_pg_importance_weight=2.0,
+                reward_shaping="soft_asymmetric",
+                reward_scaling=0.7,
+                max_abs_reward=1.0,
+                baseline_cost=0.7,
+                entropy_cost=0.3,
+                kl_cost=0.2,
+            ),
+            0,
         ),
     ],
-    ids=["defaults", "all_options"],
+    ids=["defaults", "replay", "all_options"],
 )
-def test_equals_numpy(config, seed):
+def test_equals_numpy(config, replay_ratio, seed):
     agent, env_outputs, behaviour = random_batch(seed)
     assert env_outputs.abandoned.any() and (env_outputs.done & ~env_outputs.abandoned).any()
-    loss, metrics = compute(config, agent, env_outputs, behaviour)
-    expected, means, targets, errors = numpy_loss(config, agent, env_outputs, behaviour)
+    arguments = (config, agent, env_outputs, behaviour, replay_ratio)
+    loss, metrics = compute(*arguments)
+    expected, means, targets, errors = numpy_loss(*arguments)
+    if config.trust_region is not None:
+        assert 0.1 < means["trusted"] < 0.9
+        assert metrics["policy/trusted"].numpy() == pytest.approx(means["trusted"])
     assert loss.numpy() == pytest.approx(expected, rel=1e-4, abs=1e-5)
     assert metrics["losses/policy"].numpy() == pytest.approx(means["policy"], rel=1e-4, abs=1e-5)
     assert metrics["losses/baseline"].numpy() == pytest.approx(means["baseline"], rel=1e-4)
@@ -118,6 +137,27 @@ def test_equals_numpy(config, seed):
         1 - np.var(errors) / np.var(targets), rel=1e-3, abs=1e-4
     )
     assert all(value.shape == () for value in metrics.values())
+
+
+def test_the_divergence_of_continuous_actions_is_estimated():
+    """Guards the trust region where no sum over actions exists, against the integral."""
+    tf.keras.utils.set_random_seed(0)
+    grid = np.linspace(-12, 12, 100_001)
+
+    def density(loc, scale):
+        return np.exp(-0.5 * ((grid - loc) / scale) ** 2) / scale / math.sqrt(2 * math.pi)
+
+    def normal(loc, scale):
+        return Normal(tf.fill([2000, 1], loc), tf.fill([2000, 1], scale))
+
+    for mu in ((0.0, 1.0), (0.5, 1.2), (1.5, 0.7)):
+        pi_x, mu_x = density(0.0, 1.0), density(*mu)
+        shared = np.minimum(pi_x, mu_x)
+        kept = np.trapezoid(shared, grid) if hasattr(np, "trapezoid") else np.trapz(shared, grid)
+        ratio = pi_x * np.log(np.maximum(pi_x, 1e-300) / np.maximum(shared / kept, 1e-300))
+        expected = ratio.sum() * (grid[1] - grid[0])
+        estimates = losses.implied_divergence(normal(0.0, 1.0), normal(*mu), 1.0)
+        assert np.mean(estimates) == pytest.approx(expected, rel=0.1, abs=1e-4)
 
 
 def test_an_abandoned_episode_is_learned_from_as_if_it_had_gone_on():

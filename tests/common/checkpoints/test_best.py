@@ -5,8 +5,11 @@ import json
 import pytest
 import tensorflow as tf
 
+from seed_rl.common.callbacks import Report, Run
 from seed_rl.common.checkpoints.best import BestCheckpoint
+from seed_rl.common.checkpoints.checkpoints import CheckpointManager
 from seed_rl.common.run_files import checkpoint_list
+from seed_rl.common.run_files.progress import ProgressWriter
 
 
 @pytest.fixture
@@ -14,13 +17,21 @@ def offer(tmp_path):
     """Offers an agent with a variable of the given value; `restart` is a later learner."""
     variable = tf.Variable(0.0)
 
-    def create(period_s=0.0):
-        return BestCheckpoint(tmp_path, {"variable": variable}, {}, period_s)
+    def save(directory):
+        manager = CheckpointManager(directory / "checkpoints", {"variable": variable}, keep=1)
+        return manager.save(int(variable.numpy()))
+
+    def restart(period_s=0.0):
+        offer.best = BestCheckpoint(period_s)
+        offer.best.run = Run(tmp_path, {}, save)
+        offer.best.on_start()
 
     def offer(mean, frames, last=False):
-        offer.best.offer(mean, frames, lambda: variable.assign(frames), last)
+        variable.assign(frames)
+        progress = ProgressWriter(tmp_path, 100, frames).last
+        offer.best.on_report(Report(progress, {}, (), mean, last))
 
-    offer.restart = lambda **kwargs: setattr(offer, "best", create(**kwargs))
+    offer.restart = restart
     offer.restart()
     return offer
 

@@ -81,6 +81,7 @@ def call(inference, env_ids, done=False, seen=0, run_id=1, episode_step=0):
                 tf.fill([n], episode_step),
             ),
             tf.zeros([n]),
+            tf.fill([n], np.nan),
         )
         .numpy()
         .tolist()

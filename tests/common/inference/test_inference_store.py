@@ -49,6 +49,12 @@ def env_outputs(n, reward=0.0, done=False, abandoned=False, episode_step=0):
     )
 
 
+def step_of(outputs, value=0):
+    """What is recorded of a step."""
+    observation = tf.fill([len(outputs.reward), 3], tf.constant(value % 256, tf.uint8))
+    return {"observation": observation, "reward": outputs.reward}
+
+
 def step(store, env_ids, run_ids, value=0, **kwargs):
     """One whole step; the state afterwards, the action and the observation carry `value`."""
     n = len(env_ids)
@@ -61,10 +67,7 @@ def step(store, env_ids, run_ids, value=0, **kwargs):
         run_ids,
         tf.fill([n], tf.constant(value, tf.int32)),
         (tf.fill([n, 2], tf.constant(value, tf.float32)),),
-        {
-            "observation": tf.fill([n, 3], tf.constant(value % 256, tf.uint8)),
-            "reward": outputs.reward,
-        },
+        step_of(outputs, value),
     )
     return actions.numpy(), state[0].numpy()
 
@@ -222,20 +225,26 @@ def test_evaluation_environments_fill_no_unrolls():
 
 
 def test_episode_statistics():
-    """Guards steps and returns at done, at truncation (whose reset step is no step) and restart."""
-    store = make_store(num_envs=1)
+    """Guards steps and returns at done, at truncation (whose reset step is no step) and restart.
+
+    And when episodes ended: steps count in all lives, but those of evaluation do not.
+    """
+    store = make_store(num_envs=2, num_training_envs=1)
+    step(store, [1], [1])
     step(store, [0], [1])  # reset
     step(store, [0], [1], reward=1.0)
     step(store, [0], [1], reward=2.0, done=True)
+    step(store, [1], [1], done=True)
     step(store, [0], [1], reward=4.0)  # final observation of a truncated episode
     step(store, [0], [1], reward=0.0, done=True, abandoned=True)
     step(store, [0], [1], reward=8.0)
     step(store, [0], [2])  # the actor died in the third episode
     step(store, [0], [2], reward=16.0, done=True)
     episodes = store.episodes()
-    np.testing.assert_array_equal(episodes.num_steps, [2, 1, 1])
-    np.testing.assert_array_equal(episodes.returns, [3.0, 4.0, 16.0])
-    np.testing.assert_array_equal(episodes.raw_returns, [3.0, 4.0, 16.0])
+    np.testing.assert_array_equal(episodes.num_steps, [2, 1, 1, 1])
+    np.testing.assert_array_equal(episodes.ended_at, [2, 2, 3, 5])
+    np.testing.assert_array_equal(episodes.returns, [3.0, 0.0, 4.0, 16.0])
+    np.testing.assert_array_equal(episodes.raw_returns, [3.0, 0.0, 4.0, 16.0])
     assert store.episodes().env_ids.size == 0
     for reward in (-LARGEST, 1.1 * LARGEST, float("nan")):
         step(store, [0], [2], reward=reward)
@@ -243,6 +252,19 @@ def test_episode_statistics():
     episodes = store.episodes()
     np.testing.assert_array_equal(episodes.returns, [0.0, np.nan, np.nan])
     np.testing.assert_array_equal(episodes.raw_returns, episodes.returns)
+
+
+def test_successes_are_those_of_the_last_reports():
+    """Not of steps before, nor of ends of the learner's episode alone."""
+    store = make_store(num_envs=1)
+    for done, at, success in [(0, 0, 0), (0, 1, 1), (1, 2, 1), (1, 0, 0), (0, 1, 0), (1, 0, 1)]:
+        outputs = env_outputs(1, done=bool(done), episode_step=at)
+        ids, runs = tf.constant([0]), tf.constant([1], tf.int64)
+        store.begin(ids, runs, outputs, outputs.reward, tf.constant([success], tf.float32))
+        store.end(ids, runs, tf.constant([0]), (tf.zeros([1, 2]),), step_of(outputs))
+    np.testing.assert_array_equal(store.episodes().successes, [0, 1])
+    step(store, [0], [1], done=True)
+    np.testing.assert_array_equal(store.episodes().successes, [np.nan])
 
 
 def test_episodes_continue_where_only_the_learners_ends():

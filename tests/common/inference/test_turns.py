@@ -283,7 +283,7 @@ class Run:
     def _act(self):
         outputs = env_outputs(4)
         while not self.store.closed:
-            self._infer(tf.range(4), tf.ones([4], tf.int64), outputs, outputs.reward)
+            self._infer(tf.range(4), tf.ones([4], tf.int64), outputs, *[outputs.reward] * 2)
 
     def train(self):
         """A training step; returns the versions of its steps [batch, time]."""
@@ -351,7 +351,10 @@ def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, soc
         with pytest.raises(tf.errors.OpError):  # The learner ends.
             while True:
                 client.inference(
-                    np.arange(4, dtype=np.int32), np.ones(4, np.int64), outputs, outputs.reward
+                    np.arange(4, dtype=np.int32),
+                    np.ones(4, np.int64),
+                    outputs,
+                    *[outputs.reward] * 2,
                 )
 
     actor = Background(act)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import tensorflow as tf
 
 from seed_rl.common.config.replay_config import ReplayConfig
-from seed_rl.common.learner.replay_pipeline import BatchSource
+from seed_rl.common.learner.replay_pipeline import BatchSource, ReplayMixer
 from seed_rl.common.replay import FieldSpec, PrioritizedReplay
 from seed_rl.common.types import EnvOutput, Unroll
 
@@ -17,14 +18,17 @@ def unrolls(rewards: list[float]) -> Unroll:
     return Unroll(array[0], (), EnvOutput(array, flags, array, flags, count), ())
 
 
-def test_large_numbers_of_a_saved_replay_are_not_trained_on() -> None:
-    """Guards runs whose replay was saved without this check: priorities become 0."""
+def uniform_replay() -> PrioritizedReplay:
     number, flag, count = (FieldSpec((2,), dtype) for dtype in (np.float32, np.bool_, np.int32))
     state = FieldSpec((), np.float32, time=False)
     specs = Unroll(state, (), EnvOutput(number, flag, number, flag, count), ())
-    replay = PrioritizedReplay(
-        ReplayConfig(replay_buffer_min_size=1, replay_ratio=0.0), specs, seed=0
-    )
+    config = ReplayConfig(replay_buffer_min_size=1, replay_ratio=0.0)
+    return PrioritizedReplay(config, specs, seed=0)
+
+
+def test_large_numbers_of_a_saved_replay_are_not_trained_on() -> None:
+    """Guards runs whose replay was saved without this check: priorities become 0."""
+    replay = uniform_replay()
     replay.insert(unrolls([1e25, 1, np.inf, 1]), [5, 1, 5, 1])
     source = BatchSource(replay, 32)
     try:
@@ -37,3 +41,34 @@ def test_large_numbers_of_a_saved_replay_are_not_trained_on() -> None:
         assert replay.stats().mean_priority < 1
     finally:
         replay.close()
+
+
+def test_new_unrolls_are_mixed_with_all_earlier_ones() -> None:
+    """Guards LASER's batches: the new ones first, each once, then the right number of others, with
+    their own recurrent states; and a replay into which nothing comes that is not finite.
+    """
+    count, ratio = 30, 3
+    rewards = tf.reshape(tf.range(2.0 * count), [count, 2])
+    rewards = tf.where(rewards == 7, np.inf, rewards)
+    new = tf.data.Dataset.from_tensor_slices(rewards).map(
+        lambda r: tf.nest.map_structure(tf.identity, mixable(r))
+    )
+    mixer = ReplayMixer(uniform_replay(), ratio)
+    replayed: list[float] = []
+    for i, batch in enumerate(mixer.dataset(new, lambda unrolls: unrolls)):
+        assert isinstance(batch, Unroll)
+        reward = batch.env_outputs.reward.numpy()
+        assert reward.shape == (2, 8)
+        np.testing.assert_array_equal(reward[0, :2], rewards[i])
+        np.testing.assert_array_equal(reward, np.stack([batch.agent_state.numpy()] * 2))
+        replayed.extend(reward[0, 2:])
+    assert len(mixer.replay) == 2 * count - 1
+    assert set(replayed) <= set(np.delete(np.arange(2 * count), 7))
+    assert len(set(replayed)) > count, "not only the newest"
+
+
+def mixable(rewards: tf.Tensor) -> Unroll:
+    """As `unrolls`, of tensors."""
+    both = tf.stack([rewards, rewards])
+    flags, steps = tf.zeros_like(both, tf.bool), tf.zeros_like(both, tf.int32)
+    return Unroll(rewards, (), EnvOutput(both, flags, both, flags, steps), ())

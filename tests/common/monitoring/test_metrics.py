@@ -28,10 +28,12 @@ def read_scalars(logdir):
     return {name: [(step, array.item()) for step, array in all_] for name, all_ in arrays.items()}
 
 
-def episodes(*rows):
-    """EpisodeStats of (steps, return, raw return, env id) rows."""
-    steps, returns, raw_returns, env_ids = np.array(rows, np.float32).reshape(-1, 4).T
-    return EpisodeStats(env_ids.astype(np.int32), steps.astype(np.int64), returns, raw_returns)
+def episodes(*rows, ended_at=0):
+    """EpisodeStats of (steps, return, raw return, env id[, success]) rows, a step after another."""
+    rows = [(*row, np.nan)[:5] for row in rows]
+    steps, returns, raw_returns, env_ids, successes = np.array(rows, np.float32).reshape(-1, 5).T
+    ids, ends = env_ids.astype(np.int32), ended_at + np.arange(len(rows))
+    return EpisodeStats(ids, steps.astype(np.int64), returns, raw_returns, ends, successes)
 
 
 def test_means_are_over_the_steps_since_the_last_harvest():
@@ -122,12 +124,26 @@ def test_a_writer_that_fails_warns_once_and_never_raises(tmp_path, caplog):
     ]
 
 
+def test_successes_are_counted_where_they_are_known(tmp_path):
+    statistics = EpisodeStatistics(num_training_envs=2, logdir=tmp_path)
+    known = [(1, 0, 0, 0, 1), (1, 0, 0, 1, 0), (1, 0, 0, 2, 1)]
+    statistics.add(episodes(*known, (1, 0, 0, 0)))
+    curves = statistics.harvest()
+    assert (curves["charts/success"], curves["charts/evaluation_success"]) == (0.5, 1.0)
+    statistics.add(episodes((1, 0, 0, 0)))
+    assert not [name for name in statistics.harvest() if "success" in name]
+    statistics.close()
+    rows = returns_log.read(tmp_path / returns_log.FILE_NAME)
+    assert [row.success for row in rows] == [1, 0, 1, None, None]
+
+
 def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
-    statistics = EpisodeStatistics(num_training_envs=3, num_action_repeats=4, logdir=tmp_path)
+    statistics = EpisodeStatistics(3, num_action_repeats=4, logdir=tmp_path, start_frames=1000)
     assert statistics.recent_return is None
-    statistics.add(episodes(), frames=0)
+    statistics.add(episodes())
     unknown = ((9, np.nan, 1, 0), (9, 1, np.nan, 1), (9, 1, np.inf, 3))
-    statistics.add(episodes((100, 1, 10, 0), (200, 3, 30, 2), (50, 7, 70, 3), *unknown), frames=500)
+    rows = ((100, 1, 10, 0), (200, 3, 30, 2), (50, 7, 70, 3))
+    statistics.add(episodes(*rows, *unknown, ended_at=350))
     assert statistics.count == 2
     assert statistics.recent_return == 2
     assert statistics.harvest() == {
@@ -146,20 +162,20 @@ def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
     statistics.close()
     rows = returns_log.read(tmp_path / "returns.csv")
     assert [(r.frames, r.episode_return, r.env_id, r.evaluation) for r in rows] == [
-        (500, 1, 0, False),
-        (500, 3, 2, False),
-        (500, 7, 3, True),
+        (2400, 1, 0, False),
+        (2404, 3, 2, False),
+        (2408, 7, 3, True),
     ]
 
 
 def test_scores_are_shown_only_where_they_differ_from_returns():
     """Guards against a curve that repeats another, and one that comes and goes."""
     statistics = EpisodeStatistics(num_training_envs=1)
-    statistics.add(episodes((1, 2, 2, 0)), frames=1)
+    statistics.add(episodes((1, 2, 2, 0)))
     assert "charts/score" not in statistics.harvest()
-    statistics.add(episodes((1, 2, 3, 0)), frames=2)
+    statistics.add(episodes((1, 2, 3, 0)))
     assert statistics.harvest()["charts/score"] == 3
-    statistics.add(episodes((1, 4, 4, 0)), frames=3)
+    statistics.add(episodes((1, 4, 4, 0)))
     assert statistics.harvest()["charts/score"] == 4
 
 
@@ -167,23 +183,23 @@ def test_recent_means_forget_old_episodes():
     """Guards means that reach back over a third of the run, and those of one or two episodes."""
     statistics = EpisodeStatistics(num_training_envs=1, window=12)
     for value in range(1, 101):
-        statistics.add(episodes((1, value, value, 0)), frames=value * 10)
+        statistics.add(episodes((1, value, value, 0), ended_at=value * 10))
     assert statistics.recent_return == np.mean(range(91, 101)), "5 % are six: the last 10"
     assert statistics.count == 100
     for value in range(101, 401):
-        statistics.add(episodes((1, value, value, 0)), frames=value * 10)
+        statistics.add(episodes((1, value, value, 0), ended_at=value * 10))
     assert statistics.recent_return == np.mean(range(389, 401)), "5 % are 21: the last 12"
 
 
 def test_a_resumed_run_drops_the_episodes_of_the_lost_life(tmp_path):
     first = EpisodeStatistics(1, logdir=tmp_path)
     for frames in (100, 200, 300):
-        first.add(episodes((10, frames, frames, 0)), frames)
+        first.add(episodes((10, frames, frames, 0), ended_at=frames))
     first.close()
     with open(tmp_path / "returns.csv", "a") as file:
         file.write("400,17000")  # The row that kill -9 cut short.
     second = EpisodeStatistics(1, logdir=tmp_path, start_frames=200)
-    second.add(episodes((10, 1, 1, 0)), 250)
+    second.add(episodes((10, 1, 1, 0), ended_at=50))
     second.close()
     assert [r.frames for r in returns_log.read(tmp_path / "returns.csv")] == [100, 200, 250]
 
@@ -191,8 +207,8 @@ def test_a_resumed_run_drops_the_episodes_of_the_lost_life(tmp_path):
 def test_a_returns_file_that_cannot_be_written_is_warned_of_once(tmp_path, caplog):
     (tmp_path / "returns.csv").mkdir()
     statistics = EpisodeStatistics(1, logdir=tmp_path)
-    for frames in range(3):
-        statistics.add(episodes((10, 1, 1, 0)), frames)
+    for _ in range(3):
+        statistics.add(episodes((10, 1, 1, 0)))
         statistics.close()
     assert statistics.recent_return == 1
     assert len([r for r in caplog.records if "Training continues" in r.getMessage()]) == 1

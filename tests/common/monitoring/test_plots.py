@@ -1,44 +1,75 @@
 """Learning curves from returns.csv."""
 
+import json
+
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.monitoring import plots
 from seed_rl.common.run_files.returns_log import EpisodeRow, ReturnsLog
 
 
-def write_run(directory, returns, evaluation=()):
-    directory.mkdir()
+def write_run(directory, returns, evaluation=(), **options):
+    directory.mkdir(parents=True)
     log = ReturnsLog(directory)
     log.add(
         EpisodeRow(100 * n, 1000.0 + 36 * n, value, 10 * value, 100, 0, n in evaluation)
         for n, value in enumerate(returns)
     )
     log.flush()
+    if options:
+        record = {"program": "seed_rl.gym.ppo_main", "logdir": str(directory), **options}
+        (directory / "config.json").write_text(json.dumps(record))
 
 
-def test_curves_are_running_means_with_evaluation_apart(tmp_path):
-    write_run(tmp_path / "pong", [1, 2, 3, 10, 5], evaluation={3})
-    training, evaluation = plots.read_curves([str(tmp_path / "pong")], window=2)
-    assert training.label == "pong"
-    assert training.x.tolist() == [0, 100, 200, 400]
-    assert training.means.tolist() == [1, 1.5, 2.5, 4]
-    assert evaluation.label == "pong (evaluation)"
-    assert evaluation.returns.tolist() == [10]
-    hours = plots.read_curves([str(tmp_path / "pong")], x="hours", score=True)
-    np.testing.assert_allclose(hours[0].x, [0, 0.01, 0.02, 0.04])
-    assert hours[0].returns.tolist() == [10, 20, 30, 50]
+def test_curves_are_smoothed_with_evaluation_apart(tmp_path):
+    """At a point: the episodes of the last share of the axis, and at least the last ten."""
+    write_run(tmp_path / "pong", [*range(40), 1000], evaluation={40})
+    training, evaluation = plots.read_groups([str(tmp_path / "pong")])
+    assert (training.label, evaluation.label) == ("pong", "pong (evaluation)")
+    curve = plots.curve(training)
+    assert (curve.x[0], curve.x[-1]) == (0, 3900)
+    assert curve.mean()[0] == 0 and curve.mean()[-1] == np.mean(range(30, 40))
+    assert plots.curve(training, smoothing=0.5).mean()[-1] == np.mean(range(20, 40))
+    assert plots.curve(evaluation).mean().tolist() == [1000]
+    hours = plots.curve(training, "hours", score=True)
+    assert hours.x[-1] == pytest.approx(0.39) and hours.mean()[-1] == 345
 
 
-def test_the_program_draws_several_runs(tmp_path, capsys):
-    write_run(tmp_path / "a", range(50))
-    write_run(tmp_path / "b", range(50, 100))
+def test_seeds_are_one_curve_as_far_as_all_have_come(tmp_path):
+    for seed, length in ((1, 50), (2, 50), (3, 30)):
+        write_run(tmp_path / f"study/runs/0000-seed{seed}", [seed] * length, seed=seed, rate=0.1)
+    write_run(tmp_path / "other", [7] * 20, seed=1, rate=0.2)
+    group, other = plots.read_groups([str(tmp_path / "study"), str(tmp_path / "other")])
+    assert (group.label, other.label) == ("rate=0.1 (3 seeds)", "rate=0.2")
+    curve = plots.curve(group)
+    assert curve.seeds.shape == (3, len(curve.x))
+    common = curve.x <= 2900
+    assert (curve.mean()[common] == 2).all() and np.isnan(curve.mean()[~common]).all()
+    low, high = curve.interval()
+    assert (low[common] == 1).all() and (high[common] == 3).all()  # Of three, the means of 1 and 3.
+
+
+def test_the_program_draws_for_paper_and_tensorboard(tmp_path, capsys):
+    write_run(tmp_path / "a", [5] * 50, seed=1, lr=1)
+    write_run(tmp_path / "b", [7] * 50, seed=2, lr=1)
     out = tmp_path / "curve.png"
-    code = plots.main([str(tmp_path / "a"), str(tmp_path / "b"), f"--out={out}", "--x=hours"])
-    assert code == 0
+    arguments = [f"{tmp_path}/a", f"{tmp_path}/b", f"--out={out}", f"--tensorboard={tmp_path}/tb"]
+    for _ in range(2):  # The second replaces the first.
+        assert plots.main(arguments) == 0
     assert out.read_bytes().startswith(b"\x89PNG")
-    assert "b: 50 episodes, final mean return 74.5" in capsys.readouterr().out
+    assert "(2 seeds): 100 episodes, final mean return 6\n" in capsys.readouterr().out
+    (run,) = (tmp_path / "tb").iterdir()
+    events = EventAccumulator(str(run)).Reload()
+    ends = {tag: events.Scalars(tag)[-1] for tag in events.Tags()["scalars"]}
+    found = {tag: (end.step, end.wall_time, end.value) for tag, end in ends.items()}
+    assert found == {
+        "returns/mean": (4900, 49 * 36, 6),
+        "returns/low": (4900, 49 * 36, 5),
+        "returns/high": (4900, 49 * 36, 7),
+    }
 
 
 def test_mistakes_are_told_in_one_line(tmp_path, capsys):
@@ -46,7 +77,7 @@ def test_mistakes_are_told_in_one_line(tmp_path, capsys):
     assert "Give the logdirs of runs" in capsys.readouterr().err
     write_run(tmp_path / "empty", [])
     with pytest.raises(UserError, match="no episodes yet"):
-        plots.read_curves([str(tmp_path / "empty")])
+        plots.read_groups([str(tmp_path / "empty")])
     write_run(tmp_path / "a", [1])
     assert plots.main([str(tmp_path / "a"), f"--out={tmp_path}/no/where.png"]) == 2
     assert "Cannot write" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def reporter(tmp_path, store):
         log_period_s=1000,
     )
     yield reporter
-    reporter.close(0)
+    reporter.close()
 
 
 def report(reporter, skipped, times=1, last=True):
@@ -98,7 +98,7 @@ def test_the_last_report_is_complete(tmp_path, reporter, caplog):
     with caplog.at_level(logging.INFO):
         report(reporter, 0, 13)
     assert "12 updates" in caplog.text
-    reporter._episodes.add(EpisodeStats(*(np.array([x]) for x in (0, 5, 2.0, 2.0))), 1)
+    reporter._episodes.add(EpisodeStats(*(np.array([x]) for x in (0, 5, 2.0, 2.0, 5, 1.0))))
     reporter.phase("done", 1)  # After episodes that ended with the server.
     last = progress.read(tmp_path)
     assert (last.train_steps, last.episodes, last.episode_return_mean) == (12, 1, 2.0)

@@ -25,7 +25,7 @@ def add(statistics: EpisodeStatistics, *rows: Any) -> None:
     """Adds (env id, return, raw return) rows."""
     ids, returns, raw = np.array(rows, np.float32).reshape(-1, 3).T
     lengths = np.full(len(ids), 5, np.int64)
-    statistics.add(EpisodeStats(ids.astype(np.int32), lengths, returns, raw), 100)
+    statistics.add(EpisodeStats(ids.astype(np.int32), lengths, returns, raw, lengths, raw))
 
 
 def test_tasks_are_reported_separately() -> None:

@@ -9,11 +9,13 @@ import re
 import struct
 from typing import Any
 
+import numpy as np
 import pytest
 
+from seed_rl.common.callbacks import Report, Run
 from seed_rl.common.errors import UserError
-from seed_rl.common.monitoring.metrics import SummaryWriter
 from seed_rl.common.monitoring.wandb_sync import WandbSync
+from seed_rl.common.run_files.progress import ProgressWriter
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
 
@@ -76,13 +78,14 @@ def test_a_run_and_its_resumption_are_one_run_of_wandb(tmp_path: Any, monkeypatc
 
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    sync = WandbSync("mazes", logdir, {"env_name": "CartPole-v1"})
-    writer = SummaryWriter(logdir)
-    writer.write(2560, {"charts/loss": 1.0})
-    writer.close()
-    sync.close()
+    sync = WandbSync("mazes")
+    sync.run = Run(logdir, {"env_name": "CartPole-v1", "logdir": str(logdir)}, lambda folder: None)
+    sync.on_start()
+    curves = {"charts/loss": 1.0, "replay/priorities": np.arange(100.0)}
+    sync.on_report(Report(ProgressWriter(logdir, 10_000, 2560).last, curves, (), None, False))
+    sync.on_end("done")
     (second,) = set((logdir / "wandb").glob("offline-run-*")) - {first}
-    assert check(second, {"charts/loss"}) == run_id
+    assert check(second, {"charts/loss", "frames", "replay/priorities/_type"}) == run_id
     # TensorBoard looks into all folders of the logdir: it must find nothing twice.
     assert not list((logdir / "wandb").rglob("*tfevents*"))
 
@@ -129,5 +132,7 @@ def test_a_missing_package_names_the_command(tmp_path: Any, monkeypatch: Any) ->
 
     monkeypatch.setattr(builtins, "__import__", without_wandb)
     with pytest.raises(UserError, match="--wandb_project needs .* -m pip install wandb"):
-        WandbSync("mazes", tmp_path, {})
+        sync = WandbSync("mazes")
+        sync.run = Run(tmp_path, {}, lambda folder: None)
+        sync.on_start()
     assert not os.listdir(tmp_path)

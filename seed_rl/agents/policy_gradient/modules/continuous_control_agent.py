@@ -14,6 +14,7 @@ import tensorflow as tf
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
+from seed_rl.common.networks.action_mask import masked, without_mask
 from seed_rl.common.networks.actor_critic import AgentOutput
 from seed_rl.common.networks.layers import Activation, Dense, Initializer, Layer
 from seed_rl.common.networks.recurrent import LSTMState, StackedLSTM
@@ -159,6 +160,7 @@ class ContinuousControlAgent(tf.Module):
         """
         if self._observation_normalizer is None:
             return
+        observations = without_mask(observations)
         first = tf.nest.flatten(observations)[0]
         assert self._event_rank is not None, "The network has no variables yet: call it first."
         rows = _to_rows(observations, first.shape.rank - self._event_rank)
@@ -188,7 +190,7 @@ class ContinuousControlAgent(tf.Module):
         env_outputs = EnvOutput(*input_[1])
         done = env_outputs.done
         # One row per step and environment: products of matrices, not of stacks of them.
-        rows = self._inputs(env_outputs.observation, 2 if unroll else 1)
+        rows = self._inputs(without_mask(env_outputs.observation), 2 if unroll else 1)
         states = core_state or ((),) * len(self._torsos)
         features, new_state = [], []
         for torso, state in zip(self._torsos, states, strict=True):
@@ -205,6 +207,7 @@ class ContinuousControlAgent(tf.Module):
             )
         else:
             baseline = tf.squeeze(baseline, axis=-1)
+        policy_logits = masked(policy_logits, env_outputs.observation)
         action = self._distribution.sample(policy_logits)
         return AgentOutput(action, policy_logits, baseline), tuple(new_state) if core_state else ()
 

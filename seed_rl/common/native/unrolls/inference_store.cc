@@ -106,7 +106,7 @@ void InferenceStore::StartLife(Environment* env, int64_t run_id) {
   }
   env->alive = true;
   env->run_id = run_id;
-  env->episode = {env->episode.env_id, 0, 0, 0};
+  env->episode = {env->episode.env_id};
   env->num_steps = 0;
   env->steps_lived = 0;
   env->first_states.clear();
@@ -118,7 +118,7 @@ void InferenceStore::StartLife(Environment* env, int64_t run_id) {
 StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
                                  const float* rewards, const bool* done, const bool* abandoned,
                                  const int32_t* episode_steps, const float* raw_rewards,
-                                 const MutableRows& prev_actions, const MutableRows& states) {
+                                 const float* successes, const MutableRows& prev_actions, const MutableRows& states) {
   const Clock::time_point now = Clock::now();
   std::unique_lock<std::mutex> lock(mu_);
   WaitForClaims(batch, env_ids, &lock);
@@ -139,13 +139,18 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
       episode.episode_return += Bounded(rewards[i]);
       episode.raw_return += Bounded(raw_rewards[i]);
       // The last step of an abandoned episode was already reported as an ordinary one.
-      if (!abandoned[i]) ++episode.num_steps;
+      if (!abandoned[i]) {
+        ++episode.num_steps;
+        if (env_ids[i] < options_.num_training_envs) ++training_steps_;
+      }
       // `done` in the middle of a game ends only the learner's episode (a lost life, for example).
       // Statistics cover the whole game.
       if (done[i] && (abandoned[i] || episode_steps[i] == 0)) {
+        episode.ended_at = training_steps_;
+        episode.success = successes[i];
         episodes_.push_back(episode);
         if (episodes_.size() > kMaxEpisodes) episodes_.pop_front();
-        episode = {episode.env_id, 0, 0, 0};
+        episode = {episode.env_id};
       }
     }
     env.begun = env.claimed = true;

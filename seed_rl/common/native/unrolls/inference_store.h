@@ -36,6 +36,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -71,6 +72,9 @@ struct EpisodeStats {
   int64_t num_steps = 0;     // Agent steps, without the extra report of a truncated episode.
   float episode_return = 0;  // NaN after a reward that is not finite, or too large.
   float raw_return = 0;      // The same.
+  int64_t ended_at = 0;      // Agent steps of all training environments until then, this one's too.
+  // Whether it reached its goal, as its last report says; NaN: the environment does not say.
+  float success = std::numeric_limits<float>::quiet_NaN();
 };
 
 // A complete or growing unroll of one environment.
@@ -102,7 +106,7 @@ class InferenceStore {
   // it returns an error. A step without an `End` may begin again and counts once.
   StoreError Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
                    const float* rewards, const bool* done, const bool* abandoned,
-                   const int32_t* episode_steps, const float* raw_rewards,
+                   const int32_t* episode_steps, const float* raw_rewards, const float* successes,
                    const MutableRows& prev_actions, const MutableRows& states);
 
   // Records the steps admitted by `Begin`. Drops rows of a life that has been replaced meanwhile.
@@ -212,6 +216,7 @@ class InferenceStore {
   bool training_turn_ = false;                           // Steps may not begin. Guarded by mu_.
   Clock::time_point training_turn_start_;                // Guarded by mu_.
   std::deque<EpisodeStats> episodes_;                    // Guarded by mu_.
+  int64_t training_steps_ = 0;                           // As `num_steps`. Guarded by mu_.
   Counters counters_;                                    // Guarded by mu_.
   Clock::time_point newest_call_;                        // Guarded by mu_.
   int64_t next_token_ = 0;                               // Guarded by mu_.

@@ -133,8 +133,9 @@ class BeginOp : public tf::AsyncOpKernel {
     if (env_ids.dims() != 1) return absl::InvalidArgumentError("env_ids should be a vector.");
     const int64_t batch = env_ids.dim_size(0);
     static constexpr const char* kNames[] = {"run_ids",   "reward",       "done",
-                                             "abandoned", "episode_step", "raw_reward"};
-    for (int i = 0; i < 6; ++i) {
+                                             "abandoned", "episode_step", "raw_reward",
+                                             "success"};
+    for (int i = 0; i < 7; ++i) {
       TF_RETURN_IF_ERROR(CheckVector(ctx->input(2 + i), kNames[i], batch));
     }
     InferenceStore::MutableRows actions, states;
@@ -144,7 +145,8 @@ class BeginOp : public tf::AsyncOpKernel {
         static_cast<int32_t>(batch), env_ids.flat<int32_t>().data(),
         ctx->input(2).flat<int64_t>().data(), ctx->input(3).flat<float>().data(),
         ctx->input(4).flat<bool>().data(), ctx->input(5).flat<bool>().data(),
-        ctx->input(6).flat<int32_t>().data(), ctx->input(7).flat<float>().data(), actions, states));
+        ctx->input(6).flat<int32_t>().data(), ctx->input(7).flat<float>().data(),
+        ctx->input(8).flat<float>().data(), actions, states));
   }
 
   static absl::Status Allocate(tf::OpKernelContext* ctx, const char* name, const Fields& fields,
@@ -334,8 +336,8 @@ class EpisodesOp : public tf::OpKernel {
     OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
     const auto episodes = resource->store.DrainEpisodes();
     const int64_t count = static_cast<int64_t>(episodes.size());
-    tf::Tensor* outputs[4];
-    for (int i = 0; i < 4; ++i) {
+    tf::Tensor* outputs[6];
+    for (int i = 0; i < 6; ++i) {
       OP_REQUIRES_OK(ctx, ctx->allocate_output(i, {count}, &outputs[i]));
     }
     for (int64_t i = 0; i < count; ++i) {
@@ -343,6 +345,8 @@ class EpisodesOp : public tf::OpKernel {
       outputs[1]->vec<int64_t>()(i) = episodes[i].num_steps;
       outputs[2]->vec<float>()(i) = episodes[i].episode_return;
       outputs[3]->vec<float>()(i) = episodes[i].raw_return;
+      outputs[4]->vec<int64_t>()(i) = episodes[i].ended_at;
+      outputs[5]->vec<float>()(i) = episodes[i].success;
     }
   }
 };

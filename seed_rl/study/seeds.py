@@ -1,0 +1,77 @@
+"""`./run_local.sh ... --seeds=5`: a study whose only configuration runs with several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.monitoring import plots
+from seed_rl.launch import arguments, local
+from seed_rl.launch.arguments import RunOptions
+from seed_rl.study import directory
+from seed_rl.study import spec as spec_lib
+from seed_rl.study.directory import Study
+from seed_rl.study.results import Result
+
+FRAMES = "total_environment_frames"
+
+
+def open_study(line: Sequence[str]) -> tuple[Study, int]:
+    """The study of a command line, new or begun, and how many runs it has at once.
+
+    Args:
+      line: the arguments of `./run_local.sh`, with --seeds.
+
+    Raises:
+      UserError: the command line is wrong, or the directory has something else.
+    """
+    options = arguments.parse(line)
+    asked = local.ask_program(options)
+    assert asked.logdir is not None
+    path = options.logdir or asked.logdir.with_name(f"{asked.logdir.name}-seeds")
+    return directory.open_study(path, _spec(options, asked.frames)), options.at_once
+
+
+def _spec(options: RunOptions, frames: int | None) -> spec_lib.Spec:
+    flags: dict[str, list[str]] = {}
+    for flag in options.flags:
+        name, equals, value = flag.lstrip("-").partition("=")
+        if not equals:
+            raise UserError(f"With --seeds, write {flag} with its value: --name=true or =false.")
+        flags.setdefault(name, []).append(value)
+    flags.pop(FRAMES, None)
+    if frames is None:
+        raise UserError(f"With --seeds, say how long each run is: --{FRAMES}=N.")
+    values = {
+        "game": options.game,
+        "agent": options.agent,
+        "actors": options.actors,
+        "envs_per_actor": options.envs_per_actor,
+        "frames": frames,
+        "seeds": options.seeds,
+        "sampler": "grid",
+        "choices": {},
+        "flags": {name: given if given[1:] else given[0] for name, given in flags.items()},
+        "performance": {"measure": "final"},
+    }
+    return spec_lib.from_json(values, "the command line")
+
+
+def report(study: Study, collected: Sequence[Result]) -> None:
+    """Prints what the seeds that are done have reached, and draws their curves."""
+    ratings = [result.rating for result in collected if result.rating is not None]
+    if not ratings:
+        return
+    finals = [rating.final_return for rating in ratings]
+    each = ", ".join(f"{value:.4g}" for value in finals)
+    print(f"Final mean return: {np.mean(finals):.4g} over {len(finals)} seeds ({each}).")
+    places = [str(r.run.logdir) for r in collected if r.rating is not None and not r.run.record]
+    out = study.path / "curves.png"
+    try:
+        groups = plots.read_groups(places) if places else []
+        plots.draw_groups(groups, out)
+        print(f"Wrote {out}. Others beside it: seed-rl plot {study.path} RUN...")
+    except UserError as error:
+        print(f"No plot: {error}")

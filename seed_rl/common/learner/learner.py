@@ -299,9 +299,10 @@ class Learner:
         self._report(server, {}, last=True)
         on_trained()
         self._reporter.phase("saving", self.frames)  # Says why actors end from here on.
-        self._inference.store.close(done=self.finished)
+        finished = self.finished
+        self._inference.store.close(done=finished)
         told_by = time.monotonic() + _FAREWELL_S
-        if not self.finished:
+        if not finished:
             server.shutdown()  # Experience from here on would be lost.
         self._save()
         if problem := self._checkpoints.problem:
@@ -312,7 +313,7 @@ class Learner:
             )
         if self._config.save_model:
             self._export()
-        while self.finished and server.stats()["connections"] and time.monotonic() < told_by:
+        while finished and server.stats()["connections"] and time.monotonic() < told_by:
             if self._stop.wait(0.05):
                 break
 

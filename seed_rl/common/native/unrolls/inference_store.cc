@@ -118,7 +118,8 @@ void InferenceStore::StartLife(Environment* env, int64_t run_id) {
 StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const int64_t* run_ids,
                                  const float* rewards, const bool* done, const bool* abandoned,
                                  const int32_t* episode_steps, const float* raw_rewards,
-                                 const float* successes, const MutableRows& prev_actions, const MutableRows& states) {
+                                 const float* successes, const MutableRows& prev_actions,
+                                 const MutableRows& states) {
   const Clock::time_point now = Clock::now();
   std::unique_lock<std::mutex> lock(mu_);
   WaitForClaims(batch, env_ids, &lock);

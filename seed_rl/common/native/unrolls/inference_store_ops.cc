@@ -132,9 +132,8 @@ class BeginOp : public tf::AsyncOpKernel {
     const tf::Tensor& env_ids = ctx->input(1);
     if (env_ids.dims() != 1) return absl::InvalidArgumentError("env_ids should be a vector.");
     const int64_t batch = env_ids.dim_size(0);
-    static constexpr const char* kNames[] = {"run_ids",   "reward",       "done",
-                                             "abandoned", "episode_step", "raw_reward",
-                                             "success"};
+    static constexpr const char* kNames[] = {"run_ids",      "reward",     "done",   "abandoned",
+                                             "episode_step", "raw_reward", "success"};
     for (int i = 0; i < 7; ++i) {
       TF_RETURN_IF_ERROR(CheckVector(ctx->input(2 + i), kNames[i], batch));
     }

@@ -134,8 +134,8 @@ class Server {
   // Adds functions under one name; the order of Bind calls is their index on the wire. Not after
   // Start.
   virtual Status Bind(Binding binding) = 0;
-  // Starts serving. `description`, a JSON object, is the answer to Describe, with the status added. `ports` gets an entry per address (0
-  // for addresses without a port).
+  // Starts serving. `description`, a JSON object, is the answer to Describe, with the status added.
+  // `ports` gets an entry per address (0 for addresses without a port).
   virtual Status Start(const std::string& description, std::vector<int>* ports) = 0;
   // Cancels running and waiting calls, disconnects all clients and joins all threads. Idempotent
   // and thread-safe. The server cannot be restarted.

@@ -121,7 +121,8 @@ def _check_single(
 
         played = env_wrappers.wrap_for_agent(contract.env, not environment.raw_observations)
         with findings.of("Playing on", config.check_seconds + config.check_timeout_s):
-            last, random = [None], np.random.default_rng(1)
+            last: list[Any] = [None]
+            random = np.random.default_rng(1)
             reset()
             cost = environment_measure.measure(step, config.check_seconds)
         environment_measure.judge(cost, findings)
@@ -165,7 +166,7 @@ def _check_vector(
             with findings.of(f"step() number {number + 1}", config.check_timeout_s):
                 step = env.step(action(number, observation))
                 observation = step.observation
-                seen.append(_flat(step._replace(success=())))
+                seen.append(_flat(step._replace(success=np.zeros(0))))
         return seen
 
     first, second = play(1), play(1)

@@ -230,7 +230,7 @@ class MaskedEnv(gymnasium.Env[Any, Any]):
         self.observation_space: Any = spaces.Box(0.0, 10.0, (1,), np.float32)
         self.action_space: Any = spaces.Discrete(choices[0])
         if len(choices) > 1:
-            self.action_space = spaces.MultiDiscrete(choices)
+            self.action_space = spaces.MultiDiscrete(list(choices))
         if place == "observation":
             mask = spaces.MultiBinary(sum(choices))
             self.observation_space = spaces.Dict(

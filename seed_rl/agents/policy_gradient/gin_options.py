@@ -72,7 +72,7 @@ def of_flags() -> dict[str, Any]:
 
 def of_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     """All settings by name, for programs without flags: those of a preset, or the defaults."""
-    configs = [from_values(cls, values) for cls in CONFIGS]
+    configs: list[Any] = [from_values(cls, values) for cls in CONFIGS]
     return {
         field.name: getattr(config, field.name)
         for config in configs

@@ -53,7 +53,7 @@ def without_mask(observation: Any) -> Any:
     """
     if isinstance(observation, spaces.Dict):
         left = without_mask(observation.spaces)
-        return spaces.Dict(left) if isinstance(left, Mapping) else left
+        return spaces.Dict(dict(left)) if isinstance(left, Mapping) else left
     if not isinstance(observation, Mapping) or KEY not in observation:
         return observation
     left = {key: part for key, part in observation.items() if key != KEY}

@@ -302,7 +302,7 @@ class SingleEnvironment(gymnasium.Env[Any, Any]):
             self._first = observation
         terminated = begun or (over and resets)
         info: dict[str, Any] = {"score_reward": float(result.raw_reward[0])}
-        if not np.isnan(result.success[0]):
+        if result.success is not None and not np.isnan(result.success[0]):
             info["is_success"] = bool(result.success[0])
         if over and not terminated:
             info["learning_episode_over"] = True

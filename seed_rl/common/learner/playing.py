@@ -179,7 +179,9 @@ def play_episodes(
             if left[i]:
                 left[i] -= 1
                 last_news = time.monotonic()
-                known = step.success is not None and not np.isnan(step.success[i])
-                success = float(step.success[i]) if known else None
-                yield Episode(int(steps[i]), float(rewards[i]), float(scores[i]), success)
+                success = None if step.success is None else float(step.success[i])
+                known = success is not None and not np.isnan(success)
+                yield Episode(
+                    int(steps[i]), float(rewards[i]), float(scores[i]), success if known else None
+                )
             steps[i], rewards[i], scores[i] = 0, 0.0, 0.0

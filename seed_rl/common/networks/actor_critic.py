@@ -105,7 +105,7 @@ class ActorCritic(tf.Module):
           (`env_outputs` with stacks, which calls with the rest of the state take; that rest: () if
           the network has no other memory).
         """
-        lstm_state, encoder_state = core_state
+        lstm_state, encoder_state = core_state or self._parts(0)
         if not tf.nest.flatten(encoder_state):
             return env_outputs, core_state
         whole = env_outputs.observation

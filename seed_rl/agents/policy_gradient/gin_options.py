@@ -65,6 +65,9 @@ class Settled(NamedTuple):
     chosen: Collection[str]
 
 
+NOTHING = Settled({}, {}, ())
+
+
 def of_flags() -> dict[str, Any]:
     """The settings among the program's flags, by name."""
     return {name: value for name, value in flag_dictionary().items() if name in _PARAMETERS}

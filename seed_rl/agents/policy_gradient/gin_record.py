@@ -111,7 +111,7 @@ def load(
 
 
 def record(
-    job: TrainingJob, saved: SavedConfig | None, settled: gin_options.Settled | None = None
+    job: TrainingJob, saved: SavedConfig | None, settled: gin_options.Settled = gin_options.NOTHING
 ) -> TrainingJob:
     """`job` with the gin config among its options and files; call it when all parts were created.
 
@@ -120,7 +120,6 @@ def record(
     Raises:
       UserError: the network differs; see `saved_run.network_refusal`.
     """
-    settled = settled or gin_options.Settled({}, {}, ())
     told = {f"--{name}" if name in settled.chosen else name: p for name, p in settled.bound.items()}
     gin_config.warn_of_unused(told)
     text = gin_config.operative()

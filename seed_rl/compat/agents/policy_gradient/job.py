@@ -10,7 +10,7 @@ import gin
 import tensorflow as tf
 from absl import flags
 
-from seed_rl.agents.policy_gradient import gin_config, gin_record
+from seed_rl.agents.policy_gradient import gin_config, gin_options, gin_record
 from seed_rl.agents.policy_gradient.algorithm import CreateLoss, create_job
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
@@ -28,6 +28,8 @@ from seed_rl.compat.stepped_learner import SteppedLearner
 
 CreateAgent = Callable[[Any, Any, ParametricDistribution], tf.Module]
 Settings = Devices | MultiHostDevices
+_SHIPPED = {"learning_rate": 3e-4, "clip_norm": 0.5, "mlp_activation": "tanh"}
+"""What our gin configs for MuJoCo set before their settings became options, where they differ."""
 
 
 class LearnerState(NamedTuple):
@@ -125,8 +127,11 @@ def make_job(
       UserError: options that are incompatible with each other, the environment or this machine.
     """
     saved = gin_record.saved_config(config.logdir)
+    settled = gin_options.NOTHING
     if not gin.config_str().strip():
-        gin_record.load(config, saved)
+        settings_of_shipped = gin_options.of_preset(_SHIPPED) if config.gin_config else {}
+        loaded = gin_record.load(config, saved, settings_of_shipped)
+        settled = loaded._replace(instead={})  # The program has no such flags.
     devices = on_one_host(settings) if isinstance(settings, MultiHostDevices) else settings
     create_env_fn, env_config = programs.with_typed_options(create_env_fn, None)
     with gin_config.errors_for_users():
@@ -145,7 +150,7 @@ def make_job(
             devices=devices,
             env_config=env_config,
         )
-    return gin_record.record(job, saved)
+    return gin_record.record(job, saved, settled)
 
 
 def _optimizer_config(create_optimizer_fn: CreateOptimizer | None) -> OptimizerConfig:

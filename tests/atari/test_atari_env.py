@@ -50,7 +50,7 @@ def test_vector_and_single_environments_are_the_same(
     for _ in range(350):
         actions = generator.integers(18, size=2)
         actual, expected = native.step(actions), reference.step(actions)
-        for name in actual._fields:
+        for name in actual._fields[:6]:  # Games do not tell success.
             a, e = getattr(actual, name), getattr(expected, name)
             np.testing.assert_array_equal(a, e, err_msg=name)
             assert a.dtype == e.dtype and a.shape == e.shape

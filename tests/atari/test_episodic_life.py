@@ -142,7 +142,7 @@ def test_learning_episodes_are_lives_and_returns_are_of_games(native: bool) -> N
     zeros, false = np.zeros(2, np.float32), np.zeros(2, np.bool_)
     report = (game.reset(seed=1), zeros, false, false, np.zeros(2, np.int32), zeros)
     for row in [*chosen, None]:
-        _, reward, done, abandoned, episode_step, raw = map(np.copy, report)
+        _, reward, done, abandoned, episode_step, raw = map(np.copy, report[:6])
         outputs = EnvOutput(reward, done, (), abandoned, episode_step)
         store.begin(tf.constant(game.env_ids), run_ids, outputs, raw)
         store.end(tf.constant(game.env_ids), run_ids, np.zeros(2, np.int64), (), (done, reward))

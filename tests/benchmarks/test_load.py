@@ -32,7 +32,7 @@ def recorded(tmp_path):
         spec("float32"), spec("bool"), spec("float32", 4), spec("bool"), spec("int32")
     )
     inference = types.SimpleNamespace(
-        arguments=(spec("int32"), spec("int64"), report, spec("float32"))
+        arguments=(spec("int32"), spec("int64"), report, spec("float32"), spec("float32"))
     )
     client: Any = types.SimpleNamespace(functions={"other": None, "inference": inference})
     env = BatchedEnvironment(lambda *_: gymnasium.make("CartPole-v1"), ENVS, 0)

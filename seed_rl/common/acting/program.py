@@ -109,10 +109,9 @@ def _prepare(family: EnvironmentFamily) -> None:
             known.value = logdirs.default("-".join(str(flags.FLAGS[name].value) for name in names))
     learns = flags.FLAGS.run_mode != ACTOR
     if flags.FLAGS.only_check_args:
-        named = options.from_flags(DeviceConfig).training_devices
-        learner_config.check_replicas(
-            options.from_flags(LearnerConfig).batch_size, named.count(",") + 1
-        )
+        if size := options.flag_dictionary().get("batch_size"):  # 0: PPO chooses.
+            named = options.from_flags(DeviceConfig).training_devices
+            learner_config.check_replicas(size, named.count(",") + 1)
         answer_check(lambda: _continuation(family))
     elif learns and flags.FLAGS.play_request:
         saved_flags.adopt_saved_run()

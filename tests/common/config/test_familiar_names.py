@@ -2,7 +2,7 @@
 
 import pytest
 
-from seed_rl.agents.policy_gradient.config import OnPolicyConfig
+from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.agents.vtrace.config import VTraceConfig
@@ -14,7 +14,7 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.gym.env import GymConfig
 
 CLASSES = (
-    *(GymConfig, LearnerConfig, MinibatchSettings, OnPolicyConfig, OptimizerConfig),
+    *(GymConfig, LearnerConfig, LossConfig, MinibatchSettings, OnPolicyConfig, OptimizerConfig),
     *(R2D2Config, ReplayConfig, RunConfig, VTraceConfig),
 )
 OPTIONS = {name for config in CLASSES for name in config.__dataclass_fields__}

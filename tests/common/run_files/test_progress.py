@@ -50,6 +50,7 @@ def test_the_file_follows_the_contract(tmp_path):
         "eta_s": pytest.approx(80),
         "started": 1000.0,
         "warning": "mice",
+        "devices": "",
         "silent_envs": [[3, 40.5]],
     }
     assert progress.read(tmp_path).silent_envs == ((3, 40.5),)

@@ -48,7 +48,7 @@ def test_no_page_asks_an_index_for_this_package(repository: Path) -> None:
 def test_missing_matplotlib_names_the_command(monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UserError, match=f"{PIP} matplotlib"):
-        plots.draw([], str(tmp_path / "x.png"))
+        plots.draw([plots.Panel("", "frames", [])], str(tmp_path / "x.png"))
 
 
 def test_gymnasium_s_own_packages(monkeypatch: Any) -> None:

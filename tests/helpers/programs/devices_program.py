@@ -197,7 +197,10 @@ def drawn_actions(seed):
     return np.array(
         [
             [
-                function(tf.range(32) + 32 * i, tf.ones([32], tf.int64), zeros, tf.zeros([32]))
+                function(
+                    *(tf.range(32) + 32 * i, tf.ones([32], tf.int64)),
+                    *(zeros, tf.zeros([32]), tf.zeros([32])),
+                )
                 for _ in range(3)
             ]
             for i, function in enumerate(inference.functions)

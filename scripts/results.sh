@@ -40,7 +40,7 @@ for name in "${studies[@]}"; do
     fi
     study "$name" || failed=$?
   elif [[ -e "$directory/$name/study.json" ]]; then
-    study "$name" --results_only > /dev/null
+    study "$name" --results_only > /dev/null || failed=$?
     if grep -q ',done,' "$directory/$name/results.csv"; then
       copy_results "$directory/$name" "$kept/$name"
     fi

@@ -188,7 +188,13 @@ def train(
     sizes = {"actors": actors, "envs": envs, "total_environment_frames": frames}
     flags = _flags({**sizes, "tensorboard": False, **options})
     module, *arguments = command.module_arguments(["train", agent, environment, *flags])
-    checked = local.ask_program(run_arguments.parse(arguments))
+    parsed = run_arguments.parse(arguments)
+    if parsed.seeds:
+        raise UserError(
+            "seeds= trains several agents. Call train once for each seed=, or use the command: "
+            "seed-rl train ... --seeds=N"
+        )
+    checked = local.ask_program(parsed)
     assert checked.logdir is not None
     with remote_callbacks.hosted(callbacks) as variables:
         _run([sys.executable, "-m", module, *arguments], variables)

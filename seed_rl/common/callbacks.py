@@ -155,6 +155,11 @@ class Callbacks:
         """Whether one of them ends the run."""
         return self._run.stopped is not None
 
+    @property
+    def failed(self) -> bool:
+        """Whether one of them has raised an exception."""
+        return self._error is not None
+
     @contextlib.contextmanager
     def running(self, finished: Callable[[], bool]) -> Iterator[None]:
         """Calls `on_start` and `on_end` around the context, and raises what a callback has raised.

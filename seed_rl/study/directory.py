@@ -64,11 +64,9 @@ class StudyRun:
         return self.logdir.name
 
     def trained(self, spec: Spec) -> bool:
-        """Whether it has trained to its end."""
+        """Whether it has trained to its end: its frames, or where a callback has ended it."""
         report = progress.read(self.logdir)
-        if report is None or report.phase != "done":
-            return False
-        return report.frames >= spec.frames or "stop_at_return" in spec.flags
+        return report is not None and report.phase == "done"
 
     def done(self, spec: Spec) -> bool:
         """Whether it has trained to its end and been evaluated, if that is wanted."""

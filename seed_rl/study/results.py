@@ -68,8 +68,10 @@ def collect_run(run: StudyRun, spec: Spec) -> Result:
     """The result of one run so far."""
     status = run.status(spec)
     if (row := run.record) is not None:
-        numbers = float(row["performance"]), float(row["final_return"])
         rate = float(row["frames_per_s"]) if row["frames_per_s"] else None
+        if not row["performance"]:
+            return Result(run, status, None, rate, row["note"])
+        numbers = float(row["performance"]), float(row["final_return"])
         return Result(run, status, Rating(*numbers, int(row["episodes"])), rate)
     report = progress.read(run.logdir)
     rate = report.frames_per_s if report is not None else None

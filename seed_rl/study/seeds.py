@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,9 +29,13 @@ def open_study(line: Sequence[str]) -> tuple[Study, int]:
       UserError: the command line is wrong, or the directory has something else.
     """
     options = arguments.parse(line)
-    asked = local.ask_program(options)
-    assert asked.logdir is not None
-    path = options.logdir or asked.logdir.with_name(f"{asked.logdir.name}-seeds")
+    path = options.logdir
+    if path is None:
+        # `fresh`: not the options of a single run that has the default name.
+        single = local.ask_program(dataclasses.replace(options, fresh=True)).logdir
+        assert single is not None
+        path = single.with_name(f"{single.name}-seeds")
+    asked = local.ask_program(dataclasses.replace(options, logdir=path))
     return directory.open_study(path, _spec(options, asked.frames)), options.at_once
 
 
@@ -68,10 +73,11 @@ def report(study: Study, collected: Sequence[Result]) -> None:
     each = ", ".join(f"{value:.4g}" for value in finals)
     print(f"Final mean return: {np.mean(finals):.4g} over {len(finals)} seeds ({each}).")
     places = [str(r.run.logdir) for r in collected if r.rating is not None and not r.run.record]
+    if not places:
+        return
     out = study.path / "curves.png"
     try:
-        groups = plots.read_groups(places) if places else []
-        plots.draw_groups(groups, out)
+        plots.draw_groups(plots.read_groups(places), out)
         print(f"Wrote {out}. Others beside it: seed-rl plot {study.path} RUN...")
     except UserError as error:
         print(f"No plot: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig, VTraceReplayConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
-from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.options import from_flags, refuse_unused
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.inference.inference_store import InferenceStore
@@ -171,6 +172,9 @@ def create_job(
         )
         if replay.replay_ratio:
             created.use_replay(replay, context.config.unroll_length, context.run.seed)
+        else:
+            others = [field.name for field in dataclasses.fields(replay)]
+            refuse_unused(others, "--replay_ratio=0 keeps no replay")
         return created
 
     return make_job(

@@ -250,11 +250,10 @@ class BatchedEnvironment:
         if "score_reward" in info:
             score = rewards.number(info["score_reward"], self._env_ids[row], "score_reward")
             self._raw_reward[row] = score
-        self._success[row] = (
-            rewards.number(info["is_success"], self._env_ids[row], "is_success")
-            if "is_success" in info
-            else np.nan
-        )
+        success = info.get("is_success")
+        if success is not None:
+            success = rewards.number(success, self._env_ids[row], "is_success")
+        self._success[row] = np.nan if success is None else success
         if terminated:
             self._done[row] = True
             self._reset(row)

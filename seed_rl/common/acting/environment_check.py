@@ -136,7 +136,7 @@ class Contract:
         try:
             value = rewards.number(reward, 0)
             score = rewards.number(info["score_reward"], 0) if "score_reward" in info else 0.0
-            rewards.number(info.get("is_success", False), 0, "is_success")
+            rewards.number(info.get("is_success") or False, 0, "is_success")
         except UserError as error:
             self.findings.must(
                 "reward",

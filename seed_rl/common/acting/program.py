@@ -109,9 +109,6 @@ def _prepare(family: EnvironmentFamily) -> None:
             known.value = logdirs.default("-".join(str(flags.FLAGS[name].value) for name in names))
     learns = flags.FLAGS.run_mode != ACTOR
     if flags.FLAGS.only_check_args:
-        if size := options.flag_dictionary().get("batch_size"):  # 0: PPO chooses.
-            named = options.from_flags(DeviceConfig).training_devices
-            learner_config.check_replicas(size, named.count(",") + 1)
         answer_check(lambda: _continuation(family))
     elif learns and flags.FLAGS.play_request:
         saved_flags.adopt_saved_run()
@@ -134,8 +131,12 @@ def answer_check(continuation: Callable[[], Mapping[str, Any]]) -> None:
         run.check_exposure()
     logdirs.check(run.logdir)
     answer = {"logdir": run.logdir, **continuation()}
-    if _FRAMES in flags.FLAGS:  # As they are now that a saved run's options are adopted.
+    # As they are now that a saved run's options are adopted.
+    if _FRAMES in flags.FLAGS:
         answer["frames"] = flags.FLAGS[_FRAMES].value
+    if size := options.flag_dictionary().get("batch_size"):  # 0: PPO chooses.
+        named = options.from_flags(DeviceConfig).training_devices
+        learner_config.check_replicas(size, named.count(",") + 1)
     print(json.dumps(answer))
 
 

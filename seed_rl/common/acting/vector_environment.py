@@ -262,7 +262,11 @@ class VectorEnvironment:
         for source in (info, info.get("final_info")):  # The latter: with SAME_STEP, at ends.
             if isinstance(source, Mapping) and name in source:
                 given = np.asarray(source.get(f"_{name}", True)) & np.ones(len(values), np.bool_)
-                values[given] = self._numbers(np.asarray(source[name]), name)[given]
+                found = np.asarray(source[name])
+                if found.dtype == object:  # None: not known yet.
+                    given &= np.array([value is not None for value in found])
+                    found = np.array([0 if value is None else value for value in found])
+                values[given] = self._numbers(found, name)[given]
         return values
 
 

@@ -140,9 +140,8 @@ class CentralInference:
         ) -> Nest:
             env_outputs = self._evaluate_whole_games(env_ids, env_outputs)
             _decorrelate_random_ops(number)
-            prev_actions, state = self.store.begin(
-                env_ids, run_ids, env_outputs, raw_rewards, successes
-            )
+            begun = self.store.begin(env_ids, run_ids, env_outputs, raw_rewards, successes)
+            prev_actions, state = begun
             acted = self._act(device, network, (env_ids, prev_actions, env_outputs, state))
             step = Step(prev_actions, env_outputs, acted.agent_outputs)
             self.store.end(env_ids, run_ids, acted.action, acted.agent_state, step)

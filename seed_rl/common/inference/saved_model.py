@@ -151,5 +151,6 @@ def _named(nests: Nest, name: str = "") -> dict[str, Any]:
         return {re.sub(r"\W", "_", name): nests}
     leaves: dict[str, Any] = {}
     for key, child in children:
-        leaves |= _named(child, f"{name}_{key}" if name else key)
+        for leaf, value in _named(child, f"{name}_{key}" if name else key).items():
+            leaves[leaf if leaf not in leaves else f"{leaf}_{len(leaves)}"] = value
     return leaves

@@ -131,7 +131,7 @@ class TrainingJob:
 
         self.run.check_exposure()
         logdirs.check(self.run.logdir)
-        options = {**self.options, "devices": self.devices.describe()}
+        options = {**self.options, run_record.DEVICES: self.devices.describe()}
         job = dataclasses.replace(
             self,
             options=run_record.describe(options),

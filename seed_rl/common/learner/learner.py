@@ -300,8 +300,7 @@ class Learner:
         on_trained()
         self._reporter.phase("saving", self.frames)  # Says why actors end from here on.
         finished = self.finished
-        self._inference.store.close(done=finished)
-        told_by = time.monotonic() + _FAREWELL_S
+        self._inference.store.close()
         if not finished:
             server.shutdown()  # Experience from here on would be lost.
         self._save()
@@ -311,6 +310,11 @@ class Learner:
                 f"The last checkpoint, after {self.frames:,} frames, could NOT be saved "
                 f"(newest: {'none' if newest is None else f'{newest:,} frames'}): {problem}."
             )
+        # Not before the checkpoint is safe: a learner that is started again needs its actors.
+        finished = finished and not self._callbacks.failed
+        told_by = time.monotonic() + _FAREWELL_S
+        if finished:
+            self._inference.store.close(done=True)
         if self._config.save_model:
             self._export()
         while finished and server.stats()["connections"] and time.monotonic() < told_by:

@@ -21,8 +21,9 @@ PROGRAM = "program"
 ARGUMENTS = "arguments"
 ORIGINS = "origins"
 GIN = "gin"
+DEVICES = "devices"
 
-NOT_OPTIONS = frozenset((PROGRAM, ARGUMENTS, ORIGINS, GIN))
+NOT_OPTIONS = frozenset((PROGRAM, ARGUMENTS, ORIGINS, GIN, DEVICES))
 """Entries of a record that are not options."""
 
 OWN_OPTIONS = frozenset(

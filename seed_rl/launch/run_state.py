@@ -9,6 +9,7 @@ import contextlib
 import os
 import pathlib
 import shlex
+import shutil
 import sys
 import time
 
@@ -92,6 +93,8 @@ class RunState:
         program = pathlib.Path(sys.executable).with_name("seed-rl")
         module = [sys.executable, "-m", "seed_rl.command"]  # In images without the command.
         command = [os.path.relpath(program)] if program.exists() else module
+        if os.path.realpath(shutil.which("seed-rl") or "") == os.path.realpath(program):
+            command = ["seed-rl"]
         logdir = os.path.relpath(self._logdir)
         following = (["evaluate", logdir], ["play", logdir, "--video=agent.mp4"], ["plot", logdir])
         lines = [shlex.join([*command, *arguments]) for arguments in following]

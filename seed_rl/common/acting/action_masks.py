@@ -124,8 +124,8 @@ class ActionMasks:
         nothing = ~np.logical_or.reduceat(mask, self._starts, axis=-1).all(axis=-1)
         if (nothing & ~np.asarray(over)).any():
             raise UserError(
-                f"{self._owner}: its {KEY} allows no action. Allow at least one of each choice, or "
-                "end the episode."
+                f"{self._owner}: its {KEY} allows no action, or is missing from the info. Allow at "
+                "least one of each choice in every step until the episode ends."
             )
         mask[nothing] = 1
         return {**({"observation": observation} if self._alone else observation), KEY: mask}

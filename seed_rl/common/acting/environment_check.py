@@ -116,6 +116,9 @@ class Contract:
 
     def _check_mask(self, observation: Any, info: Any, over: bool, call: str) -> None:
         if self._masks is None:
+            masked = action_masks.KEY in info
+            if masked and action_masks.choices(self.env.action_space):
+                self._bad_mask(f"{call} returned an {action_masks.KEY}, but reset() did not")
             return
         try:
             mask = self._masks.find(observation, info)
@@ -127,8 +130,9 @@ class Contract:
         self.findings.must(
             "action_mask",
             what,
-            "The actor ends with this message.",
-            "Return one entry per choice, at least one of which is not 0.",
+            "The actor ends with an error, or ignores the mask.",
+            "Return one entry per choice from reset() and every step(), at least one of which is "
+            "not 0.",
         )
         raise Unusable
 

@@ -14,6 +14,9 @@ _UNROLL = "steps of each environment in one unroll"
 _ENVS = "together with the number of actors: ACTORS ENVS_PER_ACTOR"
 _UNROLLS = "in unrolls, each of --unroll_length steps"
 _STEPS = "in training steps"
+_VALUE_COST = (
+    "of the squared error (PPO) or half of it (V-trace); libraries differ by this factor 2"
+)
 
 SAME = {
     "gamma": "discounting",
@@ -52,8 +55,9 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "n_epochs": ("epochs_per_step", "passes over the transitions of a training step"),
     "update_epochs": ("epochs_per_step", "passes over the transitions of a training step"),
     "minibatch_size": ("batch_size_transitions", "transitions of a minibatch"),
-    "vf_coef": ("baseline_cost", "the weight of half the squared error"),
-    "value_loss_coeff": ("baseline_cost", "the weight of half the squared error"),
+    "vf_coef": ("baseline_cost", _VALUE_COST),
+    "value_loss_coeff": ("baseline_cost", _VALUE_COST),
+    "tau": ("target_update_tau", "after every --update_target_every_n_step training steps"),
 }
 """By foreign names: the flag, and how it differs."""
 

@@ -172,7 +172,7 @@ def create_job(
         )
         if replay.replay_ratio:
             created.use_replay(replay, context.config.unroll_length, context.run.seed)
-        else:
+        elif not context.run.play_request:  # Which keeps any replay small.
             others = [field.name for field in dataclasses.fields(replay)]
             refuse_unused(others, "--replay_ratio=0 keeps no replay")
         return created

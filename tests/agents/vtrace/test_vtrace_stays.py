@@ -34,8 +34,8 @@ class CartPoles:
         self.env_output = EnvOutput(zeros, false, state, false, np.zeros(NUM_ENVS, np.int32))
 
     def step(self, actions):
-        observation, *numbers, _ = map(np.copy, self._env.step(actions))
-        reward, done, abandoned, episode_step = numbers
+        report = tuple(map(np.copy, self._env.step(actions)[:5]))
+        observation, reward, done, abandoned, episode_step = report
         self.lengths += (self.env_output.episode_step + ~abandoned)[done].tolist()
         self.env_output = EnvOutput(reward, done, observation, abandoned, episode_step)
 

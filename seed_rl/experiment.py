@@ -138,8 +138,9 @@ def run(
             thread.start()
             if not thread.learner.finished:
                 group.start()
-            while thread.is_alive():
-                thread.join(_POLL_S)  # Without a limit, Ctrl-C would wait.
+            # Not `join`: one that Ctrl-C interrupts takes the thread for ended (Python 3.11).
+            while not thread.ended.wait(_POLL_S):  # Without a limit, Ctrl-C would wait.
+                pass
         finally:
             group.leave(0.0)
             thread.stop("Interrupted")
@@ -184,6 +185,7 @@ class _LearnerThread(threading.Thread):
         self.learner: Learner | None = None
         self.error: BaseException | None = None
         self.actors: LocalActors | None = None
+        self.ended = threading.Event()
 
     def run(self) -> None:
         assert self.learner is not None and self.actors is not None
@@ -192,6 +194,8 @@ class _LearnerThread(threading.Thread):
             self.learner.train(self.actors.leave)
         except BaseException as error:
             self.error = error
+        finally:
+            self.ended.set()
 
     def stop(self, reason: str) -> None:
         """Makes the learner save and end, if it has not ended."""

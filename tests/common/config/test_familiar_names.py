@@ -5,6 +5,7 @@ import pytest
 from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.agents.r2d2.config import R2D2Config
+from seed_rl.agents.sac.config import SACConfig
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.config import familiar_names
 from seed_rl.common.config.learner_config import LearnerConfig
@@ -15,7 +16,7 @@ from seed_rl.gym.env import GymConfig
 
 CLASSES = (
     *(GymConfig, LearnerConfig, LossConfig, MinibatchSettings, OnPolicyConfig, OptimizerConfig),
-    *(R2D2Config, ReplayConfig, RunConfig, VTraceConfig),
+    *(R2D2Config, ReplayConfig, RunConfig, SACConfig, VTraceConfig),
 )
 OPTIONS = {name for config in CLASSES for name in config.__dataclass_fields__}
 

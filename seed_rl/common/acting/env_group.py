@@ -75,11 +75,13 @@ class EnvGroup:
         self._fresh_observation = None
         step = BatchStep(*self.env.step(actions))
         rewards.check(self._env_ids, step.reward, step.raw_reward)
-        unknown = np.full(len(self._env_ids), np.nan, np.float32)
+        success = step.success
+        if success is None:
+            success = np.full(len(self._env_ids), np.nan, np.float32)
         self._report = (
             EnvOutput(step.reward, step.done, step.observation, step.abandoned, step.episode_step),
             step.raw_reward,
-            unknown if step.success is None else step.success,
+            success,
         )
 
     def send(self) -> None:

@@ -88,7 +88,7 @@ def test_flags_that_name_code(folder: Path, argument: str, code: list[str] | Non
     assert found == [line.replace("{}", str(folder)) for line in expected]
 
 
-def test_runs_of_every_day(folder: Path, repository: Path) -> None:
+def test_runs_of_every_day(folder: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = (
         "--env=seed_rl.testing.envs:LifeStep-v0",
         "--env_name=CartPole-v1",
@@ -100,6 +100,7 @@ def test_runs_of_every_day(folder: Path, repository: Path) -> None:
         '--env_kwargs={"size": 9}',
         "--game=ALE/Pong-v5",
     )
+    monkeypatch.delitem(sys.modules, "seed_rl.gym.ppo_main", raising=False)  # Of other tests.
     for program in ("seed_rl.gym.ppo_main", str(repository / "examples" / "ppo.py")):
         assert foreign_code.find(record(program, *arguments)) == []
     assert "seed_rl.gym.ppo_main" not in sys.modules

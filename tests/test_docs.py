@@ -70,7 +70,7 @@ def test_help_lists_the_options(project, repository, module, flags):
     )
     assert program.returncode == 0, program.stderr
     for flag in flags:
-        assert re.search(rf"^\s+{flag}:|--\[no\]{flag[2:]}:", text, re.MULTILINE), flag
+        assert re.search(rf"^\s+{flag}:|--\[no\]{flag[2:]}:", program.stdout, re.MULTILINE), flag
 
 
 def names_of(page):

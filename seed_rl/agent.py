@@ -252,6 +252,9 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     # A notebook shows what Python prints, not what child processes write; and its stop button
     # reaches only this process.
     piped = not sys.stdout.isatty()
+    variables = {**os.environ, **(environment or {})}
+    if piped:
+        variables.pop("FORCE_COLOR", None)  # Of Jupyter's: would draw the panel, again and again.
     process = subprocess.Popen(
         arguments,
         stdin=subprocess.DEVNULL,
@@ -260,7 +263,7 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
         text=True,
         errors="replace",
         start_new_session=piped,
-        env={**os.environ, **(environment or {})},
+        env=variables,
     )
     problem = "its output is above"
     try:

@@ -77,3 +77,30 @@ def test_a_section_works(tmp_path, repository, free_port, section):
     assert json.loads((run / "progress.json").read_text())["frames"] >= 3000
     events = b"".join(path.read_bytes() for path in run.rglob("*tfevents*"))
     assert (b"losses/weights" in events) == (section == "Your loss")
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path, repository):
+    """Guards its cells, with fewer frames; and what it prints, lines instead of a panel."""
+    notebook = json.loads((repository / "examples" / "quickstart.ipynb").read_text())
+    cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    code = "\n".join(cells)
+    assert code.count("frames=6e5") == 1
+    # What Jupyter would have: a module that shows pictures.
+    jupyter = (
+        "import sys, types\n"
+        "sys.modules['IPython.display'] = types.SimpleNamespace(Image=lambda p: p.stat().st_size)\n"
+    )
+    (tmp_path / "cells.py").write_text(jupyter + code.replace("6e5", "4e3") + "\nprint(agent)\n")
+    result = subprocess.run(
+        [sys.executable, "cells.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(repository), "FORCE_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "phase done" in result.stdout and "20 episodes, greedy" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert (tmp_path / "runs" / "quickstart.gif").read_bytes()[:3] == b"GIF"

@@ -27,6 +27,7 @@ from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import Minimize, StepResult
 from seed_rl.common.learner.job import (
     AlgorithmContext,
+    CreateAgent,
     CreateOptimizer,
     TrainingJob,
     make_job,
@@ -94,7 +95,7 @@ class PolicyGradient(ActorCriticAlgorithm):
 
 def create_job(
     create_env_fn: Callable[[int, Any], Any],
-    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_agent_fn: CreateAgent,
     create_optimizer_fn: CreateOptimizer | None = None,
     *,
     create_loss: CreateLoss,
@@ -111,8 +112,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network, in either call form of `call_network`.
+      create_agent_fn: see `job.CreateAgent`.
       create_optimizer_fn: see `job.make_job`.
       create_loss: see `CreateLoss`.
       on_policy: sizes of a training step; by default those of the flags.

@@ -32,14 +32,17 @@ PRESET = Preset(
 """Learns Pong on two cores. For the settings of the paper: `seed_rl/atari/r2d2_paper.flags`."""
 
 
-def create_agent(env_output_specs: Any, num_actions: int) -> Any:
+def create_agent(
+    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
+) -> Any:
     """Creates the network that the flags of `QNetworkConfig` configure."""
+    del parametric_action_distribution
     from seed_rl.agents.r2d2 import networks  # TensorFlow: in the learner only.
     from seed_rl.common.networks import space_encoder
 
-    space_encoder.refuse_unused_flags(networks.space_of(env_output_specs.observation))
+    space_encoder.refuse_unused_flags(env_observation_space)
     config = options.from_flags(QNetworkConfig)
-    return networks.create_network(env_output_specs, num_actions, config)
+    return networks.create_network(env_observation_space, int(action_space.n), config)
 
 
 def _create_job() -> Callable[..., Any]:

@@ -33,6 +33,7 @@ from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import StepResult
 from seed_rl.common.learner.job import (
     AlgorithmContext,
+    CreateAgent,
     CreateOptimizer,
     TrainingJob,
     make_job,
@@ -178,7 +179,7 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
 
 def create_job(
     create_env_fn: Callable[[int, Any], Any],
-    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_agent_fn: CreateAgent,
     create_optimizer_fn: CreateOptimizer | None = None,
     *,
     sac: SACConfig | None = None,
@@ -194,8 +195,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network, see `networks`.
+      create_agent_fn: see `job.CreateAgent`; for the methods of the network, see `networks`.
       create_optimizer_fn: see `job.make_job`.
       sac: options of the loss; by default those of the flags, as for the other options.
       replay: options of the replay.

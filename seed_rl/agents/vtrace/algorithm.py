@@ -20,6 +20,7 @@ from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import StepResult
 from seed_rl.common.learner.job import (
     AlgorithmContext,
+    CreateAgent,
     CreateOptimizer,
     TrainingJob,
     make_job,
@@ -129,7 +130,7 @@ class VTrace(ActorCriticAlgorithm):
 
 def create_job(
     create_env_fn: Callable[[int, Any], Any],
-    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_agent_fn: CreateAgent,
     create_optimizer_fn: CreateOptimizer | None = None,
     *,
     vtrace: VTraceConfig | None = None,
@@ -142,8 +143,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network, in either call form of `call_network`.
+      create_agent_fn: see `job.CreateAgent`.
       create_optimizer_fn: see `job.make_job`.
       vtrace: options of the loss; by default those of the flags.
       replay: options of the replay; by default those of the flags.

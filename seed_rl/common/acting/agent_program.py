@@ -51,9 +51,9 @@ class AgentProgram:
 
         Args:
           family: the environments.
-          create_agent: returns the network; see `create_job` of the agent for its arguments, and
-            `network_configs` for the default's options. Called only in the learner, so it should
-            import TensorFlow itself.
+          create_agent: `create_agent(action_space, observation_space,
+            parametric_action_distribution)` returns the network; see `network_configs` for the
+            default's options. Called only in the learner, so it should import TensorFlow itself.
           create_optimizer: `create_optimizer(final_iteration)` returns (optimizer,
             learning_rate_fn); by default, the flags of `OptimizerConfig` configure one.
           algorithm: returns the agent's `Algorithm` or a subclass with the same constructor

@@ -27,6 +27,7 @@ from seed_rl.common.config.options import (
     network_options,
 )
 from seed_rl.common.config.run_config import ACTOR, RunConfig
+from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import env_specs
 from seed_rl.common.learner import playing
@@ -42,6 +43,10 @@ from seed_rl.common.types import Spaces, Specs
 
 CreateOptimizer = Callable[[int], tuple[tf.keras.optimizers.Optimizer, Callable[[Any], Any]]]
 """`create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn)."""
+
+CreateAgent = Callable[[Any, Any, ParametricDistribution], tf.Module]
+"""`create_agent(action_space, observation_space, parametric_action_distribution)` returns a network
+in either call form of `call_network`; the last is the distribution over actions of that space."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,7 +57,7 @@ class SACConfig(Checked):
     target_entropy: float | None = option(
         None,
         "Target entropy in nats. Default: -1 per component of a continuous action, half of the "
-        "largest entropy for each discrete choice.",
+        "largest entropy for each discrete choice, of what is allowed where actions are masked.",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.config import options
+from seed_rl.common.config.network_config import ObservationConfig
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.replay_config import ReplayConfig
 
@@ -35,14 +36,16 @@ PRESET = Preset(
 def create_agent(
     action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
-    """Creates the network that the flags of `QNetworkConfig` configure."""
+    """Creates the network that the flags configure."""
     del parametric_action_distribution
     from seed_rl.agents.r2d2 import networks  # TensorFlow: in the learner only.
     from seed_rl.common.networks import space_encoder
+    from seed_rl.common.normalization import normalizer
 
     space_encoder.refuse_unused_flags(env_observation_space)
     config = options.from_flags(QNetworkConfig)
-    return networks.create_network(env_observation_space, int(action_space.n), config)
+    network = networks.create_network(env_observation_space, int(action_space.n), config)
+    return normalizer.normalized(network, options.from_flags(ObservationConfig))
 
 
 def _create_job() -> Callable[..., Any]:
@@ -56,7 +59,7 @@ PROGRAM = AgentProgram(
     _create_job,
     (R2D2Config, ReplayConfig),
     create_agent,
-    (QNetworkConfig,),
+    (QNetworkConfig, ObservationConfig),
     (PRESET,),
 )
 

@@ -9,6 +9,7 @@ from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.config import options
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+from seed_rl.common.config.network_config import ObservationConfig
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
 
@@ -38,12 +39,14 @@ PRESET = Preset(
 def create_agent(
     action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
-    """Creates the network that the flags of `SACNetworkConfig` configure."""
+    """Creates the network that the flags configure."""
     del action_space
     from seed_rl.agents.sac import networks  # TensorFlow: in the learner only.
+    from seed_rl.common.normalization import normalizer
 
     config = options.from_flags(SACNetworkConfig)
-    return networks.create_network(env_observation_space, parametric_action_distribution, config)
+    network = networks.create_network(env_observation_space, parametric_action_distribution, config)
+    return normalizer.normalized(network, options.from_flags(ObservationConfig))
 
 
 def _create_job() -> Callable[..., Any]:
@@ -57,7 +60,7 @@ PROGRAM = AgentProgram(
     _create_job,
     (SACConfig, HindsightConfig, ReplayConfig, ContinuousDistributionConfig),
     create_agent,
-    (SACNetworkConfig,),
+    (SACNetworkConfig, ObservationConfig),
     (PRESET,),
 )
 

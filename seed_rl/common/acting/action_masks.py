@@ -60,6 +60,15 @@ def without_mask(observation: Any) -> Any:
     return next(iter(left.values())) if len(left) == 1 else left
 
 
+def with_mask(seen: Any, observation: Any) -> Any:
+    """`observation` with `seen` in place of its parts `without_mask`."""
+    if not isinstance(observation, Mapping) or KEY not in observation:
+        return seen
+    names = [name for name in observation if name != KEY]
+    parts = {names[0]: seen} if len(names) == 1 else seen
+    return {**parts, KEY: observation[KEY]}
+
+
 class ActionMasks:
     """Moves the masks of an environment, or of k, into the observation: <uint8>[(k,) choices].
 

@@ -47,6 +47,9 @@ def many(num_envs: int, mode: str) -> Any:
     return SyncVectorEnv([Pixels] * num_envs, autoreset_mode=AutoresetMode[mode])
 
 
+SAME_STEP = '{"mode": "SAME_STEP"}'
+
+
 def config(name: str, **options: Any) -> GymConfig:
     return GymConfig(env_name=f"{__name__}:{name}", **options)
 
@@ -57,7 +60,6 @@ def config(name: str, **options: Any) -> GymConfig:
         ("Pixels", "{}"),
         ("Pixels", '{"channels_first": true}'),
         ("many", '{"mode": "NEXT_STEP"}'),
-        ("many", '{"mode": "SAME_STEP"}'),
     ],
 )
 @pytest.mark.parametrize(
@@ -110,6 +112,7 @@ def test_vectors_are_stacked() -> None:
     [
         (config("Pixels", frame_stack=4), "--stack_size"),
         (config("many", env_kwargs='{"mode": "NEXT_STEP"}', frame_stack=4), "a vector environment"),
+        (config("many", env_kwargs=SAME_STEP, grayscale=True), "autoreset_mode"),
         (config("Pixels", frame_size=(1, 2, 3)), "height,width"),
         (GymConfig(env_name="CartPole-v1", frame_size=(84,)), "--frame_size.*image"),
         (GymConfig(env_name="CartPole-v1", grayscale=True), "--grayscale.*image"),

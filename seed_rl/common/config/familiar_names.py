@@ -17,6 +17,10 @@ _STEPS = "in training steps"
 _VALUE_COST = (
     "of the squared error (PPO) or half of it (V-trace); libraries differ by this factor 2"
 )
+_INPUTS = (
+    "twice: ContinuousControlAgent.observation_normalizer=@InputNormalization() and "
+    "InputNormalization.mean_std_tracker=@AverageMeanStd()"
+)
 
 SAME = {
     "gamma": "discounting",
@@ -30,6 +34,9 @@ SAME = {
     "clip_range_vf": "value_clip_range",
     "normalize_advantage": "normalize_advantages",
     "norm_adv": "normalize_advantages",
+    "normalize_input": "normalize_observations",
+    "reward_scale": "reward_scaling",
+    "reward_clip": "max_abs_reward",
 }
 """Our names of options by foreign ones that mean the same."""
 
@@ -47,6 +54,9 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "frame_skip": ("num_action_repeats", "environment frames per action"),
     "frameskip": ("num_action_repeats", "environment frames per action"),
     "env_frameskip": ("num_action_repeats", "environment frames per action"),
+    "frame_stack": ("stack_size", "frames that the learner stacks"),
+    "env_framestack": ("stack_size", "frames that the learner stacks"),
+    "normalize_observations": ("gin_bindings", _INPUTS),
     "env_id": ("env_name", "an id of Gymnasium or module:Class"),
     "buffer_size": ("replay_buffer_size", _UNROLLS),
     "learning_starts": ("replay_buffer_min_size", _UNROLLS),

@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few seconds each, to try it out")
     args = parser.parse_args()
     args.part_seconds, args.seconds = (1.0, 4.0) if args.quick else (4.0, 15.0)
+    args.runs = _RUNS[::4] if args.quick else _RUNS
     failed: list[str] = []
     _print_machine()
     for part in (agents, parts, whole_systems, deepmind_lab):
@@ -115,7 +116,7 @@ def parts(args: argparse.Namespace) -> None:
     """Inference by batch size and a training step, of each workload."""
     batches = _BATCHES[1:3] if args.quick else _BATCHES
     rows = []
-    for name, dtype in _RUNS:
+    for name, dtype in args.runs:
         row: list[Any] = [name, dtype]
         for num_envs in batches:
             part = training.measure_part(_options(args, name, dtype, num_envs), "infer")
@@ -141,7 +142,7 @@ def parts(args: argparse.Namespace) -> None:
 def whole_systems(args: argparse.Namespace) -> None:
     """Learner and actors together."""
     rows = []
-    for name, dtype in _RUNS[:1] if args.quick else _RUNS:
+    for name, dtype in args.runs:
         cores = len(os.sched_getaffinity(0))
         num_envs = max(WORKLOADS[name].num_envs, _ENVS_PER_CORE * cores)
         whole = training.measure_whole(_options(args, name, dtype, num_envs))

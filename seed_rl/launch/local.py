@@ -135,7 +135,8 @@ def ask_program(options: RunOptions) -> RunOptions:
         resumed with these flags.
     """
     command = [sys.executable, *options.program, "--run_mode=learner", "--only_check_args"]
-    command += options.flags
+    command += [*options.flags, f"--num_envs={options.num_envs}"]
+    command.append(f"--env_batch_size={options.envs_per_actor}")
     if options.logdir:
         command.append(f"--logdir={options.logdir}")
     if options.server_address:

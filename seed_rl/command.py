@@ -66,12 +66,10 @@ _DMLAB = re.compile("(dmlab30|rooms|language|lasertag|natlab|skymaze|psychlab|ex
 def usage(command: str = "") -> str:
     """The text of `seed-rl --help`, or of its command `train` or `resume`."""
     if command:
-        own = _OWN_FLAGS if command == "train" else ""
-        more = f"seed-rl {command} {_line(command)} --help"
-        run = run_arguments.RUN_FLAGS
-        return f"usage: {_usage_line(command)}\n\n{own}{run}\nTo list all others: {more}\n\n" + (
-            run_arguments.ENDING.replace("the same command", "seed-rl resume")
-        )
+        own = f"{_OWN_FLAGS}\n" if command == "train" else ""
+        others = f"All other flags: seed-rl {command} {_line(command)} --help\n"
+        first = f"usage: {_usage_line(command)}\n\n{own}{run_arguments.RUN_FLAGS}"
+        return "\n".join((first, others, run_arguments.ENDING))
     width = max(map(len, PROGRAMS))
     commands = "\n".join(f"  {name:{width}}  {what.summary}" for name, what in PROGRAMS.items())
     agents = ", ".join(sorted({agent for names in games.available().values() for agent in names}))
@@ -217,9 +215,8 @@ def main() -> int:
     if runs:
         named = [argument for argument in arguments[1:] if not argument.startswith("-")]
         words = {"ENVS_PER_ACTOR": "--envs", "ACTORS": "--actors"} if command == "train" else {}
-        return local.main(
-            rest, shlex.join(["seed-rl", command, *named]), _usage_line(command), words
-        )
+        typed = shlex.join(["seed-rl", command, *named])
+        return local.main(rest, typed, _usage_line(command), words)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", module, *rest])
 

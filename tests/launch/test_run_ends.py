@@ -1,9 +1,8 @@
-import json
-
 """Messages and exit codes of runs that end or fail."""
 
 from __future__ import annotations
 
+import json
 import pathlib
 import shlex
 import signal

@@ -82,3 +82,11 @@ def test_contradictions_are_found_before_anything_starts(agent, flags, message):
     result = run(*main, *flags, "--only_check_args")
     assert result.returncode == 2, result.stdout
     assert message in result.stderr.splitlines()[-1]
+
+
+def test_a_replay_that_fills_for_most_of_the_run_is_noted():
+    """Guards short runs that would train on little, with nothing to see but a flat curve."""
+    main = ("-m", "seed_rl.gym.r2d2_main", "--run_mode=learner", "--only_check_args")
+    note = run(*main, "--total_environment_frames=5000").stderr
+    assert note.startswith("note: Training begins late")
+    assert "--replay_buffer_min_size=200 unrolls of 20 frames = 4,000 frames" in note

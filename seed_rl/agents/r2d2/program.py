@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
+from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config, validate
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.config import options
+<<<<<<< HEAD
 from seed_rl.common.config.network_config import ObservationConfig
+=======
+from seed_rl.common.config.learner_config import LearnerConfig
+>>>>>>> w-leftovers
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.run_config import RunConfig
 
 PRESET = Preset(
     "r2d2",
@@ -54,6 +59,10 @@ def _create_job() -> Callable[..., Any]:
     return create_job
 
 
+def _check() -> None:
+    validate(*map(options.from_flags, (RunConfig, LearnerConfig, R2D2Config, ReplayConfig)))
+
+
 PROGRAM = AgentProgram(
     "r2d2",
     _create_job,
@@ -61,6 +70,7 @@ PROGRAM = AgentProgram(
     create_agent,
     (QNetworkConfig, ObservationConfig),
     (PRESET,),
+    _check,
 )
 
 main = PROGRAM.main

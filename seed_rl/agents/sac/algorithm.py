@@ -11,10 +11,10 @@ from typing import Any
 import tensorflow as tf
 from gymnasium import spaces
 
-from seed_rl.agents.sac import critics, losses
+from seed_rl.agents.sac import losses
 from seed_rl.agents.sac.config import (
-    BOOTSTRAP_Q,
     SACConfig,
+    check_quantiles,
     kept_length,
     updates_per_step,
     validate,
@@ -173,8 +173,7 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         network.get_action_params(action, env_output, state)
         network.get_V(action, env_output, state)
         q = network.get_Q(action, env_output, state, action)
-        from_q = self.config.bootstrap_net == BOOTSTRAP_Q
-        critics.check_quantiles(q, self.config.dropped_quantiles_per_critic, from_q)
+        check_quantiles(self.config, q.shape[-1] if q.shape.rank == 4 else 1)
 
 
 def create_job(

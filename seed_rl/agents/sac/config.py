@@ -84,6 +84,24 @@ class SACNetworkConfig(MLPNetworkConfig):
     )
 
 
+def check_quantiles(config: SACConfig, quantiles: int) -> None:
+    """Refuses options that do not fit critics with so many quantiles.
+
+    Raises:
+      UserError: naming the options to change.
+    """
+    if quantiles > 1 and config.bootstrap_net != BOOTSTRAP_Q:
+        raise UserError(
+            f"--n_quantiles={quantiles} learns the distribution of returns from that of the next "
+            "step, which only the critics predict. Add --bootstrap_net=q."
+        )
+    if 1 < quantiles <= config.dropped_quantiles_per_critic:
+        raise UserError(
+            f"--dropped_quantiles_per_critic={config.dropped_quantiles_per_critic} leaves none of "
+            f"--n_quantiles={quantiles}. Lower the former or raise the latter."
+        )
+
+
 def kept_length(learner: LearnerConfig, hindsight: HindsightConfig) -> int:
     """Steps of an unroll in the replay, not counting the bootstrap step."""
     return hindsight.her_window_length or learner.unroll_length

@@ -90,8 +90,17 @@ def compute_loss(
     )
     soft_value = tf.stop_gradient(fresh_q - alpha * log_probs)
 
-    v_tm1 = agent.get_V(*seen_tm1, agent_state)
-    v_loss = 0.5 * mean(tf.square(v_tm1 - soft_value))
+    v_loss: Any = 0.0
+    v_metrics: dict[str, tf.Tensor] = {}
+    # Else nothing reads V, which is a baseline of the policy gradient, too.
+    if config.bootstrap_net != BOOTSTRAP_Q or not distribution.reparametrizable:
+        v_tm1 = agent.get_V(*seen_tm1, agent_state)
+        v_loss = 0.5 * mean(tf.square(v_tm1 - soft_value))
+        v_metrics = {
+            "losses/v": v_loss,
+            "value/v": mean(v_tm1),
+            "value/explained_variance": mean.explained_variance(v_tm1, soft_value),
+        }
 
     v_t = _bootstrap_values(config, distribution, agent, target_agent, alpha, seen, agent_state)
     r_t, discount_t = steps.r_t[..., tf.newaxis], steps.discount_t[..., tf.newaxis]
@@ -112,16 +121,14 @@ def compute_loss(
     target, q_values = tf.reduce_mean(targets, axis=-1), critics.means(q_tm1)
     metrics = {
         "losses/policy": policy_loss,
-        "losses/v": v_loss,
         "losses/q": q_loss,
         "policy/entropy": -mean(log_probs),
         "policy/entropy_cost": alpha,
         "q/value": mean(tf.reduce_mean(q_values, axis=-1)),
         "q/target": mean(target),
         "q/abs_td_error": mean(tf.reduce_mean(tf.abs(target[..., tf.newaxis] - q_values), axis=-1)),
-        "value/v": mean(v_tm1),
         "value/target": mean(soft_value),
-        "value/explained_variance": mean.explained_variance(v_tm1, soft_value),
+        **v_metrics,
     }
     if (std := mean_std(pi_tm1)) is not None:
         metrics["policy/std"] = mean(std)

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig
+from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig, check_quantiles, validate
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.config import options
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+<<<<<<< HEAD
 from seed_rl.common.config.network_config import ObservationConfig
+=======
+from seed_rl.common.config.learner_config import LearnerConfig
+>>>>>>> w-leftovers
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
+from seed_rl.common.config.run_config import RunConfig
 
 PRESET = Preset(
     "sac",
@@ -55,6 +60,16 @@ def _create_job() -> Callable[..., Any]:
     return create_job
 
 
+def _check() -> None:
+    configs = (RunConfig, LearnerConfig, ReplayConfig, HindsightConfig)
+    validate(*map(options.from_flags, configs))
+    quantiles = options.flag_dictionary().get("n_quantiles", 0)  # Not of a network of one's own.
+    check_quantiles(options.from_flags(SACConfig), quantiles)
+    if quantiles == 1:
+        why = "with --n_quantiles=1 there are none to drop"
+        options.refuse_unused(("dropped_quantiles_per_critic",), why)
+
+
 PROGRAM = AgentProgram(
     "sac",
     _create_job,
@@ -62,6 +77,7 @@ PROGRAM = AgentProgram(
     create_agent,
     (SACNetworkConfig, ObservationConfig),
     (PRESET,),
+    _check,
 )
 
 main = PROGRAM.main

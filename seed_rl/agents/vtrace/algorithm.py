@@ -14,6 +14,7 @@ from seed_rl.common.config.distribution_config import ContinuousDistributionConf
 from seed_rl.common.config.options import from_flags, refuse_unused
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+from seed_rl.common.errors import UserError
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
@@ -33,7 +34,14 @@ from seed_rl.common.types import Specs, Unroll
 
 
 class VTrace(ActorCriticAlgorithm):
-    """Actor-critic with off-policy correction (Espeholt et al. 2018)."""
+    """Actor-critic with off-policy correction (Espeholt et al. 2018).
+
+    Attributes:
+      learns_from_replay: whether `loss` corrects for the policy of replayed unrolls; a subclass
+        with another loss that does not sets it to False.
+    """
+
+    learns_from_replay = True
 
     def __init__(
         self,
@@ -158,6 +166,11 @@ def create_job(
     vtrace = vtrace or from_flags(VTraceConfig)
     replay = replay or from_flags(VTraceReplayConfig)
     continuous = continuous or from_flags(ContinuousDistributionConfig)
+    if replay.replay_ratio and not algorithm.learns_from_replay:
+        raise UserError(
+            f"--replay_ratio={replay.replay_ratio}: {algorithm.__name__} learns only from what its "
+            "latest policy did. Leave it out, or train with vtrace."
+        )
 
     def create_algorithm(context: AlgorithmContext) -> VTrace:
         observation_space, action_space = context.spaces
@@ -182,5 +195,6 @@ def create_job(
         create_algorithm,
         create_optimizer_fn,
         agent_options=(vtrace, replay, continuous),
+        replay_ratio=replay.replay_ratio,
         **options,
     )

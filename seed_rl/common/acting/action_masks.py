@@ -30,6 +30,15 @@ def choices(action_space: spaces.Space[Any]) -> list[int]:
     return []
 
 
+def other_names(env: Any, observation_space: Any, info: Mapping[str, Any]) -> list[str]:
+    """Names of what may be masks by another convention, such as the method of SB3-Contrib."""
+    parts = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
+    names = {*map(str, parts), *map(str, info), "action_masks()"} - {KEY}
+    if not callable(getattr(env.unwrapped, "action_masks", None)):
+        names.discard("action_masks()")
+    return sorted(name for name in names if "action" in name and "mask" in name)
+
+
 def allowed_actions(
     action_space: Any, mask: np.ndarray, random: np.random.Generator | None = None
 ) -> np.ndarray:

@@ -26,6 +26,7 @@ class AgentProgram:
       create_agent: returns the network; None: each program has its own.
       network_configs: dataclasses of options of `create_agent`.
       presets: the agent's own defaults.
+      check: refuses flags that contradict each other, before anything starts.
     """
 
     name: str
@@ -34,6 +35,7 @@ class AgentProgram:
     create_agent: Callable[..., Any] | None = None
     network_configs: tuple[type, ...] = ()
     presets: tuple[Preset, ...] = ()
+    check: Callable[[], None] | None = None
 
     def main(
         self,
@@ -91,5 +93,6 @@ class AgentProgram:
             presets=(*self.presets, *presets),
             argv=argv,
             agent=self.name,
+            check=self.check,
             **defaults,
         )

@@ -1,11 +1,8 @@
 """The programs in the docs are run, and what the docs name exists."""
 
 import ast
-import json
 import os
-import pathlib
 import re
-import signal
 import subprocess
 import sys
 

@@ -8,11 +8,8 @@ from typing import Any
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config, validate
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.config import options
-<<<<<<< HEAD
-from seed_rl.common.config.network_config import ObservationConfig
-=======
 from seed_rl.common.config.learner_config import LearnerConfig
->>>>>>> w-leftovers
+from seed_rl.common.config.network_config import ObservationConfig
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig

@@ -9,11 +9,8 @@ from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig, check_quantil
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.config import options
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
-<<<<<<< HEAD
-from seed_rl.common.config.network_config import ObservationConfig
-=======
 from seed_rl.common.config.learner_config import LearnerConfig
->>>>>>> w-leftovers
+from seed_rl.common.config.network_config import ObservationConfig
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
 from seed_rl.common.config.run_config import RunConfig

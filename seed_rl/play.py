@@ -223,7 +223,7 @@ def _show(episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
         console.print(table(episodes, "sampled" if arguments.sampled else "greedy"))
         if arguments.video:
             console.print(f"video: {arguments.video}", highlight=False)
-        if arguments.json:
+        if arguments.json and not arguments.hide_json:
             console.print(f"all episodes: {arguments.json}", highlight=False)
     except BrokenPipeError:
         terminal.drop_output()
@@ -301,6 +301,8 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
         "--envs", type=_positive, default=envs, help=f"environments at once (default: {envs})"
     )
     parser.add_argument("--json", type=Path, help="write all episodes and their summary to a file")
+    # `Agent.evaluate` reads and deletes the file.
+    parser.add_argument("--hide_json", action="store_true", help=argparse.SUPPRESS)
     watch.add_argument("--render", action="store_true", help="show the environment in a window")
     parser.add_argument("--seed", type=int, help="makes the environment repeatable")
     parser.add_argument(

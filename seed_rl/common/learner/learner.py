@@ -144,7 +144,8 @@ class Learner:
     @property
     def finished(self) -> bool:
         """Whether all frames are used, or a callback has ended the run."""
-        return self._callbacks.stopped or self.frames >= self._config.total_environment_frames
+        ended = self._callbacks.stopped is not None
+        return ended or self.frames >= self._config.total_environment_frames
 
     @property
     def done(self) -> bool:
@@ -198,7 +199,8 @@ class Learner:
             except BaseException:
                 self._reporter.phase("failed", self.frames)
                 raise
-            self._reporter.phase("done" if self.finished else "stopped", self.frames)
+            phase = "done" if self.finished else "stopped"
+            self._reporter.phase(phase, self.frames, self._callbacks.stopped)
         logging.info("Ended after %d environment frames.", self.frames)
 
     @contextlib.contextmanager

@@ -120,6 +120,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
                 *sys.argv[1:],
             ],
             episodes=arguments.episodes,
+            steps=arguments.steps,
             weights=str(saved.weights) if saved.weights else None,
             model=str(saved.model) if saved.model else None,
             sampled=arguments.sampled,
@@ -290,6 +291,9 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     number = 100 if evaluates else 10
     parser.add_argument(
         "--episodes", type=_positive, default=number, help=f"how many (default: {number})"
+    )
+    parser.add_argument(
+        "--steps", type=_positive, help="stop after so many actions, also within an episode"
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--greedy", action="store_true", help="choose the best action (default)")

@@ -190,7 +190,8 @@ class Callbacks:
             except BaseException as error:
                 self._error = self._error or error
                 self._run.stop(f"{type(callback).__name__}.{event} raised {error!r}")
-            self._seconds[f"speed/callbacks/{type(callback).__name__}_s"] += time.monotonic() - began
+            name = f"speed/callbacks/{type(callback).__name__}_s"
+            self._seconds[name] += time.monotonic() - began
 
     def seconds(self) -> dict[str, float]:
         """Seconds spent in each class of callbacks since the last call, as metrics."""

@@ -29,6 +29,7 @@ from seed_rl.common.learner import devices
 from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.learner.serving import serving
 from seed_rl.common.learner.training import TrainingStep
+from seed_rl.common.monitoring.clips import Clips
 from seed_rl.common.monitoring.reporting import Reporter
 from seed_rl.common.run_files import checkpoint_list, saved_run
 from seed_rl.common.system.file_lock import LearnerLock
@@ -130,7 +131,8 @@ class Learner:
             logging.warning("%s", idle)
             self._reporter.warn("devices", idle)
         here = Run(self._logdir.absolute(), job.options, self._save_copy)
-        self._callbacks = Callbacks(job.callbacks, here)
+        clips = [Clips(config.video_every, self._reporter)] if config.video_every else []
+        self._callbacks = Callbacks([*job.callbacks, *clips], here)
         self._stop = StopSignal(on_stop=self._inference.store.close)
         self._last_save = time.monotonic()
 

@@ -170,6 +170,10 @@ class Reporter:
             if text is not None:
                 self._warnings[source] = text
 
+    def clip(self, frames: int, gif: bytes) -> None:
+        """Shows an animated GIF of the agent after `frames` frames in TensorBoard."""
+        self._summaries.clip(frames, gif)
+
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Updates the progress file within the context while the training loop waits."""

@@ -136,7 +136,7 @@ def test_one_at_a_time_and_as_often_as_asked(tmp_path: pathlib.Path, monkeypatch
     ("script", "problem"),
     [
         (
-            "echo 'error: <Blind> cannot be recorded (docs/playing.md).' >&2; exit 2",
+            "echo 'error: <Blind> cannot be recorded.' >&2; exit 2",
             "<Blind> cannot",
         ),
         ("exit 1", "exit code 1"),

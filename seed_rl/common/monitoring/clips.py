@@ -18,7 +18,7 @@ from seed_rl.common.system import files
 from seed_rl.common.system.extras import missing_extra
 
 DIRECTORY = "videos"
-_STEPS = 400  # TensorBoard loads whole clips, of 10 to 30 kB a step for pictures with textures.
+_STEPS = 400  # TensorBoard loads whole clips: 3 MB for MuJoCo's pictures, 0.1 MB for Pong's.
 _NICENESS = 10
 _LONGEST_S = 1800.0  # A machine may be busy, but a hanging driver must not take all later clips.
 _AT_END_S = 60.0

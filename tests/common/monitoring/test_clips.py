@@ -31,10 +31,8 @@ def test_a_clip_is_in_tensorboard_while_the_agent_trains(
     logdir = tmp_path / "run"
     shared = (
         *(f"--server_address={socket_address}", "--num_envs=4", "--env_batch_size=4"),
-        *(
-            "--env_name=CartPole-v1",
-            "--env_wrappers=tests.helpers.odd_envs:FilmedWithoutTensorFlow",
-        ),
+        "--env_name=CartPole-v1",
+        "--env_wrappers=tests.helpers.odd_envs:FilmedWithoutTensorFlow",
     )
     learner = Program(
         *("seed_rl.gym.vtrace_main", *shared, "--run_mode=learner", f"--logdir={logdir}"),
@@ -54,7 +52,7 @@ def test_a_clip_is_in_tensorboard_while_the_agent_trains(
     (path,) = logdir.glob("events.out.tfevents.*")
     for event in tf.compat.v1.train.summary_iterator(str(path)):
         shown |= {value.tag: (event.step, value) for value in event.summary.value}
-    assert shown["speed/callbacks/Clips_s"][1].tensor.float_val[0] < 20
+    assert tf.make_ndarray(shown["speed/callbacks/Clips_s"][1].tensor) < 20
     frames, clip = shown["clips/agent"]
     assert clip.metadata.plugin_data.plugin_name == "images"
     assert film.name == f"frames-{frames:012d}.gif" and frames < 10**6
@@ -106,9 +104,8 @@ FILMS = 'for last; do :; done; echo "$CUDA_VISIBLE_DEVICES $(nice) $@" > "${last
 
 
 def test_one_at_a_time_and_as_often_as_asked(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    run = Filming(
-        tmp_path, monkeypatch, f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done;{FILMS}"
-    )
+    wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+    run = Filming(tmp_path, monkeypatch, f"{wait}; {FILMS}")
     for frames in (30, 90, 130, 250):
         run.report(frames)
     assert run.saved == 1 and not run.shown.clips

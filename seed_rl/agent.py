@@ -78,7 +78,7 @@ class Agent:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "evaluation.json"
             flags = {"episodes": episodes, "envs": min(envs, episodes), "json": file, **options}
-            self._play("seed_rl.evaluate", flags)
+            self._play("seed_rl.evaluate", {**flags, "hide_json": True})
             return dict(json.loads(file.read_text(encoding="utf-8")))
 
     def video(self, path: str | Path, episodes: int = 1, **options: Any) -> Path:
@@ -151,8 +151,10 @@ class Agent:
         return path
 
     def _play(self, module: str, options: dict[str, Any]) -> None:
-        arguments = [str(self.run), *_flags(options), *(["--trust"] if self._trust else [])]
-        _run([sys.executable, "-m", module, *arguments])
+        # argparse's flags without value take none.
+        flags = _flags({**options, "trust": self._trust or None})
+        flags = [flag.removesuffix("=true") for flag in flags]
+        _run([sys.executable, "-m", module, str(self.run), *flags])
 
 
 def train(

@@ -87,7 +87,7 @@ class RunState:
         return f"the same command resumes from here ({frames:,} frames)"
 
     def ending(self) -> str:
-        """Message: all frames are used, and what to do next."""
+        """Message: training has ended, why if a callback ended it, and what to do next."""
         report = self._progress
         if report and report.warning and (self._saved_before or 0) >= report.total_frames:
             return report.warning
@@ -101,7 +101,8 @@ class RunState:
         video = "--video=agent.mp4"
         following = (["evaluate", *playing], ["play", *playing, video], ["plot", logdir])
         lines = [shlex.join([*command, *arguments]) for arguments in following]
-        return "\n  ".join(["training has ended. Next:", *lines])
+        why = f": {report.reason}" if report and report.reason else ""
+        return "\n  ".join([f"training has ended{why}. Next:", *lines])
 
     def _runs_foreign_code(self) -> bool:
         """Whether playing the run asks for `--trust`."""

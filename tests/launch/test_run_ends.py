@@ -36,7 +36,7 @@ def test_finished_and_stopped_differ(start):
     run = start("end", "run", "1")
     assert run.wait() == 0
     assert progress.read(run.logdir).phase == "done"
-    assert "training has ended" in run.text()
+    assert "training has ended: it is good enough. Next:" in run.text()
     # Once more, with more frames perhaps: what was done is not done any more.
     before = run.text()
     run = start("importing", "run", "1")

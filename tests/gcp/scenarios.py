@@ -6,10 +6,14 @@ import pathlib
 import subprocess
 import sys
 
+import yaml
+
 from gcp import submit
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-EXPECTED = pathlib.Path(__file__).parent / "jobs"
+EXPECTED = pathlib.Path(__file__).with_name("jobs.yaml")
+REVIEWED = yaml.safe_load(EXPECTED.read_text("utf-8"))
+"""By scenario: its jobs by the calls of gcloud that submit them."""
 PLACE = {
     "SEED_RL_GCP_PROJECT": "my-lab",
     "SEED_RL_GCP_REGION": "us-central1",

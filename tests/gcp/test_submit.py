@@ -17,6 +17,7 @@ from gcp import job, submit
 from seed_rl.common.errors import UserError
 from tests.gcp.scenarios import (
     EXPECTED,
+    LIKE,
     MACHINES,
     NETWORK,
     REPOSITORY,
@@ -267,6 +268,8 @@ def test_gin_files_of_scenarios_exist_in_the_image() -> None:
 def _write_reviewed() -> None:
     written = {}
     for scenario, command in SCENARIOS.items():
+        if scenario in LIKE:
+            continue
         made = run(*command, "--dry_run")
         sys.stderr.write(made.stderr)
         written[scenario] = _submitted(made.stdout)

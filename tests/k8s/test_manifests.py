@@ -23,6 +23,7 @@ import yaml
 from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, pods, problems, render
 
 GOLDEN = pathlib.Path(__file__).with_name("golden")
+FORM = {"width": 100, "default_flow_style": None}  # What has no parts stands on one line.
 
 
 @functools.cache
@@ -43,10 +44,10 @@ def the(kind, overlay, name=None):
 
 def to_review(overlay):
     """(file in golden/, its text). A set's jobs are documents of their own, as without a set."""
-    text = yaml.safe_dump_all(_apart(overlay), width=100)
+    text = yaml.safe_dump_all(_apart(overlay), **FORM)
     if overlay == "plain":
         return "plain.yaml", text
-    base = yaml.safe_dump_all(_apart("plain" if overlay == "jobset" else "jobset"), width=100)
+    base = yaml.safe_dump_all(_apart("plain" if overlay == "jobset" else "jobset"), **FORM)
     lines = difflib.unified_diff(base.splitlines(), text.splitlines(), n=1, lineterm="")
     return f"{overlay}.diff", "\n".join([*lines][2:]) + "\n"
 

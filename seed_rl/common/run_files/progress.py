@@ -21,6 +21,8 @@ from seed_rl.common.system import durations, files
 FILE_NAME = "progress.json"
 PHASES = ("starting", "training", "saving", "done", "stopped", "failed")
 """The last three are final: all frames used, stopped before that, or ended by an error."""
+LEARNERS = "learner-{index}"
+"""Directory, within a run's, of each of several learners but the first."""
 SILENCE_S = 15.0
 """Learners and environments that are silent for longer are reported."""
 _LONGEST_ETA_S = 100 * 365 * 86400.0
@@ -68,6 +70,12 @@ class Progress:
             f"{self.frames_per_s:,.0f} frames/s | return {returns} ({self.episodes:,} episodes) | "
             f"{self.train_steps:,} updates | batch {self.mean_inference_batch:.1f} | ETA {eta}"
         )
+
+
+def forget(logdir: Path) -> None:
+    """Removes what all learners of a run have reported."""
+    for directory in (logdir, *logdir.glob(LEARNERS.format(index="*"))):
+        (directory / FILE_NAME).unlink(missing_ok=True)
 
 
 def read(logdir: str | os.PathLike[str]) -> Progress | None:

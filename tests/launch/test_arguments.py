@@ -155,7 +155,7 @@ def test_commands(tmp_path):
         f"atari vtrace 3 4 --logdir={tmp_path}/log --tensorboard=false --game=Pong".split()
     )
     supervisor = local.create_supervisor(parsed)
-    learner = supervisor._learner_command(tmp_path)
+    learner = supervisor._learner_command(0, tmp_path)
     actor = supervisor._actor_command(2, tmp_path)
     shared = {
         f"--logdir={tmp_path}/log",
@@ -173,7 +173,7 @@ def test_a_flag_file_does_not_change_what_the_supervisor_sets(tmp_path):
     parsed = run_arguments.parse(
         f"gym vtrace 3 4 --logdir={tmp_path} --tensorboard=false --flagfile=my.flags".split()
     )
-    learner = local.create_supervisor(parsed)._learner_command(tmp_path)
+    learner = local.create_supervisor(parsed)._learner_command(0, tmp_path)
     after = learner[learner.index("--flagfile=my.flags") :]
     assert {"--run_mode=learner", "--num_envs=12", "--env_batch_size=4"} < set(after)
 

@@ -15,6 +15,7 @@ from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
 )
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.config import flag_origins
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
@@ -132,7 +133,8 @@ def create_job(
     run = run or from_flags(RunConfig)
     config = config or from_flags(LearnerConfig, batch_size=1)  # `sizes` replaces it.
     settings = settings or from_flags(MinibatchSettings)
-    num_training_envs = run.num_envs - run.num_eval_envs
+    learners = (options.get("device_config") or from_flags(DeviceConfig)).learners
+    num_training_envs = learners * (run.num_envs - run.num_eval_envs)
     about = flag_origins.may_be_adapted("step_size_transitions")
     others = ("unroll_length", "batches_per_step", "batch_size")
     if about and any(map(flag_origins.is_chosen, others)):

@@ -29,8 +29,8 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
   ENVS_PER_ACTOR  environments that each actor steps in a batch (default: 1)
 
 Run flags:
-  --learners=N             N learners train together, each with ACTORS / N actors (docs/scale.md);
-                           they need --insecure
+  --learners=N             N learners, each with ACTORS / N actors, train one network together;
+                           needs --insecure (docs/deployment.md)
   --seeds=N                train with the seeds 1 to N, in N runs below DIR, and draw the curves
   --at_once=N              with it: runs at a time (default: 1)
   --logdir=DIR             checkpoints, TensorBoard files and logs; a run already in DIR resumes

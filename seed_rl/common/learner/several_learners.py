@@ -23,7 +23,10 @@ from tensorflow.python.eager import context as eager_context
 from seed_rl.common.errors import LostLearnerError, UserError
 
 SILENCE_S = 60
-"""A learner that sends no heartbeat for longer (a hung or lost host) ends all of them."""
+"""A learner that sends no heartbeat for longer (a hung or lost host) ends all of them.
+
+They are sent every half of that, so the others end 30 to 60 s after the last sign of life.
+"""
 _START_S = 300  # All must have started within this time: a run's nodes come up one by one.
 
 _LOST = (
@@ -89,8 +92,11 @@ def others_alive() -> Iterator[None]:
     try:
         yield
     except _LOST as error:
-        lost = re.search(r"(?:heartbeats\):|remote target) */job:worker/\S*task:(\d+)", str(error))
+        text = str(error)
+        lost = re.search(r"(?:heartbeats\):|remote target)\s*/job:worker/\S*task:(\d+)", text)
         who = f"learner {lost[1]}" if lost else "another learner"
+        if "CoordinationService/" in text:  # A call of the service, which is in learner 0.
+            who = "learner 0"
         raise LostLearnerError(
             f"Lost {who}: it ended, or was silent for {SILENCE_S} s. All learners end; start them "
             "again together, and they continue from the last checkpoint."

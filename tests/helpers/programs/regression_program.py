@@ -3,8 +3,8 @@
 regression_program.py REPLICAS OPTIMIZER [unused | epochs | ADDRESSES INDEX]
 
 `unused` adds a variable that the loss does not depend on; `epochs` makes three gradient steps on
-each batch; with ADDRESSES, each replica is a learner of its own, and this the one of INDEX. The last
-line has the mean error of the last step and its feedback, with learners that of this one.
+each batch; with ADDRESSES, each replica is a learner of its own, and this is the one of INDEX. The
+last line has the mean error of the last step and its feedback, with learners that of this one.
 """
 
 import sys

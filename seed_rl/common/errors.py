@@ -15,3 +15,9 @@ class NotSavedError(UserError):
     """Training ended, but its last checkpoint could not be written."""
 
     exit_code = 5
+
+
+class LostLearnerError(UserError):
+    """Another learner of the run is gone or silent; all of them end, and start again together."""
+
+    exit_code = 6

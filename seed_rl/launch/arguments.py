@@ -36,6 +36,8 @@ All other flags are passed to the learner and the actors. To list them:
 
 RUN_FLAGS = """\
 Run flags:
+  --learners=N             N learners, each with ACTORS / N actors, train one network together;
+                           needs --insecure (docs/deployment.md)
   --seeds=N                train with the seeds 1 to N, in N runs below DIR, and draw the curves
   --at_once=N              with it: runs at a time (default: 1)
   --logdir=DIR             checkpoints, TensorBoard files and logs; a run already in DIR resumes
@@ -66,13 +68,14 @@ _SET_BY_SUPERVISOR = {
 }
 _OWN_WITH_VALUE = (
     *("logdir", "restart", "server_address", "tensorboard_port"),
-    *("remote_actors", "secrets", "seeds", "at_once"),
+    *("remote_actors", "secrets", "seeds", "at_once", "learners"),
 )
 _OF_ONE_RUN = {
     "server_address": "each run has its own",
     "expose": "its runs take part alone",
     "tensorboard_port": "start a TensorBoard over its directory",
     "restart": "name a new directory with --logdir=DIR",
+    "learners": "each run has one",
 }
 _DEFAULT_PORT = 8686
 _TRUE = ("true", "1", "yes")
@@ -103,6 +106,8 @@ class RunOptions:
       at_once: how many of them at a time.
       typed: the command that started it, for messages, and to which --help adds its flags; "": the
         script.
+      learners: number of learners, which share the actors.
+      learner_addresses: of several learners, where they exchange gradients.
       frames: length of a run, once the program has been asked; None: it did not say.
     """
 
@@ -124,12 +129,14 @@ class RunOptions:
     seeds: int = 0
     at_once: int = 1
     typed: str = ""
+    learners: int = 1
+    learner_addresses: str = ""
     frames: int | None = None
 
     @property
     def num_envs(self) -> int:
-        """Environments in the whole run."""
-        return (self.actors + self.remote_actors) * self.envs_per_actor
+        """Environments of a learner."""
+        return (self.actors // self.learners + self.remote_actors) * self.envs_per_actor
 
     @property
     def program(self) -> tuple[str, ...]:
@@ -179,11 +186,15 @@ def parse(arguments: Sequence[str]) -> RunOptions:
     port = own.get("tensorboard_port")
     _check_exposed(own)
     _check_seeds(own, passed_on)
+    actors = _count(positional[2], "ACTORS")
+    learners = _count(own.get("learners", "1"), "--learners")
+    _check_learners(own, learners, actors)
     return RunOptions(
         game=game,
         agent=agent,
         module=module,
-        actors=_count(positional[2], "ACTORS"),
+        actors=actors,
+        learners=learners,
         envs_per_actor=_count(positional[3], "ENVS_PER_ACTOR") if positional[3:] else 1,
         logdir=_logdir(own["logdir"]) if "logdir" in own else None,
         server_address=own.get("server_address"),
@@ -282,6 +293,21 @@ def _check_seeds(own: dict[str, str], passed_on: Sequence[str]) -> None:
         raise UserError(f"--{name} cannot be combined with --seeds: {_OF_ONE_RUN[name]}.")
     if any(flag.lstrip("-").startswith("seed=") for flag in passed_on):
         raise UserError(f"--seeds={own['seeds']} sets --seed itself, from 1 on: leave --seed out.")
+
+
+def _check_learners(own: dict[str, str], learners: int, actors: int) -> None:
+    if learners == 1:
+        return
+    for name in ("expose", "server_address"):
+        if name in own:
+            raise UserError(
+                f"--{name} cannot be combined with --learners={learners}: each has a private "
+                "socket. Learners of other machines are started one by one (docs/deployment.md)."
+            )
+    if actors % learners:
+        raise UserError(
+            f"ACTORS={actors} cannot be divided among {learners} learners; choose a multiple."
+        )
 
 
 def _choice(name: str, value: str, choices: Sequence[str]) -> str:

@@ -78,7 +78,9 @@ def create_supervisor(options: RunOptions) -> Supervisor:
     """Creates the supervisor of a run; `options.logdir` must be set."""
     assert options.logdir is not None
     task = f"{options.agent} on {options.game}" if options.agent else options.game
-    title = f"{task}: {options.actors} actors, {options.num_envs} environments"
+    several = f"{options.learners} learners, " if options.learners > 1 else ""
+    num_envs = options.learners * options.num_envs
+    title = f"{task}: {several}{options.actors} actors, {num_envs} environments"
     facts = {"logdir": str(options.logdir)}
     if options.expose:
         proxy.check(options.secrets)
@@ -92,17 +94,20 @@ def create_supervisor(options: RunOptions) -> Supervisor:
         tensorboard = [sys.executable, "-m", "seed_rl.launch.tensorboard"]
         tensorboard += [f"--logdir={options.logdir}", "--host=localhost", f"--port={port}"]
 
-    def address(scratch: pathlib.Path) -> str:
-        return options.server_address or f"unix:{scratch}/server.sock"
+    each = options.actors // options.learners
+
+    def address(scratch: pathlib.Path, learner: int = 0) -> str:
+        name = f"server-{learner}" if learner else "server"
+        return options.server_address or f"unix:{scratch}/{name}.sock"
 
     def exposed(scratch: pathlib.Path) -> proxy.Proxy:
         assert options.expose is not None
         learner = pathlib.Path(address(scratch).removeprefix("unix:")).absolute()
         return proxy.Proxy(options.expose, learner, options.secrets, scratch)
 
-    def command(run_mode: str, scratch: pathlib.Path) -> list[str]:
+    def command(run_mode: str, learner: int, scratch: pathlib.Path) -> list[str]:
         return [
-            *(sys.executable, *options.program, f"--server_address={address(scratch)}"),
+            *(sys.executable, *options.program, f"--server_address={address(scratch, learner)}"),
             *(options.actor_flags if run_mode == "actor" else ()),
             *options.flags,
             # Later flags win: a flag file must not change these.
@@ -110,18 +115,33 @@ def create_supervisor(options: RunOptions) -> Supervisor:
             f"--logdir={options.logdir}",
             f"--num_envs={options.num_envs}",
             f"--env_batch_size={options.envs_per_actor}",
+            *(_learner_flags(options, learner)),
         ]
 
     return Supervisor(
         SupervisorConfig(
-            options.logdir, options.actors, options.envs_per_actor, fresh=options.fresh
+            options.logdir,
+            options.actors,
+            options.envs_per_actor,
+            options.learners,
+            fresh=options.fresh,
         ),
-        learner_command=lambda scratch: command("learner", scratch),
-        actor_command=lambda task, scratch: [*command("actor", scratch), f"--task={task}"],
+        learner_command=lambda learner, scratch: command("learner", learner, scratch),
+        actor_command=lambda task, scratch: [
+            *command("actor", task // each, scratch),
+            f"--task={task % each}",
+        ],
         tensorboard_command=tensorboard,
         proxy=exposed if options.expose else None,
         panel=panel.create(title, facts),
     )
+
+
+def _learner_flags(options: RunOptions, learner: int) -> list[str]:
+    """Which of several learners a process is, or belongs to."""
+    if options.learners == 1:
+        return []
+    return [f"--learner_addresses={options.learner_addresses}", f"--learner_index={learner}"]
 
 
 def ask_program(options: RunOptions) -> RunOptions:
@@ -135,7 +155,8 @@ def ask_program(options: RunOptions) -> RunOptions:
         resumed with these flags.
     """
     command = [sys.executable, *options.program, "--run_mode=learner", "--only_check_args"]
-    command += [*options.flags, f"--num_envs={options.num_envs}"]
+    command += [*options.flags, *_learner_flags(options, 0)]
+    command.append(f"--num_envs={options.num_envs}")
     command.append(f"--env_batch_size={options.envs_per_actor}")
     if options.logdir:
         command.append(f"--logdir={options.logdir}")
@@ -240,6 +261,11 @@ def main(
         if options.seeds:
             sys.stdout.flush()
             os.execv(sys.executable, [sys.executable, "-m", _STUDY, "seeds", *arguments])
+        if options.learners > 1:
+            addresses: set[str] = set()
+            while len(addresses) < options.learners:
+                addresses.add(f"localhost:{free_port()}")
+            options = dataclasses.replace(options, learner_addresses=",".join(addresses))
         options = ask_program(options)
         check_port(options)
     except UserError as error:

@@ -54,6 +54,16 @@ class RunState:
         self._progress = progress_lib.read(self._logdir) or self._progress
         return self._progress
 
+    def progress_of(self, learner: int) -> Progress | None:
+        """The last report of one of several learners but the first; None before its first."""
+        return progress_lib.read(self._logdir / progress_lib.LEARNERS.format(index=learner))
+
+    def restart(self) -> None:
+        """Forgets the reports of learners that are started again."""
+        progress_lib.forget(self._logdir)
+        self._progress, self._saved_before = None, self.saved_frames()
+        self._started = time.time()
+
     def problem(self) -> str | None:
         """Why the learner's files cannot be written; None while it keeps writing them."""
         written = self._progress.time if self._progress else self._started

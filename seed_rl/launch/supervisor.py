@@ -1,4 +1,8 @@
-"""Runs a learner, its actors and TensorBoard, restarts crashed actors, stops all together."""
+"""Runs a learner, its actors and TensorBoard, restarts crashed actors, stops all together.
+
+Several learners that train together (`--learners`) share the actors, and end together: if one
+crashes, all of them start again from the last checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +24,15 @@ from seed_rl.launch.log_text import last_words, tail
 from seed_rl.launch.panel import Panel, Status
 from seed_rl.launch.process import LIBRARY_THREADS, QUIET, Process, describe_exit
 from seed_rl.launch.proxy import Proxy
-from seed_rl.launch.restarts import RestartPolicy
+from seed_rl.launch.restarts import CrashRecord, RestartPolicy
 from seed_rl.launch.run_lock import RunLock
 from seed_rl.launch.run_state import RunState
 
 _PROXY_SERVES_S = 3.0
 """A proxy that exits sooner failed to start: its port is taken, or a certificate is invalid."""
 
+_FOLLOW_S = 20.0
+"""One of several learners has failed: how long the others may take to notice and end."""
 
 TENSORBOARD = "TensorBoard"
 """Name of the proxy, and of its address on the panel."""
@@ -40,6 +46,7 @@ class SupervisorConfig:
       logdir: the run's directory.
       actors: number of actors.
       envs_per_actor: environments per actor.
+      learners: number of learners, which divides that of actors.
       fresh: whether to move an earlier run aside.
       stop_timeout_s: how long the learner may take to save its checkpoint and exit.
       kill_timeout_s: how long the other processes may take to exit.
@@ -52,6 +59,7 @@ class SupervisorConfig:
     logdir: pathlib.Path
     actors: int
     envs_per_actor: int = 1
+    learners: int = 1
     fresh: bool = False
     stop_timeout_s: float = 300.0
     kill_timeout_s: float = 5.0
@@ -73,8 +81,8 @@ class Supervisor:
 
     Args:
       config: the run's directory, size and timeouts.
-      learner_command: `fn(scratch)` returns the learner's program and arguments; `scratch` is a
-        private directory (e.g. for a Unix socket) that is removed on exit.
+      learner_command: `fn(index, scratch)` returns a learner's program and arguments; `scratch` is
+        a private directory (e.g. for a Unix socket) that is removed on exit.
       actor_command: `fn(task, scratch)` returns an actor's program and arguments.
       tensorboard_command: TensorBoard's program and arguments; None: no TensorBoard.
       proxy: `fn(scratch)` returns the proxy in front of the learner; None: there is none.
@@ -84,7 +92,7 @@ class Supervisor:
     def __init__(
         self,
         config: SupervisorConfig,
-        learner_command: Callable[[pathlib.Path], Sequence[str]],
+        learner_command: Callable[[int, pathlib.Path], Sequence[str]],
         actor_command: Callable[[int, pathlib.Path], Sequence[str]],
         tensorboard_command: Sequence[str] | None,
         panel: Panel[Status],
@@ -141,7 +149,7 @@ class Supervisor:
         try:
             (logdir / "logs").mkdir(exist_ok=True)
             # An earlier run's "done" is no longer true.
-            (logdir / progress.FILE_NAME).unlink(missing_ok=True)
+            progress.forget(logdir)
         except OSError as error:
             raise UserError(f"Cannot write to {logdir}: {error.strerror}.") from error
         return lock
@@ -149,14 +157,19 @@ class Supervisor:
     def _create_processes(self, scratch: pathlib.Path) -> None:
         logs = self._config.logdir / "logs"
         # If the supervisor dies, the kernel kills the others, but lets the learner save.
-        self._learner = Process(
-            "learner",
-            self._learner_command(scratch),
-            logs / "learner.log",
-            QUIET,
-            death_signal=signal.SIGTERM,
-        )
+        self._learners = [
+            Process(
+                f"learner {index}" if self._config.learners > 1 else "learner",
+                self._learner_command(index, scratch),
+                logs / (f"learner-{index}.log" if index else "learner.log"),
+                QUIET,
+                death_signal=signal.SIGTERM,
+            )
+            for index in range(self._config.learners)
+        ]
+        self._crashes = CrashRecord(self._config.restarts)
         envs = self._config.envs_per_actor
+        each = self._config.actors // self._config.learners
         self._actors = [
             Actor(
                 Process(
@@ -165,7 +178,7 @@ class Supervisor:
                     logs / f"actor-{task}.log",
                     {**QUIET, **LIBRARY_THREADS},
                 ),
-                range(task * envs, (task + 1) * envs),
+                range(task % each * envs, (task % each + 1) * envs),
                 self._config.restarts,
             )
             for task in range(self._config.actors)
@@ -185,11 +198,12 @@ class Supervisor:
             self._state = RunState(self._config.logdir)
             if self._proxy:
                 self._start(self._proxy)
-            self._start(self._learner, patient=True)
+            self._start_learners()
             while not self._stop_requested:
                 self._show()
-                if (code := self._learner.poll()) is not None:
-                    return self._learner_ended(code)
+                if any(learner.poll() is not None for learner in self._learners):
+                    if (code := self._learner_ended()) is not None:
+                        return code
                 for actor in self._actors:
                     if self._stop_requested:  # Starting many actors takes long.
                         break
@@ -214,6 +228,10 @@ class Supervisor:
         except OSError as error:
             raise Failure(f"{process.name} cannot be started: {error}") from error
         self._guardian.watch(process.pid, patient)
+
+    def _start_learners(self) -> None:
+        for learner in self._learners:
+            self._start(learner, patient=True)
 
     def _look_after(self, actor: Actor) -> None:
         """Starts the actor, detects a crash, and restarts it after a pause."""
@@ -293,9 +311,14 @@ class Supervisor:
             yield problem
         if report is None or self._stop_requested:
             return
-        silent_envs = dict(report.silent_envs)
-        for actor in self._actors:
-            silence_s = actor.silence_s(silent_envs)
+        others = [self._state.progress_of(i) for i in range(1, len(self._learners))]
+        for index, other in enumerate(others, 1):
+            if other is not None and other.warning:
+                yield f"learner {index}: {other.warning}"
+        silent_envs = [dict(r.silent_envs) if r else {} for r in (report, *others)]
+        for task, actor in enumerate(self._actors):
+            learner = task * len(self._learners) // len(self._actors)
+            silence_s = actor.silence_s(silent_envs[learner])
             if silence_s > self._config.silence_s:
                 yield f"{actor.process.name} silent for {silence_s:.0f} s"
 
@@ -306,14 +329,61 @@ class Supervisor:
         self._stop_requested = True
         self._impatient |= self._requests.insists(number)
 
-    def _learner_ended(self, code: int) -> int:
-        self._guardian.forget(self._learner.pid)
+    def _learner_ended(self) -> int | None:
+        """Ends the run, as a learner has ended; returns its exit code, None if it goes on."""
+        learner = self._first_ended()
+        if learner is None:
+            return None  # A stop was requested.
+        code = learner.poll()
+        assert code is not None
+        for process in self._learners:
+            self._guardian.forget(process.pid)
         self._show()
+        if self._restart_learners(learner, code):
+            return None
         self._stop_others()
         if code == 0 and self._state.phase == "done":
             self._panel.finish(self._state.ending())
             return 0
-        return self._stopped(code)
+        return self._stopped(code, learner)
+
+    def _first_ended(self) -> Process | None:
+        """Waits for all learners; returns the one to blame, None if a stop was requested."""
+        ended: list[Process] = []
+        deadline = float("inf")
+        while True:
+            ended += [p for p in self._learners if p not in ended and p.poll() is not None]
+            if len(ended) == len(self._learners):
+                # A user error is the cause of what follows it; otherwise the first failure is.
+                return min(ended, key=lambda p: (not _users(p.poll()), p.poll() == 0))
+            if self._stop_requested:
+                return None
+            if deadline == float("inf") and any(p.poll() for p in ended):
+                deadline = time.monotonic() + _FOLLOW_S
+            if time.monotonic() > deadline:
+                for process in self._learners:
+                    process.kill()
+            self._show("ending")
+            time.sleep(self._config.poll_s)
+
+    def _restart_learners(self, learner: Process, code: int) -> bool:
+        """Starts several learners again after a crash of one, unless it is no use."""
+        if len(self._learners) == 1 or code == 0 or _users(code):
+            return False
+        self._crashes.crashed(learner.lifetime_s)
+        if self._state.phase == "starting" or self._crashes.given_up:
+            return False
+        pause = self._crashes.pause_s
+        why = "".join(f": {line}" for line in tail(learner, 1) if code > 0)
+        self._panel.say(
+            f"{learner.name} {describe_exit(code)}{why}; restarting all learners from the last "
+            f"checkpoint in {pause:g} s ({learner.log})"
+        )
+        time.sleep(pause)
+        if not self._stop_requested:
+            self._state.restart()
+            self._start_learners()
+        return True
 
     def _stop(self) -> int:
         """Stops the learner first, as it saves a checkpoint, then the other processes."""
@@ -321,9 +391,9 @@ class Supervisor:
         code = self._stop_learner()
         if code is None:
             return 130
-        return self._stopped(code)
+        return self._stopped(code, self._learners[0])
 
-    def _stopped(self, code: int) -> int:
+    def _stopped(self, code: int, learner: Process) -> int:
         """Reports how the learner exited before training ended; returns our exit code."""
         stopped_early = code == -signal.SIGTERM and self._state.phase == "starting"
         if code == 0 or stopped_early:
@@ -333,7 +403,7 @@ class Supervisor:
             self._panel.say(f"error: {self._state.loss()}")
             return code
         reason = self._state.cannot_write()  # On a full disk the log may not say why.
-        words = last_words(self._learner, code)
+        words = last_words(learner, code)
         self._panel.say(f"error: {reason}; {words}" if reason else f"error: {words}")
         return code if code == UserError.exit_code else 1
 
@@ -344,19 +414,23 @@ class Supervisor:
           The learner's exit code; None if the user interrupted the wait.
         """
         self._impatient = False  # Only later signals mean "exit immediately".
-        self._learner.terminate()
+        for learner in self._learners:
+            learner.terminate()
         deadline = time.monotonic() + self._config.stop_timeout_s
-        while (code := self._learner.poll()) is None and time.monotonic() < deadline:
+        while any(p.running for p in self._learners) and time.monotonic() < deadline:
             if self._impatient:
                 self._panel.say(f"exiting without saving; {self._state.outlook()}")
                 return None
             self._show("stopping" if not failed else "ending")
             time.sleep(self._config.poll_s)
-        if code is None:
-            self._panel.say(
-                f"the learner did not exit within {self._config.stop_timeout_s:g} s; killing it"
-            )
-            self._learner.kill()
+        code = self._learners[0].poll()  # It has saved the checkpoint.
+        for learner in self._learners:
+            if learner.running:
+                self._panel.say(
+                    f"the {learner.name} did not exit within {self._config.stop_timeout_s:g} s; "
+                    "killing it"
+                )
+                learner.kill()
         self._stop_others()
         return code if code is not None else -signal.SIGKILL
 
@@ -373,7 +447,7 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         """Kills whatever is still running."""
-        processes = [self._learner, *(actor.process for actor in self._actors)]
+        processes = [*self._learners, *(actor.process for actor in self._actors)]
         processes += [process for process in (self._tensorboard, self._proxy) if process]
         for process in processes:
             process.kill()
@@ -382,3 +456,8 @@ class Supervisor:
         for process in processes:
             if process.started:
                 self._guardian.forget(process.pid)
+
+
+def _users(code: int | None) -> bool:
+    """Whether a learner's exit code says that starting it again would not help."""
+    return code in (UserError.exit_code, NotSavedError.exit_code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import socket
 import subprocess
@@ -91,6 +92,9 @@ def test_a_proxy_that_cannot_start_is_told_before_anything_runs(tmp_path, monkey
         ("atari vtrace 4 --expose=learner", "--expose must be a positive integer, not 'learner'"),
         ("atari vtrace 4 --remote_actors=2", "--remote_actors is for runs .* --expose"),
         ("atari vtrace 4 --expose --server_address=a:1", "cannot be combined with --expose"),
+        ("atari vtrace 3 --learners=2", "ACTORS=3 cannot be divided among 2 learners"),
+        ("atari vtrace 4 --learners=2 --expose", "--expose cannot be combined with --learners=2"),
+        ("atari vtrace 4 --learners=2 --seeds=3", "--learners cannot be combined with --seeds"),
         ("atari vtrace 4 --num_envs=7", "--num_envs cannot be set here: it is ACTORS x ENVS"),
         ("atari vtrace 4 --logdir=gs://bucket/x", "needs a local directory"),
     ],
@@ -155,7 +159,7 @@ def test_commands(tmp_path):
         f"atari vtrace 3 4 --logdir={tmp_path}/log --tensorboard=false --game=Pong".split()
     )
     supervisor = local.create_supervisor(parsed)
-    learner = supervisor._learner_command(tmp_path)
+    learner = supervisor._learner_command(0, tmp_path)
     actor = supervisor._actor_command(2, tmp_path)
     shared = {
         f"--logdir={tmp_path}/log",
@@ -169,11 +173,28 @@ def test_commands(tmp_path):
     assert set(actor[3:]) == shared | {"--run_mode=actor", "--task=2"}
 
 
+def test_commands_of_several_learners(tmp_path):
+    """Each actor connects to its own learner, where its task and environment ids count from 0."""
+    parsed = run_arguments.parse(
+        f"atari vtrace 4 3 --learners=2 --logdir={tmp_path}/log --tensorboard=false".split()
+    )
+    supervisor = local.create_supervisor(dataclasses.replace(parsed, learner_addresses="a:1,b:2"))
+    learner = supervisor._learner_command(1, tmp_path)
+    actor = supervisor._actor_command(3, tmp_path)
+    shared = {
+        f"--server_address=unix:{tmp_path}/server-1.sock",
+        "--num_envs=6",
+        "--learner_addresses=a:1,b:2",
+        "--learner_index=1",
+    }
+    assert shared < set(learner) and {*shared, "--task=1"} < set(actor)
+
+
 def test_a_flag_file_does_not_change_what_the_supervisor_sets(tmp_path):
     parsed = run_arguments.parse(
         f"gym vtrace 3 4 --logdir={tmp_path} --tensorboard=false --flagfile=my.flags".split()
     )
-    learner = local.create_supervisor(parsed)._learner_command(tmp_path)
+    learner = local.create_supervisor(parsed)._learner_command(0, tmp_path)
     after = learner[learner.index("--flagfile=my.flags") :]
     assert {"--run_mode=learner", "--num_envs=12", "--env_batch_size=4"} < set(after)
 

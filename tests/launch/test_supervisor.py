@@ -55,7 +55,7 @@ def test_a_signal_ends_the_start(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "Guardian", mock.MagicMock())
     config = supervisor.SupervisorConfig(tmp_path / "run", actors=100)
     panel = mock.MagicMock()
-    run = supervisor.Supervisor(config, lambda _: ["true"], lambda *_: ["true"], None, panel)
+    run = supervisor.Supervisor(config, lambda *_: ["true"], lambda *_: ["true"], None, panel)
     assert run.run() == 0
     assert started == ["learner", "actor 0", "actor 1"]
 

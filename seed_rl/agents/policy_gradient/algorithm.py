@@ -14,6 +14,7 @@ from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
     GeneralizedOnPolicyLoss,
 )
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
@@ -131,7 +132,8 @@ def create_job(
     run = run or from_flags(RunConfig)
     config = config or from_flags(LearnerConfig, batch_size=1)  # `sizes` replaces it.
     settings = settings or from_flags(MinibatchSettings)
-    sizes, on_policy = settled_sizes(on_policy, settings, run, config.unroll_length)
+    learners = (options.get("device_config") or from_flags(DeviceConfig)).learners
+    sizes, on_policy = settled_sizes(on_policy, settings, run, config.unroll_length, learners)
 
     def create_algorithm(context: AlgorithmContext) -> PolicyGradient:
         observation_space, action_space = context.spaces

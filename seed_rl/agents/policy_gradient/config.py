@@ -152,15 +152,20 @@ def step_sizes(
 
 
 def settled_sizes(
-    config: OnPolicyConfig, minibatches: MinibatchSettings, run: RunConfig, unroll_length: int
+    config: OnPolicyConfig,
+    minibatches: MinibatchSettings,
+    run: RunConfig,
+    unroll_length: int,
+    learners: int,
 ) -> tuple[StepSizes, OnPolicyConfig]:
     """The sizes of a program: what its user has chosen wins over a preset's sizes in transitions.
 
     Args:
       config: options.
       minibatches: see `step_sizes`.
-      run: its environments.
+      run: the environments of a learner.
       unroll_length: see `step_sizes`.
+      learners: how many train together.
 
     Returns:
       The sizes, and the options from which they follow.
@@ -174,7 +179,7 @@ def settled_sizes(
         config = dataclasses.replace(
             config, step_size_transitions=None, batch_size_transitions=None
         )
-    envs = run.num_envs - run.num_eval_envs
+    envs = learners * (run.num_envs - run.num_eval_envs)
     sizes = step_sizes(config, minibatches, unroll_length, envs, about)
     for given, name, value in (
         ("step_size_transitions", "unroll_length", sizes.unroll_length),

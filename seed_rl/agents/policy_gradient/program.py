@@ -13,6 +13,7 @@ from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig, se
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
 from seed_rl.common.config.options import from_flags
@@ -63,7 +64,8 @@ def _load_gin(modules: Sequence[str]) -> tuple[Any, Any]:
 def _check(gin_modules: Sequence[str]) -> None:
     run, learner = from_flags(RunConfig), from_flags(LearnerConfig, batch_size=1)
     settings = from_flags(MinibatchSettings)
-    settled_sizes(from_flags(OnPolicyConfig), settings, run, learner.unroll_length)
+    learners = from_flags(DeviceConfig).learners
+    settled_sizes(from_flags(OnPolicyConfig), settings, run, learner.unroll_length, learners)
     # The parts of gin configs import TensorFlow, for seconds: only where the user names some.
     if any(flags.FLAGS[name].present for name in ("gin_config", "gin_bindings")):
         _load_gin(gin_modules)

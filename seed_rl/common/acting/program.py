@@ -80,9 +80,11 @@ def main(
         if options.from_flags(RunConfig).required_mode() != ACTOR:
             learn(env_config)
             return
+        config = options.from_flags(actor.ActorConfig)
+        seed = options.from_flags(DeviceConfig).own_seed(config.seed)
         actor.actor_loop(
             family.create,
-            options.from_flags(actor.ActorConfig),
+            dataclasses.replace(config, seed=seed),
             env_config,
             create_batch=family.create_batch,
         )
@@ -139,9 +141,10 @@ def answer_check(
     # As they are now that a saved run's options are adopted.
     if _FRAMES in flags.FLAGS:
         answer["frames"] = flags.FLAGS[_FRAMES].value
-    if size := options.flag_dictionary().get("batch_size"):  # 0: PPO chooses.
-        named = options.from_flags(DeviceConfig).training_devices
-        learner_config.check_replicas(size, named.count(",") + 1)
+    devices = options.from_flags(DeviceConfig)
+    size = options.flag_dictionary().get("batch_size") or 0  # 0: PPO chooses.
+    devices.check_learners(size, run.insecure)
+    learner_config.check_replicas(size, devices.training_devices.count(",") + 1)
     if check is not None and not answer["refusal"]:
         check()
     print(json.dumps(answer))

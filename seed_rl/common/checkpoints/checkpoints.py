@@ -144,6 +144,13 @@ class CheckpointManager:
                 return path
         return None
 
+    def add_extra(self, step: int) -> None:
+        """Adds `extra` to the newest checkpoint, of `step`, which another learner has saved."""
+        newest = list_checkpoints(self._directory)[-1:]
+        for entry in newest:
+            for name, extra in self._extra.items() if entry.step == step else ():
+                self._add(entry.path, name, extra)
+
     def restore_latest(self) -> int | None:
         """Restores the newest intact checkpoint.
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from seed_rl.common.config.options import Checked, option
+from seed_rl.common.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,3 +41,61 @@ class DeviceConfig(Checked):
         "core. With small networks, whose ops take microseconds, 1 is faster.",
         minimum=0,
     )
+    learner_addresses: str = option(
+        "",
+        "host:port of each of several learners that train together, separated by commas, where "
+        "they exchange gradients; the same list for all. Default: one learner.",
+    )
+    learner_index: int = option(
+        0, "Index in learner_addresses of this learner, or of this actor's.", minimum=0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = f"--learner_addresses={self.learner_addresses}"
+        for address in self.addresses:
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+                raise UserError(f"{given}: '{address}' is not host:port.")
+        if len(set(self.addresses)) < len(self.addresses):
+            raise UserError(f"{given} names an address twice.")
+        if self.learner_index >= self.learners:
+            raise UserError(
+                f"--learner_index={self.learner_index} needs more than {self.learner_index} "
+                f"addresses in --learner_addresses, which has {len(self.addresses)}."
+            )
+
+    @property
+    def addresses(self) -> list[str]:
+        """`learner_addresses` as a list; empty: one learner."""
+        return [part.strip() for part in self.learner_addresses.split(",") if part.strip()]
+
+    @property
+    def learners(self) -> int:
+        """The number of learners."""
+        return max(1, len(self.addresses))
+
+    def check_learners(self, batch_size: int, insecure: bool) -> None:
+        """Checks whether several learners may train together.
+
+        Raises:
+          UserError: they cannot share the batch, or the network is not said to be closed.
+        """
+        if self.learners > 1 and not insecure:
+            raise UserError(
+                f"{self.learners} learners exchange gradients at ports of every network interface, "
+                "without token or encryption: whoever can reach those can run code in the "
+                "learners. Where only machines that you trust can (a closed network, a firewall), "
+                "add --insecure."
+            )
+        if batch_size % self.learners:
+            raise UserError(
+                f"--batch_size={batch_size} cannot be divided among {self.learners} learners; "
+                "choose a multiple."
+            )
+
+    def own_seed(self, seed: int | None) -> int | None:
+        """The seed of this learner and its actors, whose environment ids are those of others."""
+        if seed is None or not self.learner_index:
+            return seed
+        return int(np.random.SeedSequence([seed, self.learner_index]).generate_state(1)[0])

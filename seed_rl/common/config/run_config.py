@@ -96,8 +96,8 @@ class RunConfig(Checked):
     )
     insecure: bool = option(
         False,
-        "Learner: serve other machines itself, without a proxy in front, in a network where you "
-        "trust everyone. Off: it refuses to.",
+        "Learner: serve other machines itself, without a proxy in front, or train with other "
+        "learners, in a network where you trust everyone. Off: it refuses to.",
     )
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@
     TPU            some cores train (`TPUStrategy`), the others infer; on each of several hosts
     several GPUs   as many train as divide the batch (`MirroredStrategy`), at least one infers
     one GPU, CPU   the one device does both (`OneDeviceStrategy`)
+    learners       all GPUs of each train, or its CPU; the first infers, too (`several_learners`)
 
 Inference on devices that do not train uses copies of the weights, which `copy_variables` updates
 after each training step.
@@ -26,7 +27,7 @@ from absl import logging
 
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner import tpu_encoding, variables
+from seed_rl.common.learner import several_learners, tpu_encoding, variables
 
 Encoding = Callable[[Any], Any]
 
@@ -144,6 +145,8 @@ def make_multi_host_devices(
     """Like `make_devices`, host by host."""
     config = config or DeviceConfig()
     _limit_threads(config)
+    if config.learners > 1:
+        return _with_other_learners(config)
     resolver = _tpu_resolver(config)
     if resolver is not None:
         return _on_tpu(config, resolver)
@@ -155,6 +158,22 @@ def make_multi_host_devices(
         strategy = tf.distribute.OneDeviceStrategy(training[0])
     else:
         strategy = tf.distribute.MirroredStrategy(training)
+    return MultiHostDevices(
+        strategy, [("/device:CPU:0", inference)], strategy, _identity, _identity
+    )
+
+
+def _with_other_learners(config: DeviceConfig) -> MultiHostDevices:
+    if config.training_devices != "auto" or config.tpu:
+        raise UserError(
+            "With several learners, leave --training_devices and --tpu out: all GPUs of each "
+            "learner train, or its CPU. CUDA_VISIBLE_DEVICES chooses among them."
+        )
+    _grow_gpu_memory()
+    gpus = tf.config.list_physical_devices("GPU")
+    available = [f"/device:GPU:{i}" for i in range(len(gpus))] or ["/device:CPU:0"]
+    inference = _parse("inference_devices", config.inference_devices, available) or available[:1]
+    strategy = several_learners.make_strategy(config.addresses, config.learner_index)
     return MultiHostDevices(
         strategy, [("/device:CPU:0", inference)], strategy, _identity, _identity
     )
@@ -284,7 +303,10 @@ def batches(strategy: tf.distribute.Strategy, make_dataset: Callable[[], Any]) -
     # There is nothing to tune, and TensorFlow 2.21's autotuning has a lost wake-up: destroying an
     # iterator may wait until its thread next polls, up to 60 s.
     options.autotune.enabled = False
-    if _training_devices(strategy) == [_full_name("cpu:0")]:
+    if _training_devices(strategy) == [_full_name("cpu:0")] or (
+        isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        and len(_training_devices(strategy)) == 1
+    ):
         # Distribution would add a second dataset, without these options.
         return iter(make_dataset().with_options(options))
     return iter(

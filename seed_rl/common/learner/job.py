@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -32,11 +33,13 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.inference import env_specs
 from seed_rl.common.learner import playing
 from seed_rl.common.learner.algorithm import Algorithm
+from seed_rl.common.learner.collective_learner import CollectiveLearner
 from seed_rl.common.learner.devices import Devices, hide_gpus, make_devices
 from seed_rl.common.learner.learner import Learner
 from seed_rl.common.learner.optimizer import create_optimizer
+from seed_rl.common.learner.several_learners import failing_at_once
 from seed_rl.common.monitoring.wandb_sync import WandbSync
-from seed_rl.common.run_files import run_record, saved_run
+from seed_rl.common.run_files import progress, run_record, saved_run
 from seed_rl.common.system import memory
 from seed_rl.common.system.files import write_atomically
 from seed_rl.common.types import Spaces, Specs
@@ -69,7 +72,9 @@ class TrainingJob:
       create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment; None: not
         available.
       env_config: passed to `create_env_fn`.
-      callbacks: called by the learner.
+      callbacks: called by the learner; of several, by the first.
+      learners: how many train together.
+      learner_index: of this one among them.
       environment: those of `options` that must match to resume a saved run.
       network: names of further `options` that must.
       files: texts to write to the logdir when training starts, by file name.
@@ -92,6 +97,8 @@ class TrainingJob:
     create_env_fn: Callable[[int, Any], Any] | None = None
     env_config: Any = None
     callbacks: Sequence[Callback] = ()
+    learners: int = 1
+    learner_index: int = 0
 
     def execute(self) -> None:
         """Trains; or plays, if `python -m seed_rl.play` started the program (`--play_request`).
@@ -117,8 +124,9 @@ class TrainingJob:
             that stalls.
           NotSavedError: the last checkpoint could not be written.
         """
-        learner = self.create_learner()
-        learner.train()
+        with failing_at_once() if self.learners > 1 else contextlib.nullcontext():
+            learner = self.create_learner()
+            learner.train()
         if self.run.stopped_exit_code and not learner.finished:
             raise SystemExit(self.run.stopped_exit_code)
 
@@ -147,14 +155,31 @@ class TrainingJob:
         saved = saved_run.record(self.run.logdir)
         if saved and (changes := saved_run.changes(saved, job.options)):
             logging.warning("The run continues with other options: %s.", "; ".join(changes))
+        if self.learners > 1:
+            if learner_class is not None:
+                raise UserError(f"{learner_class.__name__} cannot be one of several learners.")
+            job, learner_class = job.part(), CollectiveLearner
         learner = (learner_class or Learner)(job)
         try:
-            run_record.write(self.run.logdir, job.options)
+            run_record.write(job.run.logdir, job.options)
             for name, text in self.files.items():
-                write_atomically(os.path.join(self.run.logdir, name), text)
+                write_atomically(os.path.join(job.run.logdir, name), text)
         except OSError as error:
             logging.warning("Cannot record the options in %s: %s", self.run.logdir, error)
         return learner
+
+    def part(self) -> TrainingJob:
+        """What this one of several learners does: its share of each batch, in its own directory."""
+        config = dataclasses.replace(
+            self.config,
+            batch_size=self.config.batch_size // self.learners,
+            save_model=self.config.save_model and self.learner_index == 0,
+        )
+        if not self.learner_index:
+            return dataclasses.replace(self, config=config)
+        logdir = os.path.join(self.run.logdir, progress.LEARNERS.format(index=self.learner_index))
+        run = dataclasses.replace(self.run, logdir=logdir)
+        return dataclasses.replace(self, run=run, config=config, callbacks=())
 
     def _play_request(self) -> str:
         # The flag counts even if the program built its own RunConfig: it must not train.
@@ -219,11 +244,14 @@ def make_job(
     run = run or from_flags(RunConfig)
     config = config or from_flags(LearnerConfig)
     optimizer = optimizer or from_flags(OptimizerConfig)
+    device_config = device_config or from_flags(DeviceConfig)
     if run.play_request or from_flags(RunConfig).play_request:
         device_config = DeviceConfig("cpu:0", "cpu:0")  # The GPU may be that of a training run.
         hide_gpus()
+    device_config.check_learners(config.batch_size, run.insecure)
+    run = dataclasses.replace(run, seed=device_config.own_seed(run.seed))
     if devices is None:
-        devices = make_devices(device_config or from_flags(DeviceConfig), config.batch_size)
+        devices = make_devices(device_config, config.batch_size)
     strategy = devices.training_strategy
     learner_config.validate(run, config, strategy.num_replicas_in_sync)
     if run.seed is not None:
@@ -258,6 +286,8 @@ def make_job(
         create_env_fn=create_env_fn,
         env_config=env_config,
         callbacks=callbacks,
+        learners=device_config.learners,
+        learner_index=device_config.learner_index,
     )
 
 

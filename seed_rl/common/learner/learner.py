@@ -38,6 +38,13 @@ from seed_rl.common.system.stop_signal import StopSignal
 if TYPE_CHECKING:
     from seed_rl.common.learner.job import TrainingJob
 
+BATCHES_END = (
+    tf.errors.OutOfRangeError,
+    tf.errors.CancelledError,
+    tf.errors.InvalidArgumentError,  # How tf.data reports a closed queue.
+)
+"""What taking a batch raises once the store is closed."""
+
 _REPORT_WAITING_S = 0.5
 _FAREWELL_S = 20.0  # For actors in a long step to learn that training is done.
 
@@ -86,11 +93,11 @@ class Learner:
             **self._algorithm.checkpointables(),
         )
         self._checkpoints = checkpoints.CheckpointManager(
-            self._logdir / checkpoint_list.DIRECTORY,
+            self._checkpoint_directory(),
             self._trackables,
             keep=config.checkpoints_to_keep,
             config=job.options,
-            extra=self._algorithm.extra_files(),
+            extra=self._extra_files(),
         )
         self._train_steps, self._start_frames = self._restore()
         self._start_unrolls = self._algorithm.unrolls_consumed
@@ -131,7 +138,8 @@ class Learner:
             logging.warning("%s", idle)
             self._reporter.warn("devices", idle)
         here = Run(self._logdir.absolute(), job.options, self._save_copy)
-        clips = [Clips(config.video_every, self._reporter)] if config.video_every else []
+        films = config.video_every and not job.learner_index
+        clips = [Clips(config.video_every, self._reporter)] if films else []
         self._callbacks = Callbacks([*job.callbacks, *clips], here)
         self._stop = StopSignal(on_stop=self._inference.store.close)
         self._last_save = time.monotonic()
@@ -240,13 +248,9 @@ class Learner:
     ) -> dict[str, tf.Tensor] | None:
         """Metrics of a training step; None if a stop ended the wait for unrolls."""
         try:
-            metrics, feedback = self._training.run(batches)
-        except (
-            tf.errors.OutOfRangeError,
-            tf.errors.CancelledError,
-            tf.errors.InvalidArgumentError,  # How tf.data reports a closed queue.
-        ):
-            if self._stop.requested:
+            metrics, feedback = self._run_step(server, batches)
+        except BATCHES_END:
+            if self.done:
                 return None
             self._algorithm.check()
             raise
@@ -258,6 +262,10 @@ class Learner:
         self._inference.store.trained()
         self._report(server, metrics)
         return metrics
+
+    def _run_step(self, server: grpc.Server, batches: Iterator[Any]) -> tuple[Any, Any]:
+        """Trains on the next batch; raises one of `BATCHES_END` if there is none."""
+        return self._training.run(batches)
 
     def _await_experience(self, server: grpc.Server) -> None:
         """Reports progress until the algorithm has enough experience to train on."""
@@ -279,7 +287,8 @@ class Learner:
 
     def _batches(self) -> Iterator[Any]:
         store, encode = self._inference.store, self._batch_codec.encode
-        per_replica = self._config.batch_size // self._strategy.num_replicas_in_sync
+        replicas = self._strategy.num_replicas_in_sync // self._job.learners
+        per_replica = self._config.batch_size // replicas
         return devices.batches(
             self._strategy, lambda: self._algorithm.dataset(store, per_replica, encode)
         )
@@ -361,6 +370,12 @@ class Learner:
     def _prepare_to_save(self) -> None:
         self._saved_steps.assign(self._train_steps)
         self._algorithm.before_save()
+
+    def _checkpoint_directory(self) -> Path:
+        return self._logdir / checkpoint_list.DIRECTORY
+
+    def _extra_files(self) -> dict[str, Any]:
+        return self._algorithm.extra_files()
 
     def _restore(self) -> tuple[int, int]:
         """Resumes or starts the run; returns (training steps done, frames done)."""

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.nest import Nest
+from seed_rl.common.normalization import replicated
 
 Gradients = list[tf.Tensor | None]
 
@@ -25,6 +26,7 @@ class TrainingStep:
       run: `run(batches)`, a `tf.function`: takes the next batch of an iterator and trains on it.
         Returns (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
         Raises `tf.errors.OutOfRangeError` if there are no more batches.
+      run_on: `run_on(batch)`, the same for a batch taken from the iterator before.
     """
 
     def __init__(
@@ -59,21 +61,27 @@ class TrainingStep:
         with strategy.scope():
             optimizer.build(variables)
         self.run = tf.function(self._step, autograph=False)
+        self.run_on = tf.function(self._step_on, autograph=False)
 
     def _step(self, batches: Iterator[Any]) -> tuple[dict[str, tf.Tensor], Nest]:
-        result: StepResult = self._strategy.run(self._replica_step, args=(next(batches),))
-        metrics = {
-            name: self._strategy.reduce(tf.distribute.ReduceOp.MEAN, value, axis=None)
-            for name, value in result.metrics.items()
-        }
-        feedback = tf.nest.map_structure(
-            lambda value: tf.concat(self._strategy.experimental_local_results(value), 0),
-            result.feedback,
-        )
+        return self._step_on(next(batches))
+
+    def _step_on(self, batch: Any) -> tuple[dict[str, tf.Tensor], Nest]:
+        result: StepResult = self._strategy.run(self._replica_step, args=(batch,))
+        local = self._strategy.experimental_local_results
+        metrics = {name: local(value)[0] for name, value in result.metrics.items()}
+        feedback = tf.nest.map_structure(lambda value: tf.concat(local(value), 0), result.feedback)
         return metrics, feedback
 
     def _replica_step(self, batch: Any) -> StepResult:
-        return self._algorithm.update(self._decode(batch), self._minimize)
+        result = self._algorithm.update(self._decode(batch), self._minimize)
+        context = replicated.several()
+        if context is None:
+            return result
+        # One reduction, not one for each metric: each waits for the other replicas.
+        values = tf.stack([tf.cast(value, tf.float32) for value in result.metrics.values()])
+        means = tf.unstack(context.all_reduce(tf.distribute.ReduceOp.MEAN, values))
+        return result._replace(metrics=dict(zip(result.metrics, means, strict=True)))
 
 
 def minimize(

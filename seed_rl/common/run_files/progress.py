@@ -22,6 +22,8 @@ FILE_NAME = "progress.json"
 ENDS = ("done", "stopped", "failed")
 """The last phases: all frames used or ended by a callback, stopped before that, or an error."""
 PHASES = ("starting", "training", "saving", *ENDS)
+LEARNERS = "learner-{index}"
+"""Directory, within a run's, of each of several learners but the first."""
 SILENCE_S = 15.0
 """Learners and environments that are silent for longer are reported."""
 _LONGEST_ETA_S = 100 * 365 * 86400.0
@@ -71,6 +73,12 @@ class Progress:
             f"{self.frames_per_s:,.0f} frames/s | return {returns} ({self.episodes:,} episodes) | "
             f"{self.train_steps:,} updates | batch {self.mean_inference_batch:.1f}{eta}"
         )
+
+
+def forget(logdir: Path) -> None:
+    """Removes what all learners of a run have reported."""
+    for directory in (logdir, *logdir.glob(LEARNERS.format(index="*"))):
+        (directory / FILE_NAME).unlink(missing_ok=True)
 
 
 def read(logdir: str | os.PathLike[str]) -> Progress | None:

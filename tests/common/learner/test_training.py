@@ -1,12 +1,17 @@
 """A training step gives the same weights on one device and on several."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.training import TrainingStep
+from seed_rl.launch.ports import free_port
 from tests.helpers import PROGRAMS
+from tests.helpers.system_helpers import REPOSITORY
 
 
 @pytest.fixture
@@ -28,6 +33,21 @@ def test_mirrored_training_equals_single_device(train, optimizer):
     (single, _), (mirrored, _) = train(1, optimizer), train(2, optimizer)
     assert single.shape == (3 + 1 + 4,)
     np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_two_learners_equal_one(train):
+    """Guards the update of several learners, processes that share each batch."""
+    (single, _) = train(1, "Adam")
+    addresses = f"localhost:{free_port()},localhost:{free_port()}"
+    program = [sys.executable, str(PROGRAMS / "regression_program.py"), "2", "Adam", addresses]
+    learners = [
+        subprocess.Popen([*program, str(i)], stdout=subprocess.PIPE, cwd=REPOSITORY, text=True)
+        for i in range(2)
+    ]
+    numbers = [np.array(p.communicate(timeout=300)[0].split(), np.float64) for p in learners]
+    for part, own in zip(numbers, (single[4:6], single[6:]), strict=True):
+        np.testing.assert_allclose(part, [*single[:4], *own], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow

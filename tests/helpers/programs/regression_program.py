@@ -1,10 +1,10 @@
 """Fits a regression with `TrainingStep` on one or several logical devices; prints the weights.
 
-regression_program.py REPLICAS OPTIMIZER [unused | epochs]
+regression_program.py REPLICAS OPTIMIZER [unused | epochs | ADDRESSES INDEX]
 
 `unused` adds a variable that the loss does not depend on; `epochs` makes three gradient steps on
-each batch. The last line has the mean error of the
-last step and its feedback.
+each batch; with ADDRESSES, each replica is a learner of its own, and this is the one of INDEX. The
+last line has the mean error of the last step and its feedback, with learners that of this one.
 """
 
 import sys
@@ -49,12 +49,18 @@ class Regression(Algorithm):
 
 def main():
     replicas, optimizer_name = int(sys.argv[1]), sys.argv[2]
-    (cpu,) = tf.config.list_physical_devices("CPU")
-    logical = [tf.config.LogicalDeviceConfiguration()] * (replicas + 1)
-    tf.config.set_logical_device_configuration(cpu, logical)
-    training = ",".join(f"cpu:{i + 1}" for i in range(replicas))
-    devices = make_devices(DeviceConfig(inference_devices="cpu:0", training_devices=training))
-    strategy = devices.training_strategy
+    parts = slice(None)
+    if learners := sys.argv[4:]:
+        index = int(learners[0])
+        parts = slice(index, None, replicas)
+        config = DeviceConfig(learner_addresses=sys.argv[3], learner_index=index)
+    else:
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        logical = [tf.config.LogicalDeviceConfiguration()] * (replicas + 1)
+        tf.config.set_logical_device_configuration(cpu, logical)
+        training = ",".join(f"cpu:{i + 1}" for i in range(replicas))
+        config = DeviceConfig(inference_devices="cpu:0", training_devices=training)
+    strategy = make_devices(config).training_strategy
     with strategy.scope():
         algorithm = Regression()
         optimizer = getattr(tf.keras.optimizers, optimizer_name)(0.1)
@@ -66,12 +72,14 @@ def main():
     def dataset(_):
         per_replica = 4 // replicas
         return tf.data.Dataset.from_tensor_slices(
-            (inputs.reshape(-1, per_replica, 3), targets.reshape(-1, per_replica))
+            (inputs.reshape(-1, per_replica, 3)[parts], targets.reshape(-1, per_replica)[parts])
         )
 
-    batches = iter(strategy.distribute_datasets_from_function(dataset))
+    batches = iter(
+        dataset(None) if learners else strategy.distribute_datasets_from_function(dataset)
+    )
     for _ in range(5):
-        metrics, feedback = step.run(batches)
+        metrics, feedback = step.run_on(next(batches)) if learners else step.run(batches)
     for variable in algorithm.trainable_variables():
         print(*variable.numpy().ravel())
     print(float(metrics["mean"]), *feedback.numpy())

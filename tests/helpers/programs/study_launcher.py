@@ -30,7 +30,7 @@ def main() -> int:
     config = SupervisorConfig(pathlib.Path(logdir), 1, stop_timeout_s=30, poll_s=0.02)
     supervisor = Supervisor(
         config,
-        lambda scratch: [*PROGRAM, "learner", logdir, behaviour],
+        lambda _, scratch: [*PROGRAM, "learner", logdir, behaviour],
         lambda task, scratch: [*PROGRAM, "actor", logdir, str(task), "run"],
         None,
         panel.create("a test", {}),

@@ -28,7 +28,7 @@ def main() -> int:
     )
     supervisor = Supervisor(
         config,
-        lambda scratch: [*PROGRAM, "learner", logdir, learner],
+        lambda _, scratch: [*PROGRAM, "learner", logdir, learner],
         lambda task, scratch: [*PROGRAM, "actor", logdir, str(task), actor],
         None,
         panel.create("a test", {"logdir": logdir}),

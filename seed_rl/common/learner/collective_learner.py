@@ -1,0 +1,149 @@
+"""A learner that trains together with others: one of several in a run.
+
+Each serves its own actors and takes its share of each batch from them; gradients are averaged over
+all. Before a training step the learners exchange what they have and want, so that all of them take
+the step, or none:
+
+    learner 0: has a batch                         ┐
+    learner 1: has a batch, SIGTERM has come       ├ all see the same rows: they save and end
+    learner 2: waits for its actors                ┘
+
+A learner whose actors are slow takes part in the exchange every second, so the others know what
+they wait for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from seed_rl import grpc
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner import variables
+from seed_rl.common.learner.learner import BATCHES_END, Learner
+from seed_rl.common.learner.several_learners import Exchange, others_alive
+from seed_rl.common.run_files import checkpoint_list
+from seed_rl.common.run_files.progress import SILENCE_S
+
+if TYPE_CHECKING:
+    from seed_rl.common.learner.job import TrainingJob
+
+_TICK_S = 1.0
+
+
+class CollectiveLearner(Learner):
+    """Learner `job.learner_index` of `job.learners`; see `TrainingJob.part` for what is its own.
+
+    The first one saves the checkpoints, to which the others add their replays.
+    """
+
+    def __init__(self, job: TrainingJob):
+        self._index = job.learner_index
+        self._exchange = Exchange(job.devices.training_strategy, self._index, job.learners)
+        self._unrolls = 0  # Of all learners, since the start.
+        self._ends = self._finishes = self._saves = False
+        self._waiting_since = time.monotonic()
+        self._pool = futures.ThreadPoolExecutor(1, "batches")
+        self._batch: futures.Future[Any] | None = None
+        super().__init__(job)
+        for variable in variables.variables(self._algorithm.network):
+            if variable.synchronization == tf.VariableSynchronization.ON_READ:
+                raise UserError(
+                    f"The network's {variable.name} is a sum over replicas, which cannot be saved "
+                    "with several learners (NormalizeObservationsWrapper has some)."
+                )
+        frames = self._exchange([self._start_frames, self._train_steps])
+        if (frames != frames[0]).any():
+            raise UserError(
+                "The learners have restored different checkpoints, after "
+                f"{', '.join(f'{row[0]:,}' for row in frames)} frames: --logdir must be one "
+                "directory that all of them see."
+            )
+
+    @property
+    def frames(self) -> int:
+        """Of all learners, at the last exchange."""
+        unroll_frames = self._config.unroll_length * self._run.num_action_repeats
+        return self._start_frames + self._unrolls * unroll_frames
+
+    @property
+    def finished(self) -> bool:
+        return self._finishes or self.frames >= self._config.total_environment_frames
+
+    @property
+    def done(self) -> bool:
+        return self.finished or self._ends
+
+    def _run_step(self, server: grpc.Server, batches: Iterator[Any]) -> tuple[Any, Any]:
+        while True:
+            self._batch = self._batch or self._pool.submit(next, batches)
+            try:
+                self._batch.result(_TICK_S)
+                ready = True
+            except futures.TimeoutError:
+                ready = False
+            except BATCHES_END:
+                ready = False
+                if not self._stop.requested:
+                    raise
+            waits_for = self._agree(ready)
+            if self.done:
+                raise tf.errors.OutOfRangeError(None, None, "The learners end.")
+            if not waits_for:
+                break
+            self._report(server, {})
+        batch, self._batch = self._batch.result(), None
+        with others_alive():
+            return self._training.run_on(batch)
+
+    def _agree(self, ready: bool = False) -> list[int]:
+        """Exchanges what the learners have and want; returns those without a batch."""
+        due = time.monotonic() - self._last_save >= self._config.save_checkpoint_secs
+        used = self._algorithm.unrolls_consumed - self._start_unrolls
+        wants = self._stop.requested, self._callbacks.stopped is not None, due
+        rows = self._exchange([ready, used, *wants])
+        self._unrolls = int(rows[:, 1].sum())
+        self._ends, self._finishes, self._saves = (bool(any(rows[:, i])) for i in (2, 3, 4))
+        waits_for = [i for i, row in enumerate(rows) if not row[0]]
+        now = time.monotonic()
+        if not waits_for:
+            self._waiting_since = now
+        names = ", ".join(map(str, waits_for))
+        late = now - self._waiting_since > SILENCE_S
+        warning = f"waiting for the actors of learner {names}" if late and waits_for else None
+        self._reporter.warn("learners", warning)
+        return waits_for
+
+    def _await_experience(self, server: grpc.Server) -> None:
+        """Nothing: `_run_step` reports while it waits."""
+
+    def _save_if_due(self) -> None:
+        # Skipped steps are those of all learners.
+        if self._saves and not self._reporter.training_stalled():
+            self._save()
+            self._last_save = time.monotonic()
+
+    def _save(self) -> None:
+        self._agree()  # The frames of this moment.
+        if self._index == 0:
+            super()._save()
+        else:
+            self._prepare_to_save()
+        self._agree()
+        if self._index:
+            self._checkpoints.add_extra(self.frames)
+        self._agree()  # Nobody ends before all have saved.
+
+    def _checkpoint_directory(self) -> Path:
+        run = self._logdir.parent if self._index else self._logdir
+        return run / checkpoint_list.DIRECTORY
+
+    def _extra_files(self) -> dict[str, Any]:
+        suffix = f"-{self._index}" if self._index else ""
+        files = self._algorithm.extra_files()
+        return {f"{name}{suffix}": extra for name, extra in files.items()}

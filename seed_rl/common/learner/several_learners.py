@@ -1,0 +1,156 @@
+"""What several learners of one run say to each other, apart from their gradients.
+
+They are processes, usually on different hosts, under `tf.distribute.MultiWorkerMirroredStrategy`.
+TensorFlow's coordination service, in the first of them, notices those that are silent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
+from tensorflow.python.eager import context as eager_context
+
+from seed_rl.common.errors import LostLearnerError, UserError
+
+SILENCE_S = 60
+"""A learner that sends no heartbeat for longer (a hung or lost host) ends all of them.
+
+They are sent every half of that, so the others end 30 to 60 s after the last sign of life.
+"""
+_START_S = 300  # All must have started within this time: a run's nodes come up one by one.
+
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+    tf.errors.UnknownError,
+    tf.errors.CancelledError,
+    tf.errors.FailedPreconditionError,
+)
+
+
+def make_strategy(
+    addresses: Sequence[str], index: int
+) -> tf.distribute.MultiWorkerMirroredStrategy:
+    """Waits for all learners and connects them; call it before TensorFlow has run anything.
+
+    Args:
+      addresses: host:port of each learner, the same for all. TensorFlow listens at the port of
+        every network interface, without token or encryption.
+      index: of this learner.
+
+    Raises:
+      LostLearnerError: some did not start in time.
+    """
+    cluster = tf.train.ClusterSpec({"worker": list(addresses)})
+    # Not TF_CONFIG: an engine's own may be about other processes.
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        cluster, task_type="worker", task_id=index, rpc_layer="grpc"
+    )
+    # The strategy would do the same, but with 10 s of silence, which a loaded host may reach.
+    eager_context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader="/job:worker/replica:0/task:0",
+        cluster_register_timeout_in_ms=1000 * _START_S,
+        heartbeat_timeout_in_ms=1000 * SILENCE_S,
+        coordinated_jobs=[
+            coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=len(addresses))
+        ],
+    )
+    logging.info("Learner %d of %d waits for the others.", index, len(addresses))
+    try:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+    except tf.errors.OpError as error:
+        raise LostLearnerError(
+            f"Learner {index} cannot join the others at {', '.join(addresses)}, which must all "
+            f"start within {_START_S} s: {str(error).splitlines()[0]}"
+        ) from error
+    if threading.current_thread() is threading.main_thread():
+        # The coordination service has replaced it with a handler that ends nothing.
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+    return strategy
+
+
+@contextlib.contextmanager
+def others_alive() -> Iterator[None]:
+    """Context of a collective.
+
+    Raises:
+      LostLearnerError: another learner is gone, or silent.
+    """
+    try:
+        yield
+    except _LOST as error:
+        text = str(error)
+        lost = re.search(r"(?:heartbeats\):|remote target)\s*/job:worker/\S*task:(\d+)", text)
+        who = f"learner {lost[1]}" if lost else "another learner"
+        if "CoordinationService/" in text:  # A call of the service, which is in learner 0.
+            who = "learner 0"
+        raise LostLearnerError(
+            f"Lost {who}: it ended, or was silent for {SILENCE_S} s. All learners end; start them "
+            "again together, and they continue from the last checkpoint."
+        ) from error
+
+
+@contextlib.contextmanager
+def failing_at_once() -> Iterator[None]:
+    """Exits on errors within the context: TensorFlow's own exit may wait for a lost learner."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, UserError):
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        else:
+            logging.exception("This learner failed.")
+        logging.shutdown()
+        os._exit(error.exit_code if isinstance(error, UserError) else 1)
+
+
+class Exchange:
+    """Tells every learner the numbers of all."""
+
+    def __init__(
+        self, strategy: tf.distribute.MultiWorkerMirroredStrategy, index: int, learners: int
+    ):
+        """For the learner `index` of so many."""
+        self._index, self._learners = index, learners
+        replicas = strategy.num_replicas_in_sync // learners
+
+        def reduce(numbers: tf.Tensor) -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(numbers))
+
+        @tf.function(autograph=False)
+        def gather(numbers: tf.Tensor) -> tf.Tensor:
+            summed = strategy.run(reduce, args=(numbers,))
+            return strategy.experimental_local_results(summed)[0] // replicas
+
+        self._gather = gather
+
+    def __call__(self, numbers: Sequence[int]) -> np.ndarray:
+        """All learners call this together, and wait for each other without a limit of time.
+
+        Args:
+          numbers: this learner's, [n].
+
+        Returns:
+          <int64>[learners, n].
+
+        Raises:
+          LostLearnerError: another learner is gone, or silent.
+        """
+        own = np.zeros([self._learners, len(numbers)], np.int64)
+        own[self._index] = numbers
+        with others_alive():
+            return self._gather(tf.constant(own)).numpy()

@@ -159,7 +159,7 @@ class Client {
 function asOurs(/** @type {any} */ error) {
   const { DEADLINE_EXCEEDED, UNAVAILABLE, CANCELLED } = grpc.status;
   const away = [DEADLINE_EXCEEDED, UNAVAILABLE, CANCELLED].includes(error.code);
-  const text = error.details || error.message;
+  const text = (error.details || error.message).replace(/ Resolution note: $/, "");
   return away ? new ConnectionLost(text) : new CallError(error.code, text);
 }
 

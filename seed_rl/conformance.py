@@ -276,16 +276,25 @@ class Learner:
             action,
         )
 
-    def wait(self, reached: Callable[[Environment], bool], what: str, timeout_s: float) -> None:
+    def wait(
+        self,
+        reached: Callable[[Environment], bool],
+        what: str,
+        timeout_s: float,
+        client: Client | None,
+    ) -> None:
         """Waits until all environments of the client have reached something.
 
         Raises:
-          Violation: the client broke a rule, or did not get there in time.
+          Violation: the client broke a rule, ended, or did not get there in time.
         """
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while not all(map(reached, self.environments.values())) and not self._violation:
-                if not self._changed.wait(deadline - time.monotonic()):
+                self._changed.wait(0.2)
+                if client and (code := client.exit_code()) is not None:
+                    raise Violation(f"exits with {code} instead of going on ({what})")
+                if time.monotonic() > deadline:
                     raise Violation(f"no {what} within {timeout_s:g} s")
         self.check()
 
@@ -329,13 +338,20 @@ class Client:
         }
         self._log = folder / "log"
         with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                [*command, *(f"--{name}={value}" for name, value in flags.items())],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [*command, *(f"--{name}={value}" for name, value in flags.items())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise UserError(f"Cannot start {command[0]}: {error.strerror}.") from None
+
+    def exit_code(self) -> int | None:
+        """The exit code of the process, if it has ended."""
+        return self._process.poll()
 
     def stop(self) -> None:
         """Sends SIGTERM."""
@@ -477,7 +493,7 @@ class Conformance:
     def _run(self, learner: Learner, client: Client | None) -> None:
         """One process through all that may happen to an actor, until training is done."""
         patience = self._patience_s
-        wait = lambda reached, what: learner.wait(reached, what, patience)  # noqa: E731
+        wait = functools.partial(learner.wait, timeout_s=patience, client=client)
 
         def lives(count: int) -> Callable[[Environment], bool]:
             return lambda e: len(e.lives) >= count and e.steps > 0
@@ -511,7 +527,7 @@ class Conformance:
 
         start_s = patience if client else 600.0
         parts: dict[str, Callable[[], None]] = {
-            "first call": lambda: learner.wait(lambda e: bool(e.lives), "call", start_s),
+            "first call": lambda: learner.wait(lambda e: bool(e.lives), "call", start_s, client),
             "steps": lambda: wait(lambda e: e.steps > 30, "30 steps"),
             "episode end": lambda: wait(lambda e: e.ended > 3, "3 ends of episodes"),
             "truncation": truncate,
@@ -528,7 +544,7 @@ class Conformance:
         """One way to end, which the client must notice."""
         patience = self._patience_s
         if name in ("stop", "taken over"):
-            learner.wait(lambda e: e.steps > 10, "10 steps", patience)
+            learner.wait(lambda e: e.steps > 10, "10 steps", patience, client)
         if name == "stop":
             client.stop()
             client.expect_exit(0, _STOP_GRACE_S)

@@ -28,7 +28,8 @@ def life(run_id: int = 5, balances: bool = False) -> list[tuple[Row, int]]:
             observation, _ = env.reset()
             row, step, over = Row(run_id, 0.0, True, observation, True, 0, 0.0), 0, (False, False)
             continue
-        observation, _, *over, _ = env.step(action)
+        observation, _, terminated, truncated, _ = env.step(action)
+        over = terminated, truncated
         step += 1
         if over[0]:
             observation, _ = env.reset()
@@ -99,9 +100,9 @@ def test_a_client_that_does_not_fit_fails(repository):
     command = [sys.executable, *ACTOR[:3], "--env_name=seed_rl.testing.envs:TimeLimit-v0"]
     judged = conformance.Conformance(command)
     with judged._pair(conformance.Part()) as (learner, client):
-        judged._patience_s = 10.0
         judged._run(learner, client)
     faults = [check.fault for check in judged.checks.values()]
     assert faults[0] is not None
+    assert "exits with 2 instead" in faults[0]
     assert "Start learner and actors with the same environment options" in faults[0]
     assert set(faults[1:]) == {None}

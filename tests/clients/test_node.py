@@ -63,15 +63,16 @@ def test_it_passes_conformance(node: pathlib.Path) -> None:
 )
 def test_conformance_notices(node: pathlib.Path, right: str, wrong: str, check: str) -> None:
     """Guards the checks themselves: each fault is one line in a client that passes."""
-    broken = node.with_name("broken")
-    shutil.copytree(node, broken, symlinks=True, dirs_exist_ok=True)
-    source = (broken / "actor.js").read_text()
+    source = (node / "actor.js").read_text()
     assert right in source
-    (broken / "actor.js").write_text(source.replace(right, wrong, 1))
-    judged = conformance.Conformance(
-        ["node", str(broken / "examples" / "cartpole.js")], patience_s=8.0, slow_s=1.0
-    )
-    assert not judged.play()
+    try:
+        (node / "actor.js").write_text(source.replace(right, wrong, 1))
+        judged = conformance.Conformance(
+            ["node", str(node / "examples" / "cartpole.js")], patience_s=10.0, slow_s=1.0
+        )
+        assert not judged.play()
+    finally:
+        (node / "actor.js").write_text(source)
     assert judged.checks[check].fault
 
 
@@ -109,5 +110,5 @@ def test_its_cartpole_is_learned(
         assert [process.wait(10 * PATIENCE_S) for process in processes] == [0, 0, 0]
     ended = progress.read(tmp_path / "run")
     assert ended is not None
-    assert ended.episode_return_mean >= 400
+    assert (ended.episode_return_mean or 0.0) >= 400
     assert ended.frames < 400_000

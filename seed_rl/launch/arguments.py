@@ -28,6 +28,13 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
   ACTORS          number of actor processes
   ENVS_PER_ACTOR  environments that each actor steps in a batch (default: 1)
 
+{run_flags}
+All other flags are passed to the learner and the actors. To list them:
+  {python} -m seed_rl.GAME.AGENT_main --help
+
+{ending}"""
+
+RUN_FLAGS = """\
 Run flags:
   --seeds=N                train with the seeds 1 to N, in N runs below DIR, and draw the curves
   --at_once=N              with it: runs at a time (default: 1)
@@ -42,10 +49,9 @@ Run flags:
   --secrets=DIR            with it: what scripts/make_secrets.sh has made (default: secrets)
   --tensorboard=false      do not start TensorBoard
   --tensorboard_port=PORT  TensorBoard's port (default: any free port)
+"""
 
-All other flags are passed to the learner and the actors. To list them:
-  {python} -m seed_rl.GAME.AGENT_main --help
-
+ENDING = """\
 Ctrl-C saves a checkpoint and stops everything; the same command resumes the run. A second Ctrl-C
 exits immediately without saving. Exit code 0: finished or stopped (see "phase" in
 DIR/progress.json); 2: a user error, explained in the message; 5: the last checkpoint could not be
@@ -95,6 +101,8 @@ class RunOptions:
       actor_flags: passed to the actors, before `flags`.
       seeds: how many runs to train, with the seeds 1, 2, ...; 0: one run, by the seed in `flags`.
       at_once: how many of them at a time.
+      typed: the command that started it, for messages, and to which --help adds its flags; "": the
+        script.
       frames: length of a run, once the program has been asked; None: it did not say.
     """
 
@@ -115,6 +123,7 @@ class RunOptions:
     actor_flags: tuple[str, ...] = ()
     seeds: int = 0
     at_once: int = 1
+    typed: str = ""
     frames: int | None = None
 
     @property
@@ -131,7 +140,8 @@ class RunOptions:
 def usage() -> str:
     available = games.available()
     agents = "; ".join(f"for {game}: {', '.join(names)}" for game, names in available.items())
-    return USAGE.format(games=", ".join(available), agents=agents, python=_python())
+    texts = {"python": _python(), "run_flags": RUN_FLAGS, "ending": ENDING}
+    return USAGE.format(games=", ".join(available), agents=agents, **texts)
 
 
 def _python() -> str:
@@ -141,7 +151,7 @@ def _python() -> str:
 
 
 def usage_line() -> str:
-    return f"{USAGE.splitlines()[0]}   (see --help)"
+    return USAGE.splitlines()[0].removeprefix("usage: ")
 
 
 def parse(arguments: Sequence[str]) -> RunOptions:
@@ -297,7 +307,7 @@ def main(arguments: Sequence[str]) -> int:
         extras = games.extra(options.game), "study,plot" if options.seeds else ""
         print(",".join(filter(None, extras)))
     except UserError as error:
-        print(f"error: {error}\n{usage_line()}", file=sys.stderr)
+        print(f"error: {error}\nusage: {usage_line()}   (see --help)", file=sys.stderr)
         return 2
     return 0
 

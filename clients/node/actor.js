@@ -48,6 +48,15 @@ class Ended extends Error {
   }
 }
 
+/** Calls an environment. @template T @param {() => T} call @returns {T} */
+function ofEnvironment(call) {
+  try {
+    return call();
+  } catch (/** @type {any} */ error) {
+    throw new Ended(`An environment failed: ${error.stack ?? error}`, EXIT.environmentFailed);
+  }
+}
+
 /** k environments as one, with the learner's episode protocol. */
 class Batch {
   constructor(/** @type {Environment[]} */ envs, /** @type {number} */ firstId) {
@@ -84,7 +93,7 @@ class Batch {
         this._reset(row);
         return;
       }
-      const step = env.step(actions[row]);
+      const step = ofEnvironment(() => env.step(actions[row]));
       this.reward[row] = step.reward;
       this.rawReward[row] = step.rawReward ?? step.reward;
       if (step.success !== undefined) this.success[row] = step.success ? 1 : 0;
@@ -117,12 +126,13 @@ class Batch {
   _reset(/** @type {number} */ row) {
     this._truncated[row] = false;
     this.episodeStep[row] = 0;
-    this._write(row, this.envs[row].reset());
+    this._write(row, ofEnvironment(() => this.envs[row].reset()));
   }
 
   _write(/** @type {number} */ row, /** @type {ArrayLike<number>} */ observation) {
     if (observation.length !== this._size) {
-      throw new Error(`an observation has ${observation.length} elements, not ${this._size}`);
+      throw new Ended(`An observation has ${observation.length} elements, not ${this._size}.`,
+        EXIT.userError);
     }
     this.observation.set(observation, row * this._size);
   }
@@ -191,12 +201,8 @@ class Actor {
       } catch (error) {
         if (this._stopped.signal.aborted) break;
         if (error instanceof CallError && error.code === status.OUT_OF_RANGE) return;
-        if (error instanceof Ended) throw error;
-        if (!(error instanceof CallError || error instanceof ConnectionLost
-          || error instanceof wire.WireError)) {
-          throw new Ended(`An environment failed: ${/** @type {any} */ (error).stack}`,
-            EXIT.environmentFailed);
-        }
+        const known = [CallError, ConnectionLost, wire.WireError].some((c) => error instanceof c);
+        if (!known) throw error;
         await this._pause(error);
       } finally {
         this._client?.close();
@@ -208,15 +214,17 @@ class Actor {
   async _life() {
     const { address, tokenFile, tlsCa, tlsCert, tlsKey } = this._config;
     // Read again each time: secrets may change while the learner is away.
-    const token = tokenFile && fs.readFileSync(tokenFile, "utf8").trim();
     const attemptS = Math.min(ATTEMPT_S, Math.max(this._remainingS(), 0.1));
-    const client = await Client.connect(address, { token, tlsCa, tlsCert, tlsKey }, 1000 * attemptS)
-      .catch((error) => {
-        if (error instanceof CallError && error.code === status.FAILED_PRECONDITION) {
-          throw new Ended(error.message, EXIT.userError);
-        }
-        throw error;
-      });
+    let client;
+    try {
+      const token = tokenFile && fs.readFileSync(tokenFile, "utf8").trim();
+      client = await Client.connect(
+        address, { token, tlsCa, tlsCert, tlsKey }, 1000 * attemptS);
+    } catch (/** @type {any} */ error) {
+      if (error.code === status.FAILED_PRECONDITION) throw new Ended(error.message, EXIT.userError);
+      if (error.syscall) throw new ConnectionLost(error.message); // A file is missing for now.
+      throw error;
+    }
     this._client = client;
     const inference = check(client, this._batch.envs[0]);
     const runId = crypto.randomBytes(8).readBigInt64LE() & ((1n << 63n) - 1n) || 1n;

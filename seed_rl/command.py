@@ -44,6 +44,9 @@ PROGRAMS = {
     "play": Program("seed_rl.play", "RUN [--video=F.mp4]   watch or film an agent"),
     "evaluate": Program("seed_rl.evaluate", "RUN [--episodes=N]   measure an agent"),
     "check": Program("seed_rl.check_env", "--env=ENVIRONMENT   check an environment of yours"),
+    "conformance": Program(
+        "seed_rl.conformance", "[-- COMMAND ...]   check a client in another language"
+    ),
     "study": Program("seed_rl.study", "SPEC.json   train many configurations, tasks and seeds"),
     "plot": Program("seed_rl.common.monitoring.plots", "RUN...   draw learning curves"),
 }

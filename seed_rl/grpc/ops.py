@@ -155,15 +155,18 @@ class Server:
             self._options.check_exposed(address)
         if self._shut_down:
             self._renew()
-        description = {
+        ports = _ops().seed_grpc_server_start(self._handle, json.dumps(self.description()))
+        self.ports = [int(port) for port in ports]
+        for address in self._texts():
+            self._options.warn_of_bare_token(address)
+
+    def description(self) -> dict[str, Any]:
+        """What `start` makes the server answer to Describe; see docs/wire_format.md."""
+        return {
             "protocol": wire.PROTOCOL_VERSION,
             "version": seed_rl.__version__,
             "functions": [bound.to_json() for bound in self._bound],
         }
-        ports = _ops().seed_grpc_server_start(self._handle, json.dumps(description))
-        self.ports = [int(port) for port in ports]
-        for address in self._texts():
-            self._options.warn_of_bare_token(address)
 
     def shutdown(self) -> None:
         """Fails all calls with "server closed", disconnects the clients and returns.

@@ -112,7 +112,9 @@ def _ppo(workload: Workload) -> Agent:
 
     program = importlib.import_module(workload.program)
     sizes = {"unroll_length": workload.unroll_length, "batch_size": workload.batch_size}
-    options = {**program.PRESET.values, **workload.flags, **sizes}
+    # As in the program, where sizes in unrolls replace a preset's in transitions.
+    unset = {"step_size_transitions": None, "batch_size_transitions": None}
+    options = {**program.PRESET.values, **workload.flags, **unset, **sizes}
     gin_config.load(options["gin_config"])
     gin_options.settle(gin_options.of_preset(options))
     family = workload.environments()

@@ -25,14 +25,13 @@ import itertools
 import json
 import pathlib
 import statistics
-import subprocess
 import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from benchmarks import call_workers, processes, report
+from benchmarks import call_workers, load_actors, processes, report
 from seed_rl.grpc import wire
 
 _MAX_CLIENTS = 8
@@ -111,7 +110,7 @@ def wait_for_server(program: processes.Program, folder: str, name: str) -> Serve
 def cc_load(function: int, folder: str, cell: Cell, seconds: float) -> Any:
     """Load from the C++ program, calling function number `function`."""
     call = pathlib.Path(folder, f"call_{cell.payload}_{function}")
-    call.write_bytes(wire.encode_call(0, function, [call_workers.example(cell.payload)]))
+    load_actors.write_call(call, function, call_workers.example(cell.payload))
     return functools.partial(send_calls, call=call, clients=cell.clients, seconds=seconds)
 
 
@@ -122,7 +121,7 @@ def send_calls(
 
     Args:
       address: of the server.
-      call: file of the call frame.
+      call: what `load_actors.write_call` wrote.
       clients: number of clients.
       seconds: how long to measure.
       tls_ca: file of the certificate to trust; None: no encryption.
@@ -130,18 +129,23 @@ def send_calls(
     Returns:
       Number of calls, with those of the warm-up, and calls per second.
     """
-    program = processes.compile_native("load_client")
-    # A thread per client: actors run separately, too.
-    numbers = map(str, (clients, clients, _WARM_UP * seconds, seconds))
-    encryption = [tls_ca] if tls_ca else []
-    done = subprocess.run([program, address, str(call), *numbers, *encryption], capture_output=True)
-    if done.returncode:
-        raise SystemExit(f"error: load on {address} failed: {done.stderr.decode()}")
-    result = json.loads(done.stdout)
-    if result["errors"]:
-        raise SystemExit(f"error: {result['errors']} of the calls to {address} failed")
-    calls_per_s = result["calls"] / result["seconds"]
-    return calls_per_s * (1 + _WARM_UP) * seconds, calls_per_s
+    with contextlib.ExitStack() as stack:
+        # A process per client: actors run separately, too.
+        actors = [
+            stack.enter_context(load_actors.Actors(address, call, 1, tls_ca))
+            for _ in range(clients)
+        ]
+        for actor in actors:
+            actor.wait_ready()
+            actor.open()
+        warm_up = load_actors.play_together(actors, _WARM_UP * seconds)
+        measured = load_actors.play_together(actors, seconds)
+    for played in (*warm_up, *measured):
+        if played.errors or played.lost:
+            raise SystemExit(f"error: calls to {address} failed: {played.problem}")
+    calls = sum(played.calls for played in measured)
+    rate = sum(played.calls / played.seconds for played in measured)
+    return calls + sum(played.calls for played in warm_up), rate
 
 
 def worker_load(workers: list[processes.Worker], cell: Cell, seconds: float) -> Any:

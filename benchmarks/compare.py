@@ -90,6 +90,7 @@ def main() -> None:
     parser.add_argument("--workload", choices=sorted(WORKLOADS), default="W1")
     parser.add_argument("--compute_dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--actors", type=int, default=2, help="number of actors")
+    parser.set_defaults(num_envs=None)
     parser.add_argument("--windows", type=int, default=20, help="windows per checkout")
     parser.add_argument("--seconds", type=float, default=6, help="length of a window")
     parser.add_argument("--warmup", type=float, default=10, help="seconds before measuring")

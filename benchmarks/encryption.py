@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import calls, processes, report, secured
+from benchmarks import calls, load_actors, processes, report, secured
 from benchmarks.call_workers import FRAMES
-from seed_rl.grpc import wire
 
 _SERVER = ("benchmarks.call_workers", "frames")
 _CLIENTS = (1, 8)
@@ -60,7 +59,7 @@ def measure_calls(args: argparse.Namespace) -> dict[tuple[str, int, str], list[c
         for frame, clients, name in itertools.product(FRAMES, _CLIENTS, servers):
             call = Path(folder, frame)
             example = np.zeros(FRAMES[frame], np.uint8)
-            call.write_bytes(wire.encode_call(0, list(FRAMES).index(frame), [example]))
+            load_actors.write_call(call, list(FRAMES).index(frame), example)
             contestants[frame, clients, name] = functools.partial(
                 _measure,
                 *servers[name],

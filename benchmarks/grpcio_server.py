@@ -36,7 +36,6 @@ class Server:
         *,
         max_batch_size: int = 1024,
         max_clients: int = 64,
-        token: str | None = None,
     ):
         """Starts serving at `address`.
 
@@ -48,12 +47,10 @@ class Server:
           outputs: nest of specs; the first dimension (None) is the batch.
           max_batch_size: maximum rows per run of `fn`.
           max_clients: maximum number of concurrent streams, each of which takes a thread.
-          token: secret that clients must present.
         """
         self._fn = fn
         self._arguments = list(arguments)
         self._max_batch_size = max_batch_size
-        self._token = token
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self.counters = {"calls": 0, "batches": 0, "errors": 0}
         self._description = json.dumps(
@@ -84,29 +81,19 @@ class Server:
         self._calls.put(None)
         self._batcher.join()
 
-    def authorize(self, context: grpc.ServicerContext) -> None:
-        """Aborts the RPC if the client did not present the token."""
-        if self._token is None:
-            return
-        presented = dict(context.invocation_metadata()).get("authorization")
-        if presented != f"Bearer {self._token}":
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token")
-
     def describe(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         """Handles Describe."""
-        del request
-        self.authorize(context)
+        del request, context
         return self._description
 
     def stats(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         """Handles Stats."""
-        del request
-        self.authorize(context)
+        del request, context
         return json.dumps({"functions": self.counters, "status": {}}).encode()
 
     def call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """Handles Call: one client's stream."""
-        self.authorize(context)
+        del context
         replies: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, args=(requests, replies), daemon=True).start()
         return iter(replies.get, None)

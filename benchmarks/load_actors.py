@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -90,9 +91,17 @@ class Actors(processes.Program):
         """
         return self._run(f"storm {seconds}")
 
-    def _run(self, command: str) -> Played:
+    def start(self, command: str) -> None:
+        """Starts a command; `finish` waits for its end."""
         self.write_line(command)
+
+    def finish(self) -> Played:
+        """What the actors did in the last command."""
         return Played(**json.loads(self.wait_ready()))
+
+    def _run(self, command: str) -> Played:
+        self.start(command)
+        return self.finish()
 
 
 def record(client: Client, env: BatchedEnv, num_calls: int, seed: int, file: Path) -> int:
@@ -141,8 +150,27 @@ def record(client: Client, env: BatchedEnv, num_calls: int, seed: int, file: Pat
     calls.append(encode(EnvOutput(zeros, yes, first, yes, steps), zeros))
     env_ids_at = len(wire.encode_call(0, 0, [ids])) - ids.nbytes
     run_ids_at = len(wire.encode_call(0, 0, [ids, run_ids])) - run_ids.nbytes
+    _write(file, (size, env_ids_at, run_ids_at), calls)
+    return len(calls[0])
+
+
+def write_call(file: Path, function: int, argument: np.ndarray) -> None:
+    """Writes a recording of one call that is the same for all actors and all times."""
+    header = len(wire.encode_call(0, 0, []))
+    call = wire.encode_call(0, function, [argument])
+    _write(file, (0, header, header), [call, call])
+
+
+def _write(file: Path, ids: tuple[int, int, int], calls: list[bytes]) -> None:
+    """`ids`: number of environments, and the places of their ids and of their run ids."""
     with file.open("wb") as out:
-        out.write(b"".join(map(_U32.pack, (size, env_ids_at, run_ids_at, len(calls)))))
+        out.write(b"".join(map(_U32.pack, (*ids, len(calls)))))
         for call in calls:
             out.write(_U32.pack(len(call)) + call)
-    return len(calls[0])
+
+
+def play_together(several: Sequence[Actors], seconds: float) -> list[Played]:
+    """Processes of actors play at the same time, each actor with a call under way."""
+    for actors in several:
+        actors.start(f"play {seconds}")
+    return [actors.finish() for actors in several]

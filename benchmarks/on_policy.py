@@ -161,6 +161,7 @@ def _ours(args: argparse.Namespace) -> float:
         workload=WORKLOAD,
         compute_dtype="float32",
         actors=WORKLOADS[WORKLOAD].actors,
+        num_envs=None,
         seconds=args.seconds,
         warmup=args.warmup,
     )

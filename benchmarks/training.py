@@ -8,9 +8,10 @@ transition). A machine that did nothing else, and never waited, would process
 
     ideal = cores / (t_env + t_infer + t_train)
 
-transitions per second. Then learner and actors run as users start them; their throughput divided by
-the ideal is the efficiency. The difference is broken down by the processes' CPU time and the cores'
-idle time.
+transitions per second. With an accelerator, inference and training are measured in its wall time,
+and the ideal is the slower of the accelerator and of the cores that step environments. Then learner
+and actors run as users start them; their throughput divided by the ideal is the efficiency. The
+difference is broken down by the processes' CPU time and the cores' idle time.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.processes import cpu_seconds
-from benchmarks.training_parts import PARTS
-from benchmarks.workloads import WORKLOADS
+from benchmarks.training_parts import PARTS, on_accelerator
+from benchmarks.workloads import WORKLOADS, chosen
 from seed_rl.common.run_files import progress
 
 
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument(
         "--actors", type=int, help="number of actors, which share the environments equally"
     )
+    parser.add_argument("--num_envs", type=int, help="environments of all actors")
     parser.add_argument(
         "--seconds", type=float, default=60, help="time to measure the whole system"
     )
@@ -52,12 +54,13 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
     parser.add_argument("--part", choices=sorted(PARTS), help=argparse.SUPPRESS)
     args = parser.parse_args()
-    workload = WORKLOADS[args.workload]
+    workload = chosen(args)
     args.actors = args.actors or workload.actors
     if args.compute_dtype != "float32" and not workload.network:
         parser.error(f"{args.workload} has no --compute_dtype.")
     if args.part:
-        print(json.dumps(PARTS[args.part](args)))
+        us = PARTS[args.part](args)
+        print(json.dumps({"us": us, "on_accelerator": args.part != "env" and on_accelerator()}))
         return
     results = run(args)
     report.print_table(
@@ -76,11 +79,14 @@ def main() -> None:
 def run(args: argparse.Namespace) -> dict[str, float]:
     """Measures each part alone, then the whole system."""
     cores = len(os.sched_getaffinity(0))
-    parts = {name: _child(args, name) for name in PARTS}
-    alone = sum(parts.values())
+    measured = {name: measure_part(args, name) for name in PARTS}
+    parts = {name: part["us"] for name, part in measured.items()}
+    per_core = {name: part["us"] for name, part in measured.items() if not part["on_accelerator"]}
+    bound = max(sum(per_core.values()) / cores, sum(parts.values()) - sum(per_core.values()))
     whole = measure_whole(args)
-    per_transition = 1e6 * WORKLOADS[args.workload].frames_per_transition / whole["frames"]
-    ideal = cores * 1e6 / alone * WORKLOADS[args.workload].frames_per_transition
+    workload = chosen(args)
+    per_transition = 1e6 * workload.frames_per_transition / whole["frames"]
+    ideal = 1e6 / bound * workload.frames_per_transition
     machine = cores * whole["seconds"] * per_transition
     busy = (whole["learner_cpu_s"] + whole["actors_cpu_s"]) * per_transition
     return {
@@ -114,13 +120,21 @@ def _rows(r: dict[str, float], num_envs: int) -> list[list[str]]:
     return [[name, f"{value:.0f}", f"{value / r['machine_us']:.0%}"] for name, value in rows]
 
 
-def _child(args: argparse.Namespace, part: str) -> float:
-    """Measures one part alone; returns core-microseconds per transition."""
+def measure_part(args: argparse.Namespace, part: str) -> dict[str, Any]:
+    """Measures one part alone, in a process of its own.
+
+    Returns:
+      `us`: microseconds per transition; `on_accelerator`: whether of wall time, else of a core's.
+    """
     command = [sys.executable, "-m", "benchmarks.training", f"--part={part}"]
     command += [f"--workload={args.workload}", f"--compute_dtype={args.compute_dtype}"]
     command += [f"--actors={args.actors}", f"--part_seconds={args.part_seconds}"]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, env=_environment())
-    return float(json.loads(output.stdout.splitlines()[-1]))
+    command += [f"--num_envs={chosen(args).num_envs}"]
+    output = subprocess.run(command, capture_output=True, text=True, env=_environment())
+    if output.returncode:
+        raise SystemExit(f"error: {' '.join(command)} failed:\n{output.stderr[-3000:]}")
+    result: dict[str, Any] = json.loads(output.stdout.splitlines()[-1])
+    return result
 
 
 def measure_whole(args: argparse.Namespace) -> dict[str, float]:
@@ -157,7 +171,7 @@ def start_system(
       checkout: whose program runs; None: this one's.
       actor_flags: of the actors alone; they win.
     """
-    workload = WORKLOADS[args.workload]
+    workload = chosen(args)
     flags = dict(
         **workload.network,
         **workload.env,

@@ -93,7 +93,7 @@ def _r2d2(workload: Workload, compute_dtype: str, spaces: Any, specs: Specs) -> 
     return R2D2(
         R2D2Config(burn_in=workload.flags["burn_in"]),
         ReplayConfig(**REPLAY),
-        lambda: create_network(specs.env_output, int(spaces.action.n), network),
+        lambda: create_network(spaces.observation, int(spaces.action.n), network),
         specs,
         spaces.action,
         workload.unroll_length,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.workloads import WORKLOADS, Workload
+from benchmarks.workloads import Workload, chosen
 
 
 def measure_env(args: argparse.Namespace) -> float:
@@ -21,7 +21,7 @@ def measure_env(args: argparse.Namespace) -> float:
     """
     from gymnasium.vector.utils import batch_space
 
-    workload = WORKLOADS[args.workload]
+    workload = chosen(args)
     env = environments(workload)
     env.reset(seed=1)
     space = batch_space(env.action_space, workload.num_envs)
@@ -29,7 +29,7 @@ def measure_env(args: argparse.Namespace) -> float:
     actions = [space.sample() for _ in range(100)]
     step = iter(range(10_000_000))
     return (
-        _cpu_us(lambda: env.step(actions[next(step) % len(actions)]), args.part_seconds)
+        _us(lambda: env.step(actions[next(step) % len(actions)]), args.part_seconds)
         / workload.num_envs
     )
 
@@ -42,7 +42,7 @@ def measure_infer(args: argparse.Namespace) -> float:
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    workload = WORKLOADS[args.workload]
+    workload = chosen(args)
     algorithm, specs, _ = training_agents.create(workload, args.compute_dtype)
     inputs = training_agents.zeros([workload.num_envs], (specs.action, specs.env_output))
     state = algorithm.network.initial_state(workload.num_envs)
@@ -52,7 +52,13 @@ def measure_infer(args: argparse.Namespace) -> float:
     def act() -> Any:
         return algorithm.act(algorithm.network, env_ids, *inputs, state).action
 
-    return _cpu_us(act, args.part_seconds) / workload.num_envs
+    def fetch() -> None:
+        """As in the server, where actions leave the device before the next batch starts."""
+        tf.nest.map_structure(lambda action: action.numpy(), act())
+
+    if on_accelerator():
+        return _us(fetch, args.part_seconds, time.perf_counter) / workload.num_envs
+    return _us(act, args.part_seconds) / workload.num_envs
 
 
 def measure_train(args: argparse.Namespace) -> float:
@@ -64,7 +70,7 @@ def measure_train(args: argparse.Namespace) -> float:
     from seed_rl.common.learner.optimizer import create_optimizer
     from seed_rl.common.learner.training import TrainingStep
 
-    workload = WORKLOADS[args.workload]
+    workload = chosen(args)
     agent = training_agents.create(workload, args.compute_dtype)
     batch = training_agents.batch(workload, agent)
     algorithm, _, strategy = agent
@@ -76,7 +82,14 @@ def measure_train(args: argparse.Namespace) -> float:
     )
     iterator = iter(dataset)
     transitions = workload.unrolls_per_step * workload.unroll_length / workload.samples
-    return _cpu_us(lambda: training.run(iterator), args.part_seconds) / transitions
+
+    def step() -> None:
+        training.run(iterator)
+
+    if on_accelerator():
+        sync = tf.test.experimental.sync_devices
+        return _us(step, args.part_seconds, time.perf_counter, sync) / transitions
+    return _us(step, args.part_seconds) / transitions
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], float]] = {
@@ -84,7 +97,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], float]] = {
     "infer": measure_infer,
     "train": measure_train,
 }
-"""Functions that return core-microseconds per transition, by part."""
+"""Functions that return microseconds per transition, by part: of a core, or of the accelerator."""
 
 
 def environments(workload: Workload) -> Any:
@@ -103,16 +116,37 @@ def environments(workload: Workload) -> Any:
     return BatchedEnvironment(family.create, workload.num_envs, 0, config)
 
 
-def _cpu_us(action: Any, seconds: float) -> float:
-    """CPU time of this process per call in microseconds, median over half-second windows."""
+def on_accelerator() -> bool:
+    """Whether TensorFlow computes on a GPU or TPU; the parts are then measured in wall time."""
+    import tensorflow as tf
+
+    return len(tf.config.list_logical_devices()) > len(tf.config.list_logical_devices("CPU"))
+
+
+def _us(
+    action: Any,
+    seconds: float,
+    clock: Callable[[], float] = time.process_time,
+    finish: Callable[[], Any] = lambda: None,
+) -> float:
+    """Microseconds of `clock` per call, median over half-second windows.
+
+    Args:
+      action: what is measured.
+      seconds: for how long.
+      clock: by default the CPU time of this process.
+      finish: waits for what the calls have queued.
+    """
     for _ in range(3):
         action()
     windows = []
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        calls, began, cpu = 0, time.monotonic(), time.process_time()
+        finish()
+        calls, began, start = 0, time.monotonic(), clock()
         while time.monotonic() - began < 0.5:
             action()
             calls += 1
-        windows.append((time.process_time() - cpu) / calls * 1e6)
+        finish()
+        windows.append((clock() - start) / calls * 1e6)
     return sorted(windows)[len(windows) // 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import importlib
 from typing import Any
@@ -116,3 +117,9 @@ WORKLOADS = {
     ),
 }
 """All workloads, by name."""
+
+
+def chosen(args: argparse.Namespace) -> Workload:
+    """The workload that a benchmark's options name, with their number of environments."""
+    workload = WORKLOADS[args.workload]
+    return dataclasses.replace(workload, num_envs=args.num_envs or workload.num_envs)

@@ -60,11 +60,17 @@ def main() -> None:
     pins = resolve(together, [])
     constraints = [f"{package}=={version}" for package, version in pins.items()]
     inherited = resolve(actor, constraints)
+    locked = {}
     for key, lines in wanted.items():
         found = resolve(lines, [] if key == "build" else constraints)
         found = {package: pin for package, pin in found.items() if package not in UNUSED}
         if key not in ("actor", "build"):  # Their images start from the actor's.
             found = {package: pin for package, pin in found.items() if package not in inherited}
+        locked[key] = found
+    locked["learner"] = dict(sorted(locked["learner-cpu"].items() & locked["learner-gpu"].items()))
+    for key, found in locked.items():
+        if key in ("learner-cpu", "learner-gpu"):  # What differs: the rest is in learner.txt.
+            found = dict(sorted(found.items() - locked["learner"].items()))
         write(FOLDER / f"{key}.txt", found)
 
 

@@ -28,6 +28,8 @@ def algorithm() -> type:
     class A2C(VTrace):
         """V-trace's network, options and acting, with another loss."""
 
+        learns_from_replay = False
+
         def loss(self, batch: Any) -> StepResult:
             """Mnih et al. 2016, section 4.
 

@@ -47,6 +47,8 @@ def algorithm() -> type:
         `--lambda_` is that of generalized advantage estimation. Minibatches hold whole unrolls.
         """
 
+        learns_from_replay = False
+
         def __init__(self, *args: Any):
             super().__init__(*args)
             self.ppo = from_flags(PPOConfig)

@@ -11,7 +11,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
-FILES = ("LICENSE", "CITATION.cff")
+FILES = ("LICENSE", "CITATION.cff", "examples/quickstart.ipynb")
 
 
 class NoHTML(Extension):

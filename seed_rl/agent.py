@@ -78,7 +78,7 @@ class Agent:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "evaluation.json"
             flags = {"episodes": episodes, "envs": min(envs, episodes), "json": file, **options}
-            self._play("seed_rl.evaluate", flags)
+            self._play("seed_rl.evaluate", {**flags, "hide_json": True})
             return dict(json.loads(file.read_text(encoding="utf-8")))
 
     def video(self, path: str | Path, episodes: int = 1, **options: Any) -> Path:
@@ -151,8 +151,10 @@ class Agent:
         return path
 
     def _play(self, module: str, options: dict[str, Any]) -> None:
-        arguments = [str(self.run), *_flags(options), *(["--trust"] if self._trust else [])]
-        _run([sys.executable, "-m", module, *arguments])
+        # argparse's flags without value take none.
+        flags = _flags({**options, "trust": self._trust or None})
+        flags = [flag.removesuffix("=true") for flag in flags]
+        _run([sys.executable, "-m", module, str(self.run), *flags])
 
 
 def train(
@@ -252,6 +254,9 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     # A notebook shows what Python prints, not what child processes write; and its stop button
     # reaches only this process.
     piped = not sys.stdout.isatty()
+    variables = {**os.environ, **(environment or {})}
+    if piped:
+        variables.pop("FORCE_COLOR", None)  # Of Jupyter's: would draw the panel, again and again.
     process = subprocess.Popen(
         arguments,
         stdin=subprocess.DEVNULL,
@@ -260,7 +265,7 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
         text=True,
         errors="replace",
         start_new_session=piped,
-        env={**os.environ, **(environment or {})},
+        env=variables,
     )
     problem = "its output is above"
     try:

@@ -95,7 +95,10 @@ def _check_single(
     if not environment.raw_observations:
         observations = env_wrappers.agent_observation_space(observations)
     facts += _of_spaces(observations, env_wrappers.agent_action_space(contract.env.action_space))
-    contract.check(config.check_steps)
+    try:
+        contract.check(config.check_steps)
+    finally:
+        facts += _of_masks(contract.masks_in)
     lengths = contract.episodes.lengths
     if lengths:
         facts.append(
@@ -138,6 +141,9 @@ def _check_vector(
     space_check.check_spaces(env.observation_space, env.env.single_action_space, findings)
     facts += _of_spaces(env.observation_space, env.action_space)
     facts.append(f"A vector environment that resets {_MODES[env.autoreset_mode]}.")
+    if action_masks.is_masked(env.observation_space):  # Where the adapter puts them.
+        own = action_masks.is_masked(env.env.single_observation_space)
+        facts += _of_masks("observation" if own else "info")
     size = len(env.env_ids)
     env.action_space.seed(1)
     actions = [_batch(env.action_space, size) for _ in range(max(config.check_steps // size, 2))]
@@ -233,6 +239,10 @@ def _of_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> l
         f"Observations: {described[0]}; network: {network}.",
         f"Actions: {described[1]}; agents: {', '.join(agents)}.",
     ]
+
+
+def _of_masks(where: str) -> list[str]:
+    return [f"Action masks: in the {where}; agents choose only what they allow."] if where else []
 
 
 def _of_cost(cost: Cost, observations: Any, actions: Any) -> list[str]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +21,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import run_record
 from seed_rl.common.system import terminal
 from seed_rl.launch import arguments as run_arguments
-from seed_rl.launch import games
+from seed_rl.launch import games, local
 
 
 class Program(NamedTuple):
@@ -47,6 +49,10 @@ PROGRAMS = {
 }
 _ENVS = 8
 _MOST_ACTORS = 8
+_OWN_FLAGS = f"""\
+  --actors=N   actor processes (default: one per core, at most {_MOST_ACTORS})
+  --envs=N     environments of each (default: {_ENVS})
+"""
 # The flag that names an environment of a family; the others have --env_name.
 _FLAGS = {"atari": "game", "dmlab": "game", "football": "game"}
 _MUJOCO = re.compile(
@@ -60,8 +66,10 @@ _DMLAB = re.compile("(dmlab30|rooms|language|lasertag|natlab|skymaze|psychlab|ex
 def usage(command: str = "") -> str:
     """The text of `seed-rl --help`, or of its command `train` or `resume`."""
     if command:
-        _, heading, flags = run_arguments.usage().partition("Run flags:")
-        return f"usage: seed-rl {command} {PROGRAMS[command].summary}\n\n{heading}{flags}"
+        own = f"{_OWN_FLAGS}\n" if command == "train" else ""
+        others = f"All other flags: seed-rl {command} {_line(command)} --help\n"
+        first = f"usage: {_usage_line(command)}\n\n{own}{run_arguments.RUN_FLAGS}"
+        return "\n".join((first, others, run_arguments.ENDING))
     width = max(map(len, PROGRAMS))
     commands = "\n".join(f"  {name:{width}}  {what.summary}" for name, what in PROGRAMS.items())
     agents = ", ".join(sorted({agent for names in games.available().values() for agent in names}))
@@ -75,13 +83,21 @@ usage: seed-rl COMMAND ...
                football (academy_empty_goal_close), a level of DeepMind Lab, a class of yours
                (module:Class) or a program of yours (PROGRAM.py); FAMILY:NAME says which family:
                {", ".join(games.available())}
-  --actors=N   actor processes (default: one per core, at most {_MOST_ACTORS})
-  --envs=N     environments of each (default: {_ENVS})
-  --seeds=N    train with the seeds 1 to N; --at_once=N of them at a time (default: 1)
+{_OWN_FLAGS}  --seeds=N    train with the seeds 1 to N; --at_once=N of them at a time (default: 1)
   RUN          the directory of a run, such as runs/gym-vtrace-CartPole-v1
 
 seed-rl COMMAND --help lists the flags of a command. Ctrl-C saves and stops a run.
 """
+
+
+def _line(command: str) -> str:
+    """What a command is followed by."""
+    return PROGRAMS[command].summary.partition("   ")[0].partition(" [")[0]
+
+
+def _usage_line(command: str) -> str:
+    own = " [--actors=N] [--envs=N]" if command == "train" else ""
+    return f"seed-rl {command} {_line(command)}{own} [--flag=value ...]"
 
 
 def module_arguments(arguments: Sequence[str]) -> list[str]:
@@ -162,19 +178,45 @@ def _resuming(arguments: Sequence[str]) -> list[str]:
     return [*own.groups(), str(actors), str(envs), f"--logdir={run}", *flags]
 
 
+def _help(command: str, arguments: Sequence[str]) -> str:
+    """`usage`, and the options of the agent and the environments, if `arguments` name them.
+
+    Raises:
+      UserError: they are wrong.
+    """
+    text = usage(command)
+    if not arguments:
+        return text
+    options = run_arguments.parse(module_arguments([command, *arguments])[1:])
+    line = [sys.executable, *options.program, "--help"]
+    listed = subprocess.run(line, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        raise UserError((listed.stderr.strip().splitlines() or ["no options"])[-1])
+    # Without the program's own usage line.
+    flags = listed.stdout.partition("\n\nusage: ")[2].partition("\n\n")[2] or listed.stdout
+    return f"{text}\nOptions of the agent and its environments:\n\n{flags}"
+
+
 def main() -> int:
     """Runs the command; returns its exit code, or becomes the program."""
     arguments = sys.argv[1:]
-    named, wants_help = arguments[:1], {"--help", "-h"} & set(arguments)
-    if named == ["help"] or (wants_help and named[0] in (*wants_help, "train", "resume")):
-        terminal.end_without_reader()
-        print(usage(named[0] if named[0] in PROGRAMS else ""), end="")
-        return 0
+    command, runs = arguments[0] if arguments else "", arguments[:1] in (["train"], ["resume"])
+    helps = {"help", "--help", "-h"}
     try:
+        if command in helps or (runs and helps & set(arguments)):
+            terminal.end_without_reader()
+            rest = [argument for argument in arguments[1:] if argument not in helps]
+            print(_help(command, rest) if runs else usage(), end="")
+            return 0
         module, *rest = module_arguments(arguments)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return UserError.exit_code
+    if runs:
+        named = [argument for argument in arguments[1:] if not argument.startswith("-")]
+        words = {"ENVS_PER_ACTOR": "--envs", "ACTORS": "--actors"} if command == "train" else {}
+        typed = shlex.join(["seed-rl", command, *named])
+        return local.main(rest, typed, _usage_line(command), words)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", module, *rest])
 

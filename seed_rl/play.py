@@ -120,6 +120,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
                 *sys.argv[1:],
             ],
             episodes=arguments.episodes,
+            steps=arguments.steps,
             weights=str(saved.weights) if saved.weights else None,
             model=str(saved.model) if saved.model else None,
             sampled=arguments.sampled,
@@ -223,7 +224,7 @@ def _show(episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
         console.print(table(episodes, "sampled" if arguments.sampled else "greedy"))
         if arguments.video:
             console.print(f"video: {arguments.video}", highlight=False)
-        if arguments.json:
+        if arguments.json and not arguments.hide_json:
             console.print(f"all episodes: {arguments.json}", highlight=False)
     except BrokenPipeError:
         terminal.drop_output()
@@ -291,6 +292,9 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     parser.add_argument(
         "--episodes", type=_positive, default=number, help=f"how many (default: {number})"
     )
+    parser.add_argument(
+        "--steps", type=_positive, help="stop after so many actions, also within an episode"
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--greedy", action="store_true", help="choose the best action (default)")
     how.add_argument("--sampled", action="store_true", help="act as environment 0 does in training")
@@ -301,6 +305,8 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
         "--envs", type=_positive, default=envs, help=f"environments at once (default: {envs})"
     )
     parser.add_argument("--json", type=Path, help="write all episodes and their summary to a file")
+    # `Agent.evaluate` reads and deletes the file.
+    parser.add_argument("--hide_json", action="store_true", help=argparse.SUPPRESS)
     watch.add_argument("--render", action="store_true", help="show the environment in a window")
     parser.add_argument("--seed", type=int, help="makes the environment repeatable")
     parser.add_argument(

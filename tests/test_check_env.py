@@ -168,6 +168,8 @@ FAULTS: dict[str, Any] = {
         reset=lambda self, **kwargs: (Good.reset(self, **kwargs)[0], {"action_mask": np.eye(2)[0]}),
         step=lambda self, action: (*Good.step(self, action)[:4], {"action_mask": np.zeros(2)}),
     ),
+    "mask_name": changed(lambda env, result: (*result[:4], {"action_masks": np.ones(2)})),
+    "mask_method": fault(action_masks=lambda self: np.ones(2)),
     "success": at(3, lambda r: (*r[:4], {"is_success": "yes"})),
 }
 FAULTS |= {
@@ -186,6 +188,7 @@ MUST = {
 SHOULD = {
     **{"determinism": "differ from step", "bounds": "outside of the bounds", "both": "both"},
     **{"endless": "No episode ended", "time_limit": "after exactly 9 steps"},
+    **{"mask_name": "action_masks looks like", "mask_method": "action_masks() looks like"},
     **{"autoreset": "reset itself", "float_image": "19,200 bytes", "channels": "channels first"},
 }
 
@@ -206,6 +209,7 @@ def test_each_fault_is_found(name: str) -> None:
         "exits": "raises",
         "nan_reward": "nan",
         "success": "reward",
+        "mask_method": "mask_name",
     }
     kind = kind.get(name, name)
     finding = findings[kind]
@@ -295,6 +299,7 @@ def test_vector_environments(name: str, arguments: str, expected: set[str]) -> N
     facts, findings = check_env.check(GymConfig(f"{HERE}:{name}", env_kwargs=arguments), config)
     assert {finding.name for finding in findings} - {"heavy"} == expected
     assert any("vector environment" in fact for fact in facts)
+    assert any("Action masks: in the" in fact for fact in facts) == (name == "masked")
     for finding in findings:
         if finding.name == "raises":
             assert "ZeroDivisionError" in finding.what and "test_check_env.py" in finding.what
@@ -306,7 +311,7 @@ def test_only_allowed_actions_are_tried(place: str) -> None:
     config = GymConfig("seed_rl.testing.envs:MaskedEnv", env_kwargs=f'{{"place": "{place}"}}')
     facts, findings = check_env.check(config, CheckConfig(200, 0.2, 30.0))
     assert not [finding for finding in findings if finding.name != "heavy"], findings
-    assert any("action_mask" in fact for fact in facts) == (place == "observation")
+    assert any(f"Action masks: in the {place}" in fact for fact in facts)
 
 
 def test_no_such_environment_is_an_error_of_the_call() -> None:

@@ -74,7 +74,34 @@ def test_help_names_each_command():
     assert len(result.stdout.splitlines()) <= 32  # A screen.
     for name in command.PROGRAMS:
         assert f"\n  {name} " in result.stdout
-    assert "--restart=fresh" in command.usage("train")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "messages"),
+    [
+        ("train --help", 0, ["usage: seed-rl train AGENT", "--envs=N", "--restart=fresh"]),
+        (
+            "train sac CartPole-v1 --help",
+            0,
+            ["usage: seed-rl train AGENT", "--restart=fresh", "--n_quantiles", "--env_name"],
+        ),
+        ("train pp CartPole-v1 --help", 2, ["gym has no agent 'pp'"]),
+        (
+            "train ppo CartPole-v1 --gama=1",
+            2,
+            ["'gama' (seed-rl train ppo CartPole-v1 --help lists", "usage: seed-rl train AGENT"],
+        ),
+        ("train ppo CartPole-v1 --num_envs=3", 2, ["it is --actors x --envs."]),
+    ],
+)
+def test_help_and_errors_speak_of_the_command_that_was_typed(line, code, messages):
+    """And not of ./run_local.sh, which runs it."""
+    program = [sys.executable, "-m", "seed_rl.command", *line.split()]
+    result = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE_S)
+    said = result.stdout + result.stderr
+    assert result.returncode == code, said
+    assert all(message in said for message in messages), said
+    assert "usage: ./run_local.sh" not in said and "python -m seed_rl.gym" not in said
 
 
 @pytest.mark.slow

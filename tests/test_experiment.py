@@ -275,7 +275,7 @@ def test_r2d2(tmp_path, caplog, leaves_nothing):
     network = QNetworkConfig(lstm_size=8, head_size=8, mlp_sizes=(8,), stack_size=1)
     job = r2d2_algorithm.create_job(
         cart_pole,
-        lambda specs, num_actions: r2d2_networks.create_network(specs, num_actions, network),
+        lambda actions, space, _: r2d2_networks.create_network(space, int(actions.n), network),
         r2d2=R2D2Config(burn_in=2),
         replay=ReplayConfig(replay_buffer_size=50, replay_buffer_min_size=8),
         env_config={},

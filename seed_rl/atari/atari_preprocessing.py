@@ -14,8 +14,8 @@ from seed_rl.common.system.extras import missing_extra
 class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
     """Frame skip with a maximum over two frames, small grey frames, random no-ops.
 
-    See Mnih et al. 2015. Observations are <uint8>[screen_size, screen_size, 1]; rewards are summed
-    over the frames of an action.
+    See Mnih et al. 2015. Observations are <uint8>[height, width, 1], or 3 channels in colour;
+    rewards are summed over the frames of an action.
     """
 
     def __init__(
@@ -23,10 +23,11 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         environment: Any,
         frame_skip: int = 4,
         terminal_on_life_loss: bool = False,
-        screen_size: int = 84,
+        screen_size: int | tuple[int, int] = 84,
         max_random_noops: int = 0,
         max_episode_frames: int | None = None,
         episodic_life: bool = False,
+        grayscale: bool = True,
     ):
         """Wraps a game.
 
@@ -35,22 +36,25 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
           frame_skip: frames per action, at least 1.
           terminal_on_life_loss: whether losing a life terminates the episode; the next is a new
             game.
-          screen_size: height and width of an observation in pixels.
+          screen_size: height and width of an observation in pixels, or one number for both.
           max_random_noops: an episode starts with up to this many no-op frames.
           max_episode_frames: frames (excluding no-ops) after which the episode is truncated, at the
             end of an action.
           episodic_life: whether losing a life (except the last) ends the learner's episode while
             the game continues; `info["learning_episode_over"]` is then true.
+          grayscale: whether observations are grey instead of in colour.
 
         Raises:
           ValueError: if frame_skip or screen_size is not positive.
         """
-        if frame_skip < 1 or screen_size < 1:
+        height, width = (screen_size,) * 2 if isinstance(screen_size, int) else screen_size
+        if min(frame_skip, height, width) < 1:
             raise ValueError("frame_skip and screen_size must be at least 1.")
         self.environment = environment
         self.frame_skip = frame_skip
         self.terminal_on_life_loss = terminal_on_life_loss
         self.screen_size = screen_size
+        self._shape = (height, width, 1 if grayscale else 3)
         self.max_random_noops = max_random_noops
         self.max_episode_frames = max_episode_frames
         self.episodic_life = episodic_life
@@ -58,13 +62,14 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         self.lives = 0
         self._ale = environment.unwrapped.ale
         self._frames = 0
-        screen = self._ale.getScreenDims()
+        screen = (*self._ale.getScreenDims(), *(() if grayscale else (3,)))
+        self._get_screen = self._ale.getScreenGrayscale if grayscale else self._ale.getScreenRGB
         # The last two frames of an action, for the maximum.
         self._screens = [np.zeros(screen, np.uint8) for _ in range(2)]
 
     @property
     def observation_space(self) -> spaces.Box:  # type: ignore[override]
-        return spaces.Box(0, 255, (self.screen_size, self.screen_size, 1), np.uint8)
+        return spaces.Box(0, 255, self._shape, np.uint8)
 
     @property
     def action_space(self) -> spaces.Space[Any]:  # type: ignore[override]
@@ -132,7 +137,7 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         return self._observation(), total, terminated, truncated, info
 
     def _grab(self, index: int) -> None:
-        self._ale.getScreenGrayscale(self._screens[index])
+        self._get_screen(self._screens[index])
 
     def _observation(self) -> np.ndarray:
         # Imported here: OpenCV is large, and the native vector environment does not need it.
@@ -143,5 +148,6 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
 
         if self.frame_skip > 1:
             np.maximum(self._screens[0], self._screens[1], out=self._screens[0])
-        size = (self.screen_size, self.screen_size)
-        return cv2.resize(self._screens[0], size, interpolation=cv2.INTER_AREA)[:, :, np.newaxis]
+        size = (self._shape[1], self._shape[0])
+        frame = cv2.resize(self._screens[0], size, interpolation=cv2.INTER_AREA)
+        return frame.reshape(self._shape)

@@ -1,7 +1,8 @@
 """Atari 2600 games, single or vectorized (no TensorFlow here).
 
 Both variants preprocess as in the papers: an action lasts `num_action_repeats` frames; the
-observation is the pixelwise maximum of the last two frames, grey and scaled to 84 x 84; an episode
+observation is the pixelwise maximum of the last two frames, grey and scaled to 84 x 84 unless
+`grayscale` and `frame_size` say otherwise; an episode
 starts with a random number of no-ops and is truncated after 108,000 frames. The actor sends one
 frame <uint8>[84, 84, 1] per step; the learner stacks them. Rewards are unclipped score changes.
 With `episodic_life`, a lost life ends the learner's episode but not the game.
@@ -13,10 +14,10 @@ import dataclasses
 from typing import Any
 
 from seed_rl.atari import games
+from seed_rl.common.acting.env_wrappers import height_and_width
 from seed_rl.common.config.options import Checked, option
 from seed_rl.common.system.extras import missing_extra
 
-SCREEN_SIZE = 84
 STICKY_PROBABILITY = 0.25
 
 
@@ -41,6 +42,10 @@ class AtariConfig(Checked):
     max_episode_frames: int = option(
         108_000, "Frames after which an episode is truncated.", minimum=1
     )
+    frame_size: tuple[int, ...] = option(
+        (84,), "Height and width of a frame: 105,80, or 84 for both.", minimum=1
+    )
+    grayscale: bool = option(True, "Whether frames are grey instead of in colour.")
     episodic_life: bool = option(
         False,
         "Whether losing a life ends the learner's episode, as in IMPALA. The game continues: "
@@ -73,7 +78,7 @@ def create_environment(task: int, config: AtariConfig) -> Any:
       config: options.
 
     Returns:
-      An `AtariPreprocessing` with observations <uint8>[84, 84, 1].
+      An `AtariPreprocessing` with observations <uint8>[height, width, 1 or 3].
 
     Raises:
       UserError: if ALE is not installed or has no such game.
@@ -96,7 +101,8 @@ def create_environment(task: int, config: AtariConfig) -> Any:
     return atari_preprocessing.AtariPreprocessing(
         game,
         frame_skip=config.num_action_repeats,
-        screen_size=SCREEN_SIZE,
+        screen_size=height_and_width(config.frame_size),
+        grayscale=config.grayscale,
         max_random_noops=config.max_random_noops,
         max_episode_frames=config.max_episode_frames,
         episodic_life=config.episodic_life,
@@ -125,7 +131,8 @@ def create_batch(env_ids: Any, config: AtariConfig | None = None) -> Any:
         env_ids,
         _rom_path(config.game),
         frame_skip=config.num_action_repeats,
-        screen_size=SCREEN_SIZE,
+        screen_size=height_and_width(config.frame_size),
+        grayscale=config.grayscale,
         max_random_noops=config.max_random_noops,
         max_episode_frames=config.max_episode_frames,
         episodic_life=config.episodic_life,

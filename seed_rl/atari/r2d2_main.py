@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seed_rl.agents.r2d2 import program
-from seed_rl.agents.r2d2.program import create_agent
 from seed_rl.atari import environment
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
 from seed_rl.compat import old_flags
+from seed_rl.compat.r2d2_agents import create_agent  # noqa: F401  For programs.
 
 PRESET = Preset("atari r2d2", dict(total_environment_frames=40_000_000))
 """As long as the other agents' runs; the paper's are 250 times as long."""
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
       argv: name of the program, then flags; None: the command line.
     """
     old_flags.provide()  # Scripts of the original pass them.
-    program.main(FAMILY, create_agent, presets=(PRESET,), argv=argv)
+    program.main(FAMILY, presets=(PRESET,), argv=argv)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ class AtariVectorEnvironment:
         rom_path: str,
         *,
         frame_skip: int = 4,
-        screen_size: int = 84,
+        screen_size: tuple[int, int] = (84, 84),
+        grayscale: bool = True,
         max_random_noops: int = 30,
         max_episode_frames: int = 108_000,
         repeat_action_probability: float = 0.0,
@@ -45,9 +46,9 @@ class AtariVectorEnvironment:
             num_envs=size,
             frame_skip=frame_skip,
             stack_num=1,
-            img_height=screen_size,
-            img_width=screen_size,
-            grayscale=True,
+            img_height=screen_size[0],
+            img_width=screen_size[1],
+            grayscale=grayscale,
             maxpool=True,
             # ALE samples from [0, noop_max), other implementations from [0, max_random_noops].
             noop_max=max_random_noops + 1,
@@ -66,7 +67,7 @@ class AtariVectorEnvironment:
         # actions.
         self._must_seed = repeat_action_probability > 0
         self._max_episode_steps = -(-max_episode_frames // frame_skip)
-        self._shape = (size, screen_size, screen_size, 1)
+        self._shape = (size, *screen_size, 1 if grayscale else 3)
         self.observation_space = spaces.Box(0, 255, self._shape[1:], np.uint8)
         self.action_space = spaces.Discrete(len(self._ale.get_action_set()))
         self._split_actions = action_splitter(self.action_space, size)
@@ -88,7 +89,7 @@ class AtariVectorEnvironment:
           seed: each game gets a different seed derived from it; None: games are not reseeded.
 
         Returns:
-          Observations <uint8>[k, 84, 84, 1].
+          Observations <uint8>[k, height, width, 1 or 3].
         """
         if seed is None and self._must_seed:
             seed = int.from_bytes(os.urandom(4), "little")

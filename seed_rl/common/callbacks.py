@@ -92,8 +92,8 @@ class Callback:
     """Base class; override what you need.
 
     The learner calls the methods between training steps and waits for them: their seconds are the
-    metric `callbacks/NAME_s`. Whatever one raises ends the run: the learner saves a checkpoint,
-    calls `on_end`, and raises it again.
+    metric `speed/callbacks/NAME_s`. Whatever one raises ends the run: the learner saves a
+    checkpoint, calls `on_end`, and raises it again.
 
     Attributes:
       run: set before `on_start`.
@@ -151,9 +151,9 @@ class Callbacks:
         self._seconds: dict[str, float] = collections.defaultdict(float)
 
     @property
-    def stopped(self) -> bool:
-        """Whether one of them ends the run."""
-        return self._run.stopped is not None
+    def stopped(self) -> str | None:
+        """Why one of them ends the run, if any does."""
+        return self._run.stopped
 
     @property
     def failed(self) -> bool:
@@ -190,7 +190,8 @@ class Callbacks:
             except BaseException as error:
                 self._error = self._error or error
                 self._run.stop(f"{type(callback).__name__}.{event} raised {error!r}")
-            self._seconds[f"callbacks/{type(callback).__name__}_s"] += time.monotonic() - began
+            name = f"speed/callbacks/{type(callback).__name__}_s"
+            self._seconds[name] += time.monotonic() - began
 
     def seconds(self) -> dict[str, float]:
         """Seconds spent in each class of callbacks since the last call, as metrics."""

@@ -20,7 +20,11 @@ from seed_rl.agents.r2d2 import program as r2d2
 from seed_rl.agents.sac import program as sac
 from seed_rl.agents.vtrace import program as vtrace
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
+from seed_rl.common.config.network_config import (
+    ConvNetworkConfig,
+    MLPNetworkConfig,
+    ObservationConfig,
+)
 from seed_rl.common.config.options import UserError, from_flags
 from seed_rl.common.config.presets import Preset
 
@@ -96,18 +100,18 @@ def create_vtrace_agent(
 ) -> Any:
     """The network that the flags describe: convolutions for images, dense layers otherwise."""
     del action_space
-    from seed_rl.common.networks import (
-        network_factory,  # Actors must not import TensorFlow.
-        space_encoder,
-    )
+    # Actors must not import TensorFlow.
+    from seed_rl.common.networks import network_factory, space_encoder
+    from seed_rl.common.normalization import normalizer
 
     space_encoder.refuse_unused_flags(env_observation_space)
-    return network_factory.create_network(
+    network = network_factory.create_network(
         env_observation_space,
         parametric_action_distribution,
         conv=from_flags(ConvNetworkConfig),
         mlp=from_flags(MLPNetworkConfig),
     )
+    return normalizer.normalized(network, from_flags(ObservationConfig))
 
 
 def create_ppo_agent(
@@ -143,7 +147,7 @@ AGENTS = {
         VTRACE,
         {
             "create_agent": create_vtrace_agent,
-            "agent_configs": (MLPNetworkConfig, ConvNetworkConfig),
+            "agent_configs": (ObservationConfig, MLPNetworkConfig, ConvNetworkConfig),
         },
     ),
     "r2d2": Agent(r2d2.main, R2D2),

@@ -20,7 +20,7 @@ from gymnasium.envs import registration
 
 from seed_rl.common.acting import vector_environment
 from seed_rl.common.acting.env_adapters import as_gymnasium
-from seed_rl.common.acting.env_wrappers import RepeatActions, wrap_for_agent
+from seed_rl.common.acting.env_wrappers import RepeatActions, with_frames, wrap_for_agent
 from seed_rl.common.acting.vector_environment import SingleEnvironment, VectorEnvironment
 from seed_rl.common.config.options import Checked, option
 from seed_rl.common.errors import UserError
@@ -50,6 +50,18 @@ class GymConfig(Checked):
         "Frames per action, whose rewards are summed. Not with vector environments.",
         minimum=1,
         shared=True,
+    )
+    frame_size: tuple[int, ...] = option(
+        (),
+        "Height and width to which images are resized: 72,96, or 84 for both. Default: no change.",
+        minimum=1,
+    )
+    grayscale: bool = option(False, "Whether images in colour become grey.")
+    frame_stack: int = option(
+        1,
+        "Last observations that the agent sees at once, for vectors; zeros before an episode. For "
+        "images: --stack_size, which stacks in the learner.",
+        minimum=1,
     )
     raw_observations: bool = option(
         False, "Whether to pass observations unchanged, instead of as one-hot and float32."
@@ -113,7 +125,7 @@ def create_batch(env_ids: Any, config: GymConfig | None = None) -> VectorEnviron
             "has an option that does it, set that in --env_kwargs, and frames count its steps."
         )
     env = _call(config, factory, {**arguments, "num_envs": len(env_ids)})
-    env = _wrapped(env, config.env_wrappers)
+    env = _wrapped(env, config)
     return VectorEnvironment(env, env_ids, raw_observations=config.raw_observations)
 
 
@@ -131,7 +143,7 @@ def make(config: GymConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, 
     env = as_gymnasium(_call(config, factory, dict(arguments)))
     if config.num_action_repeats > 1:
         env = RepeatActions(env, config.num_action_repeats)
-    return _wrapped(env, config.env_wrappers)
+    return _wrapped(env, config)
 
 
 def keyword_arguments(config: GymConfig) -> dict[str, Any]:
@@ -195,13 +207,14 @@ def _call(config: GymConfig, factory: Callable[..., Any] | None, arguments: dict
         raise UserError(f"{name} rejects --env_kwargs={shown}: {error}") from error
 
 
-def _wrapped(env: Any, wrappers: tuple[str, ...]) -> Any:
-    for name in wrappers:
+def _wrapped(env: Any, config: GymConfig) -> Any:
+    for name in config.env_wrappers:
         wrapper = _attribute(name) if ":" in name else None
         if not callable(wrapper):
             raise UserError(f"--env_wrappers: {name} not found; write module:callable.")
         env = wrapper(env)
-    return env
+    with _told_in_words(config.env_name):
+        return with_frames(env, config.frame_size, config.grayscale, config.frame_stack)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,13 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
   ACTORS          number of actor processes
   ENVS_PER_ACTOR  environments that each actor steps in a batch (default: 1)
 
+{run_flags}
+All other flags are passed to the learner and the actors. To list them:
+  {python} -m seed_rl.GAME.AGENT_main --help
+
+{ending}"""
+
+RUN_FLAGS = """\
 Run flags:
   --learners=N             N learners, each with ACTORS / N actors, train one network together;
                            needs --insecure (docs/deployment.md)
@@ -44,10 +51,9 @@ Run flags:
   --secrets=DIR            with it: what scripts/make_secrets.sh has made (default: secrets)
   --tensorboard=false      do not start TensorBoard
   --tensorboard_port=PORT  TensorBoard's port (default: any free port)
+"""
 
-All other flags are passed to the learner and the actors. To list them:
-  {python} -m seed_rl.GAME.AGENT_main --help
-
+ENDING = """\
 Ctrl-C saves a checkpoint and stops everything; the same command resumes the run. A second Ctrl-C
 exits immediately without saving. Exit code 0: finished or stopped (see "phase" in
 DIR/progress.json); 2: a user error, explained in the message; 5: the last checkpoint could not be
@@ -100,6 +106,8 @@ class RunOptions:
       at_once: how many of them at a time.
       learners: number of learners, which share the actors.
       learner_addresses: of several learners, where they exchange gradients.
+      typed: the command that started it, for messages, and to which --help adds its flags; "": the
+        script.
       frames: length of a run, once the program has been asked; None: it did not say.
     """
 
@@ -122,6 +130,7 @@ class RunOptions:
     at_once: int = 1
     learners: int = 1
     learner_addresses: str = ""
+    typed: str = ""
     frames: int | None = None
 
     @property
@@ -138,7 +147,8 @@ class RunOptions:
 def usage() -> str:
     available = games.available()
     agents = "; ".join(f"for {game}: {', '.join(names)}" for game, names in available.items())
-    return USAGE.format(games=", ".join(available), agents=agents, python=_python())
+    texts = {"python": _python(), "run_flags": RUN_FLAGS, "ending": ENDING}
+    return USAGE.format(games=", ".join(available), agents=agents, **texts)
 
 
 def _python() -> str:
@@ -148,7 +158,7 @@ def _python() -> str:
 
 
 def usage_line() -> str:
-    return f"{USAGE.splitlines()[0]}   (see --help)"
+    return USAGE.splitlines()[0].removeprefix("usage: ")
 
 
 def parse(arguments: Sequence[str]) -> RunOptions:
@@ -323,7 +333,7 @@ def main(arguments: Sequence[str]) -> int:
         extras = games.extra(options.game), "study,plot" if options.seeds else ""
         print(",".join(filter(None, extras)))
     except UserError as error:
-        print(f"error: {error}\n{usage_line()}", file=sys.stderr)
+        print(f"error: {error}\nusage: {usage_line()}   (see --help)", file=sys.stderr)
         return 2
     return 0
 

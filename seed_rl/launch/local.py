@@ -15,7 +15,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seed_rl.common.errors import UserError
@@ -155,7 +155,8 @@ def ask_program(options: RunOptions) -> RunOptions:
         resumed with these flags.
     """
     command = [sys.executable, *options.program, "--run_mode=learner", "--only_check_args"]
-    command += [*options.flags, *_learner_flags(options, 0)]
+    command += [*options.flags, f"--num_envs={options.num_envs}"]
+    command += [f"--env_batch_size={options.envs_per_actor}", *_learner_flags(options, 0)]
     if options.logdir:
         command.append(f"--logdir={options.logdir}")
     if options.server_address:
@@ -216,15 +217,16 @@ def _complaint(options: RunOptions, errors: str) -> str:
     lines = errors.splitlines() or [f"{options.module} failed to start"]
     message = lines[-1].removeprefix("error: ")
     if not games.is_file(options.game):
-        program = f"(.venv/bin/python -m {options.module} --help lists"  # Our --help does not.
-        return message.replace("(--help lists", program)
+        # The script's --help does not.
+        program = options.typed or f".venv/bin/python -m {options.module}"
+        return message.replace("(--help lists", f"({program} --help lists")
     # How absl and argparse report an unknown flag.
     unknown = re.search(r".*(?:nknown command line flag|nrecognized arguments).*", errors)
     if unknown and re.search("run_mode|only_check_args", unknown.group()):
         return f"{_not_a_program(options)} (It said: {unknown.group().strip()})"
     if "--agent=" in message:
         message += f": leave AGENT out, or start its own agent on {options.game}"
-    program = shlex.join([sys.executable, *options.program])
+    program = options.typed or shlex.join([sys.executable, *options.program])
     return f"{options.game}: {message}".replace("(--help lists", f"({program} --help lists")
 
 
@@ -238,9 +240,22 @@ def _answer(output: str) -> dict[str, Any] | None:
     return None
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(
+    arguments: Sequence[str],
+    typed: str = "",
+    usage: str = "",
+    words: Mapping[str, str] | None = None,
+) -> int:
+    """Trains; returns the exit code.
+
+    Args:
+      arguments: of `./run_local.sh`.
+      typed: see `RunOptions`.
+      usage: what messages say of the command line; "": the script's.
+      words: what messages call arguments of the script, by their names there.
+    """
     try:
-        options = run_arguments.parse(arguments)
+        options = dataclasses.replace(run_arguments.parse(arguments), typed=typed)
         check_memory(options)
         if options.seeds:
             sys.stdout.flush()
@@ -253,7 +268,11 @@ def main(arguments: Sequence[str]) -> int:
         options = ask_program(options)
         check_port(options)
     except UserError as error:
-        print(f"error: {error}\n{run_arguments.usage_line()}", file=sys.stderr)
+        text = str(error)
+        for word, instead in (words or {}).items():
+            text = text.replace(word, instead)
+        line = usage or run_arguments.usage_line()
+        print(f"error: {text}\nusage: {line}   (see --help)", file=sys.stderr)
         return 2
     try:
         return create_supervisor(options).run()

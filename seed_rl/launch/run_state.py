@@ -13,7 +13,8 @@ import shutil
 import sys
 import time
 
-from seed_rl.common.run_files import checkpoint_list
+from seed_rl.common.errors import UserError
+from seed_rl.common.run_files import checkpoint_list, run_record
 from seed_rl.common.run_files import progress as progress_lib
 from seed_rl.common.run_files.progress import Progress
 from seed_rl.common.system import files
@@ -96,7 +97,7 @@ class RunState:
         return f"the same command resumes from here ({frames:,} frames)"
 
     def ending(self) -> str:
-        """Message: all frames are used, and what to do next."""
+        """Message: training has ended, why if a callback ended it, and what to do next."""
         report = self._progress
         if report and report.warning and (self._saved_before or 0) >= report.total_frames:
             return report.warning
@@ -106,9 +107,20 @@ class RunState:
         if os.path.realpath(shutil.which("seed-rl") or "") == os.path.realpath(program):
             command = ["seed-rl"]
         logdir = os.path.relpath(self._logdir)
-        following = (["evaluate", logdir], ["play", logdir, "--video=agent.mp4"], ["plot", logdir])
+        playing = [logdir, *(["--trust"] if self._runs_foreign_code() else [])]
+        video = "--video=agent.mp4"
+        following = (["evaluate", *playing], ["play", *playing, video], ["plot", logdir])
         lines = [shlex.join([*command, *arguments]) for arguments in following]
-        return "\n  ".join(["training has ended. Next:", *lines])
+        why = f": {report.reason}" if report and report.reason else ""
+        return "\n  ".join([f"training has ended{why}. Next:", *lines])
+
+    def _runs_foreign_code(self) -> bool:
+        """Whether playing the run asks for `--trust`."""
+        from seed_rl.common.run_files import foreign_code  # Imports Gymnasium.
+
+        with contextlib.suppress(UserError):
+            return bool(foreign_code.find(run_record.read(self._logdir)))
+        return False
 
     def loss(self) -> str:
         """Message: the last checkpoint was not saved; which one is the newest."""

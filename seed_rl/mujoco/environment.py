@@ -98,6 +98,8 @@ def make(config: MujocoConfig, arguments: Mapping[str, Any]) -> gymnasium.Env[An
         _render_without_display()
     env = _make(config, arguments)
     if config.render_mode:
+        if not {"camera_id", "camera_name"} & set(arguments):
+            _follow(env)
         env = _ExplainedRendering(env)
     if config.discretization != NONE:
         env = _discretized(env, config)
@@ -168,6 +170,16 @@ def _take_warnings() -> None:
 
     if mujoco.get_mju_user_warning() is None:  # Not the user's own.
         mujoco.set_mju_user_warning(log)
+
+
+def _follow(env: gymnasium.Env[Any, Any]) -> None:
+    """Shows what the model's camera "track" sees: Gymnasium 1.4 ignores it unless it is named."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is None or "trackbodyid" in (renderer.default_cam_config or {}):
+        return
+    import mujoco
+
+    renderer.camera_id = mujoco.mj_name2id(renderer.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
 
 
 def _render_without_display() -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from seed_rl.agents.vtrace import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
-from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
 from seed_rl.compat import old_flags
-from seed_rl.gym import vtrace_main as gym_main
+from seed_rl.gym import agents
 from seed_rl.mujoco import environment, shared_models
-from seed_rl.mujoco.normalization import ObservationConfig, normalized
 
 PRESET = Preset(
     "mujoco vtrace",
@@ -40,14 +36,7 @@ PRESET = Preset(
 FAMILY = EnvironmentFamily(environment.MujocoConfig, shared_models.create, environment="env_name")
 
 
-def create_agent(
-    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
-) -> Any:
-    """The network that the flags describe."""
-    network = gym_main.create_agent(
-        action_space, env_observation_space, parametric_action_distribution
-    )
-    return normalized(network, from_flags(ObservationConfig))
+create_agent = agents.create_vtrace_agent
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -59,10 +48,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     old_flags.provide()  # Scripts of the original pass them.
     program.main(
         FAMILY,
-        create_agent,
-        agent_configs=(ObservationConfig, MLPNetworkConfig, ConvNetworkConfig),
         presets=(PRESET,),
         argv=argv,
+        **agents.AGENTS["vtrace"].arguments,
     )
 
 

@@ -26,18 +26,19 @@ def singles(size: int, **options: Any) -> BatchedEnvironment:
 
 
 @pytest.mark.parametrize(
-    ("game", "num_action_repeats", "max_episode_frames"),
+    ("game", "num_action_repeats", "max_episode_frames", "look"),
     [
-        ("Breakout", 4, 800),  # Terminates and is cut off.
-        ("Pong", 4, 402),  # No multiple of the action's frames.
-        ("Freeway", 1, 60),
+        ("Breakout", 4, 800, {}),  # Terminates and is cut off.
+        ("Pong", 4, 402, {"frame_size": (72, 96)}),  # No multiple of the action's frames.
+        ("Freeway", 1, 60, {"frame_size": (105, 80), "grayscale": False}),
     ],
 )
 def test_vector_and_single_environments_are_the_same(
-    game: str, num_action_repeats: int, max_episode_frames: int
+    game: str, num_action_repeats: int, max_episode_frames: int, look: dict[str, Any]
 ) -> None:
     """Frame by frame and bit by bit, over ends of both kinds."""
     options = {
+        **look,
         "game": game,
         "num_action_repeats": num_action_repeats,
         "max_random_noops": 0,  # They draw from different generators.
@@ -56,6 +57,8 @@ def test_vector_and_single_environments_are_the_same(
             assert a.dtype == e.dtype and a.shape == e.shape
         ends += [(actual.done & ~actual.abandoned).sum(), actual.abandoned.sum()]
     assert ends[1] > 0 and (ends[0] > 0 or game != "Breakout")
+    size = look.get("frame_size", (84, 84))
+    assert actual.observation.shape == (2, *size, 1 if look.get("grayscale", True) else 3)
     native.close()
     reference.close()
 

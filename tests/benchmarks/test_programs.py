@@ -88,3 +88,13 @@ def test_contestants_that_are_not_installed(repository, tmp_path):
     assert result.returncode == 1
     assert f"{python} cannot run the contestants: ModuleNotFoundError" in result.stderr
     assert "VENV/bin/pip install torch stable-baselines3" in result.stderr
+
+
+@pytest.mark.nightly
+def test_the_check_of_a_gpu_on_a_cpu(repository):
+    """Every part of the report, in its short form."""
+    command = [sys.executable, "-m", "benchmarks.accelerator", "--quick", "--expect"]
+    result = subprocess.run([*command, "cpu"], cwd=repository, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+    titles = ("Each agent trains", "Alone, ms of a core", "The whole system", "random frames")
+    assert all(title in result.stdout for title in titles)

@@ -87,12 +87,13 @@ def test_locked_versions_satisfy_pyproject(repository):
     wanted = {"learner-cpu": project["dependencies"], "learner-gpu": project["dependencies"]}
     wanted |= {family: project["optional-dependencies"][family] for family in FAMILIES}
     everywhere: dict[str, set[str]] = {}
-    for file in [*wanted, "actor", "atari-actor"]:
+    for file in [*wanted, "actor", "atari-actor", "learner"]:
         for package, version in locked(repository, file).items():
             everywhere.setdefault(package, set()).add(version)
     assert {package: found for package, found in everywhere.items() if len(found) > 1} == {}
     for file, requirements in wanted.items():
-        known = {**locked(repository, "actor"), **locked(repository, file)}
+        parts = ["actor", file, *["learner"] * file.startswith("learner-")]
+        known = {k: version for part in parts for k, version in locked(repository, part).items()}
         for requirement in map(Requirement, requirements):
             name = canonicalize_name(requirement.name)
             if (file, name) == ("learner-cpu", "tensorflow"):

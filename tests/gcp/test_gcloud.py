@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from gcp import gcloud
-from tests.gcp.scenarios import EXPECTED, MACHINES, parse, run
+from gcp import gcloud, job
+from tests.gcp.scenarios import MACHINES, REVIEWED, parse, run
 
 # The first two texts are what version 528.0.0 wrote; the others, which need an account, follow
 # issues and documentation in public.
@@ -103,10 +103,13 @@ def test_the_real_gcloud_without_an_account(tmp_path: pathlib.Path) -> None:
     assert done.stderr == "error: You are not logged in: gcloud auth login\n"
     # Its parser accepts the command, and it would go on to the job.
     place = ["--project=my-lab", "--region=us-central1"]
-    job_file = f"--config={EXPECTED / 'train_mujoco.yaml'}"
-    create = ["gcloud", "ai", "custom-jobs", "create", *place, "--display-name=x", job_file]
+    (job_file := tmp_path / "job.yaml").write_text(job.to_yaml(*REVIEWED["train_mujoco"].values()))
+    create = ["gcloud", "ai", "custom-jobs", "create", *place, "--display-name=x"]
     refused = subprocess.run(
-        [*create, "--quiet"], env={"PATH": path, **environment}, capture_output=True, text=True
+        [*create, f"--config={job_file}", "--quiet"],
+        env={"PATH": path, **environment},
+        capture_output=True,
+        text=True,
     )
     message = gcloud.explain(refused.stderr, parse("gym", "vtrace", "4", *MACHINES).names)
     assert message.startswith("You are not logged in, or your login has expired: gcloud auth")
@@ -123,8 +126,8 @@ def test_what_is_handed_to_gcloud_is_the_dryrun(tmp_path: pathlib.Path) -> None:
     keeper.chmod(0o755)
     done = run("train_atari.sh", path=f"{tmp_path}:/usr/bin:/bin")
     assert done.returncode == 0, done.stderr
-    expected = (EXPECTED / "train_atari.yaml").read_text("utf-8")
-    assert (tmp_path / "gcloud.job").read_text() == expected.split("# JOB.yaml:\n")[1]
+    [expected] = REVIEWED["train_atari"].values()
+    assert (tmp_path / "gcloud.job").read_text() == job.to_yaml(expected)
     registry, ends = "us-central1-docker.pkg.dev/my-lab/seed-rl", (":1.0-gpu", "-actor:1.0")
     calls = (tmp_path / "gcloud.calls").read_text().splitlines()
     assert [call.split(" --")[0] for call in calls] == [

@@ -1,7 +1,7 @@
 """gcp/submit.py and the scenario scripts: the exact jobs, the API's own schema, and messages.
 
-The expected jobs are in jobs/; after a wanted change, `python -m tests.gcp.test_submit` writes them
-anew, for review.
+The expected jobs are in jobs.yaml; after a wanted change, `python -m tests.gcp.test_submit` writes
+them anew, for review.
 """
 
 from __future__ import annotations
@@ -15,22 +15,40 @@ import yaml
 
 from gcp import job, submit
 from seed_rl.common.errors import UserError
-from tests.gcp.scenarios import EXPECTED, MACHINES, NETWORK, REPOSITORY, SCENARIOS, parse, run
+from tests.gcp.scenarios import (
+    EXPECTED,
+    LIKE,
+    MACHINES,
+    NETWORK,
+    REPOSITORY,
+    REVIEWED,
+    SCENARIOS,
+    parse,
+    run,
+)
+
+JOBS = [spec for jobs in REVIEWED.values() for spec in jobs.values()]
 
 
-def _jobs(text: str) -> list[dict]:
-    return list(yaml.safe_load_all(text))
+def _submitted(text: str) -> dict[str, dict]:
+    """The jobs of a dry run, by the calls of gcloud."""
+    jobs = {}
+    for part in text.split("---\n"):
+        command, label, spec = part.split("\n", 2)
+        assert label == "# JOB.yaml:"
+        jobs[command.removeprefix("# ")] = yaml.safe_load(spec)
+    return jobs
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_dry_runs_are_the_reviewed_jobs(name: str) -> None:
     done = run(*SCENARIOS[name], "--dry_run")
     assert done.stderr == ""
-    assert done.stdout == (EXPECTED / f"{name}.yaml").read_text("utf-8")
+    assert _submitted(done.stdout) == REVIEWED[name]
 
 
 def test_every_reviewed_job_is_of_a_scenario() -> None:
-    assert {path.stem for path in EXPECTED.iterdir()} == set(SCENARIOS)
+    assert REVIEWED.keys() == SCENARIOS.keys()
 
 
 def test_the_yaml_means_what_was_to_be_submitted() -> None:
@@ -58,9 +76,8 @@ def _validate(spec: dict) -> None:
     json_format.ParseDict(spec, message.pb(message()), ignore_unknown_fields=False)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_jobs_fit_the_schema_of_the_api(name: str) -> None:
-    for spec in _jobs((EXPECTED / f"{name}.yaml").read_text("utf-8")):
+def test_jobs_fit_the_schema_of_the_api() -> None:
+    for spec in JOBS:
         _validate(spec)
 
 
@@ -77,10 +94,9 @@ def test_jobs_fit_the_schema_of_the_api(name: str) -> None:
     ],
 )
 def test_the_schema_finds_planted_mistakes(right: str, wrong: str) -> None:
-    text = (EXPECTED / "train_atari.yaml").read_text("utf-8")
+    text = job.to_yaml(*REVIEWED["train_atari"].values())
     assert right in text
-    [spec] = _jobs(text.replace(right, wrong))
-    _validate(_jobs(text)[0])
+    spec = yaml.safe_load(text.replace(right, wrong))
     with pytest.raises(Exception, match="(?i)failed to parse|no field named|invalid|duration"):
         _validate(spec)
 
@@ -91,7 +107,7 @@ def test_the_schema_finds_planted_mistakes(right: str, wrong: str) -> None:
 def test_every_scenario_rents_machines_for_its_actors_and_the_image_for_its_gpus() -> None:
     for name in SCENARIOS:
         actors, places = 0, 0
-        for spec in _jobs((EXPECTED / f"{name}.yaml").read_text("utf-8")):
+        for spec in REVIEWED[name].values():
             for position, pool in enumerate(spec.get("trialJobSpec", spec)["workerPoolSpecs"]):
                 if not pool or position == 3:  # Evaluators.
                     continue
@@ -245,16 +261,26 @@ def test_a_flag_file_that_names_itself(tmp_path: pathlib.Path) -> None:
 
 
 def test_gin_files_of_scenarios_exist_in_the_image() -> None:
-    for name in SCENARIOS:
-        text = (EXPECTED / f"{name}.yaml").read_text("utf-8")
-        for path in re.findall(r"--gin_config=([^\"]+)", text):
-            assert (REPOSITORY / path).is_file()
+    files = re.findall(r"--gin_config=([^\"]+)", "".join(map(job.to_yaml, JOBS)))
+    assert files and all((REPOSITORY / path).is_file() for path in files)
+
+
+def _write_reviewed() -> None:
+    written = {}
+    for scenario, command in SCENARIOS.items():
+        if scenario in LIKE:
+            continue
+        made = run(*command, "--dry_run")
+        sys.stderr.write(made.stderr)
+        written[scenario] = _submitted(made.stdout)
+        shared: dict[str, list] = {}  # The arguments of a scenario are written once.
+        for spec in written[scenario].values():
+            for pool in filter(None, spec.get("trialJobSpec", spec)["workerPoolSpecs"]):
+                container = pool["containerSpec"]
+                container["args"] = shared.setdefault(str(container["args"]), container["args"])
+    text = yaml.safe_dump(written, width=100, sort_keys=False, default_flow_style=None)
+    EXPECTED.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":
-    for path in EXPECTED.glob("*"):
-        path.unlink()
-    for scenario, command in SCENARIOS.items():
-        made = run(*command, "--dry_run")
-        sys.stderr.write(made.stderr)
-        (EXPECTED / f"{scenario}.yaml").write_text(made.stdout, "utf-8")
+    _write_reviewed()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import resource
 import socket
 import subprocess
@@ -49,17 +50,19 @@ def descriptors():
 
 @pytest.mark.parametrize("host", [HOST, "[::1]"])
 def test_connections_that_come_and_go_leave_nothing(host):
-    """Guards the count of connections and the descriptors, for silent peers and HTTP/2's."""
+    """Guards the count of connections and the descriptors, for silent peers, HTTP/2 and noise."""
     if host == "[::1]" and not socket.has_ipv6:
         pytest.skip("no IPv6")
     with serving(f"{host}:0", double) as server:
         with NumpyClient(f"{host}:{server.ports[0]}") as client:
             assert values(client.double(np.int32([1]))) == [2]
-        before = descriptors()
+        before, noise = descriptors(), random.Random(0)
         for i in range(2000):
             with socket.create_connection((host.strip("[]"), server.ports[0])) as connection:
-                if i % 2:
-                    connection.sendall(http2.PREFACE + http2.settings({}))
+                if i % 4:
+                    said = http2.settings({}) if i % 2 else noise.randbytes(i)
+                    connection.sendall(b"" if i % 4 == 2 else http2.PREFACE)
+                    connection.sendall(said)
         # gRPC may have kept the client's last connection for a while.
         wait_until(lambda: descriptors() <= before)
 

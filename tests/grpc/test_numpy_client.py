@@ -1,6 +1,6 @@
 """The NumPy client: calls, checks of arguments, and faulty servers.
 
-The servers here are grpcio ones; test_ops.py and test_fuzz.py have the client and the op's server
+The servers here are grpcio ones; test_codecs.py and test_ops.py have the client and the op's server
 together.
 """
 
@@ -11,47 +11,12 @@ import threading
 import numpy as np
 import pytest
 
-from seed_rl.common.types import EnvOutput
 from seed_rl.grpc import structures, wire
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, WireError
 from seed_rl.grpc.numpy_client import Client
 from seed_rl.grpc.structures import TensorSpec
 from tests.helpers.scripted_server import INT, INTS, Scripted, reply, serve
 from tests.helpers.waiting import wait_until
-
-SPEC = EnvOutput(
-    reward=TensorSpec("float32", (None,)),
-    done=TensorSpec("bool", (None,)),
-    observation={"frame": TensorSpec("uint8", (None, 3, 2)), "text": TensorSpec("string", (None,))},
-    abandoned=TensorSpec("bool", (None,)),
-    episode_step=TensorSpec("int32", (None,)),
-)
-
-
-def test_nests_go_and_come_back(address):
-    """Structures, named tuples and strings arrive as sent, with and without leading dimension."""
-    server = serve(address, lambda *tensors: tensors, structures.specs(SPEC), SPEC)
-    one = [1.5, True, np.arange(6, dtype=np.uint8).reshape(3, 2), b"a\0", False, 7]
-    with Client(address) as client:
-        out = client.foo(*one)
-        assert type(out).__name__ == "EnvOutput" and out._fields == EnvOutput._fields
-        assert out.reward == np.float32(1.5) and out.done.dtype == bool
-        assert out.observation["text"].item() == b"a\0"
-        np.testing.assert_array_equal(out.observation["frame"], one[2])
-        batch = [
-            np.float32([1.5, 1.5]),
-            np.array([True, True]),
-            np.stack([one[2]] * 2),
-            np.array([b"", "é"], object),
-            np.array([False, False]),
-            np.int32([1, 2]),
-        ]
-        out = client.foo(*batch)
-        assert out.observation["frame"].shape == (2, 3, 2)
-        assert out.observation["text"].tolist() == [b"", "é".encode()]
-        assert out.episode_step.tolist() == [1, 2]
-        out.reward[0] = 3  # Results are the caller's own.
-    server.shutdown()
 
 
 def test_many_threads_share_a_client(address):

@@ -79,7 +79,9 @@ class Run(contextlib.AbstractContextManager):
         return R2D2(
             config,
             replay,
-            lambda: create_network(self.specs.env_output, int(self.env.action_space.n), network),
+            lambda: create_network(
+                self.env.observation_space, int(self.env.action_space.n), network
+            ),
             self.specs,
             self.env.action_space,
             unroll_length,

@@ -1,6 +1,7 @@
 """The manifests in k8s/: known to the schemas of their kinds, and as reviewed in golden/.
 
-The overlays `jobset` and `plain` are there as a whole, of others what differs from `jobset`.
+The overlay `plain` is there as a whole, of `jobset` what differs from it, of others what differs
+from `jobset`.
 
 After a change, write the golden files anew and review the difference:
 
@@ -22,6 +23,7 @@ import yaml
 from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, pods, problems, render
 
 GOLDEN = pathlib.Path(__file__).with_name("golden")
+FORM = {"width": 100, "default_flow_style": None}  # What has no parts stands on one line.
 
 
 @functools.cache
@@ -41,13 +43,23 @@ def the(kind, overlay, name=None):
 
 
 def to_review(overlay):
-    """(file in golden/, its text)."""
-    text = yaml.safe_dump_all(rendered(overlay), width=100)
-    if overlay in ("jobset", "plain"):
-        return f"{overlay}.yaml", text
-    jobset = yaml.safe_dump_all(rendered("jobset"), width=100)
-    lines = difflib.unified_diff(jobset.splitlines(), text.splitlines(), n=1, lineterm="")
+    """(file in golden/, its text). A set's jobs are documents of their own, as without a set."""
+    text = yaml.safe_dump_all(_apart(overlay), **FORM)
+    if overlay == "plain":
+        return "plain.yaml", text
+    base = yaml.safe_dump_all(_apart("plain" if overlay == "jobset" else "jobset"), **FORM)
+    lines = difflib.unified_diff(base.splitlines(), text.splitlines(), n=1, lineterm="")
     return f"{overlay}.diff", "\n".join([*lines][2:]) + "\n"
+
+
+def _apart(overlay):
+    """Its documents, those of a JobSet's jobs where `plain` has them, sorted by kind and name."""
+    found = [copy.deepcopy(document) for document in rendered(overlay)]
+    for document in [each for each in found if each["kind"] == "JobSet"]:
+        for job in document["spec"]["replicatedJobs"]:
+            spec = job.pop("template")
+            found.append({"kind": "Job", "metadata": {"name": job["name"]}, **spec})
+    return sorted(found, key=lambda each: (each["kind"], each["metadata"]["name"]))
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import shlex
 import signal
@@ -35,7 +36,7 @@ def test_finished_and_stopped_differ(start):
     run = start("end", "run", "1")
     assert run.wait() == 0
     assert progress.read(run.logdir).phase == "done"
-    assert "training has ended" in run.text()
+    assert "training has ended: it is good enough. Next:" in run.text()
     # Once more, with more frames perhaps: what was done is not done any more.
     before = run.text()
     run = start("importing", "run", "1")
@@ -200,3 +201,12 @@ def test_a_run_that_had_finished_says_so(tmp_path, saved, message):
     for line in commands:
         module, *arguments = command.module_arguments(shlex.split(line)[1:])
         assert find_spec(module) and pathlib.Path(arguments[0]).samefile(tmp_path)
+
+
+@pytest.mark.parametrize(("env", "trust"), [("CartPole-v1", 0), ("my_env:Maze", 2)])
+def test_the_next_commands_work_as_printed(tmp_path, env, trust):
+    """To play with code of one's own, they need --trust; plots run none."""
+    record = {"program": "seed_rl.gym.ppo_main", "arguments": [f"--env_name={env}"]}
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    evaluate, play, plot = RunState(tmp_path).ending().splitlines()[1:]
+    assert (evaluate + play).count(" --trust") == trust and "--trust" not in plot

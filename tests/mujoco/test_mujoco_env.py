@@ -277,3 +277,19 @@ def test_renderer_without_a_display(
         monkeypatch.setenv(name, value)
     create(0, MujocoConfig(env_name="Toy-v0", render_mode="rgb_array"))
     assert os.environ.get("MUJOCO_GL") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "camera"),
+    [
+        ("HalfCheetah-v5", "{}", "track"),
+        ("HalfCheetah-v5", '{"camera_id": -1}', None),
+        ("Hopper-v5", "{}", None),  # Gymnasium's free camera follows it.
+    ],
+)
+def test_the_camera_follows(name: str, arguments: str, camera: str | None) -> None:
+    """Guards videos from bodies that run out of sight within a second."""
+    env = create(0, MujocoConfig(env_name=name, env_kwargs=arguments, render_mode="rgb_array"))
+    model = env.unwrapped.model  # type: ignore[attr-defined]
+    chosen = env.unwrapped.mujoco_renderer.camera_id  # type: ignore[attr-defined]
+    assert chosen == (model.camera(camera).id if camera else -1)

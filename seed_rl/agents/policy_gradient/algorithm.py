@@ -8,18 +8,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.agents.policy_gradient.config import OnPolicyConfig, step_sizes
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig, settled_sizes
 from seed_rl.agents.policy_gradient.modules import minibatches
 from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
     GeneralizedOnPolicyLoss,
 )
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
-from seed_rl.common.config import flag_origins
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
-from seed_rl.common.config.options import from_flags, refuse_contradiction
+from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
@@ -28,6 +27,7 @@ from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import Minimize, StepResult
 from seed_rl.common.learner.job import (
     AlgorithmContext,
+    CreateAgent,
     CreateOptimizer,
     TrainingJob,
     make_job,
@@ -95,7 +95,7 @@ class PolicyGradient(ActorCriticAlgorithm):
 
 def create_job(
     create_env_fn: Callable[[int, Any], Any],
-    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_agent_fn: CreateAgent,
     create_optimizer_fn: CreateOptimizer | None = None,
     *,
     create_loss: CreateLoss,
@@ -112,8 +112,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network, in either call form of `call_network`.
+      create_agent_fn: see `job.CreateAgent`.
       create_optimizer_fn: see `job.make_job`.
       create_loss: see `CreateLoss`.
       on_policy: sizes of a training step; by default those of the flags.
@@ -134,20 +133,7 @@ def create_job(
     config = config or from_flags(LearnerConfig, batch_size=1)  # `sizes` replaces it.
     settings = settings or from_flags(MinibatchSettings)
     learners = (options.get("device_config") or from_flags(DeviceConfig)).learners
-    num_training_envs = learners * (run.num_envs - run.num_eval_envs)
-    about = flag_origins.may_be_adapted("step_size_transitions")
-    others = ("unroll_length", "batches_per_step", "batch_size")
-    if about and any(map(flag_origins.is_chosen, others)):
-        on_policy = dataclasses.replace(
-            on_policy, step_size_transitions=None, batch_size_transitions=None
-        )
-    sizes = step_sizes(on_policy, settings, config.unroll_length, num_training_envs, about)
-    for given, name, value in (
-        ("step_size_transitions", "unroll_length", sizes.unroll_length),
-        ("batch_size_transitions", "batches_per_step", sizes.minibatches.batches_per_step),
-    ):
-        if size := getattr(on_policy, given):
-            refuse_contradiction(name, value, f"--{given}={size}")
+    sizes, on_policy = settled_sizes(on_policy, settings, run, config.unroll_length, learners)
 
     def create_algorithm(context: AlgorithmContext) -> PolicyGradient:
         observation_space, action_space = context.spaces

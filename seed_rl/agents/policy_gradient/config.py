@@ -10,7 +10,9 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     MinibatchSettings,
     nearest_divisors,
 )
-from seed_rl.common.config.options import Checked, option
+from seed_rl.common.config import flag_origins
+from seed_rl.common.config.options import Checked, option, refuse_contradiction
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
 
@@ -147,6 +149,45 @@ def step_sizes(
         minibatches = dataclasses.replace(minibatches, batches_per_step=total // size)
     minibatches.minibatch_size(unrolls, unroll_length)
     return StepSizes(unroll_length, unrolls, minibatches)
+
+
+def settled_sizes(
+    config: OnPolicyConfig,
+    minibatches: MinibatchSettings,
+    run: RunConfig,
+    unroll_length: int,
+    learners: int,
+) -> tuple[StepSizes, OnPolicyConfig]:
+    """The sizes of a program: what its user has chosen wins over a preset's sizes in transitions.
+
+    Args:
+      config: options.
+      minibatches: see `step_sizes`.
+      run: environments of a learner.
+      unroll_length: see `step_sizes`.
+      learners: how many train together.
+
+    Returns:
+      The sizes, and the options from which they follow.
+
+    Raises:
+      UserError: see `step_sizes`; or flags contradict each other.
+    """
+    about = flag_origins.may_be_adapted("step_size_transitions")
+    others = ("unroll_length", "batches_per_step", "batch_size")
+    if about and any(map(flag_origins.is_chosen, others)):
+        config = dataclasses.replace(
+            config, step_size_transitions=None, batch_size_transitions=None
+        )
+    envs = learners * (run.num_envs - run.num_eval_envs)
+    sizes = step_sizes(config, minibatches, unroll_length, envs, about)
+    for given, name, value in (
+        ("step_size_transitions", "unroll_length", sizes.unroll_length),
+        ("batch_size_transitions", "batches_per_step", sizes.minibatches.batches_per_step),
+    ):
+        if size := getattr(config, given):
+            refuse_contradiction(name, value, f"--{given}={size}")
+    return sizes, config
 
 
 def _multiples(size: int, factor: int) -> str:

@@ -7,10 +7,14 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig
+from absl import flags
+
+from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig, settled_sizes
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.run_config import RunConfig
@@ -28,19 +32,15 @@ def create_agent(
 
 def _create_job(gin_modules: Sequence[str]) -> Callable[..., Any]:
     """Returns `algorithm.create_job` with the parts that the gin config of the flags describes."""
-    from seed_rl.agents.policy_gradient import algorithm, gin_config, gin_options, gin_record
+    from seed_rl.agents.policy_gradient import algorithm, gin_config, gin_record
 
     def create_job(*functions: Any, **options: Any) -> Any:
-        for module in gin_modules:
-            importlib.import_module(module)
-        config = from_flags(OnPolicyConfig)
-        saved = gin_record.saved_config(from_flags(RunConfig).logdir)
-        settled = gin_record.load(config, saved, gin_options.of_flags(), gin_options.typed())
+        saved, settled = _load_gin(gin_modules)
         with gin_config.errors_for_users():
             job = algorithm.create_job(
                 *functions,
                 create_loss=gin_config.create_loss,
-                on_policy=config,
+                on_policy=from_flags(OnPolicyConfig),
                 continuous=gin_config.continuous_action_config(),
                 optimizer=gin_config.optimizer_config(),
                 **options,
@@ -48,6 +48,27 @@ def _create_job(gin_modules: Sequence[str]) -> Callable[..., Any]:
         return gin_record.record(job, saved, settled)
 
     return create_job
+
+
+def _load_gin(modules: Sequence[str]) -> tuple[Any, Any]:
+    """Loads the gin config of the flags; returns that of a saved run, and what options set."""
+    from seed_rl.agents.policy_gradient import gin_options, gin_record
+
+    for module in modules:
+        importlib.import_module(module)
+    saved = gin_record.saved_config(from_flags(RunConfig).logdir)
+    options, typed = gin_options.of_flags(), gin_options.typed()
+    return saved, gin_record.load(from_flags(OnPolicyConfig), saved, options, typed)
+
+
+def _check(gin_modules: Sequence[str]) -> None:
+    run, learner = from_flags(RunConfig), from_flags(LearnerConfig, batch_size=1)
+    settings = from_flags(MinibatchSettings)
+    learners = from_flags(DeviceConfig).learners
+    settled_sizes(from_flags(OnPolicyConfig), settings, run, learner.unroll_length, learners)
+    # The parts of gin configs import TensorFlow, for seconds: only where the user names some.
+    if any(flags.FLAGS[name].present for name in ("gin_config", "gin_bindings")):
+        _load_gin(gin_modules)
 
 
 def main(
@@ -70,5 +91,6 @@ def main(
         (OnPolicyConfig, LossConfig, MinibatchSettings),
         create_agent,
         (MLPNetworkConfig, ConvNetworkConfig),
+        check=functools.partial(_check, gin_modules),
     )
     program.main(family, *arguments, instead=instead, **options)

@@ -13,6 +13,7 @@ from seed_rl.agents.r2d2.config import R2D2Config, validate
 from seed_rl.agents.r2d2.networks import AgentOutput
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.inference.network_calls import call_network
@@ -21,6 +22,7 @@ from seed_rl.common.learner import devices, replicas
 from seed_rl.common.learner.algorithm import StepResult
 from seed_rl.common.learner.job import (
     AlgorithmContext,
+    CreateAgent,
     CreateOptimizer,
     TrainingJob,
     make_job,
@@ -189,7 +191,7 @@ class R2D2(ReplayAlgorithm):
 
 def create_job(
     create_env_fn: Callable[[int, Any], Any],
-    create_agent_fn: Callable[[EnvOutput, int], tf.Module],
+    create_agent_fn: CreateAgent,
     create_optimizer_fn: CreateOptimizer | None = None,
     *,
     r2d2: R2D2Config | None = None,
@@ -201,8 +203,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: `create_agent_fn(env_output_specs, num_actions)` returns the network, in
-        either call form of `call_network`.
+      create_agent_fn: see `job.CreateAgent`.
       create_optimizer_fn: see `job.make_job`.
       r2d2: options of acting and learning; by default those of the flags.
       replay: options of the replay; by default those of the flags.
@@ -218,16 +219,17 @@ def create_job(
 
     def create_algorithm(context: AlgorithmContext) -> R2D2:
         validate(context.run, context.config, r2d2, replay)
-        actions = context.spaces.action
+        observations, actions = context.spaces
         if not isinstance(actions, spaces.Discrete):
             raise UserError(
                 f"R2D2 needs a Discrete action space, but the environment has {actions}. Train "
                 "with vtrace, ppo or sac, or wrap the environment to make its actions discrete."
             )
+        distribution = get_parametric_distribution_for_action_space(actions)
         return algorithm(
             r2d2,
             replay,
-            lambda: create_agent_fn(context.specs.env_output, int(actions.n)),
+            lambda: create_agent_fn(actions, observations, distribution),
             context.specs,
             actions,
             context.config.unroll_length,

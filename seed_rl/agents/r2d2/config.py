@@ -48,6 +48,7 @@ class R2D2Config(Checked):
     value_function_rescaling_epsilon: float = option(
         1e-3, "Epsilon of h.", minimum=0.0, network=True
     )
+    reward_scaling: float = option(1.0, "Factor applied to rewards before clipping.", minimum=0.0)
     max_abs_reward: float | None = option(
         None, "Rewards are clipped to this absolute value. 0 or none: no clipping.", minimum=0.0
     )

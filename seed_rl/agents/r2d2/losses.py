@@ -175,6 +175,7 @@ def td_errors(
     r_t, done_t, abandoned_t = (
         tensor[1:] for tensor in (env_outputs.reward, env_outputs.done, env_outputs.abandoned)
     )
+    r_t *= config.reward_scaling
     if config.max_abs_reward:
         r_t = tf.clip_by_value(r_t, -config.max_abs_reward, config.max_abs_reward)
     epsilon = config.value_function_rescaling_epsilon

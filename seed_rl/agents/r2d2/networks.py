@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from gymnasium import spaces
 
 from seed_rl.agents.r2d2.config import QNetworkConfig
-from seed_rl.common.nest import Nest
 from seed_rl.common.networks.action_mask import masked, without_mask
 from seed_rl.common.networks.encoders import ImageEncoder
 from seed_rl.common.networks.layers import Dense, variance_scaling
@@ -126,17 +123,17 @@ class DuelingLSTM(tf.Module):
 
 
 def create_network(
-    env_output_specs: EnvOutput, num_actions: int, config: QNetworkConfig | None = None
+    observation_space: spaces.Space[Any], num_actions: int, config: QNetworkConfig | None = None
 ) -> DuelingLSTM:
     """Creates a network with convolutions for images, dense layers for vectors, both for nests.
 
     Args:
-      env_output_specs: `EnvOutput` of `tf.TensorSpec`, without batch dimension.
+      observation_space: of one environment.
       num_actions: see `DuelingLSTM`.
       config: options.
     """
     config = config or QNetworkConfig()
-    space = without_mask(space_of(env_output_specs.observation))
+    space = without_mask(observation_space)
     options = (config.torso, config.stack_size)
     encoder: Any
     if is_image(space):
@@ -162,18 +159,3 @@ def _head(
 
 def _apply(head: tuple[Dense, Dense], features: tf.Tensor) -> tf.Tensor:
     return head[1](head[0](features))
-
-
-def space_of(specs: Nest) -> Any:
-    """The observation space with these specs, as far as encoders depend on it."""
-    if isinstance(specs, Mapping):
-        return spaces.Dict({key: space_of(part) for key, part in specs.items()})
-    if isinstance(specs, (tuple, list)):
-        return spaces.Tuple([space_of(part) for part in specs])
-    dtype = specs.dtype.as_numpy_dtype
-    if np.issubdtype(dtype, np.floating):
-        return spaces.Box(-np.inf, np.inf, tuple(specs.shape), dtype)
-    if dtype == np.bool_:
-        return spaces.MultiBinary(specs.shape)
-    limits = np.iinfo(dtype)
-    return spaces.Box(limits.min, limits.max, tuple(specs.shape), dtype)

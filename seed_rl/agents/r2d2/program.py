@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
+from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config, validate
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.config import options
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.network_config import ObservationConfig
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.run_config import RunConfig
 
 PRESET = Preset(
     "r2d2",
@@ -32,14 +35,19 @@ PRESET = Preset(
 """Learns Pong on two cores. For the settings of the paper: `seed_rl/atari/r2d2_paper.flags`."""
 
 
-def create_agent(env_output_specs: Any, num_actions: int) -> Any:
-    """Creates the network that the flags of `QNetworkConfig` configure."""
+def create_agent(
+    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
+) -> Any:
+    """Creates the network that the flags configure."""
+    del parametric_action_distribution
     from seed_rl.agents.r2d2 import networks  # TensorFlow: in the learner only.
     from seed_rl.common.networks import space_encoder
+    from seed_rl.common.normalization import normalizer
 
-    space_encoder.refuse_unused_flags(networks.space_of(env_output_specs.observation))
+    space_encoder.refuse_unused_flags(env_observation_space)
     config = options.from_flags(QNetworkConfig)
-    return networks.create_network(env_output_specs, num_actions, config)
+    network = networks.create_network(env_observation_space, int(action_space.n), config)
+    return normalizer.normalized(network, options.from_flags(ObservationConfig))
 
 
 def _create_job() -> Callable[..., Any]:
@@ -48,13 +56,18 @@ def _create_job() -> Callable[..., Any]:
     return create_job
 
 
+def _check() -> None:
+    validate(*map(options.from_flags, (RunConfig, LearnerConfig, R2D2Config, ReplayConfig)))
+
+
 PROGRAM = AgentProgram(
     "r2d2",
     _create_job,
     (R2D2Config, ReplayConfig),
     create_agent,
-    (QNetworkConfig,),
+    (QNetworkConfig, ObservationConfig),
     (PRESET,),
+    _check,
 )
 
 main = PROGRAM.main

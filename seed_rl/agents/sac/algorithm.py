@@ -11,10 +11,10 @@ from typing import Any
 import tensorflow as tf
 from gymnasium import spaces
 
-from seed_rl.agents.sac import critics, losses
+from seed_rl.agents.sac import losses
 from seed_rl.agents.sac.config import (
-    BOOTSTRAP_Q,
     SACConfig,
+    check_quantiles,
     kept_length,
     updates_per_step,
     validate,
@@ -33,6 +33,7 @@ from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import StepResult
 from seed_rl.common.learner.job import (
     AlgorithmContext,
+    CreateAgent,
     CreateOptimizer,
     TrainingJob,
     make_job,
@@ -172,13 +173,12 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         network.get_action_params(action, env_output, state)
         network.get_V(action, env_output, state)
         q = network.get_Q(action, env_output, state, action)
-        from_q = self.config.bootstrap_net == BOOTSTRAP_Q
-        critics.check_quantiles(q, self.config.dropped_quantiles_per_critic, from_q)
+        check_quantiles(self.config, q.shape[-1] if q.shape.rank == 4 else 1)
 
 
 def create_job(
     create_env_fn: Callable[[int, Any], Any],
-    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_agent_fn: CreateAgent,
     create_optimizer_fn: CreateOptimizer | None = None,
     *,
     sac: SACConfig | None = None,
@@ -194,8 +194,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network, see `networks`.
+      create_agent_fn: see `job.CreateAgent`; for the methods of the network, see `networks`.
       create_optimizer_fn: see `job.make_job`.
       sac: options of the loss; by default those of the flags, as for the other options.
       replay: options of the replay.

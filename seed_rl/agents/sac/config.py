@@ -57,7 +57,7 @@ class SACConfig(Checked):
     target_entropy: float | None = option(
         None,
         "Target entropy in nats. Default: -1 per component of a continuous action, half of the "
-        "largest entropy for each discrete choice.",
+        "largest entropy for each discrete choice, of what is allowed where actions are masked.",
     )
 
 
@@ -82,6 +82,24 @@ class SACNetworkConfig(MLPNetworkConfig):
         minimum=1,
         network=True,
     )
+
+
+def check_quantiles(config: SACConfig, quantiles: int) -> None:
+    """Refuses options that do not fit critics with so many quantiles.
+
+    Raises:
+      UserError: naming the options to change.
+    """
+    if quantiles > 1 and config.bootstrap_net != BOOTSTRAP_Q:
+        raise UserError(
+            f"--n_quantiles={quantiles} learns the distribution of returns from that of the next "
+            "step, which only the critics predict. Add --bootstrap_net=q."
+        )
+    if 1 < quantiles <= config.dropped_quantiles_per_critic:
+        raise UserError(
+            f"--dropped_quantiles_per_critic={config.dropped_quantiles_per_critic} leaves none of "
+            f"--n_quantiles={quantiles}. Lower the former or raise the latter."
+        )
 
 
 def kept_length(learner: LearnerConfig, hindsight: HindsightConfig) -> int:

@@ -11,28 +11,6 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from seed_rl.common.errors import UserError
-
-
-def check_quantiles(q: tf.Tensor, dropped_per_critic: int, bootstraps_from_q: bool) -> None:
-    """Refuses options that do not fit the critics; `q` is any of their outputs.
-
-    Raises:
-      UserError: naming the options to change.
-    """
-    if q.shape.rank == 3:
-        return
-    if not bootstraps_from_q:
-        raise UserError(
-            f"--n_quantiles={q.shape[-1]} learns the distribution of returns from that of the next "
-            "step, which only the critics predict. Add --bootstrap_net=q."
-        )
-    if dropped_per_critic >= q.shape[-1]:
-        raise UserError(
-            f"--dropped_quantiles_per_critic={dropped_per_critic} leaves none of "
-            f"--n_quantiles={q.shape[-1]}. Lower the former or raise the latter."
-        )
-
 
 def value(q: tf.Tensor) -> tf.Tensor:
     """Value <float32>[time, batch] of actions, which the actor maximizes (section 4.3)."""

@@ -11,7 +11,7 @@ to the variables of another.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -19,6 +19,7 @@ from gymnasium import spaces
 
 from seed_rl.agents.sac import critics
 from seed_rl.agents.sac.config import BOOTSTRAP_Q, SACConfig
+from seed_rl.common.acting.action_masks import KEY
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
 from seed_rl.common.distributions.continuous import mean_std
 from seed_rl.common.learner import replicas
@@ -28,6 +29,7 @@ from seed_rl.common.learner.coefficients import (
     LagrangeInequalityCoefficient,
 )
 from seed_rl.common.nest import Nest
+from seed_rl.common.networks.action_mask import masked
 from seed_rl.common.networks.space_encoder import leaf_spaces
 from seed_rl.common.returns.transitions import transitions
 from seed_rl.common.types import EnvOutput
@@ -88,8 +90,17 @@ def compute_loss(
     )
     soft_value = tf.stop_gradient(fresh_q - alpha * log_probs)
 
-    v_tm1 = agent.get_V(*seen_tm1, agent_state)
-    v_loss = 0.5 * mean(tf.square(v_tm1 - soft_value))
+    v_loss: Any = 0.0
+    v_metrics: dict[str, tf.Tensor] = {}
+    # Else nothing reads V, which is a baseline of the policy gradient, too.
+    if config.bootstrap_net != BOOTSTRAP_Q or not distribution.reparametrizable:
+        v_tm1 = agent.get_V(*seen_tm1, agent_state)
+        v_loss = 0.5 * mean(tf.square(v_tm1 - soft_value))
+        v_metrics = {
+            "losses/v": v_loss,
+            "value/v": mean(v_tm1),
+            "value/explained_variance": mean.explained_variance(v_tm1, soft_value),
+        }
 
     v_t = _bootstrap_values(config, distribution, agent, target_agent, alpha, seen, agent_state)
     r_t, discount_t = steps.r_t[..., tf.newaxis], steps.discount_t[..., tf.newaxis]
@@ -102,21 +113,22 @@ def compute_loss(
     else:
         advantages = _normalized(soft_value - tf.stop_gradient(v_tm1), mean)
         policy_loss = -mean(log_probs * advantages)
-    temperature_loss = temperature.adjustment_loss(mean.everywhere(log_probs))
+    too_sure = log_probs
+    if config.target_entropy is None and isinstance(env_outputs.observation, Mapping):
+        too_sure -= _forbidden_entropy(distribution, seen_tm1[1].observation)
+    temperature_loss = temperature.adjustment_loss(mean.everywhere(too_sure))
 
     target, q_values = tf.reduce_mean(targets, axis=-1), critics.means(q_tm1)
     metrics = {
         "losses/policy": policy_loss,
-        "losses/v": v_loss,
         "losses/q": q_loss,
         "policy/entropy": -mean(log_probs),
         "policy/entropy_cost": alpha,
         "q/value": mean(tf.reduce_mean(q_values, axis=-1)),
         "q/target": mean(target),
         "q/abs_td_error": mean(tf.reduce_mean(tf.abs(target[..., tf.newaxis] - q_values), axis=-1)),
-        "value/v": mean(v_tm1),
         "value/target": mean(soft_value),
-        "value/explained_variance": mean.explained_variance(v_tm1, soft_value),
+        **v_metrics,
     }
     if (std := mean_std(pi_tm1)) is not None:
         metrics["policy/std"] = mean(std)
@@ -163,6 +175,19 @@ def default_target_entropy(action_space: spaces.Space[Any]) -> float:
             sizes = space.nvec if isinstance(space, spaces.MultiDiscrete) else [space.n]
             target += 0.5 * sum(math.log(n) for n in sizes)
     return target
+
+
+def _forbidden_entropy(
+    distribution: ParametricDistribution, observation: Mapping[str, Any]
+) -> tf.Tensor:
+    """What masks take from the default target entropy, <float32>[time, batch]: the target is half
+    of the largest entropy of what is allowed. 0 without masks.
+    """
+    if KEY not in observation:
+        return tf.constant(0.0)
+    shape = tf.concat([tf.shape(observation[KEY])[:-1], [distribution.param_size]], axis=0)
+    largest = distribution(tf.zeros(shape)).entropy()
+    return 0.5 * (largest - distribution(masked(tf.zeros(shape), observation)).entropy())
 
 
 def _bootstrap_values(

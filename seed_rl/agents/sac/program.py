@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig
+from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig, check_quantiles, validate
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.config import options
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.network_config import ObservationConfig
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
+from seed_rl.common.config.run_config import RunConfig
 
 PRESET = Preset(
     "sac",
@@ -38,12 +41,14 @@ PRESET = Preset(
 def create_agent(
     action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
-    """Creates the network that the flags of `SACNetworkConfig` configure."""
+    """Creates the network that the flags configure."""
     del action_space
     from seed_rl.agents.sac import networks  # TensorFlow: in the learner only.
+    from seed_rl.common.normalization import normalizer
 
     config = options.from_flags(SACNetworkConfig)
-    return networks.create_network(env_observation_space, parametric_action_distribution, config)
+    network = networks.create_network(env_observation_space, parametric_action_distribution, config)
+    return normalizer.normalized(network, options.from_flags(ObservationConfig))
 
 
 def _create_job() -> Callable[..., Any]:
@@ -52,13 +57,24 @@ def _create_job() -> Callable[..., Any]:
     return create_job
 
 
+def _check() -> None:
+    configs = (RunConfig, LearnerConfig, ReplayConfig, HindsightConfig)
+    validate(*map(options.from_flags, configs))
+    quantiles = options.flag_dictionary().get("n_quantiles", 0)  # Not of a network of one's own.
+    check_quantiles(options.from_flags(SACConfig), quantiles)
+    if quantiles == 1:
+        why = "with --n_quantiles=1 there are none to drop"
+        options.refuse_unused(("dropped_quantiles_per_critic",), why)
+
+
 PROGRAM = AgentProgram(
     "sac",
     _create_job,
     (SACConfig, HindsightConfig, ReplayConfig, ContinuousDistributionConfig),
     create_agent,
-    (SACNetworkConfig,),
+    (SACNetworkConfig, ObservationConfig),
     (PRESET,),
+    _check,
 )
 
 main = PROGRAM.main

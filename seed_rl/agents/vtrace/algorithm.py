@@ -14,12 +14,14 @@ from seed_rl.common.config.distribution_config import ContinuousDistributionConf
 from seed_rl.common.config.options import from_flags, refuse_unused
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+from seed_rl.common.errors import UserError
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import StepResult
 from seed_rl.common.learner.job import (
     AlgorithmContext,
+    CreateAgent,
     CreateOptimizer,
     TrainingJob,
     make_job,
@@ -32,7 +34,14 @@ from seed_rl.common.types import Specs, Unroll
 
 
 class VTrace(ActorCriticAlgorithm):
-    """Actor-critic with off-policy correction (Espeholt et al. 2018)."""
+    """Actor-critic with off-policy correction (Espeholt et al. 2018).
+
+    Attributes:
+      learns_from_replay: whether `loss` corrects for the policy of replayed unrolls; a subclass
+        with another loss that does not sets it to False.
+    """
+
+    learns_from_replay = True
 
     def __init__(
         self,
@@ -129,7 +138,7 @@ class VTrace(ActorCriticAlgorithm):
 
 def create_job(
     create_env_fn: Callable[[int, Any], Any],
-    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_agent_fn: CreateAgent,
     create_optimizer_fn: CreateOptimizer | None = None,
     *,
     vtrace: VTraceConfig | None = None,
@@ -142,8 +151,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: `create_agent_fn(action_space, observation_space,
-        parametric_action_distribution)` returns the network, in either call form of `call_network`.
+      create_agent_fn: see `job.CreateAgent`.
       create_optimizer_fn: see `job.make_job`.
       vtrace: options of the loss; by default those of the flags.
       replay: options of the replay; by default those of the flags.
@@ -158,6 +166,11 @@ def create_job(
     vtrace = vtrace or from_flags(VTraceConfig)
     replay = replay or from_flags(VTraceReplayConfig)
     continuous = continuous or from_flags(ContinuousDistributionConfig)
+    if replay.replay_ratio and not algorithm.learns_from_replay:
+        raise UserError(
+            f"--replay_ratio={replay.replay_ratio}: {algorithm.__name__} learns only from what its "
+            "latest policy did. Leave it out, or train with vtrace."
+        )
 
     def create_algorithm(context: AlgorithmContext) -> VTrace:
         observation_space, action_space = context.spaces
@@ -182,5 +195,6 @@ def create_job(
         create_algorithm,
         create_optimizer_fn,
         agent_options=(vtrace, replay, continuous),
+        replay_ratio=replay.replay_ratio,
         **options,
     )

@@ -30,6 +30,15 @@ def choices(action_space: spaces.Space[Any]) -> list[int]:
     return []
 
 
+def other_names(env: Any, observation_space: Any, info: Mapping[str, Any]) -> list[str]:
+    """Names of what may be masks by another convention, such as the method of SB3-Contrib."""
+    parts = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
+    names = {*map(str, parts), *map(str, info), "action_masks()"} - {KEY}
+    if not callable(getattr(env.unwrapped, "action_masks", None)):
+        names.discard("action_masks()")
+    return sorted(name for name in names if "action" in name and "mask" in name)
+
+
 def allowed_actions(
     action_space: Any, mask: np.ndarray, random: np.random.Generator | None = None
 ) -> np.ndarray:
@@ -58,6 +67,15 @@ def without_mask(observation: Any) -> Any:
         return observation
     left = {key: part for key, part in observation.items() if key != KEY}
     return next(iter(left.values())) if len(left) == 1 else left
+
+
+def with_mask(seen: Any, observation: Any) -> Any:
+    """`observation` with `seen` in place of its parts `without_mask`."""
+    if not isinstance(observation, Mapping) or KEY not in observation:
+        return seen
+    names = [name for name in observation if name != KEY]
+    parts = {names[0]: seen} if len(names) == 1 else seen
+    return {**parts, KEY: observation[KEY]}
 
 
 class ActionMasks:

@@ -26,6 +26,7 @@ class AgentProgram:
       create_agent: returns the network; None: each program has its own.
       network_configs: dataclasses of options of `create_agent`.
       presets: the agent's own defaults.
+      check: refuses flags that contradict each other, before anything starts.
     """
 
     name: str
@@ -34,6 +35,7 @@ class AgentProgram:
     create_agent: Callable[..., Any] | None = None
     network_configs: tuple[type, ...] = ()
     presets: tuple[Preset, ...] = ()
+    check: Callable[[], None] | None = None
 
     def main(
         self,
@@ -51,9 +53,9 @@ class AgentProgram:
 
         Args:
           family: the environments.
-          create_agent: returns the network; see `create_job` of the agent for its arguments, and
-            `network_configs` for the default's options. Called only in the learner, so it should
-            import TensorFlow itself.
+          create_agent: `create_agent(action_space, observation_space,
+            parametric_action_distribution)` returns the network; see `network_configs` for the
+            default's options. Called only in the learner, so it should import TensorFlow itself.
           create_optimizer: `create_optimizer(final_iteration)` returns (optimizer,
             learning_rate_fn); by default, the flags of `OptimizerConfig` configure one.
           algorithm: returns the agent's `Algorithm` or a subclass with the same constructor
@@ -91,5 +93,6 @@ class AgentProgram:
             presets=(*self.presets, *presets),
             argv=argv,
             agent=self.name,
+            check=self.check,
             **defaults,
         )

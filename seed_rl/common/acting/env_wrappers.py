@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from seed_rl.common.acting import action_masks
 from seed_rl.common.acting.env_adapters import as_gymnasium
-from seed_rl.common.acting.spaces import SMALLEST_IMAGE, specs
+from seed_rl.common.acting.spaces import SMALLEST_IMAGE, is_image, specs
 from seed_rl.common.errors import UserError
 
 _ONE, _MINUS_ONE = np.float32(1.0), np.float32(-1.0)
@@ -31,9 +31,11 @@ __all__ = [
     "agent_action_space",
     "agent_observation_space",
     "from_unit",
+    "height_and_width",
     "is_bounded",
     "is_channels_first",
     "observation_converter",
+    "with_frames",
     "wrap_for_agent",
 ]
 
@@ -139,6 +141,54 @@ class RepeatActions(gymnasium.Wrapper[Any, Any, Any, Any]):
         if scored:
             info = {**info, "score_reward": score}
         return observation, total, terminated, truncated, info
+
+
+def height_and_width(frame_size: Sequence[int]) -> tuple[int, int]:
+    """The numbers of --frame_size as (height, width); one number is both.
+
+    Raises:
+      UserError: there are more than two.
+    """
+    if len(frame_size) > 2:
+        raise UserError(f"--frame_size={','.join(map(str, frame_size))}: write height,width.")
+    return frame_size[0], frame_size[-1]
+
+
+def with_frames(
+    env: Any, frame_size: Sequence[int] = (), grayscale: bool = False, frame_stack: int = 1
+) -> Any:
+    """`env` in Gymnasium's wrappers for its frames.
+
+    Args:
+      env: a Gymnasium environment, or a vector environment.
+      frame_size: height and width, or one number for both; (): as they are.
+      grayscale: whether colours become grey.
+      frame_stack: observations in a stack, of which there are zeros before an episode.
+
+    Raises:
+      UserError: the observations are not of the kind that a wrapper takes.
+    """
+    is_vector = isinstance(env, gymnasium.vector.VectorEnv)
+    kinds: Any = gymnasium.wrappers.vector if is_vector else gymnasium.wrappers
+    space = env.single_observation_space if is_vector else env.observation_space
+    if is_channels_first(space) and (frame_size or grayscale) and not is_vector:
+        env = AgentObservations(env)
+    try:
+        if frame_size:
+            env = kinds.ResizeObservation(env, height_and_width(frame_size))
+        if grayscale:
+            env = kinds.GrayscaleObservation(env, keep_dim=True)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"--frame_size and --grayscale: {error}.") from error
+    if frame_stack > 1:
+        if is_vector or not isinstance(space, spaces.Box) or is_image(space):
+            raise UserError(
+                f"--frame_stack={frame_stack} stacks the vectors of single environments, not "
+                f"{space}{' of a vector environment' if is_vector else ''}. Images are stacked by "
+                "the learner: --stack_size."
+            )
+        env = gymnasium.wrappers.FrameStackObservation(env, frame_stack, padding_type="zero")
+    return env
 
 
 def wrap_for_agent(env: Any, observations: bool = True) -> gymnasium.Env[Any, Any]:

@@ -28,7 +28,11 @@ class Episodes:
 
 
 class Contract:
-    """Plays an environment with random actions, and looks at all it returns."""
+    """Plays an environment with random actions, and looks at all it returns.
+
+    Attributes:
+      masks_in: where it has action masks, see `action_masks.place`.
+    """
 
     def __init__(self, env: Any, findings: Findings, timeout_s: float, seed: int = 1):
         """Adapts `env`, a Gymnasium (or old gym) environment, not wrapped for agents."""
@@ -40,6 +44,7 @@ class Contract:
             self.env = env_adapters.as_gymnasium(env)
             self.env.action_space.seed(seed)
             space = self.env.observation_space
+            self.masks_in = ""
             self._masks: action_masks.ActionMasks | None = None
             self._mask: Any = None  # What the last observation allows.
             self._random = np.random.default_rng(seed)
@@ -107,6 +112,7 @@ class Contract:
         try:
             with self.findings.of("reset()", self._timeout_s):
                 where = action_masks.place(env, space, env.action_space)
+            self.masks_in = where
             if where:
                 name = type(env.unwrapped).__name__
                 in_info = where == "info"
@@ -116,9 +122,20 @@ class Contract:
 
     def _check_mask(self, observation: Any, info: Any, over: bool, call: str) -> None:
         if self._masks is None:
+            if not action_masks.choices(self.env.action_space):
+                return
             masked = action_masks.KEY in info
-            if masked and action_masks.choices(self.env.action_space):
+            if masked:
                 self._bad_mask(f"{call} returned an {action_masks.KEY}, but reset() did not")
+            names = action_masks.other_names(self.env, self.env.observation_space, info)
+            if names:
+                self.findings.should(
+                    "mask_name",
+                    f"{names[0]} looks like a mask of actions, which agents would not find.",
+                    "They choose actions that are not allowed.",
+                    f"Name it {action_masks.KEY}: a part of a Dict observation, or "
+                    f'info["{action_masks.KEY}"] of reset() and every step().',
+                )
             return
         try:
             mask = self._masks.find(observation, info)

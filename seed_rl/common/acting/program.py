@@ -34,6 +34,7 @@ def main(
     argv: Sequence[str] | None = None,
     agent: str = "",
     instead: Mapping[str, str] | None = None,
+    check: Callable[[], None] | None = None,
     **defaults: Any,
 ) -> None:
     """Parses flags and runs; does not return.
@@ -52,6 +53,7 @@ def main(
       argv: name of the program, then flags; None: the command line.
       agent: its name, which --agent may repeat: a call for another agent then fails.
       instead: by names of flags that the program does not have, what to write instead.
+      check: refuses flags of a learner that contradict each other, with --only_check_args.
       **defaults: further defaults of this program.
     """
     options.define_flags(
@@ -87,10 +89,10 @@ def main(
             create_batch=family.create_batch,
         )
 
-    options.run_main(run, lambda: _prepare(family), argv, instead)
+    options.run_main(run, lambda: _prepare(family, check), argv, instead)
 
 
-def _prepare(family: EnvironmentFamily) -> None:
+def _prepare(family: EnvironmentFamily, check: Callable[[], None] | None) -> None:
     """Settles the flags that the user has not typed, and refuses action repeats without effect.
 
     Unless --logdir is given, the run's directory is named after the environment, and after the
@@ -111,7 +113,7 @@ def _prepare(family: EnvironmentFamily) -> None:
             known.value = logdirs.default("-".join(str(flags.FLAGS[name].value) for name in names))
     learns = flags.FLAGS.run_mode != ACTOR
     if flags.FLAGS.only_check_args:
-        answer_check(lambda: _continuation(family))
+        answer_check(lambda: _continuation(family), check if learns else None)
     elif learns and flags.FLAGS.play_request:
         saved_flags.adopt_saved_run()
     elif learns:
@@ -119,11 +121,14 @@ def _prepare(family: EnvironmentFamily) -> None:
             raise UserError(refusal)
 
 
-def answer_check(continuation: Callable[[], Mapping[str, Any]]) -> None:
+def answer_check(
+    continuation: Callable[[], Mapping[str, Any]], check: Callable[[], None] | None = None
+) -> None:
     """Prints what `./run_local.sh` asks a program for with --only_check_args.
 
     Args:
       continuation: see `_continuation`; a `refusal` is enough.
+      check: see `main`.
 
     Raises:
       UserError: the flags are invalid.
@@ -140,6 +145,8 @@ def answer_check(continuation: Callable[[], Mapping[str, Any]]) -> None:
     size = options.flag_dictionary().get("batch_size") or 0  # 0: PPO chooses.
     devices.check_learners(size, run.insecure)
     learner_config.check_replicas(size, devices.training_devices.count(",") + 1)
+    if check is not None and not answer["refusal"]:
+        check()
     print(json.dumps(answer))
 
 

@@ -8,7 +8,7 @@ of its space: `Dict` becomes a dictionary, `Tuple` a tuple.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,11 +66,13 @@ def specs(space: spaces.Space[Any], name: str = "observation") -> Any:
 
 def is_image(space: spaces.Space[Any]) -> bool:
     """Whether a torso suits the space: [height, width, channels], or bytes [height, width]."""
-    return (
-        isinstance(space, spaces.Box)
-        and (len(space.shape) == 3 or (len(space.shape) == 2 and space.dtype == "uint8"))
-        and min(space.shape[:2]) >= SMALLEST_IMAGE
-    )
+    return isinstance(space, spaces.Box) and has_image_shape(space.shape, space.dtype)
+
+
+def has_image_shape(shape: Sequence[int], dtype: Any) -> bool:
+    """`is_image` of a `Box` of this shape and type."""
+    flat = len(shape) == 2 and dtype == "uint8"
+    return (len(shape) == 3 or flat) and min(shape[:2]) >= SMALLEST_IMAGE
 
 
 def describe(space: spaces.Space[Any]) -> str:

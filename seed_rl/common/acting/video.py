@@ -14,13 +14,14 @@ from seed_rl.common.system.extras import missing_extra
 
 _FORMATS = (".mp4", ".gif")
 _DEFAULT_FPS = 30.0
+_GIF_PIXELS = 320  # Of the longer side: GIFs of textures are large.
 
 
 class VideoWriter:
     """Writes a video file frame by frame, under another name until it is complete.
 
     Args:
-      path: ends with .mp4 (H.264) or .gif; its directory is created.
+      path: ends with .mp4 (H.264), or with .gif, which is scaled down; its directory is created.
 
     Raises:
       UserError: a different extension, imageio is missing, or the file cannot be written.
@@ -55,6 +56,8 @@ class VideoWriter:
                 # H.264 requires even sizes; imageio's default of 16 would blur small screens.
                 options = {"fps": fps, "macro_block_size": 2}
             self._writer = self._imageio.get_writer(self._partial, **options)
+        if self._path.suffix.lower() == ".gif":
+            frame = _scaled_down(frame, -(-max(frame.shape) // _GIF_PIXELS))
         self._writer.append_data(frame)
 
     def close(self) -> None:
@@ -64,6 +67,13 @@ class VideoWriter:
             return
         self._writer.close()
         self._partial.replace(self._path)
+
+
+def _scaled_down(frame: np.ndarray, factor: int) -> np.ndarray:
+    """The means of squares of `factor` pixels; the last pixels are cut off if they are fewer."""
+    height, width = (size // factor for size in frame.shape[:2])
+    squares = frame[: height * factor, : width * factor].reshape(height, factor, width, factor, 3)
+    return squares.mean((1, 3)).astype(np.uint8) if factor > 1 else frame
 
 
 class Film(gymnasium.Wrapper[Any, Any, Any, Any]):

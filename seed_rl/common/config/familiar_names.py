@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 
+from seed_rl.common.errors import UserError
+
 _FRAMES = "which counts environment frames: steps times --num_action_repeats"
 _UNROLL = "steps of each environment in one unroll"
 _ENVS = "together with the number of actors: ACTORS ENVS_PER_ACTOR"
@@ -16,6 +18,10 @@ _UNROLLS = "in unrolls, each of --unroll_length steps"
 _STEPS = "in training steps"
 _VALUE_COST = (
     "of the squared error (PPO) or half of it (V-trace); libraries differ by this factor 2"
+)
+_INPUTS = (
+    "twice: ContinuousControlAgent.observation_normalizer=@InputNormalization() and "
+    "InputNormalization.mean_std_tracker=@AverageMeanStd()"
 )
 
 SAME = {
@@ -30,6 +36,9 @@ SAME = {
     "clip_range_vf": "value_clip_range",
     "normalize_advantage": "normalize_advantages",
     "norm_adv": "normalize_advantages",
+    "normalize_input": "normalize_observations",
+    "reward_scale": "reward_scaling",
+    "reward_clip": "max_abs_reward",
 }
 """Our names of options by foreign ones that mean the same."""
 
@@ -47,6 +56,9 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "frame_skip": ("num_action_repeats", "environment frames per action"),
     "frameskip": ("num_action_repeats", "environment frames per action"),
     "env_frameskip": ("num_action_repeats", "environment frames per action"),
+    "frame_stack": ("stack_size", "frames that the learner stacks"),
+    "env_framestack": ("stack_size", "frames that the learner stacks"),
+    "normalize_observations": ("gin_bindings", _INPUTS),
     "env_id": ("env_name", "an id of Gymnasium or module:Class"),
     "buffer_size": ("replay_buffer_size", _UNROLLS),
     "learning_starts": ("replay_buffer_min_size", _UNROLLS),
@@ -57,6 +69,10 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "minibatch_size": ("batch_size_transitions", "transitions of a minibatch"),
     "vf_coef": ("baseline_cost", _VALUE_COST),
     "value_loss_coeff": ("baseline_cost", _VALUE_COST),
+    "target_kl": (
+        "epochs_per_step",
+        "which bounds the change of the policy by fewer passes: none ends early at a divergence",
+    ),
     "tau": ("target_update_tau", "after every --update_target_every_n_step training steps"),
 }
 """By foreign names: the flag, and how it differs."""
@@ -68,14 +84,22 @@ def translated(arguments: Sequence[str], known: Container[str]) -> list[str]:
     Args:
       arguments: name of the program, then flags.
       known: the program's flags.
+
+    Raises:
+      UserError: an option is set by two of its names.
     """
+    spelled: dict[str, str] = {}
 
     def ours(argument: str) -> str:
-        name = re.match("--?([a-z_]+)", argument)
-        same = SAME.get(name[1]) if name else None
-        if name is None or same not in known or name[1] in known:
+        match = re.match("--?([a-z_]+)", argument)
+        if match is None:
             return argument
-        return f"--{same}{argument[name.end() :]}"
+        name = match[1]
+        same = SAME.get(name, "")
+        same = same if same in known and name not in known else name
+        if (first := spelled.setdefault(same, name)) != name:
+            raise UserError(f"--{first} and --{name} are the same option. Leave one of them out.")
+        return argument if same == name else f"--{same}{argument[match.end() :]}"
 
     return [ours(argument) for argument in arguments]
 

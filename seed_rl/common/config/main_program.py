@@ -63,8 +63,12 @@ def run_main(
             # Otherwise garbage collection of TensorFlow's modules takes seconds at exit.
             gc.freeze()
 
-    # The run's record is written from it, too.
-    sys.argv = familiar_names.translated(sys.argv if argv is None else argv, set(flags.FLAGS))
+    argv = sys.argv if argv is None else argv
+    try:  # The run's record is written from it, too.
+        sys.argv = familiar_names.translated(argv, set(flags.FLAGS))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
     app.run(guarded, flags_parser=functools.partial(_parse, prepare, instead or {}))
     raise AssertionError("app.run returned")
 

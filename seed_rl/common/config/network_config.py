@@ -35,6 +35,18 @@ class TorsoConfig(Checked):
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class ObservationConfig(Checked):
+    """Network: its input."""
+
+    normalize_observations: bool = option(
+        False,
+        "Whether observations are shifted and scaled to mean 0 and standard deviation 1, by the "
+        "statistics of all those trained on, and clipped to [-5, 5]. Images are not.",
+        network=True,
+    )
+
+
 def _lstm_sizes() -> tuple[int, ...]:
     """The option shared by all V-trace networks."""
     sizes: tuple[int, ...] = option(

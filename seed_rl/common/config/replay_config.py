@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import Checked, option
@@ -102,7 +103,7 @@ class HindsightConfig(Checked):
 
 
 def validate_warm_up(replay: ReplayConfig, learner: LearnerConfig, unroll_frames: int) -> None:
-    """Checks that training begins before the run ends.
+    """Checks that training begins before the run ends, and notes if that takes half of it.
 
     Args:
       replay: options of the replay.
@@ -112,11 +113,14 @@ def validate_warm_up(replay: ReplayConfig, learner: LearnerConfig, unroll_frames
     Raises:
       UserError: it does not.
     """
-    warm_up = replay.replay_buffer_min_size * unroll_frames
-    if warm_up >= learner.total_environment_frames:
-        raise UserError(
-            f"The run would end before training begins: that takes --replay_buffer_min_size="
-            f"{replay.replay_buffer_min_size} unrolls of {unroll_frames} frames = {warm_up:,} "
-            f"frames, and --total_environment_frames={learner.total_environment_frames:,}. Lower "
-            "the former or raise the latter."
-        )
+    warm_up, total = replay.replay_buffer_min_size * unroll_frames, learner.total_environment_frames
+    if 2 * warm_up < total:
+        return
+    text = (
+        f"that takes --replay_buffer_min_size={replay.replay_buffer_min_size} unrolls of "
+        f"{unroll_frames} frames = {warm_up:,} frames, and --total_environment_frames={total:,}. "
+        "Lower the former or raise the latter."
+    )
+    if warm_up >= total:
+        raise UserError(f"The run would end before training begins: {text}")
+    print(f"note: Training begins late in the run: {text}", file=sys.stderr)

@@ -28,6 +28,7 @@ from seed_rl.common.config.options import (
     network_options,
 )
 from seed_rl.common.config.run_config import ACTOR, RunConfig
+from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import env_specs
 from seed_rl.common.learner import playing
@@ -45,6 +46,10 @@ from seed_rl.common.types import Spaces, Specs
 
 CreateOptimizer = Callable[[int], tuple[tf.keras.optimizers.Optimizer, Callable[[Any], Any]]]
 """`create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn)."""
+
+CreateAgent = Callable[[Any, Any, ParametricDistribution], tf.Module]
+"""`create_agent(action_space, observation_space, parametric_action_distribution)` returns a network
+in either call form of `call_network`; the last is the distribution over actions of that space."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,6 +215,7 @@ def make_job(
     device_config: DeviceConfig | None = None,
     devices: Devices | None = None,
     agent_options: Sequence[Any] = (),
+    replay_ratio: int = 0,
     callbacks: Sequence[Callback] = (),
 ) -> TrainingJob:
     """Creates devices, algorithm and optimizer.
@@ -229,6 +235,7 @@ def make_job(
       device_config: what runs where.
       devices: what runs where, if the program has chosen itself.
       agent_options: dataclasses of the agent's options, stored with checkpoints.
+      replay_ratio: replayed unrolls that a training step takes for each new one.
       callbacks: called by the learner.
 
     Raises:
@@ -252,7 +259,7 @@ def make_job(
     spaces = env_specs.probe_spaces(create_env_fn, env_config)
     context = AlgorithmContext(run, config, spaces, env_specs.specs(*spaces))
     make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, config=optimizer)
-    _check_memory(config, context.specs)
+    _check_memory(config, context.specs, replay_ratio)
     with strategy.scope():
         algorithm = create_algorithm(context)
         steps = config.final_train_step(run) * algorithm.updates_per_unroll
@@ -294,7 +301,7 @@ def _built_in(config: LearnerConfig) -> Iterator[Callback]:
         yield StopAtReturn(config.stop_at_return)
 
 
-def _check_memory(config: LearnerConfig, specs: Specs) -> None:
+def _check_memory(config: LearnerConfig, specs: Specs, replay_ratio: int) -> None:
     """Refuses batches that do not fit in memory, rather than let TensorFlow fail to allocate them.
 
     Raises:
@@ -302,11 +309,12 @@ def _check_memory(config: LearnerConfig, specs: Specs) -> None:
     """
     leaves = tf.nest.flatten(specs.env_output)
     step = sum(leaf.shape.num_elements() * max(leaf.dtype.size, 1) for leaf in leaves)
-    batch = step * (config.unroll_length + 1) * config.batch_size
+    batch = step * (config.unroll_length + 1) * config.batch_size * (1 + replay_ratio)
     available = memory.available_bytes()
     if batch > available:
+        replayed = f" and --replay_ratio={replay_ratio:,} times as many" if replay_ratio else ""
         raise UserError(
-            f"A batch of --batch_size={config.batch_size:,} unrolls of --unroll_length="
+            f"A batch of --batch_size={config.batch_size:,} unrolls{replayed} of --unroll_length="
             f"{config.unroll_length:,} steps takes {batch / 1e9:,.1f} GB, and "
             f"{available / 1e9:,.1f} GB are available. Lower one of them."
         )

@@ -29,6 +29,7 @@ from seed_rl.common.learner import devices
 from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.learner.serving import serving
 from seed_rl.common.learner.training import TrainingStep
+from seed_rl.common.monitoring.clips import Clips
 from seed_rl.common.monitoring.reporting import Reporter
 from seed_rl.common.run_files import checkpoint_list, saved_run
 from seed_rl.common.system.file_lock import LearnerLock
@@ -137,7 +138,8 @@ class Learner:
             logging.warning("%s", idle)
             self._reporter.warn("devices", idle)
         here = Run(self._logdir.absolute(), job.options, self._save_copy)
-        self._callbacks = Callbacks(job.callbacks, here)
+        clips = [Clips(config.video_every, self._reporter)] if config.video_every else []
+        self._callbacks = Callbacks([*job.callbacks, *clips], here)
         self._stop = StopSignal(on_stop=self._inference.store.close)
         self._last_save = time.monotonic()
 
@@ -151,7 +153,8 @@ class Learner:
     @property
     def finished(self) -> bool:
         """Whether all frames are used, or a callback has ended the run."""
-        return self._callbacks.stopped or self.frames >= self._config.total_environment_frames
+        ended = self._callbacks.stopped is not None
+        return ended or self.frames >= self._config.total_environment_frames
 
     @property
     def done(self) -> bool:
@@ -205,7 +208,8 @@ class Learner:
             except BaseException:
                 self._reporter.phase("failed", self.frames)
                 raise
-            self._reporter.phase("done" if self.finished else "stopped", self.frames)
+            phase = "done" if self.finished else "stopped"
+            self._reporter.phase(phase, self.frames, self._callbacks.stopped)
         logging.info("Ended after %d environment frames.", self.frames)
 
     @contextlib.contextmanager

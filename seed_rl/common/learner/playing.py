@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
+import math
 import os
 import sys
 import time
@@ -55,6 +57,7 @@ class PlayRequest(InternalRequest):
       results: file for the episodes, one JSON line each, written as they end.
       environment: command of the environment's process, see `EnvironmentProcess`.
       episodes: how many to play.
+      steps: after how many to stop, also within an episode; None: no limit.
       weights: a checkpoint, or a directory of them; None: use `model`.
       model: an exported model.
       sampled: act as environment 0 does in training, rather than as in evaluation.
@@ -64,6 +67,7 @@ class PlayRequest(InternalRequest):
     results: str
     environment: Sequence[str]
     episodes: int
+    steps: int | None = None
     weights: str | None = None
     model: str | None = None
     sampled: bool = False
@@ -83,7 +87,13 @@ def play(job: TrainingJob, request: PlayRequest) -> None:
     ):
         policy = _policy(job, request)  # While the other process starts.
         with contextlib.suppress(KeyboardInterrupt), terminal.interrupt_requests() as interrupted:
-            played = play_episodes(env, policy, request.seed, request.episodes, interrupted)
+            taken = itertools.count()
+            limit = math.inf if request.steps is None else request.steps
+
+            def stopped() -> bool:
+                return interrupted() or next(taken) >= limit
+
+            played = play_episodes(env, policy, request.seed, request.episodes, stopped)
             for number, episode in enumerate(played, 1):
                 print(json.dumps(dataclasses.asdict(episode)), file=results, flush=True)
                 print(

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import queue
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorboard.plugins.image import metadata as image_metadata
 
 from seed_rl.common.acting.tasks import Tasks
 from seed_rl.common.inference.inference_store import EpisodeStats
@@ -94,6 +96,10 @@ class SummaryWriter:
         """Writes all options of the run as text and as hyperparameters; see `run_summary`."""
         self._later(lambda: self._write_protos(frames, run_summary.summaries(record)))
 
+    def clip(self, frames: int, gif: bytes) -> None:
+        """Writes an animated GIF as an image, as which TensorBoard shows it moving."""
+        self._later(lambda: self._write_clip(frames, gif))
+
     def close(self) -> None:
         """Writes everything queued and ends the thread."""
         self._queue.put(None)
@@ -116,6 +122,15 @@ class SummaryWriter:
             for name, value in arrays.items():
                 write = tf.summary.histogram if value.ndim else tf.summary.scalar
                 write(name, value)
+
+    def _write_clip(self, frames: int, gif: bytes) -> None:
+        width, height = struct.unpack_from("<HH", gif, 6)
+        with self._writing(frames):
+            tf.summary.write(
+                "clips/agent",
+                tf.constant([str(width).encode(), str(height).encode(), gif]),
+                metadata=image_metadata.create_summary_metadata("", ""),
+            )
 
     def _write_protos(self, frames: int, protos: Sequence[bytes]) -> None:
         with self._writing(frames):

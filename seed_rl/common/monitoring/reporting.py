@@ -150,8 +150,8 @@ class Reporter:
         if record:
             self._summaries.describe(start_frames, record)
 
-    def phase(self, name: str, frames: int) -> None:
-        """Reports a new phase, one of `progress.PHASES`, immediately."""
+    def phase(self, name: str, frames: int, reason: str | None = None) -> None:
+        """Reports a new phase, one of `progress.PHASES`, immediately; `reason` as in `Progress`."""
         with self._lock:
             self._progress.update(
                 phase=name,
@@ -160,6 +160,7 @@ class Reporter:
                 episode_return_mean=self._episodes.recent_return,
                 episodes=self._episodes.count,
                 warning=self._warning(),
+                reason=reason,
             )
 
     def warn(self, source: str, text: str | None) -> None:
@@ -168,6 +169,10 @@ class Reporter:
             self._warnings.pop(source, None)
             if text is not None:
                 self._warnings[source] = text
+
+    def clip(self, frames: int, gif: bytes) -> None:
+        """Shows an animated GIF of the agent after `frames` frames in TensorBoard."""
+        self._summaries.clip(frames, gif)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -241,7 +246,7 @@ class Reporter:
         with self._lock:
             progress = self._progress.update(
                 phase="training",
-                at_once=last,
+                last=last,
                 frames=frames,
                 train_steps=train_steps,
                 episode_return_mean=self._episodes.recent_return,
@@ -291,8 +296,8 @@ class Reporter:
         then, self._trained = self._trained, now
         if then is not None and now - then > _LONG_PAUSE_S:
             logging.warning(
-                "%.0f s passed between training steps %d and %d. For the cause, see callbacks/*, "
-                "speed/inference_run_us, speed/inference_queue_wait_us and "
+                "%.0f s passed between training steps %d and %d. For the cause, see "
+                "speed/callbacks/*, speed/inference_run_us, speed/inference_queue_wait_us and "
                 "system/environment_starts in TensorBoard.",
                 now - then,
                 train_steps - 1,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from seed_rl.common.acting.action_masks import KEY, without_mask
+from seed_rl.common.acting.action_masks import KEY, with_mask, without_mask
 from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
 
@@ -37,12 +37,3 @@ def masked(values: tf.Tensor, observation: Nest) -> tf.Tensor:
         )
     allowed |= ~tf.reduce_any(allowed, axis=-1, keepdims=True)
     return tf.where(allowed, values, -math.inf)
-
-
-def with_mask(seen: Nest, observation: Nest) -> Nest:
-    """`observation` with `seen` in place of its parts `without_mask`."""
-    if not isinstance(observation, Mapping) or KEY not in observation:
-        return seen
-    names = [name for name in observation if name != KEY]
-    parts = {names[0]: seen} if len(names) == 1 else seen
-    return {**parts, KEY: observation[KEY]}

@@ -112,7 +112,7 @@ def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
     images = [is_image(leaf) for leaf in _seen(observation_space)]
     if all(images):
         refuse_unused(
-            ["mlp_sizes", "mlp_activation"],
+            ["mlp_sizes", "mlp_activation", "normalize_observations"],
             f"observations are images ({observation_space}), which only the convolutions of "
             "--torso process",
         )

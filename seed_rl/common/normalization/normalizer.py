@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.common.acting.action_masks import with_mask, without_mask
+from seed_rl.common.acting.spaces import has_image_shape
+from seed_rl.common.config.network_config import ObservationConfig
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization import replicated
@@ -118,8 +121,8 @@ class Normalizer(tf.Module):
 class NormalizeObservationsWrapper(tf.Module):
     """A network that sees normalized observations.
 
-    All parts of an observation are normalized, and become float32. In training, the observations of
-    each batch change the statistics once its training step is over.
+    All parts of an observation but images and masks of actions are normalized, and become float32.
+    In training, the observations of each batch change the statistics once its step is over.
     """
 
     def __init__(self, policy: Any, normalizer: Normalizer):
@@ -172,10 +175,14 @@ class NormalizeObservationsWrapper(tf.Module):
     def _normalized(self, env_outputs: EnvOutput, is_training: bool = False) -> EnvOutput:
         """Flattens and concatenates the observation, normalizes, and splits it again."""
         env_outputs = EnvOutput(*env_outputs)
-        observation = env_outputs.observation
-        num_batch_dims = env_outputs.reward.shape.rank
-        parts = tf.nest.flatten(observation)
-        sizes = [math.prod(part.shape[num_batch_dims:]) for part in parts]
+        observation = without_mask(env_outputs.observation)
+        rank = env_outputs.reward.shape.rank
+        every = tf.nest.flatten(observation)
+        chosen = [i for i, x in enumerate(every) if not has_image_shape(x.shape[rank:], x.dtype)]
+        if not chosen:
+            return env_outputs
+        parts = [every[i] for i in chosen]
+        sizes = [math.prod(part.shape[rank:]) for part in parts]
         batch_shape = tf.shape(env_outputs.reward)
         flat = tf.concat(
             [
@@ -187,8 +194,14 @@ class NormalizeObservationsWrapper(tf.Module):
         flat = tf.ensure_shape(flat, [*env_outputs.reward.shape, sum(sizes)])
         if is_training:
             self._normalizer.update(flat, only_accumulate=True)
-        normalized = [
-            tf.reshape(split, tf.shape(part))
-            for split, part in zip(tf.split(self._normalizer(flat), sizes, -1), parts, strict=True)
-        ]
-        return env_outputs._replace(observation=tf.nest.pack_sequence_as(observation, normalized))
+        for i, normal in zip(chosen, tf.split(self._normalizer(flat), sizes, -1), strict=True):
+            every[i] = tf.reshape(normal, tf.shape(every[i]))
+        observation = tf.nest.pack_sequence_as(observation, every)
+        return env_outputs._replace(observation=with_mask(observation, env_outputs.observation))
+
+
+def normalized(network: tf.Module, config: ObservationConfig) -> tf.Module:
+    """`network`, or one that passes it normalized observations if `config` says so."""
+    if not config.normalize_observations:
+        return network
+    return NormalizeObservationsWrapper(network, Normalizer())

@@ -19,8 +19,9 @@ from typing import Any
 from seed_rl.common.system import durations, files
 
 FILE_NAME = "progress.json"
-PHASES = ("starting", "training", "saving", "done", "stopped", "failed")
-"""The last three are final: all frames used, stopped before that, or ended by an error."""
+ENDS = ("done", "stopped", "failed")
+"""The last phases: all frames used or ended by a callback, stopped before that, or an error."""
+PHASES = ("starting", "training", "saving", *ENDS)
 LEARNERS = "learner-{index}"
 """Directory, within a run's, of each of several learners but the first."""
 SILENCE_S = 15.0
@@ -50,13 +51,15 @@ class Progress:
     mean_inference_batch: float
     eta_s: float | None
     """Seconds until `total_frames` at the current rate; None if unknown, for instance because
-    training has stalled."""
+    training has stalled, or if the run has ended."""
     started: float
     """Unix time at which this learner started."""
     warning: str | None = None
     """What the user should know or fix; set only while it applies."""
     devices: str = ""
     """What infers and what trains."""
+    reason: str | None = None
+    """Why a callback has ended the run."""
     silent_envs: tuple[tuple[int, float], ...] = ()
     """(environment id, seconds since its last call) of each one silent for over `SILENCE_S`."""
 
@@ -64,11 +67,11 @@ class Progress:
         """One line for the console."""
         share = 100 * self.frames / self.total_frames if self.total_frames else 0.0
         returns = "–" if self.episode_return_mean is None else f"{self.episode_return_mean:.4g}"
-        eta = "–" if self.eta_s is None else durations.describe(self.eta_s)
+        eta = "" if self.eta_s is None else f" | ETA {durations.describe(self.eta_s)}"
         return (
             f"{self.phase}: {self.frames:,}/{self.total_frames:,} frames ({share:.1f}%) | "
             f"{self.frames_per_s:,.0f} frames/s | return {returns} ({self.episodes:,} episodes) | "
-            f"{self.train_steps:,} updates | batch {self.mean_inference_batch:.1f} | ETA {eta}"
+            f"{self.train_steps:,} updates | batch {self.mean_inference_batch:.1f}{eta}"
         )
 
 
@@ -83,7 +86,7 @@ def read(logdir: str | os.PathLike[str]) -> Progress | None:
     try:
         values = json.loads((Path(logdir) / FILE_NAME).read_text(encoding="utf-8"))
         values["silent_envs"] = tuple((int(i), float(s)) for i, s in values["silent_envs"])
-        values.setdefault("devices", "")  # A run from before this field.
+        values = {"devices": "", "reason": None, **values}  # A run from before these fields.
         names = [field.name for field in dataclasses.fields(Progress)]
         progress = Progress(**{name: values[name] for name in names})
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
@@ -197,15 +200,15 @@ class ProgressWriter:
         elapsed = self._clock() - self._last.time
         return elapsed >= periods * self._period_s or elapsed < 0  # The clock may be set back.
 
-    def update(self, phase: str | None = None, at_once: bool = False, **values: Any) -> Progress:
+    def update(self, phase: str | None = None, last: bool = False, **values: Any) -> Progress:
         """Writes the new values if a write is due or the phase changes.
 
         Args:
           phase: one of `PHASES`; None keeps the last.
-          at_once: writes them in any case.
+          last: whether training has ended: writes them in any case.
           **values: any of frames, train_steps, episode_return_mean, episodes,
-            mean_inference_batch, total_frames, warning, silent_envs. The others keep their
-            values.
+            mean_inference_batch, total_frames, warning, reason, silent_envs. The others keep
+            their values.
 
         Returns:
           The progress as of the last write.
@@ -213,7 +216,7 @@ class ProgressWriter:
         phase = phase or self._last.phase
         if phase not in PHASES:
             raise ValueError(f"No such phase: {phase}")
-        if phase == self._last.phase and not (at_once or self.due()):
+        if phase == self._last.phase and not (last or self.due()):
             return self._last
         now = self._clock()
         progress = dataclasses.replace(self._last, time=now, phase=phase, **values)
@@ -222,7 +225,8 @@ class ProgressWriter:
         rate = self._rate.rate
         left = max(0, progress.total_frames - progress.frames)
         # Stalled training drives this to infinity, which JSON cannot express.
-        eta_s = left / rate if rate > left / _LONGEST_ETA_S else None
+        known = not last and phase not in ENDS and rate > left / _LONGEST_ETA_S
+        eta_s = left / rate if known else None
         mean = progress.episode_return_mean
         self._last = dataclasses.replace(
             progress,

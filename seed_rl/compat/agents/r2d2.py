@@ -7,7 +7,6 @@ Functions without a configuration argument read the flags.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -29,10 +28,11 @@ from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
-from seed_rl.compat import imported_flags, learning, original_defaults, replay_dataset
+from seed_rl.compat import imported_flags, learning, original_defaults, r2d2_agents, replay_dataset
 from seed_rl.compat.replay_dataset import get_replay_insertion_batch_size
 
 __all__ = [
@@ -201,8 +201,18 @@ def validate_config() -> None:
     validate(run, learner, options.from_flags(R2D2Config), options.from_flags(ReplayConfig))
 
 
-learner_loop = functools.partial(learning.train, create_job)
-"""Trains until all frames are used; see `learning.train`."""
+def learner_loop(
+    create_env_fn: Callable[[int, Any], Any],
+    create_agent_fn: Callable[[EnvOutput, int], tf.Module],
+    create_optimizer_fn: CreateOptimizer | None = None,
+    **options: Any,
+) -> None:
+    """Trains until all frames are used; see `learning.train`.
+
+    `create_agent_fn(env_output_specs, num_actions)` returns the network.
+    """
+    create_agent_fn = r2d2_agents.with_spaces(create_agent_fn)
+    learning.train(create_job, create_env_fn, create_agent_fn, create_optimizer_fn, **options)
 
 
 def _options(**changes: Any) -> R2D2Config:

@@ -23,7 +23,7 @@ from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner.job import CreateOptimizer
+from seed_rl.common.learner.job import CreateAgent, CreateOptimizer
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization.popart import PopArt
 from seed_rl.common.types import EnvOutput, Unroll
@@ -110,7 +110,7 @@ def validate_config() -> None:
 
 def learner_loop(
     create_env_fn: Callable[[int, Any], Any],
-    create_agent_fn: Callable[[Any, Any, ParametricDistribution], tf.Module],
+    create_agent_fn: CreateAgent,
     create_optimizer_fn: CreateOptimizer | None = None,
     **options: Any,
 ) -> None:

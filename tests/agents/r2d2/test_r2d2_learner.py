@@ -10,16 +10,17 @@ from gymnasium import spaces
 
 from seed_rl.agents.r2d2 import learner, losses
 from seed_rl.agents.r2d2.config import R2D2Config
-from seed_rl.agents.r2d2.networks import AgentOutput, create_network
+from seed_rl.agents.r2d2.networks import AgentOutput, DuelingLSTM
 from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import variables
+from seed_rl.common.networks.encoders import VectorEncoder
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.testing.envs import LifeStepEnv, TimeLimitEnv
-from tests.helpers.in_process import SMALL, Run
+from tests.helpers.in_process import Run
 from tests.helpers.waiting import wait_until
 
 SHORT = R2D2Config(burn_in=2, n_steps=2, update_target_every_n_step=3)
@@ -351,7 +352,7 @@ def test_options_that_do_not_fit(changes, message, tmp_path):
     with pytest.raises(UserError, match=message):
         learner.learner_loop(
             lambda *_: gymnasium.make(env_name),
-            lambda specs, n: create_network(specs, n, SMALL),
+            lambda _, n: DuelingLSTM(n, VectorEncoder((8,)), 8, 8),
             run=RunConfig(**run),
             config=LearnerConfig(**config),
             r2d2=R2D2Config(),

@@ -127,13 +127,14 @@ def test_double_q_errors_losses_and_priorities(rescaling, max_abs_reward):
         discounting=0.95,
         n_steps=3,
         value_function_rescaling=rescaling,
+        reward_scaling=2.0,
         max_abs_reward=max_abs_reward,
     )
     td = losses.td_errors(
         config, training, target, env_outputs(rewards, done, abandoned), tf.constant(actions)
     )
     loss, priority = losses.unroll_losses(td).numpy(), losses.priorities(td, eta).numpy()
-    clipped = np.clip(rewards, -0.5, 0.5) if max_abs_reward else rewards
+    clipped = np.clip(2 * rewards, -0.5, 0.5) if max_abs_reward else 2 * rewards
     for b in range(batch):
         values = []
         for t in range(1, length + 1):

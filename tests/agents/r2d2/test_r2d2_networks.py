@@ -10,7 +10,6 @@ from gymnasium import spaces
 from seed_rl.agents.r2d2.config import QNetworkConfig
 from seed_rl.agents.r2d2.networks import create_network
 from seed_rl.atari.networks import DuelingLSTMDQNNet
-from seed_rl.common.inference.env_specs import env_output_specs
 from seed_rl.common.inference.network_calls import call_network
 from tests.helpers import network_inputs
 from tests.helpers.network_inputs import assert_unroll_equals_steps
@@ -33,7 +32,7 @@ random_steps = functools.partial(network_inputs.random_steps, num_actions=NUM_AC
 @pytest.mark.parametrize("name", SPACES)
 def test_an_unroll_equals_its_steps(name):
     """Guards state, frame stack and resets across steps, for observations of every kind."""
-    network = create_network(env_output_specs(SPACES[name]), NUM_ACTIONS, CONFIG)
+    network = create_network(SPACES[name], NUM_ACTIONS, CONFIG)
     steps = random_steps(SPACES[name], 7, 2)
     whole = assert_unroll_equals_steps(network, *steps)
     np.testing.assert_array_equal(whole.action, np.argmax(whole.q_values, axis=-1))
@@ -42,7 +41,7 @@ def test_an_unroll_equals_its_steps(name):
 
 def test_previous_action_and_reward_are_inputs():
     space = SPACES["vector"]
-    network = create_network(env_output_specs(space), NUM_ACTIONS, CONFIG)
+    network = create_network(space, NUM_ACTIONS, CONFIG)
     actions, env_outputs = random_steps(space, 1, 1)
     state = network.initial_state(1)
 
@@ -57,7 +56,7 @@ def test_previous_action_and_reward_are_inputs():
 def test_advantages_have_mean_zero():
     """Guards the dueling form Q = V + A - mean A: adding to all advantages changes nothing."""
     space = SPACES["vector"]
-    network = create_network(env_output_specs(space), NUM_ACTIONS, CONFIG)
+    network = create_network(space, NUM_ACTIONS, CONFIG)
     actions, env_outputs = random_steps(space, 2, 2)
     state = network.initial_state(2)
     before = network(actions, env_outputs, state, unroll=True)[0].q_values.numpy()
@@ -75,7 +74,7 @@ def test_advantages_have_mean_zero():
 def test_networks_of_either_form_are_called_alike():
     """Guards that the network of existing programs, ((action, env), state), can be used."""
     old = DuelingLSTMDQNNet(NUM_ACTIONS, (36, 40, 1), stack_size=2)
-    new = create_network(env_output_specs(SPACES["image"]), NUM_ACTIONS, CONFIG)
+    new = create_network(SPACES["image"], NUM_ACTIONS, CONFIG)
     steps = random_steps(SPACES["image"], 2, 2)
     for network in (old, new):
         output, _ = call_network(network, *steps, network.initial_state(2), unroll=True)

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from seed_rl.agents.sac import losses
 from seed_rl.agents.sac.config import SACConfig
 from seed_rl.agents.sac.networks import ActorCriticMLP
+from seed_rl.common.acting.action_masks import KEY
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.continuous import Normal, TanhNormal
 from seed_rl.common.distributions.discrete import Categorical
@@ -166,7 +167,8 @@ def test_losses_equal_loops(bootstrap_net, quantiles):
                 sums["q"] += 0.5 * sum((goal - x) ** 2 for x in taken)
             sums["entropy"] -= log_prob
     assert count == T * B - 1
-    for name in ("policy", "v", "q"):
+    assert ("losses/v" in metrics) == (bootstrap_net == "v")
+    for name in ("policy", "q", *("v" if bootstrap_net == "v" else ())):
         np.testing.assert_allclose(metrics[f"losses/{name}"], sums[name] / count, rtol=1e-4)
     np.testing.assert_allclose(metrics["policy/entropy"], sums["entropy"] / count, rtol=1e-4)
 
@@ -280,6 +282,8 @@ def test_each_part_is_trained_by_its_own_loss(distribution, bootstrap_net):
         "_v": lambda: 0.5 * mean((agent.get_V(*seen, state) - value) ** 2),
         "_q": critic_loss,
     }
+    if bootstrap_net == "q" and distribution is CONTINUOUS:
+        del parts["_v"]  # Not trained: nothing reads it.
     for name, loss in parts.items():
         part = variables.trainable_variables(getattr(agent, name))
         for found, expected in zip(gradients(whole, part), gradients(loss, part), strict=True):
@@ -378,6 +382,32 @@ def test_the_temperature_moves_towards_the_target(above):
         variables.trainable_variables(temperature),
     )
     assert (gradient > 0) == above  # Descent lowers it if above.
+
+
+@pytest.mark.parametrize("target", [None, 0.3])
+def test_the_default_target_is_half_the_entropy_of_what_is_allowed(target):
+    """Guards masks: the temperature's gradient against targets of each state by NumPy."""
+    space = spaces.MultiDiscrete([4, 3])
+    distribution = get_parametric_distribution_for_action_space(space)
+    env_outputs, _ = batch()
+    rng = np.random.default_rng(1)
+    mask = rng.random((T + 1, B, 7)) < 0.5
+    mask[..., [0, 4]] = True
+    observation = {"x": env_outputs.observation, KEY: mask.astype(np.uint8)}
+    env_outputs = env_outputs._replace(observation=observation)
+    actions = np.zeros((T + 1, B, 2), np.int64)
+    agent = ActorCriticMLP(distribution, 2, [8])
+    config = SACConfig(target_entropy=target, entropy_cost=0.5)
+    temperature = losses.create_temperature(config, space)
+    arguments = (distribution, agent, agent, temperature, (), actions, env_outputs, actions)
+    with tf.GradientTape() as tape:
+        loss, metrics = losses.compute_loss(config, *arguments)
+    [gradient] = tape.gradient(loss, variables.trainable_variables(temperature))
+    kept = ~env_outputs.abandoned[1:]
+    allowed = [mask[:-1, :, part].sum(-1)[kept] for part in (slice(0, 4), slice(4, 7))]
+    targets = 0.5 * np.log(np.prod(allowed, axis=0)).mean() if target is None else target
+    expected = 0.5 * (metrics["policy/entropy"] - targets)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4)
 
 
 def test_a_fixed_temperature_has_no_variable():

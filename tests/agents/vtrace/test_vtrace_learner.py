@@ -2,13 +2,15 @@
 
 import json
 
+import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.vtrace.algorithm import VTrace
-from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.vtrace.algorithm import VTrace, create_job
+from seed_rl.agents.vtrace.config import VTraceConfig, VTraceReplayConfig
 from seed_rl.agents.vtrace.networks import AgentOutput
+from seed_rl.common.errors import UserError
 from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.training import TrainingStep
@@ -144,6 +146,26 @@ def test_an_unroll_that_is_not_finite_leaves_an_observation_that_allows_actions(
 
 def weight_name(agent, weight):
     return "baseline" if weight is agent.baseline else "policy_logits"
+
+
+class OnPolicy(VTrace):
+    learns_from_replay = False
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "ratio", "message"),
+    [
+        (OnPolicy, 1, "OnPolicy learns only from what its latest policy did"),
+        (VTrace, 10**9, "and --replay_ratio=1,000,000,000 times as many of --unroll_length"),
+    ],
+)
+def test_a_replay_that_cannot_work_is_refused(algorithm, ratio, message):
+    """A loss that takes replayed data for new would learn nonsense; a batch must fit in memory."""
+    replay = VTraceReplayConfig(replay_ratio=ratio)
+    with pytest.raises(UserError, match=message):
+        create_job(
+            lambda *_: gymnasium.make("CartPole-v1"), None, replay=replay, algorithm=algorithm
+        )
 
 
 @pytest.mark.slow

@@ -58,3 +58,35 @@ program.main(family, (), print, **eval(sys.argv.pop(1)))
     assert result.returncode == 2
     assert result.stderr.startswith("error: --num_action_repeats would have no effect: Config has")
     assert run("-c", program, "{'num_action_repeats': 4}", *flags).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "flags", "message"),
+    [
+        ("sac", ["--n_quantiles=25"], "Add --bootstrap_net=q"),
+        ("sac", ["--dropped_quantiles_per_critic=3"], "there are none to drop"),
+        ("r2d2", ["--n_steps=100"], "--unroll_length=20 is shorter than"),
+        ("ppo", ["--step_size_transitions=101"], "4 training environments"),
+        ("ppo", ["--gamma=0.9", "--discounting=0.8"], "--gamma and --discounting are the same"),
+        (
+            "ppo",
+            ["--clip_range=0.5", "--gin_bindings=ppo.epsilon = 0.25"],
+            "set the same differently",
+        ),
+    ],
+)
+def test_contradictions_are_found_before_anything_starts(agent, flags, message):
+    """By what ./run_local.sh and the dry runs of clusters ask first."""
+    main = ("-m", f"seed_rl.gym.{agent}_main", "--run_mode=learner", "--num_envs=4")
+    result = run(*main, *flags, "--only_check_args")
+    assert result.returncode == 2, result.stdout
+    assert message in result.stderr.splitlines()[-1]
+
+
+def test_a_replay_that_fills_for_most_of_the_run_is_noted():
+    """Guards short runs that would train on little, with nothing to see but a flat curve."""
+    main = ("-m", "seed_rl.gym.r2d2_main", "--run_mode=learner", "--only_check_args")
+    note = run(*main, "--total_environment_frames=5000").stderr
+    assert note.startswith("note: Training begins late")
+    assert "--replay_buffer_min_size=200 unrolls of 20 frames = 4,000 frames" in note

@@ -9,14 +9,16 @@ from seed_rl.agents.sac.config import SACConfig
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.config import familiar_names
 from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.network_config import ObservationConfig, TorsoConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.errors import UserError
 from seed_rl.gym.env import GymConfig
 
 CLASSES = (
     *(GymConfig, LearnerConfig, LossConfig, MinibatchSettings, OnPolicyConfig, OptimizerConfig),
-    *(R2D2Config, ReplayConfig, RunConfig, SACConfig, VTraceConfig),
+    *(ObservationConfig, R2D2Config, ReplayConfig, RunConfig, SACConfig, TorsoConfig, VTraceConfig),
 )
 OPTIONS = {name for config in CLASSES for name in config.__dataclass_fields__}
 
@@ -42,6 +44,15 @@ def test_our_names_exist():
 )
 def test_names_that_mean_the_same_are_translated(argument, known, expected):
     assert familiar_names.translated(["main", argument], known) == ["main", expected]
+
+
+@pytest.mark.parametrize("other", ["--discounting=0.8", "--discounting"])
+def test_two_names_of_one_option_are_an_error(other):
+    """Otherwise the last would win silently; the same name twice is as usual."""
+    known = {"discounting"}
+    with pytest.raises(UserError, match="--gamma and --discounting are the same option"):
+        familiar_names.translated(["main", "--gamma=0.9", other], known)
+    assert len(familiar_names.translated(["main", "--gamma=0.9", "--gamma=0.8"], known)) == 3
 
 
 def test_what_differs_is_explained_where_we_have_it():

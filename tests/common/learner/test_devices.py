@@ -20,17 +20,14 @@ CPU = "/device:CPU:0"
 GPUS = [f"/device:GPU:{number}" for number in range(8)]
 
 
-@pytest.mark.parametrize(
-    "checks",
-    [
-        # Not in one process: TensorFlow's collectives mix up mirrored strategies of two sizes.
-        ["mirrored_training_equals_one_device", "one_device_shares_its_agent"],
-        ["inference_gets_the_newest_weights"],
-        ["inference_devices_draw_differently"],
-    ],
-)
-def test_on_logical_devices(forks, checks):
-    result = forks.run(PROGRAMS / "devices_program.py", *checks)
+def test_on_logical_devices(forks):
+    result = forks.run(
+        PROGRAMS / "devices_program.py",
+        "devices_that_train",
+        "one_device_shares_its_agent",
+        "inference_gets_the_newest_weights",
+        "inference_devices_draw_differently",
+    )
     assert result.returncode == 0 and "passed" in result.stdout, result.stderr[-3000:]
 
 

@@ -14,7 +14,6 @@ from seed_rl.common.acting.action_masks import KEY
 from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
-from seed_rl.common.inference.env_specs import env_output_specs
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.networks.network_factory import create_network as create_actor_critic
 from tests.helpers.network_inputs import env_outputs
@@ -33,7 +32,7 @@ def actor_critic(space, distribution):
 
 
 def r2d2(space, distribution):
-    return create_r2d2(env_output_specs(space), distribution.param_size, QNetworkConfig())
+    return create_r2d2(space, distribution.param_size, QNetworkConfig())
 
 
 def sac_lstm(space, distribution):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.common.acting.action_masks import KEY
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.normalizer import NormalizeObservationsWrapper, Normalizer
 from seed_rl.common.types import EnvOutput
@@ -78,13 +79,17 @@ def test_outputs_are_bounded_and_samples_that_are_not_finite_left_out():
 
 @pytest.mark.parametrize("policy", [Echo(), OtherForm()], ids=["one form", "other form"])
 def test_each_part_of_an_observation_is_normalized(policy):
-    """In unrolls and single steps, whatever shapes and types the parts have."""
+    """In unrolls and single steps, whatever shapes and types the parts have; but images and masks
+    are left alone.
+    """
     wrapper = NormalizeObservationsWrapper(policy, Normalizer(eps=0.0))
     rng = np.random.default_rng(0)
     unroll = {
         "position": rng.normal(size=(7, 2, 3, 2)).astype(np.float32) + 10,
         "speed": rng.integers(0, 9, (7, 2)).astype(np.int32),
     }
+    left = {"image": np.full((7, 2, 36, 36, 1), 9, np.uint8), KEY: np.ones((7, 2, 3), np.uint8)}
+    unroll |= left
     state = wrapper.initial_state(2)
     call_network(wrapper, (), env_outputs(unroll, 7, 2), state, True, True)
     np.testing.assert_array_equal(wrapper._normalizer.mean, np.zeros(7))
@@ -92,6 +97,9 @@ def test_each_part_of_an_observation_is_normalized(policy):
     seen, _ = call_network(wrapper, (), env_outputs(unroll, 7, 2), state, True, False)
     step = tf.nest.map_structure(lambda t: t[3], unroll)
     now, new_state = call_network(wrapper, (), env_outputs(step, 2), state)
+    for name, values in left.items():
+        np.testing.assert_array_equal(seen.observation[name], values)
+        assert unroll.pop(name).dtype == seen.observation[name].dtype
     for name, values in unroll.items():
         expected = np.clip((values - values.mean((0, 1))) / values.std((0, 1)), -5, 5)
         assert seen.observation[name].dtype == tf.float32

@@ -51,6 +51,7 @@ def test_the_file_follows_the_contract(tmp_path):
         "started": 1000.0,
         "warning": "mice",
         "devices": "",
+        "reason": None,
         "silent_envs": [[3, 40.5]],
     }
     assert progress.read(tmp_path).silent_envs == ((3, 40.5),)
@@ -109,6 +110,9 @@ def test_a_run_that_is_done_has_no_time_left(tmp_path):
         clock.now += 1
         writer.update("training", frames=frames)
     assert writer.last.eta_s == 0
+    clock.now += 1
+    writer.update("done", frames=500, reason="it is good enough")  # A callback's.
+    assert progress.read(tmp_path).eta_s is None and "ETA" not in writer.last.line()
 
 
 def test_a_full_disk_is_told_in_the_file(tmp_path, monkeypatch):

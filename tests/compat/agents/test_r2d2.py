@@ -5,10 +5,14 @@ import pytest
 import tensorflow as tf
 from absl import flags
 from absl.testing import flagsaver
+from gymnasium import spaces
 
 from seed_rl.agents.r2d2 import learner
+from seed_rl.atari import r2d2_main
 from seed_rl.common import utils
+from seed_rl.common.inference.env_specs import env_output_specs
 from seed_rl.common.types import EnvOutput
+from seed_rl.compat import r2d2_agents
 
 STEPS = 3
 
@@ -43,6 +47,21 @@ def replay_ratio():
     flags.FLAGS.mark_as_parsed()
     with flagsaver.flagsaver(batch_size=4, replay_ratio=2.0):
         yield
+
+
+def test_networks_are_created_from_specs_and_a_number():
+    """Guards the original's signature of `create_agent`, in both directions."""
+    space = spaces.Dict({"a": spaces.Box(0, 255, (36, 36, 1), np.uint8), "b": spaces.Box(0, 1, ())})
+    specs, number = r2d2_agents.with_spaces(lambda *given: given)(spaces.Discrete(5), space, None)
+    assert number == 5 and specs == env_output_specs(space)
+    flags.FLAGS.mark_as_parsed()
+    network = r2d2_main.create_agent(specs, number)
+    output, _ = network(
+        tf.zeros([2], tf.int32),
+        tf.nest.map_structure(lambda s: tf.zeros([2, *s.shape], s.dtype), specs),
+        network.initial_state(2),
+    )
+    assert output.q_values.shape == [2, 5]
 
 
 @pytest.mark.usefixtures("replay_ratio")

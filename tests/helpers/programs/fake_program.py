@@ -67,7 +67,8 @@ def learner(logdir: pathlib.Path, behaviour: str) -> int:
     (logdir / checkpoint_list.DIRECTORY / f"ckpt-000001-step-{frames:012d}").mkdir(
         parents=True, exist_ok=True
     )
-    writer.update("stopped" if stops else "done", frames=frames)
+    reason = "it is good enough" if name == "end" else None
+    writer.update("stopped" if stops else "done", frames=frames, reason=reason)
     return 0
 
 

@@ -10,7 +10,6 @@ server broke a rule.
 """
 
 import json
-import queue
 import random
 import struct
 import sys
@@ -26,9 +25,9 @@ from seed_rl.grpc.numpy_client import Client
 MAX_MESSAGE_BYTES = 1 << 20  # As in fuzz_server.py, which cannot be imported without TensorFlow.
 MAX_BATCH_SIZE = 64
 LIMIT = 1000
-WINDOW = 500  # Messages that a stream may have unanswered; below the server's limit.
+STREAM_S = 120  # In which a stream must have ended.
 STREAMS = 3
-MESSAGES_PER_STREAM = 2000  # Then the stream is ended, one way or another.
+MESSAGES_PER_STREAM = 2000
 
 INTERESTING = [0, 1, 2, 3, 13, 14, 16, 17, 63, 64, 65, 127, 128, 255, 256, 65535, 2**31 - 1, 2**31]
 INTERESTING += [2**32 - 1, 2**32, 2**40, 2**59, 2**62, 2**63 - 1, 2**63, 2**64 - 8, 2**64 - 1]
@@ -149,95 +148,36 @@ class Oracle:
         return [tensors[0] + 1] if (tensors[0] < LIMIT).all() else None
 
 
-class Stream:
-    """One stream of calls whose answers are compared with the expected ones."""
+class Answers:
+    """Compares the answers to the messages of a stream with the expected ones."""
 
-    def __init__(self, channel, violations):
+    def __init__(self, violations):
         self._violations = violations
-        self._lock = threading.Lock()
-        self._window = threading.Semaphore(WINDOW)
-        self._expected = {}  # By call id, a list of results. Guarded by _lock.
-        self._closing = False
-        self.ended = threading.Event()
-        self.reason = ""
-        self.answers = {"reply": 0, "error": 0}
-        self._outgoing = queue.SimpleQueue()
-        self._rpc = channel.stream_stream("/seed_rl.Inference/Call")(iter(self._outgoing.get, None))
-        threading.Thread(target=self._receive, daemon=True).start()
+        self.expected = {}  # By call id, a list of results.
+        self.counts = {"reply": 0, "error": 0}
 
-    def send(self, message, call_id, result):
-        if not self._window.acquire(timeout=60):
-            self._violations.append("a message was not answered within 60 s")
-            return
-        with self._lock:
-            self._expected.setdefault(call_id, []).append(result)
-        self._outgoing.put(message)
+    def expect(self, call_id, result):
+        self.expected.setdefault(call_id, []).append(result)
 
-    def send_oversize(self):
-        """Breaks a rule that ends the stream."""
-        self._closing = True
-        self._outgoing.put(bytes(MAX_MESSAGE_BYTES + 1))
-        if not self.ended.wait(60):
-            self._violations.append("an oversize message did not end the stream")
-        elif "RESOURCE_EXHAUSTED" not in self.reason:
-            self._violations.append(f"an oversize message ended the stream with {self.reason}")
-
-    def drain(self):
-        """Waits until everything is answered."""
-        for _ in range(WINDOW):
-            if not self._window.acquire(timeout=60):
-                self._violations.append(f"{len(self._expected)} messages were never answered")
-                return
-        for _ in range(WINDOW):
-            self._window.release()
-
-    def cancel(self):
-        """Disconnects, whatever is in flight."""
-        self._closing = True
-        self._rpc.cancel()
-
-    def _receive(self):
-        reason = "the server ended the stream"
+    def compare(self, data):
         try:
-            for data in self._rpc:
-                self._answer(data)
-        except grpc.RpcError as error:
-            reason = f"{error.code().name}: {error.details()}"
-        self._outgoing.put(None)  # Ends grpcio's sending thread.
-        self._end(reason)
-
-    def _answer(self, data):
-        try:
-            self._compare(wire.decode(data))
+            frame = wire.decode(data)
         except WireError as error:
             self._violations.append(f"the server sent a malformed frame: {error}")
-        finally:
-            self._window.release()
-
-    def _compare(self, frame):
-        is_error = frame.kind == wire.KIND_ERROR
-        self.answers["error" if is_error else "reply"] += 1
-        with self._lock:
-            results = self._expected.get(frame.call_id)
-            if not results:
-                self._violations.append(f"an answer to call {frame.call_id}, which was not made")
-                return
-            # Ids are unique but for those of noise, where the form of the answer has to decide.
-            found = next((i for i, r in enumerate(results) if matches(r, frame)), None)
-            result = results.pop(found or 0)
-            if not results:
-                del self._expected[frame.call_id]
+            return
+        self.counts["error" if frame.kind == wire.KIND_ERROR else "reply"] += 1
+        results = self.expected.get(frame.call_id)
+        if not results:
+            self._violations.append(f"an answer to call {frame.call_id}, which was not made")
+            return
+        # Ids are unique but for those of noise, where the form of the answer has to decide.
+        found = next((i for i, r in enumerate(results) if matches(r, frame)), None)
+        result = results.pop(found or 0)
+        if not results:
+            del self.expected[frame.call_id]
         if found is None:
             text = f"expected {describe(result)}, got {frame.message or describe(frame.tensors)}"
             self._violations.append(f"call {frame.call_id}: {text}")
-
-    def _end(self, reason):
-        self.reason = reason
-        self.ended.set()
-        if not self._closing:
-            self._violations.append(f"the server ended a stream: {reason}")
-            for _ in range(WINDOW):
-                self._window.release()
 
 
 def matches(result, frame):
@@ -258,25 +198,46 @@ def describe(result):
 
 
 def attack(channel, rng, messages, oracle, violations, totals):
-    """One stream after the other, until all messages are sent."""
+    """One stream after the other, until all messages are sent.
+
+    A stream ends when all is answered, with answers under way, or by a message that is too long.
+    """
     mutator = Mutator(rng)
     sent = size = 0
     while sent < messages and not violations:
-        stream = Stream(channel, violations)
+        answers = Answers(violations)
+        batch = []
         for _ in range(min(MESSAGES_PER_STREAM, messages - sent)):
             message = mutator.message(rng.randrange(2**63))
-            stream.send(message, *oracle.expected(message))
-            sent += 1
-            size += len(message)
-        if rng.random() < 0.5:  # Else it goes with answers under way.
-            stream.drain()
-        if rng.random() < 0.3:
-            stream.send_oversize()
-        stream.cancel()
-        for kind, count in stream.answers.items():
+            answers.expect(*oracle.expected(message))
+            batch.append(message)
+        sent += len(batch)
+        size += sum(map(len, batch))
+        end = rng.choice(("OK", "CANCELLED", "RESOURCE_EXHAUSTED"))
+        if end == "RESOURCE_EXHAUSTED":
+            batch.append(bytes(MAX_MESSAGE_BYTES + 1))
+        found = exchange(channel, batch, answers, len(batch) // 2 if end == "CANCELLED" else None)
+        if found != end:
+            violations.append(f"a stream that was to end with {end} ended with {found}")
+        if end == "OK" and answers.expected:
+            violations.append(f"{len(answers.expected)} messages were never answered")
+        for kind, count in answers.counts.items():
             totals[kind] += count
     totals["messages"] += sent
     totals["bytes"] += size
+
+
+def exchange(channel, batch, answers, cancel_after):
+    """Sends the messages, and cancels the stream after a number of answers; returns its status."""
+    rpc = channel.stream_stream("/seed_rl.Inference/Call")(iter(batch), timeout=STREAM_S)
+    try:
+        for i, data in enumerate(rpc):
+            answers.compare(data)
+            if i == cancel_after:
+                rpc.cancel()
+    except grpc.RpcError:
+        pass
+    return rpc.code().name
 
 
 def main():

@@ -151,7 +151,7 @@ def make_r2d2():
     algorithm = R2D2(
         R2D2Config(burn_in=0, n_steps=2),
         ReplayConfig(replay_buffer_size=10, replay_buffer_min_size=1),
-        lambda: create_network(specs.env_output, ACTIONS, network),
+        lambda: create_network(OBSERVATIONS, ACTIONS, network),
         specs,
         spaces.Discrete(ACTIONS),
         STEPS,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gin
 import tensorflow as tf
@@ -19,14 +18,12 @@ from seed_rl.common.config.distribution_config import ContinuousDistributionConf
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
-from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.learner.devices import Devices, MultiHostDevices, on_one_host
-from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
+from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob
 from seed_rl.compat import programs
 from seed_rl.compat.agents.policy_gradient.learner_config import TrainingConfig
 from seed_rl.compat.stepped_learner import SteppedLearner
 
-CreateAgent = Callable[[Any, Any, ParametricDistribution], tf.Module]
 Settings = Devices | MultiHostDevices
 _SHIPPED = {"learning_rate": 3e-4, "clip_norm": 0.5, "mlp_activation": "tanh"}
 """What our gin configs for MuJoCo set before their settings became options, where they differ."""

@@ -61,7 +61,7 @@ void Act(InferenceStore* store, int seed) {
     const std::vector<int64_t> run_ids(kBatch, run_id);
     if (!store
              ->Begin(kBatch, ids, run_ids.data(), floats.data(), flags, flags, ones.data(),
-                     floats.data(), {actions.bytes.data()}, {states.bytes.data()})
+                     floats.data(), floats.data(), {actions.bytes.data()}, {states.bytes.data()})
              .ok()) {
       run_id += kThreads;
       continue;
@@ -107,7 +107,7 @@ void Round(int round) {
     std::this_thread::yield();
   }
   for (std::thread& actor : actors) actor.join();
-  store.Close();
+  store.Close(false);
   trainer.join();
   CHECK(store.counters().unrolls > 0);
 }

@@ -15,7 +15,6 @@
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
 #include "tests/grpc/native/stress/functions.h"
-#include "tests/grpc/native/stress/stress.h"
 #include "tests/helpers/check.h"
 
 namespace seed_rl::transport {

@@ -1,3 +1,7 @@
+// Stress of the transport alone, to be built with a sanitizer.
+//
+// Usage: stress service|batcher ROUNDS
+//
 // Servers are started and shut down under the calls of clients that check every answer, cancel,
 // close and break off.
 
@@ -9,6 +13,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -21,7 +26,6 @@
 #include "seed_rl/grpc/native/transport/transport.h"
 #include "seed_rl/grpc/native/transport/wire.h"
 #include "tests/grpc/native/stress/functions.h"
-#include "tests/grpc/native/stress/stress.h"
 #include "tests/helpers/check.h"
 
 namespace seed_rl::transport {
@@ -183,8 +187,6 @@ void UseFrames(const std::string& address, int seed, std::atomic<int64_t>* answe
   seed_frame_stream_delete(stream);
 }
 
-}  // namespace
-
 void StressService(int rounds) {
   const std::string path = "/tmp/seed_rl_stress_" + std::to_string(getpid());
   const std::string address = "unix:" + path;
@@ -216,4 +218,17 @@ void StressService(int rounds) {
   CHECK(answers > 0 && frames > 0);
 }
 
+}  // namespace
 }  // namespace seed_rl::transport
+
+// Each kind of stress ends the process if an answer is wrong or missing.
+int main(int argc, char** argv) {
+  CHECK(argc == 3);
+  const int rounds = std::atoi(argv[2]);
+  if (std::string(argv[1]) == "service") {
+    seed_rl::transport::StressService(rounds);
+  } else {
+    seed_rl::transport::StressBatchers(rounds);
+  }
+  return 0;
+}

@@ -1,0 +1,130 @@
+"""Clips of the agent in TensorBoard while it trains (`--video_every`)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from seed_rl.common.callbacks import Callback, Report
+from seed_rl.common.errors import UserError
+from seed_rl.common.monitoring.reporting import Reporter
+from seed_rl.common.run_files import run_record
+from seed_rl.common.system import files
+from seed_rl.common.system.extras import missing_extra
+
+DIRECTORY = "videos"
+_STEPS = 400  # TensorBoard loads whole clips: 3 MB for MuJoCo's pictures, 0.1 MB for Pong's.
+_NICENESS = 10
+_LONGEST_S = 1800.0  # A machine may be busy, but a hanging driver must not take all later clips.
+_AT_END_S = 60.0
+
+
+class Clips(Callback):
+    """Films the agent every so many frames, in a process of its own: `seed_rl.play`.
+
+    Training waits only while a checkpoint is saved for it. The process has a low priority and no
+    GPU. There is one at a time: clips that are due meanwhile are left out. After a clip that fails,
+    no more are tried; training continues.
+
+    The process may run the code that the checkpoint names, because that is what runs here. So the
+    checkpoint is in a folder that no other user can write to, rather than in the logdir.
+
+    Args:
+      every: environment frames between the beginnings of two clips.
+      reporter: shows clips in TensorBoard, and failures as warnings.
+    """
+
+    def __init__(self, every: int, reporter: Reporter):
+        self._every, self._reporter = every, reporter
+        self._due = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def on_start(self) -> None:
+        """See `Callback`.
+
+        Raises:
+          UserError: imageio is not installed, or `seed_rl.play` could not start this program.
+        """
+        try:
+            import imageio  # noqa: F401
+        except ImportError as error:
+            raise missing_extra("video", "--video_every", error) from error
+        if run_record.PROGRAM not in self.run.options:
+            raise UserError(
+                "--video_every films runs of programs with flags. Start yours with `seed-rl train` "
+                "or an agent's `program.main`, or leave it out."
+            )
+        self._folder = tempfile.TemporaryDirectory(prefix="seed_rl_clips_")
+        self._checkpoint = Path(self._folder.name)
+        self._clip, self._log = self._checkpoint / "clip.gif", self._checkpoint / "log"
+
+    def on_report(self, report: Report) -> None:
+        if self._process is not None:
+            self._look()
+        elif report.frames >= self._due and not report.last:
+            self._due = report.frames - report.frames % self._every + self._every
+            if self.run.save(self._checkpoint) is not None:  # Otherwise it has warned.
+                self._start(report.frames)
+
+    def on_end(self, phase: str) -> None:
+        """Waits up to a minute for a clip, unless the run was stopped."""
+        if self._process is not None:
+            try:
+                self._process.wait(_AT_END_S if phase == "done" else 0)
+                self._look()
+            except subprocess.TimeoutExpired:
+                self._kill()
+        self._folder.cleanup()
+
+    def _start(self, frames: int) -> None:
+        self._frames, self._began = frames, time.monotonic()
+        self._clip.unlink(missing_ok=True)
+        arguments = ("--trust", "--episodes=1", f"--steps={_STEPS}", f"--video={self._clip}")
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "seed_rl.play", str(self._checkpoint), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+            )
+        os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICENESS)
+
+    def _look(self) -> None:
+        """Shows the clip if it is complete."""
+        assert self._process is not None
+        code, seconds = self._process.poll(), time.monotonic() - self._began
+        if code is None and seconds < _LONGEST_S:
+            return
+        self._kill()
+        try:
+            if code is None:
+                raise UserError(f"a clip took more than {_LONGEST_S:.0f} s.")
+            if code:
+                lines = self._log.read_text(errors="replace").splitlines()
+                words = [line for line in lines if line.strip()] or [f"exit code {code}"]
+                raise UserError(words[-1].removeprefix("error: "))
+            clip = self._clip.read_bytes()
+            folder = self.run.logdir / DIRECTORY
+            folder.mkdir(exist_ok=True)
+            with files.open_no_link(folder / f"frames-{self._frames:012d}.gif", "wb") as file:
+                file.write(clip)
+        except (UserError, OSError) as error:
+            self._due = sys.maxsize
+            warning = f"no more clips of the agent (--video_every): {error}"
+            logging.warning("%s Training continues.", warning)
+            self._reporter.warn(DIRECTORY, warning)
+            return
+        self._reporter.clip(self._frames, clip)
+        logging.info("Filmed the agent of %d frames in %.0f s.", self._frames, seconds)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None

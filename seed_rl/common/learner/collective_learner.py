@@ -105,7 +105,7 @@ class CollectiveLearner(Learner):
         """Exchanges what the learners have and want; returns those without a batch."""
         due = time.monotonic() - self._last_save >= self._config.save_checkpoint_secs
         used = self._algorithm.unrolls_consumed - self._start_unrolls
-        wants = self._stop.requested, self._callbacks.stopped, due
+        wants = self._stop.requested, self._callbacks.stopped is not None, due
         rows = self._exchange([ready, used, *wants])
         self._unrolls = int(rows[:, 1].sum())
         self._ends, self._finishes, self._saves = (bool(any(rows[:, i])) for i in (2, 3, 4))

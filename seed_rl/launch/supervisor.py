@@ -370,8 +370,11 @@ class Supervisor:
         """Starts several learners again after a crash of one, unless it is no use."""
         if len(self._learners) == 1 or code == 0 or _users(code):
             return False
+        report = self._state.progress()
+        if not self._crashes.failures and not (report and report.train_steps):
+            return False  # It could not even start.
         self._crashes.crashed(learner.lifetime_s)
-        if self._state.phase == "starting" or self._crashes.given_up:
+        if self._crashes.given_up:
             return False
         pause = self._crashes.pause_s
         why = "".join(f": {line}" for line in tail(learner, 1) if code > 0)

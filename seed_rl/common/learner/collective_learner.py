@@ -55,7 +55,7 @@ class CollectiveLearner(Learner):
             if variable.synchronization == tf.VariableSynchronization.ON_READ:
                 raise UserError(
                     f"The network's {variable.name} is a sum over replicas, which cannot be saved "
-                    "with several learners (NormalizeObservationsWrapper has some)."
+                    "with several learners: leave out --normalize_observations."
                 )
         frames = self._exchange([self._start_frames, self._train_steps])
         if (frames != frames[0]).any():

@@ -214,10 +214,11 @@ def test_what_does_worse_is_pruned(study):
     rows = study.rows()
     assert rows[0]["status"] == "done"  # Chosen by the sampling seed: there is a median to beat.
     for row in rows:
-        assert row["status"] == ("done" if row["behaviour"] == "end" else "pruned")
-        ran = row["status"] == "done" or row["seed"] == "1"
-        assert bool(row["performance"]) == ran
-    (number, *_) = [int(row["configuration"]) for row in rows if row["status"] == "pruned"]
+        # A good one may report before it ends, and be worse than a better one.
+        assert row["status"] == "pruned" or row["behaviour"] == "end"
+        if row["behaviour"] == "train" or row["status"] == "done":
+            assert bool(row["performance"]) == (row["status"] == "done" or row["seed"] == "1")
+    (number, *_) = [int(row["configuration"]) for row in rows if row["behaviour"] == "train"]
     assert checkpoint_list.saved_frames(study.logdir(number)) is not None
     assert study.run() == 0 and study.starts(number) == ["train"]
 

@@ -79,7 +79,13 @@ class CollectiveLearner(Learner):
     def done(self) -> bool:
         return self.finished or self._ends
 
-    def _run_step(self, server: grpc.Server, batches: Iterator[Any]) -> tuple[Any, Any]:
+    def _train_step(
+        self, server: grpc.Server, batches: Iterator[Any]
+    ) -> dict[str, tf.Tensor] | None:
+        with others_alive():
+            return super()._train_step(server, batches)
+
+    def _next(self, server: grpc.Server, batches: Iterator[Any]) -> Any:
         while True:
             self._batch = self._batch or self._pool.submit(next, batches)
             try:
@@ -98,8 +104,7 @@ class CollectiveLearner(Learner):
                 break
             self._report(server, {})
         batch, self._batch = self._batch.result(), None
-        with others_alive():
-            return self._training.run_on(batch)
+        return batch
 
     def _agree(self, ready: bool = False) -> list[int]:
         """Exchanges what the learners have and want; returns those without a batch."""
@@ -120,7 +125,7 @@ class CollectiveLearner(Learner):
         return waits_for
 
     def _await_experience(self, server: grpc.Server) -> None:
-        """Nothing: `_run_step` reports while it waits."""
+        """Nothing: `_next` reports while it waits."""
 
     def _save_if_due(self) -> None:
         # Skipped steps are those of all learners.

@@ -248,7 +248,7 @@ class Learner:
     ) -> dict[str, tf.Tensor] | None:
         """Metrics of a training step; None if a stop ended the wait for unrolls."""
         try:
-            metrics, feedback = self._run_step(server, batches)
+            metrics, feedback = self._training.run(self._next(server, batches))
         except BATCHES_END:
             if self.done:
                 return None
@@ -263,9 +263,9 @@ class Learner:
         self._report(server, metrics)
         return metrics
 
-    def _run_step(self, server: grpc.Server, batches: Iterator[Any]) -> tuple[Any, Any]:
-        """Trains on the next batch; raises one of `BATCHES_END` if there is none."""
-        return self._training.run(batches)
+    def _next(self, server: grpc.Server, batches: Iterator[Any]) -> Any:
+        """What to train on: one of `batches`, or the iterator; may raise one of `BATCHES_END`."""
+        return batches
 
     def _await_experience(self, server: grpc.Server) -> None:
         """Reports progress until the algorithm has enough experience to train on."""

@@ -23,10 +23,9 @@ class TrainingStep:
     that the update does not depend on the number of replicas.
 
     Attributes:
-      run: `run(batches)`, a `tf.function`: takes the next batch of an iterator and trains on it.
+      run: `run(batches)`, a `tf.function`: trains on the next batch of an iterator, or on a batch.
         Returns (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
         Raises `tf.errors.OutOfRangeError` if there are no more batches.
-      run_on: `run_on(batch)`, the same for a batch taken from the iterator before.
     """
 
     def __init__(
@@ -61,12 +60,9 @@ class TrainingStep:
         with strategy.scope():
             optimizer.build(variables)
         self.run = tf.function(self._step, autograph=False)
-        self.run_on = tf.function(self._step_on, autograph=False)
 
-    def _step(self, batches: Iterator[Any]) -> tuple[dict[str, tf.Tensor], Nest]:
-        return self._step_on(next(batches))
-
-    def _step_on(self, batch: Any) -> tuple[dict[str, tf.Tensor], Nest]:
+    def _step(self, batches: Any) -> tuple[dict[str, tf.Tensor], Nest]:
+        batch = next(batches) if isinstance(batches, Iterator) else batches
         result: StepResult = self._strategy.run(self._replica_step, args=(batch,))
         local = self._strategy.experimental_local_results
         metrics = {name: local(value)[0] for name, value in result.metrics.items()}

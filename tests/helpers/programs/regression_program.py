@@ -79,7 +79,7 @@ def main():
         dataset(None) if learners else strategy.distribute_datasets_from_function(dataset)
     )
     for _ in range(5):
-        metrics, feedback = step.run_on(next(batches)) if learners else step.run(batches)
+        metrics, feedback = step.run(next(batches) if learners else batches)
     for variable in algorithm.trainable_variables():
         print(*variable.numpy().ravel())
     print(float(metrics["mean"]), *feedback.numpy())

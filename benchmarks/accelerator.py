@@ -1,4 +1,4 @@
-"""What an accelerator does for a learner: one Markdown report in ten minutes.
+"""What an accelerator does for a learner: one Markdown report.
 
     scripts/check_gpu.sh [--expect=cpu] [--quick]
 

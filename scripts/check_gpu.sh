@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that all agents train on this machine's GPU, and how fast: about ten minutes.
+# Checks that all agents train on this machine's GPU, and how fast. Meant to take ten minutes.
 #
 #   scripts/check_gpu.sh [FILE] [--expect=cpu] [--quick]
 #

@@ -174,13 +174,13 @@ class Learner:
 
     def __init__(self, address: str, part: Part, **options: Any):
         """Starts serving; `options` are `ServerOptions`."""
-        import tensorflow as tf  # noqa: PLC0415 - slow, and mistakes in flags come first.
+        import tensorflow as tf  # Slow, and mistakes in flags come first.
 
-        from seed_rl.common.inference import env_specs  # noqa: PLC0415
-        from seed_rl.common.inference.inference_store import InferenceStore  # noqa: PLC0415
-        from seed_rl.common.types import Step  # noqa: PLC0415
-        from seed_rl.grpc import ops  # noqa: PLC0415
-        from seed_rl.grpc.channel_options import ServerOptions  # noqa: PLC0415
+        from seed_rl.common.inference import env_specs
+        from seed_rl.common.inference.inference_store import InferenceStore
+        from seed_rl.common.types import Step
+        from seed_rl.grpc import ops
+        from seed_rl.grpc.channel_options import ServerOptions
 
         class Server(ops.Server):
             def description(self) -> dict[str, Any]:

@@ -138,8 +138,7 @@ class Learner:
             logging.warning("%s", idle)
             self._reporter.warn("devices", idle)
         here = Run(self._logdir.absolute(), job.options, self._save_copy)
-        every = None if job.learner_index else config.video_every
-        clips = [Clips(every, self._reporter)] if every else []
+        clips = [Clips(config.video_every, self._reporter)] if config.video_every else []
         self._callbacks = Callbacks([*job.callbacks, *clips], here)
         self._stop = StopSignal(on_stop=self._inference.store.close)
         self._last_save = time.monotonic()

@@ -43,7 +43,7 @@ def test_callbacks_see_the_run_and_their_time_is_a_metric(tmp_path):
     result = experiment.run(job, callbacks=[recorder])
     assert recorder.events == [("start", 1), ("save", result.checkpoint), ("end", "done")]
     reports = recorder.reports
-    assert len(reports) > 2 and [r.last for r in reports] == [False] * (len(reports) - 1) + [True]
+    assert len(reports) >= 2 and [r.last for r in reports] == [False] * (len(reports) - 1) + [True]
     assert reports[-1].frames == 3_000 and reports[-1].metrics["train/steps"] == 75
     seen = [row for report in reports for row in report.episodes]
     written = {(row.frames, row.env_id, row.episode_return) for row in result.episodes}

@@ -24,7 +24,7 @@ from tests.helpers.waiting import wait_until
 
 def test_end_of_training_ends_all(start):
     """A learner that exits 0 ends the run with 0, and its actors with it."""
-    run = start("end", "run", "2")
+    run = start("end=2", "run", "2")
     assert run.wait() == 0
     assert "training has ended" in run.text()
     assert not any(is_alive(pid) for pid in pids(run, 2))
@@ -243,14 +243,16 @@ def test_kill_9_of_the_supervisor_leaves_nothing(start):
 
 def test_a_new_run_waits_for_what_a_killed_one_left(start):
     """Two learners never write into one directory."""
-    run = going(start, 1, learner="quit_slowly=2")
+    run = going(start, 1, learner="quit_when_told")
     old = run.learner()
     run.signal(signal.SIGKILL)
     run.wait()
     second = start("end", "run", "1")
+    wait_until(lambda: "waiting for the killed run in" in second.text())
+    assert is_alive(old)
+    (run.logdir / "quit").touch()
     assert second.wait() == 0
     assert not is_alive(old)
-    assert "waiting for the killed run in" in second.text()
 
 
 def test_grandchildren_end_with_a_killed_actor(start):

@@ -1,10 +1,13 @@
 """Stands in for a main program in the supervisor's tests: a real process with a given behaviour.
 
-fake_program.py learner LOGDIR [train | end | fail=CODE | deaf | quit_slowly=SECONDS | unsaved |
-                                importing | slow_start | silent=ENVIRONMENT | chatty]
+fake_program.py learner LOGDIR [train | end=ACTORS | fail=CODE | deaf | quit_slowly=SECONDS |
+                                quit_when_told | unsaved | importing | slow_start |
+                                silent=ENVIRONMENT | chatty]
 fake_program.py actor LOGDIR TASK [run | crash | user_error | later_user_error | crash_once |
                                family | exit_0]
 
+A learner that ends (after 30 frames) first waits until so many actors have started. One that quits
+when told does so once the file "quit" is in LOGDIR.
 An actor's behaviour ending in @N is that of actor N alone; the others run.
 """
 
@@ -14,9 +17,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
-from seed_rl.common.errors import NotSavedError
-from seed_rl.common.run_files import checkpoint_list, progress
+# What only learners need is imported in `learner`: an actor that fails at once must not have lived
+# for as long as a healthy one on a busy machine.
 
 CHATTER = """\
 WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
@@ -33,11 +37,16 @@ def learner(logdir: pathlib.Path, behaviour: str) -> int:
     stops = []
     signal.signal(signal.SIGTERM, lambda *_: stops.append(1))
     if name == "importing":
-        return wait_for(stops)
+        wait_until(lambda: stops)
+        return 0
+    from seed_rl.common.errors import NotSavedError
+    from seed_rl.common.run_files import checkpoint_list, progress
+
     frames = checkpoint_list.saved_frames(logdir) or 0
     writer = progress.ProgressWriter(logdir, total_frames=1000, frames=frames, period_s=0.05)
     if name == "slow_start":
-        return wait_for(stops)
+        wait_until(lambda: stops)
+        return 0
     (logdir / "learner.pid").write_text(str(os.getpid()))
     print("learner of", logdir, flush=True)
     if name == "fail":
@@ -46,8 +55,10 @@ def learner(logdir: pathlib.Path, behaviour: str) -> int:
     if name == "chatty":
         print(CHATTER, flush=True)
         raise RuntimeError("the loss is a string")
+    if name == "end":
+        wait_until(lambda: stops or len([*logdir.glob("lives-*")]) >= int(value or 1))
     silent_envs = [(int(value), 40.0)] if name == "silent" else []
-    while name == "deaf" or not stops:
+    while True:
         frames += 1
         writer.update(
             "training",
@@ -56,11 +67,13 @@ def learner(logdir: pathlib.Path, behaviour: str) -> int:
             episodes=frames,
             silent_envs=silent_envs,
         )
-        if name == "end" and frames >= 30:
+        if (name == "end" and frames >= 30) or (stops and name != "deaf"):
             break
         time.sleep(0.02)
     if name == "quit_slowly":
         time.sleep(float(value))
+    if name == "quit_when_told":
+        wait_until((logdir / "quit").exists)
     if name == "unsaved":
         writer.update("failed", frames=frames)
         return NotSavedError.exit_code
@@ -72,10 +85,9 @@ def learner(logdir: pathlib.Path, behaviour: str) -> int:
     return 0
 
 
-def wait_for(stops: list[int]) -> int:
-    while not stops:
+def wait_until(condition: Callable[[], object]) -> None:
+    while not condition():
         time.sleep(0.02)
-    return 0
 
 
 def actor(logdir: pathlib.Path, task: str, behaviour: str) -> int:
@@ -92,8 +104,8 @@ def actor(logdir: pathlib.Path, task: str, behaviour: str) -> int:
     if behaviour == "exit_0":
         return 0
     if behaviour == "later_user_error" and len(lives.read_text().split()) == 1:
-        while (report := progress.read(logdir)) is None or report.phase != "training":
-            time.sleep(0.02)
+        report = logdir / "progress.json"
+        wait_until(lambda: report.exists() and '"training"' in report.read_text())
         time.sleep(1.5)  # Longer than a healthy life needs.
     if behaviour.endswith("user_error"):
         print("error: there is no game 'Pnog'; did you mean 'Pong'?", flush=True)

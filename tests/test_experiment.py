@@ -68,8 +68,10 @@ def make_job(logdir, frames, create_env=cart_pole, learner=(), **run):
 def leaves_nothing(monkeypatch):
     """Guards that a run leaves no thread, process, socket or lock behind."""
 
+    before = set(threading.enumerate())  # Of other tests.
+
     def left():
-        threads = [thread.name for thread in threading.enumerate()]
+        threads = [thread.name for thread in set(threading.enumerate()) - before]
         named = re.compile("learner|actor-|reporter|stop-signal|on-stop")
         folders = pathlib.Path(tempfile.gettempdir()).glob("seed_rl_*/socket")
         children = subprocess.run(

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Callable
 
 import pytest
 
@@ -109,15 +109,17 @@ def test_a_learner_does_not_outlive_its_mirror(bucket: pathlib.Path) -> None:
     wait_until(lambda: not pathlib.Path(f"/proc/{learner}/exe").exists())
 
 
-def _in_background(bucket: pathlib.Path, action: str) -> threading.Thread:
-    """Changes the bucket as soon as the first files are there."""
+def _in_background(
+    bucket: pathlib.Path, action: str, until: Callable[[], bool] = lambda: True
+) -> threading.Thread:
+    """Changes the bucket as soon as the first files are there; one that fails, until a SIGTERM."""
 
     def change() -> None:
         wait_until(lambda: (bucket / "run" / "lives").exists())
         if action == "fails":
             (bucket / "run").rename(bucket / "moved")
             (bucket / "run").touch()
-            time.sleep(0.5)
+            wait_until(until)
             signal.raise_signal(signal.SIGTERM)
         else:
             RemoteFiles(f"file://{bucket}/run").write(OWNER, b'{"owner": "b", "host": "b"}')
@@ -131,14 +133,14 @@ def test_a_bucket_that_fails_does_not_stop_training_and_the_files_stay(
     bucket: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(mirrored, "_PAUSE_S", 0.01)
-    thread = _in_background(bucket, "fails")
+    said = "Training continues, and copying will be retried"
+    thread = _in_background(bucket, "fails", lambda: said in caplog.text)
     with pytest.raises(NotSavedError, match="could not be copied to .*They are in (\\S+) on") as e:
         _run(bucket, 0)
     thread.join()
     logdir = pathlib.Path(str(e.value).split("They are in ")[1].split(" on this")[0])
     assert (logdir / "saved").read_text() == "on SIGTERM"
     assert e.value.exit_code == 5
-    assert "Training continues, and copying will be retried" in caplog.text
     shutil.rmtree(logdir)
 
 

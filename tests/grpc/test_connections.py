@@ -76,7 +76,8 @@ def test_connections_leave_descriptors_to_the_rest_and_without_any_the_server_re
         command = [sys.executable, str(PROGRAMS / "crowd.py"), str(server.ports[0])]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as others:
             assert others.stdout.readline() == b"here\n"
-            for _ in range(40):
+            # More than the crowd would leave, less than the quarter that is reserved.
+            for _ in range(30):
                 files.callback(os.close, os.dup(0))
             others.communicate()
         newcomer = socket.socket()
@@ -136,7 +137,8 @@ def test_a_peer_that_never_reads_is_closed():
         wait_until(lambda: server.stats()["connections"] == 1)
         peer.settimeout(0.5)
         pings = http2.frame(http2.PING, payload=bytes(8)) * 1000
-        with pytest.raises(TimeoutError):
+        # On a busy machine, it may be closed before it is full.
+        with pytest.raises((TimeoutError, ConnectionError)):
             for _ in range(1000):  # As much as may be unfinished.
                 peer.sendall(pings)
         wait_until(lambda: server.stats()["connections"] == 0)

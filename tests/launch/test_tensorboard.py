@@ -92,7 +92,7 @@ def tensorboard(logdir: pathlib.Path) -> Iterator[Any]:
     def runs() -> Any:
         try:
             return get("runs")
-        except urllib.error.URLError:
+        except OSError:
             return []
 
     try:
@@ -111,8 +111,15 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     report(logdir)
     report(logdir, start_frames=40)
     with tensorboard(logdir) as get:
-        # A run is listed before all of its files are read.
-        wait_until(lambda: len(get("plugin/text/text", run="maze", tag="options")) == 2)
+
+        def is_read() -> bool:
+            """Whether both lives are there: a run is listed before all of its files are read."""
+            with contextlib.suppress(urllib.error.HTTPError):
+                last = "train/steps"  # What a life writes last.
+                return len(get("plugin/scalars/scalars", run="maze", tag=last)) == 2
+            return False
+
+        wait_until(is_read)
         yield get
 
 

@@ -32,11 +32,16 @@ def test_one_actor_of_two(place):
     learner = place.learner(fault(""))
     place.actor(0, fault(""))
     place.actor(1, fault("nan_observation", 100))
-    wait_until(lambda: (p := place.progress(learner)) and p.warning, running=learner)
-    warning = place.progress(learner).warning
-    assert "NaN, infinity or numbers beyond" in warning and "environments 2, 3: " in warning
-    shown = panel.describe(panel.Status(place.progress(learner), 2, 2))
-    assert ("warning", warning) in shown
+
+    def both_named():
+        progress = place.progress(learner)
+        named = progress and progress.warning and "environments 2, 3: " in progress.warning
+        return progress if named else None
+
+    progress = wait_until(both_named, running=learner)
+    assert "NaN, infinity or numbers beyond" in progress.warning
+    shown = panel.describe(panel.Status(progress, 2, 2))
+    assert ("warning", progress.warning) in shown
     # Where some of a batch are good, training learns from these.
     place.trains_on(learner, 2000)
     assert "numbers beyond ±1e+09 in observations, rewards or recurrent states" in learner.text()

@@ -24,7 +24,8 @@ from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-TOTAL = 60_000
+LEAST = 60_000
+"""Frames of a whole run, in which CartPole is learned in part."""
 
 
 @pytest.fixture
@@ -61,8 +62,10 @@ def test_a_run_is_killed_interrupted_resumed_ended_and_begun_anew(place):
     interrupted_at = frames_saved(place)
     assert place.progress().frames == interrupted_at > 0
 
-    # The same command continues from there, and ends at its number of frames.
-    run = start(place, f"--total_environment_frames={TOTAL}")
+    # The same command continues from there, and ends at its number of frames. (A fast machine has
+    # trained on more than the least before Ctrl-C.)
+    total = max(LEAST, interrupted_at + 10_000)
+    run = start(place, f"--total_environment_frames={total}")
     assert run.wait() == 0, run.text()
     assert "training has ended" in run.text()
     assert "unexpectedly" not in run.text()  # Actors that the learner has told to end.
@@ -71,8 +74,8 @@ def test_a_run_is_killed_interrupted_resumed_ended_and_begun_anew(place):
     assert f"Resuming after {interrupted_at} environment frames" in log
     assert "Traceback" not in log
     assert place.progress().phase == "done"
-    assert TOTAL <= frames_saved(place) == place.progress().frames < TOTAL + 1000
-    check_what_is_left(place)
+    assert total <= frames_saved(place) == place.progress().frames < total + 1000
+    check_what_is_left(place, total)
 
     # --restart=fresh moves all of that aside. A learner that cannot begin ends the run with its
     # own words.
@@ -91,7 +94,7 @@ def test_a_run_is_killed_interrupted_resumed_ended_and_begun_anew(place):
     assert not checkpoints.list_checkpoints(place.logdir / "checkpoints")
 
 
-def check_what_is_left(place):
+def check_what_is_left(place, total):
     """TensorBoard's file, the episodes' returns and the exported policy make sense."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -109,15 +112,15 @@ def check_what_is_left(place):
     assert not [tag for tag in curves if f"`{tag}`" not in documented]
     for tag in tags & set(events.Tags()["tensors"]):
         steps = [event.step for event in events.Tensors(tag)]
-        assert all(0 <= step <= TOTAL + 1000 for step in steps)
+        assert all(0 <= step <= total + 1000 for step in steps)
 
     rows = returns_log.read(place.logdir / "returns.csv")
     frames = [row.frames for row in rows]
-    assert frames == sorted(frames) and frames[-1] <= TOTAL + 1000
+    assert frames == sorted(frames) and frames[-1] <= total + 1000
     assert {row.env_id for row in rows} == {0, 1, 2, 3}
     # CartPole pays 1 per step; every step but those of unfinished episodes is in one row.
     assert all(row.episode_return == row.episode_frames for row in rows)
-    assert 0.8 * TOTAL < sum(row.episode_frames for row in rows) < 1.2 * TOTAL
+    assert 0.8 * total < sum(row.episode_frames for row in rows) < 1.2 * total
     # It learns: a random policy has about 22, and stays there.
     returns = np.array([row.episode_return for row in rows])
     assert returns[-80:].mean() > 1.5 * returns[:80].mean()

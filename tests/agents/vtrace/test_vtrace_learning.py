@@ -16,7 +16,7 @@ def test_an_lstm_learns_to_name_a_cue_that_is_gone():
     Chance gives 1/3. A wrong sign, a reward or reset that is off by one step, or gradients that do
     not reach back to the cue all fail here.
     """
-    tf.random.set_seed(0)
+    tf.keras.utils.set_random_seed(0)  # Also of the initial weights.
     distribution = categorical_distribution(NUM_CUES, tf.int32)
     agent = networks.MLPandLSTM(distribution, [], [16])
     config = VTraceConfig(entropy_cost=0.01)

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import threading
 import time
+import types
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from absl import flags
 from gymnasium import spaces
 
+from seed_rl.common.acting import actor, actor_clock
 from seed_rl.common.acting.actor import ActorConfig, ExitCode, actor_loop
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.config import options
@@ -21,6 +23,7 @@ from seed_rl.grpc.errors import CallError, StatusCode
 from seed_rl.testing import envs
 from seed_rl.testing.scripted_learner import ScriptedLearner
 from tests.helpers.actor_runs import ACTIONS, OBSERVATIONS, Recorder, make, run, serve
+from tests.helpers.waiting import wait_until
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -154,12 +157,15 @@ def test_gives_up_on_a_learner_that_went_away(socket_address: str) -> None:
     assert len(recorder.calls) >= 5
 
 
-def test_patience_begins_when_the_learner_is_lost(socket_address: str) -> None:
+def test_patience_begins_when_the_learner_is_lost(socket_address: str, monkeypatch: Any) -> None:
     """However long it took to answer before: it may have waited for training."""
-    later, moved = Recorder(calls=3), []
+    later, moved, passed_s = Recorder(calls=3), [], [0.0]
+    clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s[0])
+    for module in (actor, actor_clock):
+        monkeypatch.setattr(module, "time", clock)
 
     def move(*args: Any) -> Any:
-        time.sleep(1.0)
+        passed_s[0] += 1000.0
         learner.close()
         moved.append(serve(later, address=socket_address))
 
@@ -168,7 +174,7 @@ def test_patience_begins_when_the_learner_is_lost(socket_address: str) -> None:
         lambda *a: recorder(*a) if len(recorder.calls) < 5 else move(*a), address=socket_address
     )
     try:
-        code = run(learner, make, reconnect_timeout_s=0.5)
+        code = run(learner, make, reconnect_timeout_s=100)
     finally:
         for other in moved:
             other.close()
@@ -241,16 +247,21 @@ def test_token(tmp_path: Any) -> None:
 
 def test_a_token_that_comes_late(tmp_path: Any, caplog: Any) -> None:
     """While secrets change, the file may be old, or away for a moment."""
-    secret = tmp_path / "token"
+    secret, new = tmp_path / "token", tmp_path / "new"
     secret.write_text("old")
+    new.write_text("new")
     shown: list[str] = []
+
+    def renew() -> None:
+        wait_until(lambda: "Cannot read --auth_token_file" in caplog.text)
+        new.rename(secret)
 
     class Learner(ScriptedLearner):
         def describe(self, request: bytes, context: Any) -> bytes:
             shown.append(dict(context.invocation_metadata())["authorization"])
             if len(shown) == 1:
                 secret.unlink()
-                threading.Timer(0.5, secret.write_text, ("new",)).start()
+                threading.Thread(target=renew).start()
             return super().describe(request, context)
 
     with Learner(OBSERVATIONS, ACTIONS, Recorder(calls=2), token="new") as learner:
@@ -264,7 +275,7 @@ def test_a_token_that_comes_late(tmp_path: Any, caplog: Any) -> None:
 def test_a_wrong_token_is_not_tried_for_ever(tmp_path: Any) -> None:
     secret = tmp_path / "token"
     secret.write_text("wrong")
-    options = {"auth_token_file": str(secret), "connect_timeout_s": 0.5}
+    options = {"auth_token_file": str(secret), "connect_timeout_s": 1.0}
     with serve(Recorder(), token="right") as learner:
         with pytest.raises(UserError, match="Start both with the same --auth_token_file"):
             actor_loop(make, ActorConfig(server_address=learner.address, **options))

@@ -14,7 +14,7 @@ from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.types import LARGEST, EnvOutput
 from seed_rl.grpc import ops
 from tests.helpers.op_helpers import Background, serving
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 OBSERVATION = tf.TensorSpec([3], tf.uint8)
 ACTION = tf.TensorSpec([], tf.int32)
@@ -290,9 +290,10 @@ def test_full_queue_makes_inference_wait_and_loses_nothing():
     finished = threading.Event()
     thread = threading.Thread(target=lambda: (step(store, [0], [1], 2), finished.set()))
     thread.start()
-    assert not finished.wait(0.3)
+    wait_until(lambda: store.counters().blocked == 1)
+    assert not finished.is_set()
     first = store.dequeue(1)
-    assert finished.wait(10)
+    assert finished.wait(PATIENCE_S)
     second = store.dequeue(1)
     thread.join()
     np.testing.assert_array_equal(first.steps["observation"][:, 0, 0], [0, 1])

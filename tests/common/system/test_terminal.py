@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -31,6 +32,8 @@ def test_ctrl_c_during_imports(program, arguments, imported, tmp_path):
     )
     try:
         assert process.stderr is not None
+        # It cannot import much more than has been read here, however late the signal comes.
+        fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)
         seen = next((line for line in process.stderr if line.split()[-1] == imported), None)
         assert seen is not None, "the program has ended, or imports something else"
         os.killpg(process.pid, signal.SIGINT)

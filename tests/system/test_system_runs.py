@@ -26,6 +26,9 @@ pytestmark = pytest.mark.slow
 
 LEAST = 60_000
 """Frames of a whole run, in which CartPole is learned in part."""
+AHEAD = 2500
+"""Frames that actors may play beyond those of the run: the rest of the last batch, batches that are
+ready or queued, and unrolls that they have begun, also in earlier lives."""
 
 
 @pytest.fixture
@@ -116,7 +119,7 @@ def check_what_is_left(place, total):
 
     rows = returns_log.read(place.logdir / "returns.csv")
     frames = [row.frames for row in rows]
-    assert frames == sorted(frames) and frames[-1] <= total + 1000
+    assert frames == sorted(frames) and frames[-1] <= total + AHEAD
     assert {row.env_id for row in rows} == {0, 1, 2, 3}
     # CartPole pays 1 per step; every step but those of unfinished episodes is in one row.
     assert all(row.episode_return == row.episode_frames for row in rows)

@@ -224,10 +224,11 @@ def test_destroying_an_iterator_of_batches_waits_for_nobody():
 
     strategy = devices.make_devices(DeviceConfig()).training_strategy
     kept, added = [], []
-    for _ in range(2):  # What TensorFlow starts at the first use is not counted.
+    for _ in range(6):  # What TensorFlow starts at the first use is not counted.
         for make in (lambda: devices.batches(strategy, make_dataset), lambda: iter(make_dataset())):
             before = num_threads()
             kept.append(make())
             assert [int(next(kept[-1])) for _ in range(3)] == [0, 1, 2]
             added.append(num_threads() - before)
-    assert added[2] == added[3] - 1
+    # The median, as threads of other tests in this process may begin or end meanwhile.
+    assert np.median(np.subtract(added[3::2], added[2::2])) == 1

@@ -25,7 +25,7 @@ from seed_rl.common.learner import playing
 from seed_rl.common.system.chatter import is_chatter
 from seed_rl.common.types import EnvOutput, Specs
 from tests.helpers import run_python
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 imageio = pytest.importorskip("imageio.v2")
 
@@ -39,9 +39,9 @@ def start(module, *arguments):
     )
 
 
-def finish(process, timeout=200):
+def finish(process):
     try:
-        output, _ = process.communicate(timeout=timeout)
+        output, _ = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
     assert process.returncode == 0, output

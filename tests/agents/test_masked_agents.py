@@ -12,7 +12,6 @@ SIZES = {"replay_buffer_min_size": 20, "replay_buffer_size": 1000}
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "name, arguments",
     [

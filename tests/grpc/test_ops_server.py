@@ -25,7 +25,7 @@ from tests.helpers.op_helpers import (
     wait_for_waiting,
 )
 from tests.helpers.scripted_server import Scripted
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 
 def gated(gate):
@@ -62,7 +62,7 @@ def test_shutdown_fails_running_and_waiting_calls(socket_address):
 def test_forked_children_leave_the_server_alone(socket_address):
     """Guards a parent's server and clients from children that exit, which clean up behind them."""
     command = [sys.executable, str(PROGRAMS / "forking_server.py"), socket_address]
-    program = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    program = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (program.returncode, program.stdout) == (0, "2 4\n" * 4 + "6\n"), program.stderr
 
 

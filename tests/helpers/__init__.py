@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+from tests.helpers.waiting import PATIENCE_S
+
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 """Programs that tests start as separate processes."""
 
@@ -22,5 +24,5 @@ def run_python(
 
     Use the fixture `forks` for code that imports TensorFlow: it saves seconds.
     """
-    options = {"capture_output": True, "text": True, "timeout": 120, **options}
+    options = {"capture_output": True, "text": True, "timeout": PATIENCE_S, **options}
     return subprocess.run([sys.executable, *command], **options)

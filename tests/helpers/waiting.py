@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE_S = 120  # Nothing takes this long unless it is broken, even on a busy machine.
+PATIENCE_S = 240  # Nothing takes this long unless it is broken, even on a busy machine.
 
 
 def wait_until(condition: Callable[[], T], *, running: Program | None = None) -> T:

@@ -12,7 +12,7 @@ import urllib.request
 
 import pytest
 
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def test_training_to_its_end_and_on(repository, tmp_path):
             env=clean_environment(),
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=PATIENCE_S,
         )
         assert result.returncode == 0, result.stdout + result.stderr
         assert "training has ended" in result.stdout
@@ -87,7 +87,7 @@ def test_training_to_its_end_and_on(repository, tmp_path):
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == 2, result.stdout + result.stderr
     assert "--env_name was my_env:make, is now CartPole-v1" in result.stderr
@@ -107,7 +107,7 @@ def test_ctrl_c(repository, tmp_path):
         assert url is not None
         assert "TensorBoard" in wait_until(lambda: _fetched(url.group(1)))
         os.kill(run.pid, signal.SIGINT)
-        assert run.wait(timeout=90) == 0, output.read_text()
+        assert run.wait(timeout=PATIENCE_S) == 0, output.read_text()
     finally:
         if run.poll() is None:
             run.kill()
@@ -134,7 +134,7 @@ def test_wrong_flags_are_told_before_anything_is_done(repository, tmp_path, wron
         command(repository, logdir, wrong, "--restart=fresh"),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE_S,
     )
     assert result.returncode == 2, result.stdout + result.stderr
     error, usage = result.stderr.splitlines()[-2:]

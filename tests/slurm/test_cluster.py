@@ -13,7 +13,7 @@ import pytest
 from seed_rl.common.run_files import progress
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 NO_SLURM = 3  # Exit code of slurm/local_cluster.sh.
 FRAMES = 16_000  # More than a minute, so that it does not end before the time limit.

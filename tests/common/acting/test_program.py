@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.helpers import PROGRAMS
+from tests.helpers.waiting import PATIENCE_S
 
 EXISTING = PROGRAMS / "existing_main.py"
 MODULES = [
@@ -15,7 +16,7 @@ MODULES = [
 
 def run(*arguments):
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=PATIENCE_S
     )
 
 

@@ -19,6 +19,7 @@ from seed_rl.common.checkpoints import checkpoints, manifest
 from seed_rl.common.checkpoints.checkpoints import CheckpointManager
 from seed_rl.common.errors import UserError
 from tests.helpers import PROGRAMS, full_disk
+from tests.helpers.waiting import PATIENCE_S
 
 VICTIM = PROGRAMS / "checkpoint_victim.py"
 
@@ -310,7 +311,7 @@ def test_a_full_disk(tmp_path):
         full_disk.command(tmp_path, *program, size="2m", full=False),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert "survived" in result.stdout, result.stderr
     assert "No space left on device" in result.stderr

@@ -7,6 +7,7 @@ import pytest
 
 from seed_rl.common.system.chatter import is_chatter
 from tests.helpers import PROGRAMS
+from tests.helpers.waiting import PATIENCE_S
 
 CHATTER = [
     "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
@@ -54,5 +55,5 @@ def test_the_rest_arrives_in_order_also_from_a_crash(end):
 def test_tensorflow_is_loaded_in_silence():
     """Guards the patterns against what the installed TensorFlow really prints."""
     program = [sys.executable, PROGRAMS / "silent_tensorflow.py"]
-    result = subprocess.run(program, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (result.stdout, result.stderr) == ("1.0\n", "")

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from tests.helpers import full_disk
+from tests.helpers.waiting import PATIENCE_S
 
 
 def test_saving_and_summaries_without_room(tmp_path, repository):
@@ -15,7 +16,7 @@ def test_saving_and_summaries_without_room(tmp_path, repository):
         cwd=repository,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert result.stdout == "all is well\n", result.stderr
     assert "Cannot write for TensorBoard" in result.stderr

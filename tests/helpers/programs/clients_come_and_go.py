@@ -1,4 +1,4 @@
-"""Opens and closes clients; none may leave a thread or a file descriptor behind.
+"""Opens and closes clients; they may not leave a thread or a file descriptor behind.
 
 clients_come_and_go.py ADDRESS
 """
@@ -9,29 +9,39 @@ import time
 
 from seed_rl.grpc import numpy_client
 
-PATIENCE_S = 30
+PATIENCE_S = 20
+CLIENTS = 8
 
 
-def no_more(count, than):
-    return all(a <= b for a, b in zip(count, than, strict=True))
+def open_things():
+    return [len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd")]
+
+
+def come_and_go(address):
+    for i in range(CLIENTS):
+        with numpy_client.Client(address) as client:
+            assert client.foo(i) == i
+
+
+def no_more(than):
+    """Waits for threads of closed clients, which end soon, not immediately."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not all(now <= then for now, then in zip(open_things(), than, strict=True)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def main():
     _, address = sys.argv
-    counts = []
-    for i in range(8):
-        with numpy_client.Client(address) as client:
-            assert client.foo(i) == i
-        time.sleep(0.5 if i == 0 else 0)  # gRPC starts threads of its own late.
-        deadline = time.monotonic() + PATIENCE_S
-        while True:  # Threads of a closed client end soon, not immediately.
-            count = [len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd")]
-            if i == 0 or no_more(count, counts[0]) or time.monotonic() > deadline:
-                break
-            time.sleep(0.02)
-        counts.append(count)
-    print(counts)
-    assert no_more(counts[-1], counts[0])
+    come_and_go(address)
+    for _ in range(3):  # gRPC starts threads of its own late, but not again and again.
+        before = open_things()
+        come_and_go(address)
+        if no_more(before):
+            return
+    sys.exit(f"threads and descriptors were {before}, are {open_things()}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -78,12 +80,27 @@ std::string Text(const std::vector<Spec>& parts) {
   return text;
 }
 
+// The numbers of an actor's environments; without a task, those of their rows for now.
+std::vector<int> IdsOf(const ActorConfig& config) {
+  std::vector<int> ids(config.env_batch_size);
+  std::iota(ids.begin(), ids.end(), std::max(config.task, 0) * config.env_batch_size);
+  return ids;
+}
+
+// Such as "0, 1, 2".
+std::string Names(const std::vector<int>& ids) {
+  std::string names;
+  for (const int id : ids) names += (names.empty() ? "" : ", ") + std::to_string(id);
+  return names;
+}
+
 }  // namespace
 
 Actor::Actor(const Spaces& spaces, const CreateEnvironment& create, const ActorConfig& config)
     : config_(config),
       spaces_(spaces),
-      batch_(spaces, create, config.task * config.env_batch_size, config.env_batch_size),
+      batch_(spaces, create, IdsOf(config)),
+      has_ids_(config.task >= 0),
       timeout_s_(config.connect_timeout_s) {}
 
 void Actor::Stop() {
@@ -119,6 +136,7 @@ void Actor::Run() {
 
 Status Actor::Life() {
   Status status = Connect();
+  if (status.ok() && !has_ids_) status = Claim();
   std::uniform_int_distribution<int64_t> run_ids(1, std::numeric_limits<int64_t>::max());
   const int64_t run_id = run_ids(random_);
   for (bool first = true; status.ok() && !stopped(); first = false) {
@@ -126,7 +144,7 @@ Status Actor::Life() {
     if (status.ok() || !first) last_answer_ = Clock::now();  // However long the call has taken.
     if (!status.ok()) break;
     if (first) {
-      std::fprintf(stderr, "Environments %s: learner at %s.\n", batch_.Names().c_str(),
+      std::fprintf(stderr, "Environments %s: learner at %s.\n", Names(batch_.ids()).c_str(),
                    config_.server_address.c_str());
       timeout_s_ = config_.reconnect_timeout_s;
       failures_ = 0;
@@ -166,11 +184,18 @@ void Actor::CheckLearner(const std::string& description) try {
            std::to_string(kProtocol) + ": install the same version on both sides.");
   }
   const Json& functions = learner.at("functions");
-  const auto inference = std::find_if(functions.begin(), functions.end(),
-                                      [](const Json& f) { return f.at("name") == "inference"; });
-  if (inference == functions.end()) Refuse("The server is not a learner: no `inference`.");
-  function_ = inference - functions.begin();
-  const Json& arguments = inference->at("arguments");
+  const auto index_of = [&functions](const std::string& name) {
+    for (size_t i = 0; i < functions.size(); ++i) {
+      if (functions[i].at("name") == name) return static_cast<int>(i);
+    }
+    return -1;
+  };
+  const int index = index_of("inference");
+  if (index < 0) Refuse("The server is not a learner: it has no `inference`.");
+  inference_ = index;
+  claim_ = index_of("claim");
+  const Json& inference = functions[index];
+  const Json& arguments = inference.at("arguments");
   const Json& output = arguments.at("tuple").at(2).at("namedtuple");
   const Json fields{"reward", "done", "observation", "abandoned", "episode_step"};
   if (output.at("fields") != fields) Refuse("The learner is of another version: other arguments.");
@@ -180,29 +205,58 @@ void Actor::CheckLearner(const std::string& description) try {
     Refuse("The learner expects observations " + Text(observation) + ", this environment has " +
            Text(spaces_.observation) + ". Start both for the same environment.");
   }
-  const std::string actions = learner.value("status", Json::object())
-                                  .value("action_space", spaces_.actions);
+  const std::string actions =
+      learner.value("status", Json::object()).value("action_space", spaces_.actions);
   if (actions != spaces_.actions) {
-    Refuse("The learner's actions are " + actions + ", this environment takes " +
-           spaces_.actions + ".");
+    Refuse("The learner's actions are " + actions + ", this environment takes " + spaces_.actions +
+           ".");
   }
-  batch_.ExpectActions(Leaves(inference->at("outputs")));
+  batch_.ExpectActions(Leaves(inference.at("outputs")));
 } catch (const Json::exception& error) {
   Refuse("The server is not a learner: " + std::string(error.what()));
+}
+
+Status Actor::Claim() {
+  if (claim_ < 0) Refuse("This learner does not hand out environments: give --task=N.");
+  Column count({"int32", {}}, 1), claimed({"int32", {}}, batch_.ids().size());
+  count.Set<int32_t>(0, config_.env_batch_size);
+  transport::Tensor argument = count.AsTensor();
+  argument.dims.clear();
+  bool free = false;
+  const Status status = Call(claim_, {argument}, [&](const transport::Reply& reply) {
+    free = reply.size() == 1 && claimed.CopyFrom(reply, 0);
+    return true;
+  });
+  if (!status.ok()) return status;
+  if (!free) {
+    return {Code::kUnavailable, "of its environments (--num_envs), fewer than " +
+                                    std::to_string(config_.env_batch_size) +
+                                    " are free; those of a dead actor are after a minute"};
+  }
+  const auto* ids = reinterpret_cast<const int32_t*>(claimed.AsTensor().data);
+  batch_.SetIds({ids, ids + batch_.ids().size()});
+  has_ids_ = true;
+  return {};
 }
 
 Status Actor::Infer(int64_t run_id) {
   std::vector<transport::Tensor> arguments = batch_.Arguments(run_id);
   arguments.resize(std::min(num_arguments_, arguments.size()));
+  return Call(inference_, arguments,
+              [this](const transport::Reply& reply) { return batch_.TakeActions(reply); });
+}
+
+Status Actor::Call(uint32_t function, const std::vector<transport::Tensor>& arguments,
+                   const std::function<bool(const transport::Reply&)>& take) {
   const auto answered = std::make_shared<std::promise<Status>>();
   std::future<Status> status = answered->get_future();
   // Without a deadline: gRPC's keep-alive notices a dead learner.
-  client_->Call(function_, arguments,
-                [this, answered](const Status& status, const transport::Reply* reply) {
-                  const bool fits = !status.ok() || batch_.TakeActions(*reply);
-                  answered->set_value(
-                      fits ? status : Status{Code::kInvalidArgument, "other actions were sent"});
-                });
+  client_->Call(
+      function, arguments, [&take, answered](const Status& status, const transport::Reply* reply) {
+        const bool fits = !status.ok() || take(*reply);
+        answered->set_value(fits ? status
+                                 : Status{Code::kInvalidArgument, "the reply does not fit"});
+      });
   return status.get();
 }
 
@@ -211,8 +265,12 @@ double Actor::RemainingSeconds() const {
 }
 
 void Actor::BeforeNextAttempt(const Status& status) {
-  const double pause_s = std::min(std::ldexp(kFirstPauseSeconds, std::min(failures_, 10)),
-                                  kLongestPauseSeconds);
+  if (status.code == Code::kFailedPrecondition && config_.task < 0) {
+    has_ids_ = false;  // They were silent for too long.
+    return;
+  }
+  const double pause_s =
+      std::min(std::ldexp(kFirstPauseSeconds, std::min(failures_, 10)), kLongestPauseSeconds);
   ThrowIfFatal(status, pause_s);
   const double remaining_s = RemainingSeconds();
   if (remaining_s <= 0) {
@@ -235,8 +293,7 @@ void Actor::BeforeNextAttempt(const Status& status) {
 void Actor::ThrowIfFatal(const Status& status, double pause_s) {
   switch (status.code) {
     case Code::kFailedPrecondition:
-      throw ActorEnded(ExitCode::kSuperseded,
-                       status.message + " Give every actor its own --task.");
+      throw ActorEnded(ExitCode::kSuperseded, status.message + " Give every actor its own --task.");
     case Code::kUnauthenticated:
       // A new token may not have been copied yet.
       if (!config_.auth_token_file.empty() && RemainingSeconds() > pause_s) return;
@@ -246,7 +303,7 @@ void Actor::ThrowIfFatal(const Status& status, double pause_s) {
              ". Start both with the same --auth_token_file.");
     case Code::kInvalidArgument:
     case Code::kUnimplemented:
-      Refuse("The learner rejects the steps of environments " + batch_.Names() + ": " +
+      Refuse("The learner rejects the steps of environments " + Names(batch_.ids()) + ": " +
              status.message + ".");
     default:
       return;

@@ -19,7 +19,9 @@ namespace seed_rl {
 
 struct ActorConfig {
   std::string server_address = "localhost:8686";  // Or "unix:/path".
-  int task = 0;  // Number of this actor: its first environment is task * env_batch_size.
+  // Number of this actor: its first environment is task * env_batch_size. -1: it asks the learner
+  // for environments.
+  int task = -1;
   int env_batch_size = 1;
   double connect_timeout_s = 600;
   double reconnect_timeout_s = 600;
@@ -37,8 +39,7 @@ enum class ExitCode : int {
 
 // What ends an actor before training is done.
 struct ActorEnded : std::runtime_error {
-  ActorEnded(ExitCode code, const std::string& message)
-      : std::runtime_error(message), code(code) {}
+  ActorEnded(ExitCode code, const std::string& message) : std::runtime_error(message), code(code) {}
   ExitCode code;
 };
 
@@ -60,6 +61,11 @@ class Actor {
   transport::Status Life();
   transport::Status Connect();
   void CheckLearner(const std::string& description);
+  // Asks for environments, if there is no task.
+  transport::Status Claim();
+  // Calls a function and waits for the reply, of which `take` returns whether it fits.
+  transport::Status Call(uint32_t function, const std::vector<transport::Tensor>& arguments,
+                         const std::function<bool(const transport::Reply&)>& take);
   // Requests actions for the batch.
   transport::Status Infer(int64_t run_id);
   // Throws ActorEnded if another attempt cannot help, or the time is up; else waits.
@@ -70,8 +76,10 @@ class Actor {
   const ActorConfig config_;
   const Spaces spaces_;
   Batch batch_;
-  uint32_t function_ = 0;      // Index of `inference`.
-  size_t num_arguments_ = 0;   // Tensors that it takes.
+  uint32_t inference_ = 0;    // Its index.
+  size_t num_arguments_ = 0;  // Tensors that it takes.
+  int claim_ = -1;            // Index of `claim`; -1: the learner has no such function.
+  bool has_ids_;              // Whether environments have been claimed, or need not be.
   Clock::time_point last_answer_ = Clock::now();
   double timeout_s_;
   int failures_ = 0;  // Since the last answer.

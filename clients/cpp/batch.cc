@@ -74,25 +74,28 @@ bool Column::CopyFrom(const transport::Reply& reply, size_t i) {
   return true;
 }
 
-Batch::Batch(const Spaces& spaces, const CreateEnvironment& create, int first_id, size_t k)
-    : first_id_(first_id),
-      env_ids_({"int32", {}}, k),
-      run_ids_({"int64", {}}, k),
-      reward_({"float32", {}}, k),
-      done_({"bool", {}}, k),
-      abandoned_({"bool", {}}, k),
-      episode_step_({"int32", {}}, k),
-      raw_reward_({"float32", {}}, k),
-      success_({"float32", {}}, k),
-      steps_(k, -1),
-      truncated_(k, false) {
-  for (const Spec& part : spaces.observation) observation_.emplace_back(part, k);
-  observation_rows_ = RowsOf(&observation_, k);
-  for (size_t row = 0; row < k; ++row) {
-    const int env_id = first_id + static_cast<int>(row);
-    env_ids_.Set<int32_t>(row, env_id);
+Batch::Batch(const Spaces& spaces, const CreateEnvironment& create, const std::vector<int>& env_ids)
+    : env_ids_({"int32", {}}, env_ids.size()),
+      run_ids_({"int64", {}}, env_ids.size()),
+      reward_({"float32", {}}, env_ids.size()),
+      done_({"bool", {}}, env_ids.size()),
+      abandoned_({"bool", {}}, env_ids.size()),
+      episode_step_({"int32", {}}, env_ids.size()),
+      raw_reward_({"float32", {}}, env_ids.size()),
+      success_({"float32", {}}, env_ids.size()),
+      steps_(env_ids.size(), -1),
+      truncated_(env_ids.size(), false) {
+  for (const Spec& part : spaces.observation) observation_.emplace_back(part, env_ids.size());
+  observation_rows_ = RowsOf(&observation_, env_ids.size());
+  for (const int env_id : env_ids) {
     environments_.push_back(OfEnvironment(env_id, [&] { return create(env_id); }));
   }
+  SetIds(env_ids);
+}
+
+void Batch::SetIds(const std::vector<int>& env_ids) {
+  ids_ = env_ids;
+  for (size_t row = 0; row < size(); ++row) env_ids_.Set<int32_t>(row, ids_[row]);
 }
 
 void Batch::Reset() {
@@ -144,7 +147,7 @@ void Batch::ApplyTo(size_t row) {
   Step step;
   const bool abandoned = truncated_[row];  // The action was for an episode that is over.
   if (!abandoned) {
-    step = OfEnvironment(first_id_ + static_cast<int>(row), [&] {
+    step = OfEnvironment(ids_[row], [&] {
       return environments_[row]->Apply(action_rows_[row], observation_rows_[row]);
     });
     ++steps_[row];
@@ -159,15 +162,9 @@ void Batch::ApplyTo(size_t row) {
 }
 
 void Batch::Begin(size_t row) {
-  OfEnvironment(first_id_ + static_cast<int>(row),
-                [&] { environments_[row]->Reset(observation_rows_[row]); });
+  OfEnvironment(ids_[row], [&] { environments_[row]->Reset(observation_rows_[row]); });
   steps_[row] = 0;
   truncated_[row] = false;
-}
-
-std::string Batch::Names() const {
-  const std::string first = std::to_string(first_id_);
-  return size() == 1 ? first : first + " to " + std::to_string(first_id_ + size() - 1);
 }
 
 }  // namespace seed_rl

@@ -44,7 +44,11 @@ class Column {
 
 class Batch {
  public:
-  Batch(const Spaces& spaces, const CreateEnvironment& create, int first_id, size_t k);
+  Batch(const Spaces& spaces, const CreateEnvironment& create, const std::vector<int>& env_ids);
+
+  // The numbers of the environments for the learner.
+  const std::vector<int>& ids() const { return ids_; }
+  void SetIds(const std::vector<int>& env_ids);
 
   // Resets the environments that have stepped: the beginning of a life. Throws EnvironmentFailure.
   void Reset();
@@ -57,15 +61,12 @@ class Batch {
   // Applies them. Throws EnvironmentFailure.
   void Apply();
 
-  // For messages, such as "8 to 15".
-  std::string Names() const;
-
  private:
   size_t size() const { return environments_.size(); }
   void Begin(size_t row);
   void ApplyTo(size_t row);
 
-  const int first_id_;
+  std::vector<int> ids_;
   std::vector<std::unique_ptr<Environment>> environments_;
   Column env_ids_, run_ids_, reward_, done_, abandoned_, episode_step_, raw_reward_, success_;
   std::vector<Column> observation_, action_;            // By part.

@@ -20,15 +20,14 @@ struct Spec {
   std::string dtype;
   std::vector<int64_t> shape;
 
-  bool operator==(const Spec& other) const {
-    return dtype == other.dtype && shape == other.shape;
-  }
+  bool operator==(const Spec& other) const { return dtype == other.dtype && shape == other.shape; }
   // Such as "uint8[84, 84, 1]".
   std::string Text() const;
 };
 
 struct Spaces {
-  // The parts of an observation: one array, or the entries of a dictionary in the order of its keys.
+  // The parts of an observation: one array, or the entries of a dictionary in the order of its
+  // keys.
   std::vector<Spec> observation;
   // The action space as the learner names it, such as "2 choices from 0" (docs/wire_actor.md).
   std::string actions;

@@ -37,11 +37,15 @@ double Number(const std::string& name, const std::string& text, double least) {
 }
 
 ActorConfig ConfigFromFlags(int argc, char** argv) {
-  std::map<std::string, std::string> given = {
-      {"server_address", "localhost:8686"}, {"task", "0"},       {"env_batch_size", "1"},
-      {"connect_timeout_s", "600"},         {"reconnect_timeout_s", "600"},
-      {"auth_token_file", ""},              {"tls_ca", ""},      {"tls_cert", ""},
-      {"tls_key", ""}};
+  std::map<std::string, std::string> given = {{"server_address", "localhost:8686"},
+                                              {"task", "-1"},
+                                              {"env_batch_size", "1"},
+                                              {"connect_timeout_s", "600"},
+                                              {"reconnect_timeout_s", "600"},
+                                              {"auth_token_file", ""},
+                                              {"tls_ca", ""},
+                                              {"tls_cert", ""},
+                                              {"tls_key", ""}};
   std::vector<option> options;
   for (const auto& [name, value] : given) {
     options.push_back({name.c_str(), required_argument, nullptr, 1});
@@ -64,7 +68,7 @@ ActorConfig ConfigFromFlags(int argc, char** argv) {
   }
   ActorConfig config;
   config.server_address = given["server_address"];
-  config.task = static_cast<int>(Number("task", given["task"], 0));
+  config.task = static_cast<int>(Number("task", given["task"], -1));
   config.env_batch_size = static_cast<int>(Number("env_batch_size", given["env_batch_size"], 1));
   config.connect_timeout_s = Number("connect_timeout_s", given["connect_timeout_s"], 0);
   config.reconnect_timeout_s = Number("reconnect_timeout_s", given["reconnect_timeout_s"], 0);

@@ -27,8 +27,8 @@ class CartPole : public seed_rl::Environment {
     const float force = *action.Part<int64_t>() == 1 ? kForce : -kForce;
     const float sin = std::sin(angle_), cos = std::cos(angle_), mass = kCart + kPole;
     const float pushed = (force + kPole * kHalfLength * turning_ * turning_ * sin) / mass;
-    const float angular = (kGravity * sin - cos * pushed) /
-                          (kHalfLength * (4.0f / 3 - kPole * cos * cos / mass));
+    const float angular =
+        (kGravity * sin - cos * pushed) / (kHalfLength * (4.0f / 3 - kPole * cos * cos / mass));
     const float linear = pushed - kPole * kHalfLength * angular * cos / mass;
     x_ += kTimeStep * speed_;
     speed_ += kTimeStep * linear;

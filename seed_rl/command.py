@@ -43,6 +43,7 @@ PROGRAMS = {
     "stop": Program("seed_rl.launch.stop", "[RUN]   save and stop a run"),
     "play": Program("seed_rl.play", "RUN [--video=F.mp4]   watch or film an agent"),
     "evaluate": Program("seed_rl.evaluate", "RUN [--episodes=N]   measure an agent"),
+    "serve": Program("seed_rl.serve", "RUN [--server_address=A]   let actors use an agent"),
     "check": Program("seed_rl.check_env", "--env=ENVIRONMENT   check an environment of yours"),
     "conformance": Program(
         "seed_rl.conformance", "[-- COMMAND ...]   check a client in another language"

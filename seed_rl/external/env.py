@@ -72,8 +72,8 @@ class ExternalEnvironment(gymnasium.Env[Any, Any]):
 
     def _elsewhere(self) -> NoReturn:
         raise UserError(
-            "External environments are stepped by their clients: start those instead of Python's "
-            "actors (docs/clients.md)."
+            "External environments are stepped by their clients, not here. To measure an agent, "
+            "serve it to them: seed-rl serve RUN --episodes=100 --num_envs=N (docs/clients.md)."
         )
 
     def reset(self, **_: Any) -> NoReturn:

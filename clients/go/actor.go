@@ -2,8 +2,10 @@ package seedrl
 
 import (
 	"context"
+	crand "crypto/rand"
 	"fmt"
 	"math"
+	"math/big"
 	"math/rand"
 	"os"
 	"time"
@@ -84,6 +86,7 @@ func (s *slot) beginLife() error {
 
 func (s *slot) step(action any) error {
 	if s.truncated {
+		// The success of the episode is read now.
 		s.reward, s.raw, s.done, s.abandoned = 0, 0, true, true
 		return s.reset()
 	}
@@ -117,7 +120,7 @@ type actor struct {
 	options  Options
 	spec     Spec
 	slots    []slot
-	lastSeen time.Time // start, or the learner's last answer; later by the time of resets
+	since    time.Time // start, or loss of the learner; later by the time of resets
 	answered bool      // the learner has answered since the start
 	attempt  int       // since the last answer
 }
@@ -125,7 +128,7 @@ type actor struct {
 // Run steps environments as the learner says until training is done, or the context is. Errors are
 // of type *ExitError.
 func Run(ctx context.Context, options Options, spec Spec) (err error) {
-	a := &actor{options: options, spec: spec, lastSeen: time.Now(), slots: make([]slot, options.EnvBatchSize)}
+	a := &actor{options: options, spec: spec, slots: make([]slot, options.EnvBatchSize)}
 	defer a.close()
 	if err := a.environments(func(i int) (err error) {
 		a.slots[i].spec = &a.spec
@@ -134,7 +137,7 @@ func Run(ctx context.Context, options Options, spec Spec) (err error) {
 	}); err != nil {
 		return err
 	}
-	a.lastSeen = time.Now()
+	a.since = time.Now()
 	for {
 		err := a.live(ctx)
 		if ctx.Err() != nil {
@@ -190,10 +193,16 @@ func (a *actor) live(ctx context.Context) error {
 	if err := a.environments(func(i int) error { return a.slots[i].beginLife() }); err != nil {
 		return err
 	}
-	a.lastSeen = a.lastSeen.Add(time.Since(start))
-	life := rand.Int63n(math.MaxInt64) + 1
-	for ctx.Err() == nil {
-		reply, err := c.call(function, a.tensors(life, order))
+	a.since = a.since.Add(time.Since(start))
+	life, err := crand.Int(crand.Reader, big.NewInt(math.MaxInt64))
+	if err != nil {
+		return err
+	}
+	for alive := false; ctx.Err() == nil; alive = true {
+		reply, err := c.call(function, a.tensors(life.Int64()+1, order))
+		if alive { // Lost now, however long the call took.
+			a.since = time.Now()
+		}
 		if err != nil {
 			return err
 		}
@@ -201,7 +210,7 @@ func (a *actor) live(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.lastSeen, a.answered, a.attempt = time.Now(), true, 0
+		a.since, a.answered, a.attempt = time.Now(), true, 0
 		if err := a.environments(func(i int) error { return a.slots[i].step(actions[i]) }); err != nil {
 			return err
 		}
@@ -333,7 +342,7 @@ func (a *actor) pause(ctx context.Context, reason error) error {
 	if a.answered {
 		patience = a.options.ReconnectTimeout
 	}
-	left := time.Until(a.lastSeen.Add(patience))
+	left := time.Until(a.since.Add(patience))
 	message := status.Convert(reason).Message()
 	if left <= 0 && status.Code(reason) == codes.Unauthenticated {
 		return exit(2, "the learner at %s wants another token: %s", a.options.ServerAddress, message)

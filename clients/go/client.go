@@ -36,15 +36,15 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 }
 func (rawCodec) Name() string { return "raw" }
 
-// A structure describes nested tensors.
+// A structure describes nested tensors. Those of other kinds than these fit no space.
 type structure struct {
 	Tensor *struct {
 		DType string
-		Shape *[]*int
+		Shape *[]*int // nil: any
 		Name  string
 	}
-	Tuple, List []structure
-	NamedTuple  *struct {
+	Tuple      []structure
+	NamedTuple *struct {
 		Fields []string
 		Values []structure
 	}
@@ -68,33 +68,19 @@ type description struct {
 
 // is tells whether a structure has the types and shapes of a batch of a space's values.
 func (s structure) is(space Space) bool {
-	parts := append(s.Tuple, s.List...)
-	if s.NamedTuple != nil {
-		parts = s.NamedTuple.Values
-	}
-	switch space := space.(type) {
-	case Dict:
-		if s.Dict == nil || join(s.Dict.Keys) != join(space.keys()) {
-			return false
-		}
-		for i, key := range s.Dict.Keys {
-			if !s.Dict.Values[i].is(space[key]) {
-				return false
-			}
-		}
-	case Tuple:
-		if len(parts) != len(space) {
-			return false
-		}
-		for i, part := range space {
-			if !parts[i].is(part) {
-				return false
-			}
-		}
-	default:
+	dict, ok := space.(Dict)
+	if !ok {
 		dtype, shape := space.(leaf).tensor()
 		return s.Tensor != nil && s.Tensor.DType == dtype.String() &&
 			(s.Tensor.Shape == nil || matches(*s.Tensor.Shape, shape))
+	}
+	if s.Dict == nil || join(s.Dict.Keys) != join(dict.keys()) {
+		return false
+	}
+	for i, key := range s.Dict.Keys {
+		if !s.Dict.Values[i].is(dict[key]) {
+			return false
+		}
 	}
 	return true
 }

@@ -43,7 +43,7 @@ func Main(spec Spec) {
 		err = Run(ctx, options, spec)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, strings.ReplaceAll(err.Error(), "\n", " "))
+		fmt.Fprintln(os.Stderr, "error:", strings.ReplaceAll(err.Error(), "\n", " "))
 		os.Exit(err.(*ExitError).Code)
 	}
 }

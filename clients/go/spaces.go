@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Space says what observations or actions are: Discrete, MultiDiscrete, Box, Dict or Tuple. Its
-// String is what a learner calls it.
+// A Space says what observations or actions are: Discrete, MultiDiscrete, Box or Dict. Its String is
+// what a learner calls it.
 type Space interface{ String() string }
 
 // Discrete is one of N choices. Its values are of type int, from Start to Start+N-1.
@@ -30,9 +30,6 @@ type Box struct {
 // Dict has values of type map[string]any.
 type Dict map[string]Space
 
-// Tuple has values of type []any.
-type Tuple []Space
-
 func (s Discrete) String() string { return fmt.Sprintf("%d choices from %d", s.N, s.Start) }
 
 func (s MultiDiscrete) String() string {
@@ -50,8 +47,6 @@ func (s Dict) String() string {
 	}
 	return "{" + join(parts) + "}"
 }
-
-func (s Tuple) String() string { return "(" + join(s) + ")" }
 
 func (s Dict) keys() []string {
 	keys := make([]string, 0, len(s))
@@ -76,7 +71,7 @@ func bound(values []float64) string {
 	equal := len(values) > 0
 	for i, value := range values {
 		texts[i] = strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(value, 'g', 6, 64)), "+")
-		equal = equal && texts[i] == texts[0]
+		equal = equal && value == values[0]
 	}
 	if equal {
 		return texts[0]
@@ -96,69 +91,47 @@ type leaf interface {
 
 // leaves returns the leaves of a space in the order of the wire.
 func leaves(space Space) (all []leaf) {
-	switch s := space.(type) {
-	case Dict:
-		for _, key := range s.keys() {
-			all = append(all, leaves(s[key])...)
-		}
-	case Tuple:
-		for _, part := range s {
-			all = append(all, leaves(part)...)
-		}
-	default:
-		all = append(all, s.(leaf))
+	dict, ok := space.(Dict)
+	if !ok {
+		return []leaf{space.(leaf)}
+	}
+	for _, key := range dict.keys() {
+		all = append(all, leaves(dict[key])...)
 	}
 	return all
 }
 
 // flatten appends the elements of each tensor of an observation to packed.
 func flatten(space Space, value any, packed []any) ([]any, error) {
-	var err error
-	switch s := space.(type) {
-	case Dict:
-		values, ok := value.(map[string]any)
-		if !ok || len(values) != len(s) {
-			return nil, fmt.Errorf("%T of %d is not a map[string]any of %v", value, len(values), s.keys())
-		}
-		for _, key := range s.keys() {
-			if packed, err = flatten(s[key], values[key], packed); err != nil {
-				return nil, fmt.Errorf("%s: %w", key, err)
-			}
-		}
-	case Tuple:
-		values, ok := value.([]any)
-		if !ok || len(values) != len(s) {
-			return nil, fmt.Errorf("%T of %d is not a []any of %d", value, len(values), len(s))
-		}
-		for i, part := range s {
-			if packed, err = flatten(part, values[i], packed); err != nil {
-				return nil, err
-			}
-		}
-	default:
-		elements, err := s.(leaf).pack(value)
+	dict, ok := space.(Dict)
+	if !ok {
+		elements, err := space.(leaf).pack(value)
 		return append(packed, elements), err
+	}
+	values, ok := value.(map[string]any)
+	if !ok || len(values) != len(dict) {
+		return nil, fmt.Errorf("the observation is not a map[string]any with %v", dict.keys())
+	}
+	var err error
+	for _, key := range dict.keys() {
+		if packed, err = flatten(dict[key], values[key], packed); err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
 	}
 	return packed, nil
 }
 
 // unflatten builds an action from the values of its leaves.
 func unflatten(space Space, next func() any) any {
-	switch s := space.(type) {
-	case Dict:
-		values := map[string]any{}
-		for _, key := range s.keys() {
-			values[key] = unflatten(s[key], next)
-		}
-		return values
-	case Tuple:
-		values := make([]any, len(s))
-		for i, part := range s {
-			values[i] = unflatten(part, next)
-		}
-		return values
+	dict, ok := space.(Dict)
+	if !ok {
+		return next()
 	}
-	return next()
+	values := map[string]any{}
+	for _, key := range dict.keys() {
+		values[key] = unflatten(dict[key], next)
+	}
+	return values
 }
 
 func (s Discrete) tensor() (DType, []int)      { return Int64, nil }
@@ -169,7 +142,7 @@ func (s Discrete) pack(value any) (any, error) {
 	if choice, ok := value.(int); ok {
 		return []int64{int64(choice)}, nil
 	}
-	return nil, fmt.Errorf("%T is not an int for %v", value, s)
+	return nil, fmt.Errorf("the value is a %T instead of an int", value)
 }
 
 func (s MultiDiscrete) pack(value any) (any, error) {

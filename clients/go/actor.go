@@ -218,6 +218,11 @@ func (a *actor) live(ctx context.Context) error {
 	return nil
 }
 
+var known = map[string]bool{
+	"env_ids": true, "run_ids": true, "reward": true, "done": true, "observation": true,
+	"abandoned": true, "episode_step": true, "raw_rewards": true, "successes": true,
+}
+
 // fit finds the function and the order of its arguments, or says why the learner does not fit.
 func fit(d description, spec Spec) (function int, order []string, err error) {
 	for i, f := range d.Functions {
@@ -235,6 +240,9 @@ func fit(d description, spec Spec) (function int, order []string, err error) {
 				if name == "observation" && !values[j].is(spec.Observation) {
 					return 0, nil, exit(2, "the learner's observations are not %v: start it with the same "+
 						"environment", spec.Observation)
+				}
+				if !known[name] {
+					return 0, nil, exit(2, "the learner asks for %q, which this client does not know", name)
 				}
 				order = append(order, name)
 			}
@@ -288,12 +296,12 @@ func (a *actor) tensors(life int64, order []string) []tensor {
 func (a *actor) actions(reply []tensor) ([]any, error) {
 	parts := leaves(a.spec.Action)
 	if len(reply) != len(parts) {
-		return nil, exit(2, "the learner's actions have %d tensors, and %v %d", len(reply), a.spec.Action, len(parts))
+		return nil, status.Errorf(codes.Internal, "%d tensors for %v", len(reply), a.spec.Action)
 	}
 	for j, part := range parts {
 		_, shape := part.tensor()
 		if want := append([]int{len(a.slots)}, shape...); join(reply[j].shape) != join(want) {
-			return nil, exit(2, "the learner's actions have the shape %v instead of %v", reply[j].shape, want)
+			return nil, status.Errorf(codes.Internal, "actions have the shape %v, not %v", reply[j].shape, want)
 		}
 	}
 	actions := make([]any, len(a.slots))
@@ -348,12 +356,12 @@ func (a *actor) pause(ctx context.Context, reason error) error {
 		return exit(2, "the learner at %s wants another token: %s", a.options.ServerAddress, message)
 	}
 	if left <= 0 {
-		return exit(4, "no learner at %s for %v; start it, or check --server_address: %s",
-			a.options.ServerAddress, patience, message)
+		return exit(4, "no learner at %s for %g s; start it, or check --server_address and --tls_...: %s",
+			a.options.ServerAddress, patience.Seconds(), message)
 	}
 	if a.attempt == 0 {
-		fmt.Fprintf(os.Stderr, "waiting for the learner at %s for up to %v: %s\n",
-			a.options.ServerAddress, left.Round(time.Second), message)
+		fmt.Fprintf(os.Stderr, "waiting for the learner at %s for up to %.0f s: %s\n",
+			a.options.ServerAddress, left.Seconds(), message)
 	}
 	pause := time.Duration(math.Min(5, 0.1*math.Pow(2, float64(a.attempt))) * (0.5 + rand.Float64()/2) * 1e9)
 	if a.attempt++; pause > left {

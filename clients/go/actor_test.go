@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -129,6 +130,18 @@ func TestParts(t *testing.T) {
 	if _, err := a.actions([]tensor{move, turn}); err == nil {
 		t.Error("accepted an action that the environment does not have")
 	}
+	if _, err := a.actions([]tensor{move}); err == nil {
+		t.Error("accepted a part of an action")
+	}
+	odd := strings.Replace(gameDescription, "\"done\"", "\"what\"", 1)
+	if json.Unmarshal([]byte(odd), &d); d.Functions[1].Arguments.Tuple[1].NamedTuple.Fields[1] != "what" {
+		t.Fatal("no such argument")
+	}
+	if _, _, err := fit(d, gameSpec); err == nil {
+		t.Error("accepted an argument that it does not know")
+	}
+	d = description{}
+	json.Unmarshal([]byte(gameDescription), &d)
 	for _, other := range []Space{Discrete{N: 4}, Dict{"place": Discrete{N: 4}}, Dict{
 		"place": Box{DType: Float32, Shape: []int{2}}, "action_mask": Box{DType: Uint8, Shape: []int{4}}}} {
 		if _, _, err := fit(d, Spec{Observation: other, Action: gameSpec.Action}); err == nil {

@@ -118,7 +118,8 @@ func connect(ctx context.Context, o Options) (*client, error) {
 	}
 	if err != nil {
 		c.cancel()
-		return nil, status.Error(codes.Unauthenticated, err.Error())
+		// Main has read the files before, so they are being replaced.
+		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	c.context = ctx
 	c.connection, err = grpc.DialContext(ctx, "passthrough:///"+authority(o), options...)

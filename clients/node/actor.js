@@ -86,8 +86,7 @@ class Batch {
   step(/** @type {number[][]} */ actions) {
     this.envs.forEach((env, row) => {
       this.done[row] = this.abandoned[row] = 0;
-      this.success[row] = NaN;
-      if (this._truncated[row]) { // The action was for an episode that is over.
+      if (this._truncated[row]) { // The action was for an episode that is over; its success stays.
         this.reward[row] = this.rawReward[row] = 0;
         this.done[row] = this.abandoned[row] = 1;
         this._reset(row);
@@ -96,7 +95,7 @@ class Batch {
       const step = ofEnvironment(() => env.step(actions[row]));
       this.reward[row] = step.reward;
       this.rawReward[row] = step.rawReward ?? step.reward;
-      if (step.success !== undefined) this.success[row] = step.success ? 1 : 0;
+      this.success[row] = step.success === undefined ? NaN : Number(step.success);
       this.episodeStep[row] += 1;
       if (step.terminated) {
         this.done[row] = 1;

@@ -154,8 +154,9 @@ void Batch::ApplyTo(size_t row) {
   }
   reward_.Set<float>(row, step.reward);
   raw_reward_.Set<float>(row, step.raw_reward.value_or(step.reward));
-  success_.Set<float>(row, step.success ? float(*step.success) : kUnknown);
-  done_.Set<bool>(row, abandoned || step.terminated);
+  // Of a truncated episode, the learner reads it in the second call.
+  if (!abandoned) success_.Set<float>(row, step.success ? float(*step.success) : kUnknown);
+  done_.Set<bool>(row, abandoned || step.terminated || step.part_ended);
   abandoned_.Set<bool>(row, abandoned);
   truncated_[row] = step.truncated && !step.terminated;
   if (abandoned || step.terminated) Begin(row);

@@ -75,6 +75,7 @@ class Arrays {
 struct Step {
   float reward = 0;
   bool terminated = false;          // The episode is over.
+  bool part_ended = false;          // A part of the game is over, such as one of several lives.
   bool truncated = false;           // It would have continued, but for a time limit.
   std::optional<float> raw_reward;  // The unshaped reward, if that differs.
   std::optional<bool> success;      // Whether the episode reached its goal.

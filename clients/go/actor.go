@@ -36,7 +36,8 @@ type Step struct {
 // Spec says which environments an actor has.
 type Spec struct {
 	Observation, Action Space
-	New                 func(number int) (Env, error) // called for each environment, with its number
+	// New is called for each environment, with its number; without --task, with its place in the batch.
+	New func(number int) (Env, error)
 }
 
 // An ExitError is the reason for an exit code other than 0.
@@ -120,6 +121,8 @@ type actor struct {
 	options  Options
 	spec     Spec
 	slots    []slot
+	ids      []int32   // of the environments
+	claimed  bool      // the learner has handed them out
 	since    time.Time // start, or loss of the learner; later by the time of resets
 	answered bool      // the learner has answered since the start
 	attempt  int       // since the last answer
@@ -130,9 +133,15 @@ type actor struct {
 func Run(ctx context.Context, options Options, spec Spec) (err error) {
 	a := &actor{options: options, spec: spec, slots: make([]slot, options.EnvBatchSize)}
 	defer a.close()
+	for i := range a.slots {
+		a.ids = append(a.ids, int32(i))
+		if options.Task > 0 {
+			a.ids[i] += int32(options.Task * options.EnvBatchSize)
+		}
+	}
 	if err := a.environments(func(i int) (err error) {
 		a.slots[i].spec = &a.spec
-		a.slots[i].env, err = spec.New(a.number(i))
+		a.slots[i].env, err = spec.New(int(a.ids[i]))
 		return err
 	}); err != nil {
 		return err
@@ -152,8 +161,6 @@ func Run(ctx context.Context, options Options, spec Spec) (err error) {
 	}
 }
 
-func (a *actor) number(slot int) int { return a.options.Task*a.options.EnvBatchSize + slot }
-
 func (a *actor) close() {
 	for _, s := range a.slots {
 		if closer, ok := s.env.(interface{ Close() error }); ok {
@@ -167,12 +174,12 @@ func (a *actor) environments(do func(i int) error) (err error) {
 	i := 0
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = exit(1, "environment %d has failed: %v", a.number(i), reason)
+			err = exit(1, "environment %d has failed: %v", a.ids[i], reason)
 		}
 	}()
 	for ; i < len(a.slots); i++ {
 		if err := do(i); err != nil {
-			return exit(1, "environment %d has failed: %v", a.number(i), err)
+			return exit(1, "environment %d has failed: %v", a.ids[i], err)
 		}
 	}
 	return nil
@@ -188,6 +195,11 @@ func (a *actor) live(ctx context.Context) error {
 	function, order, err := fit(c.description, a.spec)
 	if err != nil {
 		return err
+	}
+	if a.options.Task < 0 && !a.claimed {
+		if err := a.claim(c); err != nil {
+			return err
+		}
 	}
 	start := time.Now()
 	if err := a.environments(func(i int) error { return a.slots[i].beginLife() }); err != nil {
@@ -216,6 +228,34 @@ func (a *actor) live(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// claim asks the learner for environments.
+func (a *actor) claim(c *client) error {
+	for i, f := range c.description.Functions {
+		if f.Name != "claim" {
+			continue
+		}
+		count := tensor{dtype: Int32}
+		count.append(int32(len(a.slots)))
+		reply, err := c.call(i, []tensor{count})
+		if err != nil {
+			return err
+		}
+		if len(reply) != 1 || reply[0].dtype != Int32 || len(reply[0].shape) != 1 {
+			return status.Error(codes.Internal, "claim did not answer with ids")
+		}
+		if reply[0].shape[0] != len(a.slots) {
+			return status.Errorf(codes.Unavailable, "of its environments (--num_envs), fewer than %d are free; "+
+				"those of a dead actor are after a minute", len(a.slots))
+		}
+		for i := range a.ids {
+			a.ids[i] = reply[0].row(i).([]int32)[0]
+		}
+		a.claimed = true
+		return nil
+	}
+	return exit(2, "this learner does not hand out environments: give --task=N")
 }
 
 var known = map[string]bool{
@@ -267,7 +307,7 @@ func (a *actor) tensors(life int64, order []string) []tensor {
 		return t
 	}
 	named := map[string]tensor{
-		"env_ids":      batch(Int32, func(i int, _ *slot) any { return int32(a.number(i)) }),
+		"env_ids":      batch(Int32, func(i int, _ *slot) any { return a.ids[i] }),
 		"run_ids":      batch(Int64, func(int, *slot) any { return life }),
 		"reward":       batch(Float32, func(_ int, s *slot) any { return s.reward }),
 		"done":         batch(Bool, func(_ int, s *slot) any { return s.done }),
@@ -333,6 +373,10 @@ func (a *actor) verdict(err error) (done bool, exitError error) {
 	case codes.OutOfRange:
 		return true, nil
 	case codes.FailedPrecondition:
+		if a.options.Task < 0 { // They were silent for too long.
+			a.claimed = false
+			return false, nil
+		}
 		return true, exit(3, "another actor has task %d, and has taken over: %s", a.options.Task, message)
 	case codes.InvalidArgument, codes.Unimplemented, codes.PermissionDenied:
 		return true, exit(2, "the learner at %s refuses this actor: %s", a.options.ServerAddress, message)

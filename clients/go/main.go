@@ -51,7 +51,7 @@ func Main(spec Spec) {
 func parse(flags *flag.FlagSet, args []string) (o Options, err error) {
 	var connect, reconnect float64
 	flags.StringVar(&o.ServerAddress, "server_address", "localhost:8686", "host:port, or unix:/path")
-	flags.IntVar(&o.Task, "task", 0, "number of the actor, from 0")
+	flags.IntVar(&o.Task, "task", -1, "number of the actor, from 0; -1 asks the learner for environments")
 	flags.IntVar(&o.EnvBatchSize, "env_batch_size", 1, "number of its environments")
 	flags.Float64Var(&connect, "connect_timeout_s", 600, "how long to wait for the learner at the start")
 	flags.Float64Var(&reconnect, "reconnect_timeout_s", 600, "how long to wait for a learner that was lost")
@@ -75,8 +75,8 @@ func parse(flags *flag.FlagSet, args []string) (o Options, err error) {
 		return o, exit(2, "%q is not a flag; --help lists them", flags.Arg(0))
 	case !strings.Contains(o.ServerAddress, ":"):
 		return o, exit(2, "--server_address must be host:port or unix:/path, not %q", o.ServerAddress)
-	case o.Task < 0 || o.EnvBatchSize < 1:
-		return o, exit(2, "--task must be at least 0 and --env_batch_size 1")
+	case o.Task < -1 || o.EnvBatchSize < 1:
+		return o, exit(2, "--task must be at least -1 and --env_batch_size 1")
 	case (o.TLSCert == "") != (o.TLSKey == ""), o.TLSCert != "" && o.TLSCA == "":
 		return o, exit(2, "--tls_cert and --tls_key go together, and with --tls_ca")
 	}

@@ -104,7 +104,7 @@ func TestParts(t *testing.T) {
 	if err != nil || function != 1 {
 		t.Fatal(function, order, err)
 	}
-	a := actor{options: Options{Task: 1}, spec: gameSpec, slots: make([]slot, 2)}
+	a := actor{spec: gameSpec, slots: make([]slot, 2), ids: []int32{2, 3}}
 	for i := range a.slots {
 		a.slots[i] = slot{env: &game{}, spec: &gameSpec}
 		if err := a.slots[i].beginLife(); err != nil {

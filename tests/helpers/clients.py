@@ -26,7 +26,7 @@ def check_conformance(*command: Any) -> None:
 def check_learning(
     *command: Any, folder: pathlib.Path, socket: str, proxy_port: int | None = None
 ) -> None:
-    """Checks that PPO learns the CartPole of two clients.
+    """Checks that PPO learns the CartPole of two clients, which the learner knows by its spaces.
 
     Args:
       *command: starts a client.
@@ -36,8 +36,9 @@ def check_learning(
     """
     secrets = make_secrets(folder / "secrets", "localhost", "127.0.0.1")
     token = f"--auth_token_file={secrets.folder / 'token'}"
-    learner = [sys.executable, "-m", "seed_rl.gym.ppo_main", "--run_mode=learner"]
-    learner += ["--env_name=CartPole-v1", "--num_envs=16", "--env_batch_size=8"]
+    learner = [sys.executable, "-m", "seed_rl.external.ppo_main", "--run_mode=learner"]
+    learner += ["--observations=float32[4]", "--actions=2 choices from 0"]
+    learner += ["--num_envs=16", "--env_batch_size=8"]
     learner += [f"--logdir={folder}/run", f"--server_address={socket}", token]
     learner += ["--stop_at_return=400", "--total_environment_frames=400000", "--seed=1"]
     actor = [*command, "--env_batch_size=8", token]
@@ -49,7 +50,8 @@ def check_learning(
         else:
             actor += [f"--server_address={socket}"]
         processes = [stack.enter_context(_started(*learner))]
-        processes += [stack.enter_context(_started(*actor, f"--task={task}")) for task in range(2)]
+        # The learner hands out the environments of one, but not of the other.
+        processes += [stack.enter_context(_started(*actor, f"--task={task}")) for task in (-1, 1)]
         assert [process.wait(10 * PATIENCE_S) for process in processes] == [0, 0, 0]
     ended = progress.read(folder / "run")
     assert ended is not None

@@ -43,6 +43,7 @@ PROGRAMS = {
     "stop": Program("seed_rl.launch.stop", "[RUN]   save and stop a run"),
     "play": Program("seed_rl.play", "RUN [--video=F.mp4]   watch or film an agent"),
     "evaluate": Program("seed_rl.evaluate", "RUN [--episodes=N]   measure an agent"),
+    "serve": Program("seed_rl.serve", "RUN [--server_address=A]   let actors use an agent"),
     "check": Program("seed_rl.check_env", "--env=ENVIRONMENT   check an environment of yours"),
     "conformance": Program(
         "seed_rl.conformance", "[-- COMMAND ...]   check a client in another language"
@@ -84,7 +85,8 @@ usage: seed-rl COMMAND ...
   AGENT        {agents}
   ENVIRONMENT  an Atari game (Pong), an id of Gymnasium (CartPole-v1, HalfCheetah-v5), a scenario of
                football (academy_empty_goal_close), a level of DeepMind Lab, a class of yours
-               (module:Class) or a program of yours (PROGRAM.py); FAMILY:NAME says which family:
+               (module:Class) or a program of yours (PROGRAM.py), or external (docs/clients.md);
+               FAMILY:NAME says which family:
                {", ".join(games.available())}
 {_OWN_FLAGS}  --seeds=N    train with the seeds 1 to N; --at_once=N of them at a time (default: 1)
   RUN          the directory of a run, such as runs/gym-vtrace-CartPole-v1
@@ -124,6 +126,8 @@ def module_arguments(arguments: Sequence[str]) -> list[str]:
 def place(environment: str) -> tuple[str, list[str]]:
     """The family of an environment, or its program, and the flag that names it there."""
     if games.is_file(environment):
+        return environment, []
+    if environment == run_arguments.EXTERNAL:
         return environment, []
     family, found, name = environment.partition(":")
     if not found or family not in games.available():

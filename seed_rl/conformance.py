@@ -37,6 +37,7 @@ from seed_rl.common.types import ACTION_SPACE, EnvOutput
 ENV_IDS = (2, 3)
 """The environments of the client under test: those of the second of two actors."""
 
+_SILENCE = np.array([0, 0, np.nan, np.nan])  # The client's are free.
 _LIMIT = 500  # Steps until CartPole-v1 truncates.
 _START = 0.05  # Largest magnitude of a first observation.
 _TOLERANCE = 1e-4
@@ -177,6 +178,7 @@ class Learner:
         import tensorflow as tf  # Slow, and mistakes in flags come first.
 
         from seed_rl.common.inference import env_specs
+        from seed_rl.common.inference.env_claims import EnvClaims
         from seed_rl.common.inference.inference_store import InferenceStore
         from seed_rl.common.types import Step
         from seed_rl.grpc import ops
@@ -222,6 +224,7 @@ class Learner:
         self._inference = inference
         self._server = Server([address], ServerOptions(token=part.token, **options))
         self._server.bind(inference, isolate_errors=True)
+        self._server.bind(EnvClaims(lambda: _SILENCE, lease_s=0.0).function())
         self._server.set_status({ACTION_SPACE: part.actions})
         self._server.start()
         host, _, port = address.rpartition(":")
@@ -326,12 +329,12 @@ class Learner:
 class Client:
     """The process under test."""
 
-    def __init__(self, command: Sequence[str], folder: Path, address: str):
+    def __init__(self, command: Sequence[str], folder: Path, address: str, task: int):
         """Starts the client with the flags of an actor."""
         flags = {
             "server_address": address,
             "auth_token_file": folder / "token",
-            "task": 1,
+            "task": task,
             "env_batch_size": len(ENV_IDS),
             "connect_timeout_s": _GIVE_UP_S,
             "reconnect_timeout_s": 60,
@@ -407,6 +410,7 @@ RUN = {
 }
 ENDS = {
     "stop": "SIGTERM: exit code 0 within 5 s",
+    "claim": "with --task=-1, asks for environments, and again when they are taken over",
     "taken over": f"FAILED_PRECONDITION: exit code {ExitCode.SUPERSEDED:d}",
     "wrong token": f"UNAUTHENTICATED: exit code {_REFUSED} once the patience is over",
     "other observations": f"exit code {_REFUSED}, without a call",
@@ -452,12 +456,15 @@ class Conformance:
         with self._pair(Part()) as (learner, client):
             self._run(learner, client)
         for name in ENDS if self._command else ():
-            with self._pair(_PARTS.get(name, Part()), name != "no learner") as (learner, client):
+            part, task = _PARTS.get(name, Part()), -1 if name == "claim" else 1
+            with self._pair(part, name != "no learner", task) as (learner, client):
                 self._judge(name, functools.partial(self._end, name, learner, client), client)
         return all(check.fault == "" for check in self.checks.values())
 
     @contextlib.contextmanager
-    def _pair(self, part: Part, serves: bool = True) -> Iterator[tuple[Learner, Client]]:
+    def _pair(
+        self, part: Part, serves: bool = True, task: int = 1
+    ) -> Iterator[tuple[Learner, Client]]:
         """A learner and, if there is a command, its client."""
         with tempfile.TemporaryDirectory(prefix="seed_rl_") as name:
             (token := Path(name, "token")).touch(0o600)
@@ -468,7 +475,7 @@ class Conformance:
                 if not self._command:
                     yield learner, self._announce(learner, token)
                     return
-                client = Client(self._command, Path(name), learner.address)
+                client = Client(self._command, Path(name), learner.address, task)
                 try:
                     yield learner, client
                 finally:
@@ -548,9 +555,12 @@ class Conformance:
     def _end(self, name: str, learner: Learner, client: Client) -> None:
         """One way to end, which the client must notice."""
         patience = self._patience_s
-        if name in ("stop", "taken over"):
+        if name in ("stop", "claim", "taken over"):
             learner.wait(lambda e: e.steps > 10, "10 steps", patience, client)
-        if name == "stop":
+        if name == "claim":
+            learner.take_over()
+            learner.wait(lambda e: len(e.lives) > 1, "new life", patience, client)
+        if name in ("stop", "claim"):
             client.stop()
             client.expect_exit(0, _STOP_GRACE_S)
             return

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,8 @@ _FORGOTTEN = {field.name for field in dataclasses.fields(DeviceConfig)} | {
     *("run_mode", "task", "logdir", "job-dir", "seed", "render_mode", "play_request"),
     *("replay_buffer_size", "replay_buffer_min_size"),
 }
-# One environment is too little work for a GPU, which may be training.
-_OVERRIDES = (
-    "--inference_devices=cpu:0",
-    "--training_devices=cpu:0",
-    "--replay_buffer_size=1",
-    "--replay_buffer_min_size=1",
-)
+# Nothing is trained on.
+_OVERRIDES = ("--replay_buffer_size=1", "--replay_buffer_min_size=1")
 _FEW = 25  # Episodes that a table lists one by one.
 
 
@@ -99,7 +94,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     if arguments.render:
         display.check()
     saved = find(arguments.logdir)
-    trusted = _trusts_code(arguments, saved.record)
+    trusted = trusts_code(arguments, saved.record)
     if saved.model is not None and arguments.sampled:
         raise UserError(f"The model in {saved.model} only acts greedily; leave out --sampled.")
     if arguments.envs > 1 and (arguments.video or arguments.render):
@@ -127,29 +122,26 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
             seed=arguments.seed,
         )
         own = ["--run_mode=learner", *overrides, f"--play_request={request.to_json()}"]
-        _start_program(arguments, saved.record, own)
+        start_program(arguments.logdir, saved.record, [*_own_flags(arguments), *own])
         if not results.exists():
             raise UserError(f"{saved.record[run_record.PROGRAM]} ended without creating an agent.")
         lines = results.read_text(encoding="utf-8").splitlines()
-        episodes = [Episode(**json.loads(line)) for line in lines]
-        if arguments.json:
-            _write_json(arguments.json, episodes, arguments)
-        _show(episodes, arguments)
+        report([Episode(**json.loads(line)) for line in lines], arguments)
 
 
 def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     """Steps the environment for the process in which `play` runs, and has asked for trust."""
     record = find(arguments.logdir).record
-    _trusts_code(arguments, record)
+    trusts_code(arguments, record)
     video = str(arguments.video) if arguments.video else None
     request = EnvironmentRequest(video, arguments.envs).to_json()
     own = ["--run_mode=actor", *overrides, f"--play_request={request}"]
     if arguments.render or video:
         own.insert(0, f"--render_mode={'human' if arguments.render else 'rgb_array'}")
-    _start_program(arguments, record, own)
+    start_program(arguments.logdir, record, [*_own_flags(arguments), *own])
 
 
-def _trusts_code(arguments: argparse.Namespace, record: dict[str, Any]) -> bool:
+def trusts_code(arguments: argparse.Namespace, record: dict[str, Any]) -> bool:
     """Whether foreign code may run; it may then be in the working directory, as in training.
 
     Raises:
@@ -181,21 +173,27 @@ def ask_for_trust(logdir: Path, code: Sequence[str]) -> None:
         raise UserError("Not run.")
 
 
-def _start_program(
-    arguments: argparse.Namespace, saved: dict[str, Any], flags: Sequence[str]
-) -> None:
-    """Runs the recorded program in this process, with further flags."""
+def _own_flags(arguments: argparse.Namespace) -> list[str]:
+    # One environment is too little work for a GPU, which may be training.
+    own = ["--inference_devices=cpu:0", "--training_devices=cpu:0"]
+    return own if arguments.seed is None else [*own, f"--seed={arguments.seed}"]
+
+
+def start_program(logdir: Path, saved: dict[str, Any], flags: Sequence[str]) -> None:
+    """Runs the recorded program in this process, with further flags.
+
+    Raises:
+      UserError: it cannot be started.
+    """
     record = {name: value for name, value in saved.items() if name not in _FORGOTTEN}
     kept = record.get(run_record.ARGUMENTS)
     if isinstance(kept, list):  # Otherwise `start_again` reports what is wrong.
         kept = [argument for argument in kept if _flag_name(str(argument)) not in _FORGOTTEN]
         record[run_record.ARGUMENTS] = kept
-    own = [*_OVERRIDES, f"--logdir={arguments.logdir}"]
-    if arguments.seed is not None:
-        own.append(f"--seed={arguments.seed}")
+    own = [*_OVERRIDES, f"--logdir={logdir}", *flags]
     # Not --play_request: a program that ignored it would train.
-    unknown = {_flag_name(flag) for flag in own} | {"run_mode", "render_mode"}
-    run_record.start_again(record, [*own, f"--undefok={','.join(sorted(unknown))}", *flags])
+    unknown = {_flag_name(flag) for flag in own} - {"play_request"} | {"run_mode", "render_mode"}
+    run_record.start_again(record, [f"--undefok={','.join(sorted(unknown))}", *own])
 
 
 def _flag_name(argument: str) -> str:
@@ -218,7 +216,14 @@ def _write_json(path: Path, episodes: Sequence[Any], arguments: argparse.Namespa
         raise UserError(f"Cannot write {path}: {error.strerror}.") from error
 
 
-def _show(episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
+def report(episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
+    """Prints a table of `playing.Episode`s, and writes what the command line asks for.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    if arguments.json:
+        _write_json(arguments.json, episodes, arguments)
     console = Console()
     try:
         console.print(table(episodes, "sampled" if arguments.sampled else "greedy"))
@@ -290,10 +295,10 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     )
     number = 100 if evaluates else 10
     parser.add_argument(
-        "--episodes", type=_positive, default=number, help=f"how many (default: {number})"
+        "--episodes", type=positive, default=number, help=f"how many (default: {number})"
     )
     parser.add_argument(
-        "--steps", type=_positive, help="stop after so many actions, also within an episode"
+        "--steps", type=positive, help="stop after so many actions, also within an episode"
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--greedy", action="store_true", help="choose the best action (default)")
@@ -302,7 +307,7 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     watch.add_argument("--video", type=Path, help="write a video of the episodes: .mp4 or .gif")
     envs = 20 if evaluates else 1
     parser.add_argument(
-        "--envs", type=_positive, default=envs, help=f"environments at once (default: {envs})"
+        "--envs", type=positive, default=envs, help=f"environments at once (default: {envs})"
     )
     parser.add_argument("--json", type=Path, help="write all episodes and their summary to a file")
     # `Agent.evaluate` reads and deletes the file.
@@ -318,7 +323,8 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     return parser
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """The value of a flag; raises `ArgumentTypeError`."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text}")
     return int(text)
@@ -326,19 +332,31 @@ def _positive(text: str) -> int:
 
 def main(evaluates: bool = False) -> int:
     """Runs the program, or `seed_rl.evaluate`, which has other defaults; returns its exit code."""
+    return run(_parser(evaluates), play)
+
+
+def run(
+    parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace, list[str]], None]
+) -> int:
+    """Runs a program that restarts that of a run; returns its exit code.
+
+    Args:
+      parser: of the command line.
+      work: called with what it knows, and with the other flags.
+    """
     if {"--help", "-h"} & set(sys.argv):
         terminal.end_without_reader()
-    arguments, overrides = _parser(evaluates).parse_known_args()
+    arguments, overrides = parser.parse_known_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
-        if arguments.step_environment:
+        if getattr(arguments, "step_environment", False):
             _step_environment(arguments, overrides)
             return 0
         with chatter.left_out():
             import tensorflow as tf
 
             tf.config.list_physical_devices()  # Looks for GPUs, now rather than later.
-        play(arguments, overrides)
+        work(arguments, overrides)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

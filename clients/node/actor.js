@@ -30,7 +30,8 @@ const ENV_OUTPUT = ["reward", "done", "observation", "abandoned", "episode_step"
  *
  * @typedef {object} Config
  * @property {string} address "host:port" or "unix:/path"
- * @property {number} task index of this actor: its first environment is task * batchSize
+ * @property {number} task index of this actor: its first environment is task * batchSize; -1: it
+ *   asks the learner for environments
  * @property {number} batchSize
  * @property {number} connectTimeoutS
  * @property {number} reconnectTimeoutS
@@ -86,8 +87,7 @@ class Batch {
   step(/** @type {number[][]} */ actions) {
     this.envs.forEach((env, row) => {
       this.done[row] = this.abandoned[row] = 0;
-      this.success[row] = NaN;
-      if (this._truncated[row]) { // The action was for an episode that is over.
+      if (this._truncated[row]) { // The action was for an episode that is over; its success stays.
         this.reward[row] = this.rawReward[row] = 0;
         this.done[row] = this.abandoned[row] = 1;
         this._reset(row);
@@ -96,7 +96,7 @@ class Batch {
       const step = ofEnvironment(() => env.step(actions[row]));
       this.reward[row] = step.reward;
       this.rawReward[row] = step.rawReward ?? step.reward;
-      if (step.success !== undefined) this.success[row] = step.success ? 1 : 0;
+      this.success[row] = step.success === undefined ? NaN : Number(step.success);
       this.episodeStep[row] += 1;
       if (step.terminated) {
         this.done[row] = 1;
@@ -172,9 +172,10 @@ class Actor {
   /** @param {(id: number) => Environment} createEnv @param {Config} config */
   constructor(createEnv, config) {
     this._config = config;
-    const first = config.task * config.batchSize;
+    const first = Math.max(config.task, 0) * config.batchSize;
     const envs = Array.from({ length: config.batchSize }, (_, row) => createEnv(first + row));
     this._batch = new Batch(envs, first);
+    this._hasIds = config.task >= 0;
     this._stopped = new AbortController();
     /** @type {Client | null} */
     this._client = null;
@@ -227,6 +228,7 @@ class Actor {
     }
     this._client = client;
     const inference = check(client, this._batch.envs[0]);
+    if (!this._hasIds) await this._claim(client);
     const runId = crypto.randomBytes(8).readBigInt64LE() & ((1n << 63n) - 1n) || 1n;
     const taken = inference.arguments.tuple.length + ENV_OUTPUT.length - 1;
     for (let calls = 0; !this._stopped.signal.aborted; ++calls) {
@@ -244,6 +246,23 @@ class Actor {
       }
       this._batch.step(rowsOf(outputs, this._batch.envs.length));
     }
+  }
+
+  /** Asks the learner for environments. */
+  async _claim(/** @type {Client} */ client) {
+    const { ids } = this._batch;
+    const claim = client.function("claim");
+    if (!claim) {
+      throw new Ended("This learner does not hand out environments: give --task=N.", EXIT.userError);
+    }
+    const count = { dtype: "int32", shape: [], data: Int32Array.of(ids.length) };
+    const [claimed] = await client.call(claim.index, [count]);
+    if (claimed?.data.length !== ids.length) {
+      throw new ConnectionLost(`of its environments (--num_envs), fewer than ${ids.length} are free; `
+        + "those of a dead actor are after a minute");
+    }
+    ids.set(/** @type {Int32Array} */ (claimed.data));
+    this._hasIds = true;
   }
 
   _remainingS() {
@@ -269,6 +288,10 @@ class Actor {
     const { UNAUTHENTICATED, PERMISSION_DENIED, INVALID_ARGUMENT, UNIMPLEMENTED } = status;
     const ids = this._batch.ids.join(", ");
     if (error.code === status.FAILED_PRECONDITION) {
+      if (this._config.task < 0) { // They were silent for too long.
+        this._hasIds = false;
+        return;
+      }
       throw new Ended(`${error.message} Give every actor its own --task.`, EXIT.superseded);
     }
     if (error.code === PERMISSION_DENIED || error.code === UNAUTHENTICATED) {
@@ -288,7 +311,7 @@ class Actor {
 /** Reads the flags of an actor. @returns {Config} */
 function configFromFlags(argv = process.argv.slice(2)) {
   const defaults = {
-    server_address: "localhost:8686", task: "0", env_batch_size: "1", connect_timeout_s: "600",
+    server_address: "localhost:8686", task: "-1", env_batch_size: "1", connect_timeout_s: "600",
     reconnect_timeout_s: "600",
   };
   const paths = ["auth_token_file", "tls_ca", "tls_cert", "tls_key"];
@@ -303,7 +326,7 @@ function configFromFlags(argv = process.argv.slice(2)) {
   };
   for (const name of paths) if (given[name]) fs.accessSync(given[name], fs.constants.R_OK);
   return {
-    address: given.server_address, task: number("task", 0), batchSize: number("env_batch_size", 1),
+    address: given.server_address, task: number("task", -1), batchSize: number("env_batch_size", 1),
     connectTimeoutS: number("connect_timeout_s", 0),
     reconnectTimeoutS: number("reconnect_timeout_s", 0), tokenFile: given.auth_token_file,
     tlsCa: given.tls_ca, tlsCert: given.tls_cert, tlsKey: given.tls_key,

@@ -25,7 +25,7 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
   GAME            one of: {games}
   AGENT           {agents}
   PROGRAM.py      a program of your own (docs/custom_environments.md); AGENT: if it has several
-  ACTORS          number of actor processes
+  ACTORS          number of actor processes; of clients, if the GAME is external (docs/clients.md)
   ENVS_PER_ACTOR  environments that each actor steps in a batch (default: 1)
 
 {run_flags}
@@ -47,8 +47,9 @@ Run flags:
                            socket)
   --expose[=[HOST:]PORT]   let actors on other machines take part: HAProxy listens there (default:
                            port 8686) and lets in who has a certificate (docs/security.md)
-  --remote_actors=N        with it: further actors on other machines, numbered from ACTORS
-  --secrets=DIR            with it: what scripts/make_secrets.sh has made (default: secrets)
+  --remote_actors=N        further actors, which you start, numbered from ACTORS; they connect to
+                           --expose or --server_address
+  --secrets=DIR            with --expose: what scripts/make_secrets.sh has made (default: secrets)
   --tensorboard=false      do not start TensorBoard
   --tensorboard_port=PORT  TensorBoard's port (default: any free port)
 """
@@ -78,6 +79,9 @@ _OF_ONE_RUN = {
     "learners": "each run has one",
 }
 _DEFAULT_PORT = 8686
+_DEFAULT_ADDRESS = f"localhost:{_DEFAULT_PORT}"
+EXTERNAL = "external"
+"""The game whose actors are programs in any language, which others start."""
 _TRUE = ("true", "1", "yes")
 _FALSE = ("false", "0", "no")
 
@@ -95,7 +99,7 @@ class RunOptions:
       logdir: the run's directory; None: the program's default.
       server_address: the learner's address; None: a private Unix socket.
       expose: where a proxy listens for actors on other machines, as [HOST]:PORT; None: nowhere.
-      remote_actors: number of those actors.
+      remote_actors: number of further actors, which others start.
       secrets: directory of the proxy's certificates.
       fresh: whether to move an earlier run in `logdir` aside.
       tensorboard: whether to start TensorBoard.
@@ -186,7 +190,12 @@ def parse(arguments: Sequence[str]) -> RunOptions:
     port = own.get("tensorboard_port")
     _check_exposed(own)
     _check_seeds(own, passed_on)
-    actors = _count(positional[2], "ACTORS")
+    remote = _count(own["remote_actors"], "--remote_actors") if "remote_actors" in own else 0
+    actors = _count(positional[2], "ACTORS", least=0 if remote else 1)
+    if game == EXTERNAL and not remote:
+        actors, remote = 0, actors
+        if "expose" not in own:
+            own.setdefault("server_address", _DEFAULT_ADDRESS)
     learners = _count(own.get("learners", "1"), "--learners")
     _check_learners(own, learners, actors)
     return RunOptions(
@@ -199,9 +208,7 @@ def parse(arguments: Sequence[str]) -> RunOptions:
         logdir=_logdir(own["logdir"]) if "logdir" in own else None,
         server_address=own.get("server_address"),
         expose=_place(own["expose"]) if "expose" in own else None,
-        remote_actors=_count(own["remote_actors"], "--remote_actors")
-        if own.get("remote_actors")
-        else 0,
+        remote_actors=remote,
         secrets=pathlib.Path(own.get("secrets", "secrets")).expanduser(),
         fresh=_choice("restart", own.get("restart", "resume"), ("resume", "fresh")) == "fresh",
         tensorboard=_choice("tensorboard", own.get("tensorboard", "true"), _TRUE + _FALSE) in _TRUE,
@@ -253,9 +260,10 @@ def _split_flags(flags: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     return own, tuple(passed_on)
 
 
-def _count(text: str, name: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise UserError(f"{name} must be a positive integer, not '{text}'.")
+def _count(text: str, name: str, least: int = 1) -> int:
+    if not text.isdigit() or int(text) < least:
+        kind = "positive" if least else "non-negative"
+        raise UserError(f"{name} must be a {kind} integer, not '{text}'.")
     return int(text)
 
 
@@ -274,9 +282,13 @@ def _place(text: str) -> str:
 
 def _check_exposed(own: dict[str, str]) -> None:
     if "expose" not in own:
-        for name in ("remote_actors", "secrets"):
-            if name in own:
-                raise UserError(f"--{name} is for runs that other machines take part in: --expose.")
+        if "secrets" in own:
+            raise UserError("--secrets is for runs that other machines take part in: --expose.")
+        if "remote_actors" in own and "server_address" not in own:
+            raise UserError(
+                "--remote_actors need an address to connect to: --expose for other machines, or "
+                f"--server_address={_DEFAULT_ADDRESS}."
+            )
     elif not own.get("server_address", "unix:").startswith("unix:"):
         raise UserError(
             f"--server_address={own['server_address']} cannot be combined with --expose: the proxy "

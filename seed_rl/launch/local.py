@@ -80,13 +80,15 @@ def create_supervisor(options: RunOptions) -> Supervisor:
     task = f"{options.agent} on {options.game}" if options.agent else options.game
     several = f"{options.learners} learners, " if options.learners > 1 else ""
     num_envs = options.learners * options.num_envs
-    title = f"{task}: {several}{options.actors} actors, {num_envs} environments"
+    actors = options.actors + options.remote_actors
+    title = f"{task}: {several}{actors} actors, {num_envs} environments"
     facts = {"logdir": str(options.logdir)}
     if options.expose:
         proxy.check(options.secrets)
-        last = options.actors + options.remote_actors - 1
-        tasks = f"actors {options.actors} to {last}" if options.remote_actors else "no actors"
-        facts["exposed"] = f"{options.expose}, for {tasks} on other machines"
+    if options.expose or options.remote_actors:
+        tasks = f"--task={options.actors} to {actors - 1}" if options.remote_actors else "no actors"
+        place = options.expose or options.server_address
+        facts["you start"] = f"{tasks}, --env_batch_size={options.envs_per_actor}, for {place}"
     tensorboard = None
     if options.tensorboard:
         port = options.tensorboard_port or free_port()
@@ -122,6 +124,7 @@ def create_supervisor(options: RunOptions) -> Supervisor:
         SupervisorConfig(
             options.logdir,
             options.actors,
+            options.remote_actors,
             options.envs_per_actor,
             options.learners,
             fresh=options.fresh,

@@ -40,7 +40,7 @@ class Status:
 
     Attributes:
       progress: the learner's last report; None before the first.
-      alive: number of running actors.
+      alive: number of running actors; of those on other machines, that call.
       actors: number of actors in the run.
       doing: what the supervisor is doing, if that is not the learner's phase.
       resumes_from: environment frames of the checkpoint that the run resumes from, if any.

@@ -12,6 +12,7 @@ import shlex
 import shutil
 import sys
 import time
+from typing import Any
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, run_record
@@ -109,7 +110,9 @@ class RunState:
         logdir = os.path.relpath(self._logdir)
         playing = [logdir, *(["--trust"] if self._runs_foreign_code() else [])]
         video = "--video=agent.mp4"
-        following = (["evaluate", *playing], ["play", *playing, video], ["plot", logdir])
+        following = [["evaluate", *playing], ["play", *playing, video], ["plot", logdir]]
+        if self._record().get(run_record.PROGRAM, "").startswith("seed_rl.external."):
+            following = [["serve", logdir], ["plot", logdir]]  # Clients have the environments.
         lines = [shlex.join([*command, *arguments]) for arguments in following]
         why = f": {report.reason}" if report and report.reason else ""
         return "\n  ".join([f"training has ended{why}. Next:", *lines])
@@ -118,9 +121,13 @@ class RunState:
         """Whether playing the run asks for `--trust`."""
         from seed_rl.common.run_files import foreign_code  # Imports Gymnasium.
 
+        return bool(foreign_code.find(self._record()))
+
+    def _record(self) -> dict[str, Any]:
+        """The options of the run; none if they cannot be read."""
         with contextlib.suppress(UserError):
-            return bool(foreign_code.find(run_record.read(self._logdir)))
-        return False
+            return run_record.read(self._logdir)
+        return {}
 
     def loss(self) -> str:
         """Message: the last checkpoint was not saved; which one is the newest."""

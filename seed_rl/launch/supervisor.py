@@ -45,6 +45,7 @@ class SupervisorConfig:
     Attributes:
       logdir: the run's directory.
       actors: number of actors.
+      remote_actors: further ones, which others start; they are only watched.
       envs_per_actor: environments per actor.
       learners: number of learners, which divides that of actors.
       fresh: whether to move an earlier run aside.
@@ -58,6 +59,7 @@ class SupervisorConfig:
 
     logdir: pathlib.Path
     actors: int
+    remote_actors: int = 0
     envs_per_actor: int = 1
     learners: int = 1
     fresh: bool = False
@@ -298,12 +300,14 @@ class Supervisor:
 
     def _show(self, doing: str | None = None) -> None:
         report = self._state.progress()
+        actors, remote = self._config.actors, self._config.remote_actors
         alive = sum(actor.process.running for actor in self._actors)
+        alive += remote - len(self._silent_elsewhere(report))
         warnings = tuple(self._warnings(report))
         resumes_from = self._state.resumes_from
         gone = TENSORBOARD if self._tensorboard is None else None
         self._panel.show(
-            Status(report, alive, len(self._actors), doing, resumes_from, warnings, gone)
+            Status(report, alive, actors + remote, doing, resumes_from, warnings, gone)
         )
 
     def _warnings(self, report: progress.Progress | None) -> Iterator[str]:
@@ -321,6 +325,23 @@ class Supervisor:
             silence_s = actor.silence_s(silent_envs[learner])
             if silence_s > self._config.silence_s:
                 yield f"{actor.process.name} silent for {silence_s:.0f} s"
+        for task, silence_s in self._silent_elsewhere(report).items():
+            if silence_s > self._config.silence_s:
+                yield f"actor {task}, which is started elsewhere, silent for {silence_s:.0f} s"
+
+    def _silent_elsewhere(self, report: progress.Progress | None) -> dict[int, float]:
+        """The tasks of actors that others start and the learner does not hear, with seconds."""
+        first, envs = self._config.actors, self._config.envs_per_actor
+        tasks = range(first, first + self._config.remote_actors)
+        if report is None:
+            return dict.fromkeys(tasks, 0.0)
+        silent_envs = dict(report.silent_envs)
+        silence = {task: [silent_envs.get(task * envs + i) for i in range(envs)] for task in tasks}
+        return {
+            task: min(filter(None, seconds), default=0.0)
+            for task, seconds in silence.items()
+            if None not in seconds
+        }
 
     # Ending.
 

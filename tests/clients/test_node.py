@@ -5,23 +5,19 @@ Needs node and npm; its packages are installed in a copy, which takes a network 
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from seed_rl import conformance
-from seed_rl.common.run_files import progress
-from tests.helpers.proxies import proxied
-from tests.helpers.secrets import make_secrets
-from tests.helpers.waiting import PATIENCE_S
+from tests.helpers.clients import check_conformance, check_learning
 
 pytestmark = pytest.mark.nightly
+
+_CARTPOLE = pathlib.Path("examples", "cartpole.js")
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +42,7 @@ def test_its_types(node: pathlib.Path) -> None:
 
 
 def test_it_passes_conformance(node: pathlib.Path) -> None:
-    judged = conformance.Conformance(["node", str(node / "examples" / "cartpole.js")])
-    assert judged.play(), judged.checks
-    assert len(judged.checks) == len(conformance.RUN) + len(conformance.ENDS)
+    check_conformance("node", node / _CARTPOLE)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +62,7 @@ def test_conformance_notices(node: pathlib.Path, right: str, wrong: str, check: 
     try:
         (node / "actor.js").write_text(source.replace(right, wrong, 1))
         judged = conformance.Conformance(
-            ["node", str(node / "examples" / "cartpole.js")], patience_s=10.0, slow_s=1.0
+            ["node", str(node / _CARTPOLE)], patience_s=10.0, slow_s=1.0
         )
         assert not judged.play()
     finally:
@@ -76,39 +70,31 @@ def test_conformance_notices(node: pathlib.Path, right: str, wrong: str, check: 
     assert judged.checks[check].fault
 
 
-@contextlib.contextmanager
-def started(*command: Any) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([*map(str, command)]) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def test_success_of_a_truncated_episode(node: pathlib.Path) -> None:
+    """The learner reads it in the second call of the truncation; CartPole has none."""
+    program = """
+      import { Batch } from "./actor.js";
+      const env = { observation: { dtype: "float32", shape: [1] }, reset: () => [0], step: () =>
+        ({ observation: [1], reward: 1, terminated: false, truncated: true, success: true }) };
+      const batch = new Batch([env], 0);
+      for (const _ of [0, 1, 2]) {
+        batch.step([[0]]);
+        console.log(batch.done[0], batch.success[0]);
+        env.step = () => ({ observation: [1], reward: 1, terminated: false, truncated: false });
+      }
+    """
+    command = ["node", "--input-type=module", "--eval", program]
+    done = subprocess.run(command, cwd=node, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["0 1", "1 1", "0 NaN"], done.stderr
 
 
-@pytest.mark.parametrize("through", ["directly", "the proxy"])
-def test_its_cartpole_is_learned(
-    node: pathlib.Path, tmp_path: Any, short_path: Any, free_port: int, through: str
+def test_its_cartpole_is_learned(node: pathlib.Path, tmp_path: Any, socket_address: str) -> None:
+    check_learning("node", node / _CARTPOLE, folder=tmp_path, socket=socket_address)
+
+
+def test_its_cartpole_is_learned_through_the_proxy(
+    node: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
 ) -> None:
-    """Guards the whole road, at a Unix socket and with TLS and a client certificate."""
-    secrets = make_secrets(tmp_path / "secrets", "localhost", "127.0.0.1")
-    socket = f"unix:{short_path}/socket"
-    token = f"--auth_token_file={secrets.folder / 'token'}"
-    learner = [sys.executable, "-m", "seed_rl.gym.ppo_main", "--run_mode=learner"]
-    learner += ["--env_name=CartPole-v1", "--num_envs=16", "--env_batch_size=8"]
-    learner += [f"--logdir={tmp_path}/run", f"--server_address={socket}", token]
-    learner += ["--stop_at_return=400", "--total_environment_frames=400000", "--seed=1"]
-    actor = ["node", node / "examples" / "cartpole.js", "--env_batch_size=8", token]
-    with contextlib.ExitStack() as stack:
-        if through == "the proxy":
-            stack.enter_context(proxied(socket, secrets, free_port))
-            actor += [f"--{name}={path}" for name, path in secrets.of_member.items()]
-            actor += [f"--server_address=127.0.0.1:{free_port}"]
-        else:
-            actor += [f"--server_address={socket}"]
-        processes = [stack.enter_context(started(*learner))]
-        processes += [stack.enter_context(started(*actor, f"--task={task}")) for task in range(2)]
-        assert [process.wait(10 * PATIENCE_S) for process in processes] == [0, 0, 0]
-    ended = progress.read(tmp_path / "run")
-    assert ended is not None
-    assert (ended.episode_return_mean or 0.0) >= 400
-    assert ended.frames < 400_000
+    check_learning(
+        "node", node / _CARTPOLE, folder=tmp_path, socket=socket_address, proxy_port=free_port
+    )

@@ -192,7 +192,9 @@ class Actor:
         period_s = config.actor_log_period_s if are_summaries_enabled(config) else None
         size = config.env_batch_size
         self._clock = ActorClock(config.task, size // config.env_groups, period_s)
-        self._env_ids = np.arange(config.task * size, (config.task + 1) * size, dtype=np.int32)
+        self._env_ids = np.zeros(0, np.int32)  # None yet.
+        if not self._claims_ids:
+            self._env_ids = np.arange(config.task * size, (config.task + 1) * size, dtype=np.int32)
         self._client: Client | None = None
         self._seed = config.seed
         # Time of the learner's last answer; before the first, time of starting to connect.
@@ -226,6 +228,8 @@ class Actor:
         while not stop.requested:
             num_groups = self._config.env_groups
             try:
+                if self._claims_ids and not len(self._env_ids):
+                    self._claim_ids()
                 with env_groups(
                     create_env_fn, create_batch, self._env_ids, num_groups, env_config
                 ) as self._groups:
@@ -233,7 +237,38 @@ class Actor:
             except OtherEnvironment as learner:
                 env_config = learner.config
                 self._seed = self._config.seed
+            except ClientError as error:  # While it asked for ids.
+                self._recover(error)
+            except ActorEnded as error:
+                if not self._claims_ids or error.code != ExitCode.SUPERSEDED:
+                    raise
+                self._env_ids = self._env_ids[:0]  # They were silent for too long.
         return False
+
+    @property
+    def _claims_ids(self) -> bool:
+        return self._config.task < 0
+
+    def _claim_ids(self) -> None:
+        """Asks the learner for environments."""
+        client = self._client = self._connect()
+        try:
+            if "claim" not in client.functions:
+                raise UserError("This learner does not hand out environments: give --task=N.")
+            self._env_ids = client.functions["claim"](np.int32(self._config.env_batch_size))
+        finally:
+            client.close()
+        if not len(self._env_ids):
+            raise ConnectionLost(
+                f"of its environments (--num_envs), fewer than {self._config.env_batch_size} are "
+                "free; those of a dead actor are after a minute"
+            )
+
+    def _recover(self, error: ClientError) -> None:
+        """Waits before the next attempt to connect, or raises what ends the actor."""
+        if not self._stop.requested:
+            self._raise_if_fatal(error)
+            self._pause(error)
 
     def _run_lives(self, env_config: Any, stop: StopSignal) -> bool:
         """Runs lives in environments with the options `env_config`; see `run`."""
@@ -241,14 +276,13 @@ class Actor:
         while not stop.requested:
             self._reset()
             try:
-                self._client = self._connect(env_config)
+                self._client = self._connect()
+                check_inference(self._client, self._groups[0].env, env_config)
                 self._run_life(self._client)
             except ClientError as error:
                 if isinstance(error, CallError) and error.code == StatusCode.OUT_OF_RANGE:
                     return True
-                if not stop.requested:
-                    self._raise_if_fatal(error)
-                    self._pause(error)
+                self._recover(error)
             finally:
                 self.close()
         return False
@@ -267,7 +301,7 @@ class Actor:
         self._seed = None  # Seeding again would repeat the same episodes.
         self._last_answer += time.monotonic() - began
 
-    def _connect(self, env_config: Any) -> Client:
+    def _connect(self) -> Client:
         config = self._config
         try:  # Read again each time: the secrets of a run may change while its learner is away.
             token = config.auth_token()
@@ -282,19 +316,13 @@ class Actor:
             connect_timeout_s=min(attempt_s, max(self._remaining_s(), 0.1)),
         )
         try:
-            client = Client(config.server_address, options)
+            return Client(config.server_address, options)
         except CallError as error:
             if error.code == StatusCode.FAILED_PRECONDITION:
                 raise UserError(f"Cannot use this learner: {error.message}.") from error
             raise
         except WireError as error:
             raise UserError(f"Cannot use this learner: {error}") from error
-        try:
-            check_inference(client, self._groups[0].env, env_config)
-        except BaseException:
-            client.close()
-            raise
-        return client
 
     def _run_life(self, client: Client) -> None:
         """Runs one life: from first observations until the stop signal or an exception."""

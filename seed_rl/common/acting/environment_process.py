@@ -32,7 +32,12 @@ class InternalRequest:
     """Base of dataclasses that travel as the JSON of `--play_request`."""
 
     def to_json(self) -> str:
-        return json.dumps(vars(self))
+        return json.dumps({"request": type(self).__name__, **vars(self)})
+
+    @classmethod
+    def is_in(cls, text: str) -> bool:
+        """Whether `text` is a request of this kind."""
+        return f'"request": "{cls.__name__}"' in text
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -42,8 +47,11 @@ class InternalRequest:
           UserError: `text` is anything else.
         """
         try:
-            return cls(**json.loads(text))
-        except (ValueError, TypeError) as error:
+            values = json.loads(text)
+            if values.pop("request", None) != cls.__name__:
+                raise ValueError(f"not a {cls.__name__}")
+            return cls(**values)
+        except (ValueError, TypeError, AttributeError) as error:
             raise UserError(
                 f"--play_request is internal; run `python -m seed_rl.play` instead. ({error})"
             ) from None

@@ -8,6 +8,8 @@ of its space: `Dict` becomes a dictionary, `Tuple` a tuple.
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -94,6 +96,87 @@ def _bounds(values: np.ndarray) -> str:
     """The bounds as text; one number if all are equal."""
     distinct = np.unique(values)
     return f"{distinct[0]:g}" if len(distinct) == 1 else str([f"{v:g}" for v in values.flat])
+
+
+_TYPES = ("float32", "uint8", "int8", "uint16", "int16", "int32", "int64")
+_NUMBER = r"-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf)"
+_CHOICES = re.compile(r"(\d+) choices from (-?\d+)|(\[[^\]]*\]) choices from (\[[^\]]*\])")
+_ARRAY = re.compile(
+    rf"([a-z]+\d*)\[([\d, ]*)\](?: from ({_NUMBER}|\[[^\]]*\]) to ({_NUMBER}|\[[^\]]*\]))?"
+)
+
+
+def parse(text: str) -> spaces.Space[Any]:
+    """The space that `describe` describes so.
+
+    Bounds may be missing: then bytes have all values, and other numbers no bounds.
+
+    Raises:
+      ValueError: the text describes no space.
+    """
+    space, rest = _parse(text.strip())
+    if rest:
+        raise ValueError(f"expected nothing after the space, not '{rest}'")
+    return space
+
+
+def _parse(text: str) -> tuple[spaces.Space[Any], str]:
+    """The space at the beginning of a text, and the rest."""
+    if text[:1] == "{":
+        parts, rest = _parse_parts(text[1:], "}", named=True)
+        return spaces.Dict(parts), rest
+    if text[:1] == "(":
+        parts, rest = _parse_parts(text[1:], ")", named=False)
+        return spaces.Tuple([part for _, part in parts]), rest
+    if found := _CHOICES.match(text):
+        count, first, counts, firsts = found.groups()
+        if count:
+            return spaces.Discrete(int(count), start=int(first)), text[found.end() :]
+        nvec, start = (np.array(json.loads(numbers), np.int64) for numbers in (counts, firsts))
+        return spaces.MultiDiscrete(nvec, start=start), text[found.end() :]
+    if found := _ARRAY.match(text):
+        name, dimensions, low, high = found.groups()
+        if name not in _TYPES:
+            raise ValueError(f"there is no type {name}; the types are {', '.join(_TYPES)}")
+        dtype = np.dtype(name)
+        shape = tuple(int(size) for size in dimensions.split(",") if size.strip())
+        return _box(shape, dtype, low, high), text[found.end() :]
+    raise ValueError(
+        f"cannot read '{text}'; write it as float32[4], float32[6] from -1 to 1, 5 choices from 0, "
+        "[3, 2] choices from [0, 0], or {name: ..., name: ...}"
+    )
+
+
+def _parse_parts(
+    text: str, end: str, named: bool
+) -> tuple[list[tuple[str, spaces.Space[Any]]], str]:
+    parts: list[tuple[str, spaces.Space[Any]]] = []
+    while not text.startswith(end):
+        name, colon, rest = text.partition(": ") if named else ("", ":", text)
+        if not colon:
+            raise ValueError(f"expected a name and a colon, not '{text}'")
+        part, text = _parse(rest)
+        parts.append((name, part))
+        if not text.startswith((", ", end)):
+            raise ValueError(f"expected a comma or {end}, not '{text}'")
+        text = text.removeprefix(", ")
+    return parts, text[1:]
+
+
+def _box(
+    shape: tuple[int, ...], dtype: np.dtype[Any], low: str | None, high: str | None
+) -> spaces.Space[Any]:
+    if low is None or high is None:
+        if dtype == np.int8:
+            return spaces.MultiBinary(list(shape))
+        if dtype.kind == "f":
+            return spaces.Box(-np.inf, np.inf, shape, dtype.type)
+        return spaces.Box(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype.type)
+    bounds = []
+    for text in (low, high):
+        values = np.array([float(value.strip(" '")) for value in text.strip("[]").split(",")])
+        bounds.append(np.full(shape, values[0]) if values.size == 1 else values.reshape(shape))
+    return spaces.Box(bounds[0].astype(dtype), bounds[1].astype(dtype), shape, dtype.type)
 
 
 class BatchBuffer:

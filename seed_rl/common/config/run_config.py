@@ -70,7 +70,12 @@ class RunConfig(Checked):
         minimum=0,
         maximum=255,
     )
-    task: int = option(0, "Index of this process among those of its run mode, from 0.", minimum=0)
+    task: int = option(
+        0,
+        "Index of this process among those of its run mode, from 0. Actors: -1 asks the learner "
+        "for environments that nobody else steps.",
+        minimum=-1,
+    )
     seed: int | None = option(
         None,
         "Random seed of environments and initial weights. Default: random.",

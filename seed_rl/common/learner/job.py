@@ -31,7 +31,7 @@ from seed_rl.common.config.run_config import ACTOR, RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import env_specs
-from seed_rl.common.learner import playing
+from seed_rl.common.learner import playing, policy_server
 from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.collective_learner import CollectiveLearner
 from seed_rl.common.learner.devices import Devices, hide_gpus, make_devices
@@ -101,7 +101,7 @@ class TrainingJob:
     learner_index: int = 0
 
     def execute(self) -> None:
-        """Trains; or plays, if `python -m seed_rl.play` started the program (`--play_request`).
+        """Trains; or plays or serves, if `seed_rl.play` or `seed_rl.serve` started the program.
 
         Raises:
           UserError: see `train`.
@@ -109,6 +109,8 @@ class TrainingJob:
         request = self._play_request()
         if not request:
             self.train()
+        elif policy_server.ServeRequest.is_in(request):
+            policy_server.serve(self, policy_server.ServeRequest.from_json(request))
         elif from_flags(RunConfig).run_mode != ACTOR:
             playing.play(self, playing.PlayRequest.from_json(request))
         elif self.create_env is not None:  # The program has no actors of its own.
@@ -246,7 +248,8 @@ def make_job(
     config = config or from_flags(LearnerConfig)
     optimizer = optimizer or from_flags(OptimizerConfig)
     device_config = device_config or from_flags(DeviceConfig)
-    if run.play_request or from_flags(RunConfig).play_request:
+    request = run.play_request or from_flags(RunConfig).play_request
+    if request and not policy_server.ServeRequest.is_in(request):
         device_config = DeviceConfig("cpu:0", "cpu:0")  # The GPU may be that of a training run.
         hide_gpus()
     device_config.check_learners(config.batch_size, run.insecure)

@@ -215,7 +215,7 @@ class Learner:
     @contextlib.contextmanager
     def _serving(self) -> Iterator[grpc.Server]:
         """Serves inference within the context, and reports while the loop waits."""
-        with serving(self._job, self._inference.functions) as server:
+        with serving(self._job, self._inference) as server:
             try:
                 with self._reporter.watching():
                     yield server

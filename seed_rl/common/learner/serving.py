@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -14,6 +14,8 @@ from seed_rl import grpc
 from seed_rl.common.acting import environment_agreement, spaces
 from seed_rl.common.acting.environment_agreement import ENVIRONMENT
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference.env_claims import EnvClaims
+from seed_rl.common.inference.inference import CentralInference
 from seed_rl.common.types import ACTION_SPACE
 from seed_rl.grpc import addresses
 
@@ -24,12 +26,12 @@ _OP_MARKS = re.compile(r"\{\{.*?\}\} | \[Op:\w+\]$")  # TensorFlow puts them aro
 
 
 @contextlib.contextmanager
-def serving(job: TrainingJob, functions: Sequence[Any]) -> Iterator[grpc.Server]:
+def serving(job: TrainingJob, inference: CentralInference) -> Iterator[grpc.Server]:
     """Serves inference within the context.
 
     Args:
       job: where to serve, and how.
-      functions: the inference function of each inference device, called in turn.
+      inference: called by actors.
 
     Raises:
       UserError: the address is in use or not allowed.
@@ -44,7 +46,8 @@ def serving(job: TrainingJob, functions: Sequence[Any]) -> Iterator[grpc.Server]
         insecure=run.insecure,
     )
     server = grpc.Server([run.server_address], options)
-    server.bind(functions, isolate_errors=True, op_threads=config.inference_threads)
+    server.bind(inference.functions, isolate_errors=True, op_threads=config.inference_threads)
+    server.bind(EnvClaims(inference.store.silence).function())
     if risk := run.risk():
         logging.warning("%s", risk)
     elif not options.token and addresses.is_public(run.server_address):

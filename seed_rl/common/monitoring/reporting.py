@@ -67,15 +67,17 @@ class SilentEnvironments:
         self._warned: set[int] = set()
 
     def update(self) -> tuple[tuple[int, float], ...]:
-        """Returns those silent now and at the last update, as in `Progress.silent_envs`.
+        """Returns those that have never called, or are silent now and were at the last update.
 
-        Checking twice gives environments time to call again after a stall of the learner.
+        As in `Progress.silent_envs`. Checking twice gives environments time to call again after a
+        stall of the learner.
         """
         seconds = self._silence()
         never = np.isnan(seconds)
         seconds = np.where(never, time.monotonic() - self._began, seconds)
         silent = set(np.flatnonzero(seconds > SILENCE_S).tolist())
-        reported, self._before = sorted(silent & self._before), silent
+        unheard = set(np.flatnonzero(never).tolist())
+        reported, self._before = sorted(silent & self._before | unheard), silent
         self._warned &= silent
         # No warning for ids without an actor: `num_envs` may exceed the number that runs.
         lost = [i for i in reported if not never[i] and i not in self._warned]

@@ -61,7 +61,8 @@ class Progress:
     reason: str | None = None
     """Why a callback has ended the run."""
     silent_envs: tuple[tuple[int, float], ...] = ()
-    """(environment id, seconds since its last call) of each one silent for over `SILENCE_S`."""
+    """(environment id, seconds since its last call) of each one silent for over `SILENCE_S`, and
+    (environment id, seconds since the start) of each that has never called."""
 
     def line(self) -> str:
         """One line for the console."""

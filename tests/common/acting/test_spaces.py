@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from seed_rl.common.acting.spaces import describe
+from seed_rl.common.acting.spaces import describe, parse
 
 DISTINCT = [
     spaces.Discrete(6),
@@ -33,6 +33,49 @@ DISTINCT = [
 
 def test_different_spaces_differ() -> None:
     assert len({describe(space) for space in DISTINCT}) == len(DISTINCT)
+
+
+@pytest.mark.parametrize("space", DISTINCT, ids=describe)
+def test_a_text_is_parsed_to_its_space(space: Any) -> None:
+    """Guards external environments, whose spaces are given as text."""
+    assert describe(parse(describe(space))) == describe(space)
+    assert parse(describe(space)).shape == space.shape
+
+
+@pytest.mark.parametrize(
+    ("text", "space"),
+    [
+        ("float32[4]", spaces.Box(-np.inf, np.inf, (4,), np.float32)),
+        ("uint8[84, 84, 1]", spaces.Box(0, 255, (84, 84, 1), np.uint8)),
+        ("float32[]", spaces.Box(-np.inf, np.inf, (), np.float32)),
+        (
+            "{a: (2 choices from 0, float32[1]), b: {c: 3 choices from -1}}",
+            spaces.Dict(
+                a=spaces.Tuple([spaces.Discrete(2), spaces.Box(-np.inf, np.inf, (1,), np.float32)]),
+                b=spaces.Dict(c=spaces.Discrete(3, start=-1)),
+            ),
+        ),
+    ],
+)
+def test_what_a_text_may_leave_out(text: str, space: Any) -> None:
+    assert parse(text) == space
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("float33[2]", "no type float33; the types are float32, uint8"),
+        ("2 choices", "cannot read '2 choices'; write it as"),
+        ("", "cannot read ''"),
+        ("{a}", "expected a name and a colon, not 'a}'"),
+        ("{a: float32[2] b: float32[2]}", "expected a comma or }, not ' b: "),
+        ("float32[2] from -1 to 1x", "nothing after the space, not 'x'"),
+        ("(2 choices from 0", "expected a comma or \\), not ''"),
+    ],
+)
+def test_texts_that_are_no_space(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(text)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,193 @@
+"""Serves a job's trained policy to actors, without training, for `python -m seed_rl.serve`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.common.acting.environment_process import InternalRequest
+from seed_rl.common.checkpoints import checkpoints
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference.inference import CentralInference, InferenceSizes, initialize
+from seed_rl.common.inference.inference_store import EpisodeStats
+from seed_rl.common.inference.policy import Acted, Policy
+from seed_rl.common.learner.playing import Episode
+from seed_rl.common.learner.serving import serving
+from seed_rl.common.nest import Nest
+from seed_rl.common.run_files import checkpoint_list, run_record
+from seed_rl.common.system.stop_signal import StopSignal
+from seed_rl.common.types import EnvOutput
+
+if TYPE_CHECKING:
+    from seed_rl.common.learner.algorithm import Algorithm
+    from seed_rl.common.learner.job import TrainingJob
+
+_POLL_S = 0.2
+_DONE_S = 2.0  # For actors to hear that all episodes have been played.
+
+
+@dataclasses.dataclass(frozen=True)
+class ServeRequest(InternalRequest):
+    """What to serve; `seed_rl.serve` passes it to the program as the JSON of `--play_request`.
+
+    Attributes:
+      weights: a checkpoint, or a logdir, whose newest checkpoint is served.
+      results: file for the episodes that end, one JSON line each.
+      episodes: how many to serve; None: no end.
+      sampled: act as environment 0 does in training, rather than as in evaluation.
+      refresh_s: seconds between looks for a newer checkpoint; 0: never.
+      report_s: seconds between reports.
+    """
+
+    weights: str
+    results: str
+    episodes: int | None = None
+    sampled: bool = False
+    refresh_s: float = 10.0
+    report_s: float = 10.0
+
+
+class _Acting(Policy):
+    """The policy of an algorithm, for environments that are not trained on."""
+
+    def __init__(self, algorithm: Algorithm, sampled: bool):
+        self._algorithm, self._sampled = algorithm, sampled
+        self.network = algorithm.network
+
+    def act(
+        self,
+        network: tf.Module,
+        env_ids: tf.Tensor,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: Nest,
+    ) -> Acted:
+        """See the base class."""
+        if self._sampled:
+            ids = tf.zeros_like(env_ids)
+            acted = self._algorithm.act(network, ids, prev_actions, env_outputs, agent_state)
+            return acted._replace(agent_outputs=())
+        action, state = self._algorithm.evaluate(prev_actions, env_outputs, agent_state)
+        return Acted(action, (), state)
+
+
+def serve(job: TrainingJob, request: ServeRequest) -> None:
+    """Serves until SIGTERM, SIGINT or the last episode, and loads newer checkpoints meanwhile.
+
+    Raises:
+      UserError: there are no weights, they do not fit, or the address cannot be used.
+    """
+    algorithm = job.algorithm
+    initialize(algorithm, algorithm.network, job.specs)
+    weights = _Weights(job, Path(request.weights))
+    weights.refresh()
+    config = job.config
+    sizes = InferenceSizes(
+        job.run.num_envs, job.run.num_envs, 1, 1, config.max_inference_batch(job.run)
+    )
+    (device, _), *_ = job.devices.place_inference(algorithm.network, algorithm.make_network)
+    inference = CentralInference(
+        _Acting(algorithm, request.sampled), job.specs, sizes, [(device, algorithm.network)]
+    )
+    score = _Score(request, job.run.num_envs)
+    with StopSignal(on_stop=inference.store.close) as stop, serving(job, inference):
+        checked = reported = time.monotonic()
+        while not (stop.requested or score.complete):
+            stop.wait(_POLL_S)
+            now = time.monotonic()
+            score.add(inference.store.episodes())
+            if request.refresh_s and now - checked >= request.refresh_s:
+                checked = now
+                weights.refresh()
+            if now - reported >= request.report_s:
+                reported = now
+                playing = np.count_nonzero(inference.store.silence() < request.report_s)
+                print(f"{playing} environments play; {score}; {weights}", file=sys.stderr)
+        inference.store.close(done=score.complete)
+        if score.complete:
+            stop.wait(_DONE_S)
+
+
+class _Weights:
+    """Those of a run's newest checkpoint."""
+
+    def __init__(self, job: TrainingJob, path: Path):
+        self._job, self._path = job, path
+        self._loaded: Path | None = None
+
+    def refresh(self) -> None:
+        """Loads the newest checkpoint, if it is not loaded yet.
+
+        Inference may run meanwhile: as in training, one batch may see the old values of some
+        variables and the new ones of others.
+
+        Raises:
+          UserError: the first does not fit, or there is none. Later ones are only logged: the run
+            may be replacing them.
+        """
+        saved = checkpoint_list.list_checkpoints(self._path / checkpoint_list.DIRECTORY)
+        newest = saved[-1].path if saved else self._path
+        if newest == self._loaded:
+            return
+        job = self._job
+        try:
+            options = run_record.describe(job.options)
+            checkpoints.load_weights(newest, job.algorithm.network, options, job.network)
+        except (UserError, OSError, tf.errors.OpError) as error:
+            if self._loaded is None:
+                raise
+            logging.warning("Still serving %s: %s", self._loaded.name, error)
+            return
+        if self._loaded is not None:
+            print(f"now serving {newest.name}", file=sys.stderr)
+        self._loaded = newest
+
+    def __str__(self) -> str:
+        return self._loaded.name if self._loaded else ""
+
+
+class _Score:
+    """The episodes that count: as many of each environment, or short ones would count more."""
+
+    def __init__(self, request: ServeRequest, num_envs: int):
+        self._results = request.results
+        self._limited = request.episodes is not None
+        episodes = request.episodes or 0
+        self._left = episodes // num_envs + (np.arange(num_envs) < episodes % num_envs)
+        self._returns: list[float] = []
+
+    @property
+    def complete(self) -> bool:
+        """Whether all episodes that were asked for have ended."""
+        return self._limited and not self._left.any()
+
+    def add(self, ended: EpisodeStats) -> None:
+        """Writes episodes that have ended."""
+        with open(self._results, "a", encoding="utf-8") as results:
+            for i, env_id in enumerate(ended.env_ids):
+                if self._limited and not self._left[env_id]:
+                    continue
+                self._left[env_id] -= 1
+                success = float(ended.successes[i])
+                episode = Episode(
+                    int(ended.num_steps[i]),
+                    float(ended.returns[i]),
+                    float(ended.raw_returns[i]),
+                    None if np.isnan(success) else success,
+                )
+                self._returns.append(episode.score)
+                print(json.dumps(dataclasses.asdict(episode)), file=results)
+
+    def __str__(self) -> str:
+        if not self._returns:
+            return "no episode has ended yet"
+        mean = np.mean(self._returns[-100:])
+        return f"{len(self._returns):,} episodes, mean return of the last {mean:.2f}"

@@ -1,0 +1,45 @@
+"""Environment ids for actors without a --task."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seed_rl.common.inference.env_claims import EnvClaims
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_ids_are_handed_out_once_and_again_after_silence():
+    """Guards against two actors with one id, and against ids that a dead actor keeps forever."""
+    silence, clock = np.full(6, np.nan, np.float32), Clock()
+    silence[1] = 5.0  # Of an actor with a --task.
+    claims = EnvClaims(lambda: silence, lease_s=60.0, clock=clock)
+    assert claims.claim(2).tolist() == [0, 2]
+    assert claims.claim(2).tolist() == [3, 4]
+    assert claims.claim(2).tolist() == []  # Only 5 is left: all or nothing.
+    silence[[0, 2]] = 0.1
+    clock.now += 61
+    silence += 61
+    silence[2] = 3.0
+    # 0 and 1 are silent, 2 calls, 3 and 4 never did, 5 was never handed out.
+    assert claims.claim(5).tolist() == [0, 1, 3, 4, 5]
+    assert claims.claim(1).tolist() == []
+
+
+def test_counts_that_cannot_be():
+    claims = EnvClaims(lambda: np.full(2, np.nan))
+    assert claims.claim(3).tolist() == claims.claim(0).tolist() == claims.claim(-1).tolist() == []
+
+
+def test_the_function_for_clients():
+    claim = EnvClaims(lambda: np.full(3, np.nan)).function()
+    assert claim(np.int32(2)).numpy().tolist() == [0, 1]
+    assert claim(np.int32(2)).numpy().dtype == np.int32
+    assert claim(np.int32(1)).numpy().tolist() == [2]

@@ -24,7 +24,7 @@ fi
 extras="${1:-}"
 if command -v "$python" > /dev/null; then
   case " $* " in
-    *" --help "* | *" -h "*) PYTHONPATH="$root" exec "$python" -m seed_rl.launch.arguments --help ;;
+    *" --help "* | *" -h "*) PYTHONPATH="$root" exec "$python" -m seed_rl.launch.arguments "$@" ;;
   esac
   extras="$(PYTHONPATH="$root" "$python" -m seed_rl.launch.arguments "$@")"
 fi

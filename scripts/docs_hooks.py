@@ -1,6 +1,7 @@
 """Hooks of the documentation's site, see mkdocs.yml."""
 
 import pathlib
+import re
 
 from markdown.extensions import Extension
 from mkdocs.structure.files import File
@@ -11,6 +12,9 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
+COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE)
+INLINE_CODE = re.compile(r"(?<!</span>)<code>([^<]+)</code>")
+WORD = re.compile(r"\S{2,50}(?=\s|$)")
 FILES = ("LICENSE", "CITATION.cff", "examples/quickstart.ipynb")
 
 
@@ -37,3 +41,18 @@ def on_files(files, config):
     for name in FILES:
         files.append(File.generated(config, name, content=(ROOT / name).read_text()))
     return files
+
+
+def on_page_markdown(markdown, **_):
+    """Leaves out comments, which programs look for, and `NoHTML` would show."""
+    return COMMENT.sub("", markdown)
+
+
+def on_page_content(html, **_):
+    """Keeps the words of inline code in one piece: browsers break lines after hyphens of flags."""
+
+    def kept_whole(code):
+        words = WORD.sub(r'<span class="whole">\g<0></span>', code[1])
+        return f"<code>{words}</code>"
+
+    return INLINE_CODE.sub(kept_whole, html)

@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -195,20 +194,14 @@ def _help(command: str, arguments: Sequence[str]) -> str:
     if not arguments:
         return text
     options = run_arguments.parse(module_arguments([command, *arguments])[1:])
-    line = [sys.executable, *options.program, "--help"]
-    listed = subprocess.run(line, capture_output=True, text=True, check=False)
-    if listed.returncode:
-        raise UserError((listed.stderr.strip().splitlines() or ["no options"])[-1])
-    # Without the program's own usage line.
-    flags = listed.stdout.partition("\n\nusage: ")[2].partition("\n\n")[2] or listed.stdout
-    return f"{text}\nOptions of the agent and its environments:\n\n{flags}"
+    return text + run_arguments.program_options(options)
 
 
 def main() -> int:
     """Runs the command; returns its exit code, or becomes the program."""
     arguments = sys.argv[1:]
     command, runs = arguments[0] if arguments else "", arguments[:1] in (["train"], ["resume"])
-    helps = {"help", "--help", "-h"}
+    helps = {"help", *run_arguments.HELPS}
     try:
         if command in helps or (runs and helps & set(arguments)):
             terminal.end_without_reader()

@@ -136,6 +136,8 @@ def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -
     video = str(arguments.video) if arguments.video else None
     request = EnvironmentRequest(video, arguments.envs).to_json()
     own = ["--run_mode=actor", *overrides, f"--play_request={request}"]
+    if video:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # Else SDL looks for a display.
     if arguments.render or video:
         own.insert(0, f"--render_mode={'human' if arguments.render else 'rgb_array'}")
     start_program(arguments.logdir, record, [*_own_flags(arguments), *own])

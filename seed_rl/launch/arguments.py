@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
+import subprocess
 import sys
 from collections.abc import Sequence
 
@@ -30,7 +31,7 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
 
 {run_flags}
 All other flags are passed to the learner and the actors. To list them:
-  {python} -m seed_rl.GAME.AGENT_main --help
+  ./run_local.sh GAME AGENT --help
 
 {ending}"""
 
@@ -78,6 +79,7 @@ _OF_ONE_RUN = {
     "restart": "name a new directory with --logdir=DIR",
     "learners": "each run has one",
 }
+HELPS = frozenset({"--help", "-h"})
 _DEFAULT_PORT = 8686
 _DEFAULT_ADDRESS = f"localhost:{_DEFAULT_PORT}"
 EXTERNAL = "external"
@@ -151,14 +153,29 @@ class RunOptions:
 def usage() -> str:
     available = games.available()
     agents = "; ".join(f"for {game}: {', '.join(names)}" for game, names in available.items())
-    texts = {"python": _python(), "run_flags": RUN_FLAGS, "ending": ENDING}
+    texts = {"run_flags": RUN_FLAGS, "ending": ENDING}
     return USAGE.format(games=", ".join(available), agents=agents, **texts)
 
 
-def _python() -> str:
-    """The virtual environment's Python, relative to the working directory if it is inside."""
-    path, here = pathlib.Path(__file__).parents[2] / ".venv/bin/python", pathlib.Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+def program_options(options: RunOptions) -> str:
+    """The options of an agent and its environments, as a continuation of a usage text.
+
+    Raises:
+      UserError: their program does not start.
+    """
+    line = [sys.executable, *options.program, "--help"]
+    if not games.is_file(options.game):
+        missing = f" Its packages: scripts/setup.sh {games.extra(options.game)}"
+    else:
+        missing, line = "", [*line, *(f for f in options.flags if f.startswith("--agent="))]
+    listed = subprocess.run(line, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        errors = listed.stderr.strip().splitlines() or ["no options"]
+        reason = errors[-1].removeprefix("error: ")
+        raise UserError(f"{reason}.{missing}" if "No module named" in reason else reason)
+    # Without the program's own usage line.
+    flags = listed.stdout.partition("\n\nusage: ")[2].partition("\n\n")[2] or listed.stdout
+    return f"\nOptions of the agent and its environments:\n\n{flags}"
 
 
 def usage_line() -> str:
@@ -334,12 +351,21 @@ def _logdir(text: str) -> pathlib.Path:
     return pathlib.Path(text).expanduser().absolute()
 
 
+def _help(arguments: Sequence[str]) -> str:
+    positional, flags = _divide(arguments)
+    if not positional or (len(positional) == 1 and not games.is_file(positional[0])):
+        return usage()
+    if not positional[-1].isdigit():
+        positional.append("1")  # Any number of actors: their program is asked.
+    return usage() + program_options(parse([*positional, *flags]))
+
+
 def main(arguments: Sequence[str]) -> int:
-    if "--help" in arguments or "-h" in arguments:
-        terminal.end_without_reader()
-        print(usage(), end="")
-        return 0
     try:
+        if HELPS & set(arguments):
+            terminal.end_without_reader()
+            print(_help([argument for argument in arguments if argument not in HELPS]), end="")
+            return 0
         options = parse(arguments)
         games.check_environment(options.game, options.flags)
         extras = games.extra(options.game), "study,plot" if options.seeds else ""

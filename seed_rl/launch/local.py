@@ -221,17 +221,20 @@ def _complaint(options: RunOptions, errors: str) -> str:
     lines = errors.splitlines() or [f"{options.module} failed to start"]
     message = lines[-1].removeprefix("error: ")
     if not games.is_file(options.game):
-        # The script's --help does not.
-        program = options.typed or f".venv/bin/python -m {options.module}"
-        return message.replace("(--help lists", f"({program} --help lists")
+        return message.replace("(--help lists", f"({_typed(options)} --help lists")
     # How absl and argparse report an unknown flag.
     unknown = re.search(r".*(?:nknown command line flag|nrecognized arguments).*", errors)
     if unknown and re.search("run_mode|only_check_args", unknown.group()):
         return f"{_not_a_program(options)} (It said: {unknown.group().strip()})"
     if "--agent=" in message:
         message += f": leave AGENT out, or start its own agent on {options.game}"
-    program = options.typed or shlex.join([sys.executable, *options.program])
-    return f"{options.game}: {message}".replace("(--help lists", f"({program} --help lists")
+    return f"{options.game}: {message}".replace("(--help lists", f"({_typed(options)} --help lists")
+
+
+def _typed(options: RunOptions) -> str:
+    """The command to which --help adds the options of its agent and environments."""
+    script = ["./run_local.sh", options.game, *filter(None, [options.agent])]
+    return options.typed or shlex.join(script)
 
 
 def _answer(output: str) -> dict[str, Any] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pathlib
 import signal
@@ -11,14 +10,12 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from seed_rl.common.system import files
+from seed_rl.common.system import files, parent_death
 
 QUIET = {"PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 """Environment variables of all programs of a run."""
 LIBRARY_THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 """Environment variables of actors: each uses one core."""
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Process:
@@ -153,8 +150,8 @@ def die_with_parent(
     """
 
     def prepare() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
-        if os.getppid() != parent:  # The supervisor died before prctl.
+        parent_death.signal_me(death_signal)
+        if os.getppid() != parent:  # The supervisor died before.
             os._exit(1)
         if niceness:
             os.nice(niceness)

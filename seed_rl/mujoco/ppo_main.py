@@ -27,6 +27,7 @@ PRESET = Preset(
         learning_rate=3e-4,
         clip_norm=0.5,
         mlp_activation="tanh",
+        normalize_observations=True,  # As Andrychowicz et al. 2020 recommend, section 3.3.
         # What the sizes are if one of them is set instead.
         unroll_length=64,
         batches_per_step=16,

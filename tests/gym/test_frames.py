@@ -43,11 +43,21 @@ class Pixels(gymnasium.Env[Any, Any]):
         return self._next(), 0.0, False, self._frame == 2, {}
 
 
-def many(num_envs: int, mode: str) -> Any:
-    return SyncVectorEnv([Pixels] * num_envs, autoreset_mode=AutoresetMode[mode])
+def many(num_envs: int, mode: str, channels_first: bool = False) -> Any:
+    made = [lambda: Pixels(channels_first)] * num_envs
+    return SyncVectorEnv(made, autoreset_mode=AutoresetMode[mode])
+
+
+class Layers(gymnasium.Env[Any, Any]):
+    """Images of more channels than OpenCV resizes."""
+
+    action_space = spaces.Discrete(2)
+    observation_space = spaces.Box(0, 255, (72, 96, 5), np.uint8)
 
 
 SAME_STEP = '{"mode": "SAME_STEP"}'
+FIRST = '{"channels_first": true}'
+MANY_FIRST = '{"mode": "NEXT_STEP", "channels_first": true}'
 
 
 def config(name: str, **options: Any) -> GymConfig:
@@ -58,7 +68,7 @@ def config(name: str, **options: Any) -> GymConfig:
     ("name", "kwargs"),
     [
         ("Pixels", "{}"),
-        ("Pixels", '{"channels_first": true}'),
+        ("Pixels", FIRST),
         ("many", '{"mode": "NEXT_STEP"}'),
     ],
 )
@@ -113,7 +123,11 @@ def test_vectors_are_stacked() -> None:
         (config("Pixels", frame_stack=4), "--stack_size"),
         (config("many", env_kwargs='{"mode": "NEXT_STEP"}', frame_stack=4), "a vector environment"),
         (config("many", env_kwargs=SAME_STEP, grayscale=True), "autoreset_mode"),
-        (config("Pixels", frame_size=(1, 2, 3)), "height,width"),
+        (config("many", env_kwargs=MANY_FIRST, frame_size=(36,)), "must have .* channels .* last"),
+        (config("Pixels", env_kwargs=FIRST, frame_stack=4), "--stack_size"),
+        (config("Layers", frame_size=(36,)), "at most 4 channels, not 5"),
+        (config("Pixels", frame_size=(35, 96)), "--frame_size=35,96: too small .*36 x 36"),
+        (config("Pixels", frame_size=(36, 36, 3)), "height,width"),
         (GymConfig(env_name="CartPole-v1", frame_size=(84,)), "--frame_size.*image"),
         (GymConfig(env_name="CartPole-v1", grayscale=True), "--grayscale.*image"),
     ],

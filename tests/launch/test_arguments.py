@@ -202,7 +202,7 @@ def test_a_flag_file_does_not_change_what_the_supervisor_sets(tmp_path):
 
 
 def test_an_unknown_flag_names_the_help_that_lists_all():
-    with pytest.raises(UserError, match=r"seed_rl\.gym\.vtrace_main --help lists the options"):
+    with pytest.raises(UserError, match=r"\(\./run_local\.sh gym vtrace --help lists the"):
         local.ask_program(run_arguments.parse(["gym", "vtrace", "1", "--learning_rat=3"]))
 
 
@@ -250,22 +250,27 @@ def test_the_script(repository, arguments, code):
     assert len(result.stderr.splitlines()) <= 2
 
 
-def test_help_names_the_python_of_the_clone(repository, tmp_path):
-    """Guards the command that lists all flags: it must work where the help was asked for."""
-    python = pathlib.Path(".venv/bin/python")
-    for folder, expected in (
-        (repository, python),
-        (repository.parent, repository.name / python),
-        (tmp_path, repository / python),
-    ):
-        result = subprocess.run(
-            [repository / "run_local.sh", "--help"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            cwd=folder,
-        )
-        assert f"  {expected} -m seed_rl.GAME.AGENT_main --help\n" in result.stdout
+@pytest.mark.parametrize("line", ["gym r2d2 --help", "--help gym r2d2 2 4 --gamma=0.9"])
+def test_help_of_an_agent_lists_its_options(repository, line):
+    result = subprocess.run(
+        [repository / "run_local.sh", *line.split()], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0, result.stderr
+    for words in ("usage: ./run_local.sh GAME", "--restart=fresh", "--env_name", "--trace_lambda"):
+        assert words in result.stdout
+    assert "python -m seed_rl.gym" not in result.stdout
+
+
+def test_help_before_the_installation(monkeypatch, tmp_path, capsys):
+    """Guards the message, which names the way to the options."""
+    python = tmp_path / "python"
+    python.write_text(
+        "#!/bin/sh\necho ModuleNotFoundError: No module named \\'absl\\' >&2\nexit 1\n"
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert run_arguments.main(["atari", "vtrace", "--help"]) == 2
+    assert "'absl'. Its packages: scripts/setup.sh atari\n" in capsys.readouterr().err
 
 
 def test_help_of_stopping(repository):
@@ -429,5 +434,7 @@ def test_the_agent_of_a_program(tmp_path, monkeypatch, text):
     else:
         with pytest.raises(UserError, match=r"my_program\.py: .*<r2d2>.*leave AGENT out"):
             local.ask_program(run_arguments.parse(["my_program.py", "vtrace", "1"]))
-    with pytest.raises(UserError, match=r"my_program\.py: .*-m my_program --help lists"):
+    with pytest.raises(
+        UserError, match=r"my_program\.py: .*run_local.sh my_program.py --help lists"
+    ):
         local.ask_program(run_arguments.parse(["my_program.py", "1", "--sise=4"]))

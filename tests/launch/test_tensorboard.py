@@ -136,12 +136,12 @@ def test_the_first_group_has_the_main_curves(board: Any) -> None:
     groups = {tag.partition("/")[0]: None for tag in tags}
     assert list(groups)[0] == "charts"
     assert [tag for tag in tags if tag.startswith("charts/")] == [
+        "charts/episode_return",
         "charts/evaluation_return",
         "charts/frames_per_s",
         "charts/loss",
-        "charts/return",
     ]
-    points = board("plugin/scalars/scalars", run="maze", tag="charts/return")
+    points = board("plugin/scalars/scalars", run="maze", tag="charts/episode_return")
     assert [(step, value) for _, step, value in points] == [(40, 1.5), (80, 1.5)]
     assert {"train/losses/policy", "train/skipped_fraction"} <= set(tags)
 
@@ -158,7 +158,9 @@ def test_the_options_are_there_as_text(board: Any) -> None:
 
 @pytest.mark.slow
 def test_the_options_are_there_as_hyperparameters(board: Any) -> None:
-    """Guards the tab HParams, and that two lives of a run are one row of it."""
+    """Guards the tab HParams, that two lives of a run are one row, and that its first metric is
+    the return, by which runs are compared.
+    """
     (group,) = board(
         "plugin/hparams/session_groups",
         body={
@@ -179,7 +181,7 @@ def test_the_options_are_there_as_hyperparameters(board: Any) -> None:
         "torso": "a|b",
     }
     metrics = {metric["name"]["tag"]: metric["value"] for metric in group["metricValues"]}
-    assert metrics["charts/return"] == 1.5
+    assert next(iter(metrics.items())) == ("charts/episode_return", 1.5)
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ def check_what_is_left(place, total):
     events.Reload()
     tags = {tag for kind in ("scalars", "tensors") for tag in events.Tags()[kind]}
     assert {
-        "charts/return",
+        "charts/episode_return",
         "charts/loss",
         "charts/frames_per_s",
         "system/environment_starts",

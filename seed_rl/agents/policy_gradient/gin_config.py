@@ -52,6 +52,7 @@ gin.add_config_file_search_path(str(_LAYOUT))  # For includes.
 optimizer_config = gin.external_configurable(OptimizerConfig, module="seed_rl")
 conv_network_config = gin.external_configurable(network_config.ConvNetworkConfig, module="seed_rl")
 mlp_network_config = gin.external_configurable(network_config.MLPNetworkConfig, module="seed_rl")
+observation_config = gin.external_configurable(network_config.ObservationConfig, module="seed_rl")
 # In its own module, as existing programs register it: the same name twice would be ambiguous.
 continuous_action_config = gin.external_configurable(spaces.continuous_action_config)
 

@@ -18,12 +18,17 @@ from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.config import LossConfig
 from seed_rl.common.config import flag_origins
 from seed_rl.common.config.flag_definitions import shown
-from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
+from seed_rl.common.config.network_config import (
+    ConvNetworkConfig,
+    MLPNetworkConfig,
+    ObservationConfig,
+)
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.options import flag_dictionary, from_values
 from seed_rl.common.errors import UserError
 
-CONFIGS = (LossConfig, OptimizerConfig, ConvNetworkConfig, MLPNetworkConfig)
+_NETWORK_CONFIGS = (ObservationConfig, ConvNetworkConfig, MLPNetworkConfig)
+CONFIGS = (LossConfig, OptimizerConfig, *_NETWORK_CONFIGS)
 """The dataclasses whose options are settings of a gin config."""
 
 _LOSS, _NETWORK = "GeneralizedOnPolicyLoss", "ContinuousControlAgent"
@@ -43,11 +48,17 @@ _PARAMETERS = {
     "mlp_sizes": ("MLPNetworkConfig.mlp_sizes",),
     "mlp_activation": ("MLPNetworkConfig.mlp_activation",),
     "lstm_sizes": ("ConvNetworkConfig.lstm_sizes", "MLPNetworkConfig.lstm_sizes"),
+    "normalize_observations": ("ObservationConfig.normalize_observations",),
 }
+_NORMALIZER = f"{_NETWORK}.observation_normalizer"
+_NORMALIZED = {
+    _NORMALIZER: "@InputNormalization()",
+    "InputNormalization.mean_std_tracker": "@observations/AverageMeanStd()",
+    f"{_NETWORK}.input_clipping": "10.0",
+}
+"""What --normalize_observations sets for networks of vectors, as gin writes it."""
 
-_OF_NETWORK = frozenset(
-    field.name for cls in (ConvNetworkConfig, MLPNetworkConfig) for field in dataclasses.fields(cls)
-)
+_OF_NETWORK = frozenset(field.name for cls in _NETWORK_CONFIGS for field in dataclasses.fields(cls))
 _SCALARS = (bool, int, float, str, type(None))
 
 
@@ -55,7 +66,7 @@ class Settled(NamedTuple):
     """What `settle` has done.
 
     Attributes:
-      bound: the parameters that each option has set.
+      bound: the parameters that each option has set, or found set to the same if it was given.
       instead: by option of loss and optimizer, the gin config's value where that is another.
       chosen: options that the user has given.
     """
@@ -113,7 +124,7 @@ def settle(
         for name, value in options.items():
             if own_optimizer and name in _OPTIMIZER - {*chosen, "clip_norm"}:
                 continue
-            for parameter, wanted in parameters(name, value).items():
+            for parameter, wanted in _open(parameters(name, value)).items():
                 part, _, argument = parameter.rpartition(".")
                 known = gin_config.bindings(part)
                 if argument not in known:
@@ -121,7 +132,10 @@ def settle(
                         wanted = gin_internals.parse_value(saved[parameter])
                     gin.bind_parameter(parameter, wanted)
                     bound.setdefault(name, set()).add(parameter)
-                elif known[argument] != wanted:
+                elif _agree(parameter, known[argument], wanted):
+                    if name in chosen:
+                        bound.setdefault(name, set()).add(parameter)
+                else:
                     _tell(name, value, parameter, known[argument], name in chosen)
                     # The network's are compared when a run continues: there, gin's count.
                     if name not in _OF_NETWORK and isinstance(known[argument], _SCALARS):
@@ -153,12 +167,30 @@ def parameters(name: str, value: Any) -> dict[str, Any]:
                 f"{_NETWORK}.num_layers_{role}": number,
                 f"{_NETWORK}.num_units_{role}": units,
             }
+    elif name == "normalize_observations":
+        # In a scope: value targets have their own AverageMeanStd.
+        texts = _NORMALIZED if value else {_NORMALIZER: "None"}
+        found |= {parameter: gin_internals.parse_value(text) for parameter, text in texts.items()}
     elif name == "lstm_sizes":
         number, units = _equal(name, tuple(filter(None, value)))
         found[f"{_NETWORK}.num_layers_rnn"] = number
         if number:
             found[f"{_NETWORK}.num_units_rnn"] = units
     return found
+
+
+def _open(wanted: dict[str, Any]) -> dict[str, Any]:
+    """`wanted` without the details of a normalizer of observations that the gin config chooses."""
+    if "observation_normalizer" not in gin_config.bindings(_NETWORK):
+        return wanted
+    details = _NORMALIZED.keys() - {_NORMALIZER}
+    return {parameter: value for parameter, value in wanted.items() if parameter not in details}
+
+
+def _agree(parameter: str, bound: Any, wanted: Any) -> bool:
+    if parameter == _NORMALIZER:  # Any of them normalizes.
+        return (bound is None) == (wanted is None)
+    return parameter in _NORMALIZED or bool(bound == wanted)
 
 
 def _equal(name: str, sizes: tuple[int, ...]) -> tuple[int, int]:

@@ -30,8 +30,9 @@ _PARAMETER = re.compile(r"^([\w./]+) = (?:\\\n)?(.*(?:\n[ \t]+.*)*)", re.MULTILI
 _MACRO = "gin.macro"
 
 _NETWORK = {
-    *("ContinuousControlAgent", "ConvNetworkConfig", "MLPNetworkConfig", "InputNormalization"),
-    *("continuous_action_config", "GeneralizedOnPolicyLoss.reward_normalizer"),
+    *("ContinuousControlAgent", "ConvNetworkConfig", "MLPNetworkConfig", "ObservationConfig"),
+    *("InputNormalization", "continuous_action_config"),
+    "GeneralizedOnPolicyLoss.reward_normalizer",
 }
 """Parts, and parameters of others, that define the network or what its outputs mean."""
 _NOT_NETWORK = re.compile(r"\.(?:(?:last_)?kernel_init\w*|compute_dtype|name)$")

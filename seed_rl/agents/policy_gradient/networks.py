@@ -8,8 +8,10 @@ import tensorflow as tf
 
 from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.modules.continuous_control_agent import ContinuousControlAgent
+from seed_rl.common.config.options import refuse_unused
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.networks import network_factory, space_encoder
+from seed_rl.common.normalization import normalizer
 
 
 def create_network(
@@ -18,22 +20,32 @@ def create_network(
     """`ContinuousControlAgent` for vectors and nests of them.
 
     Where there are images, the network of the other actor-critic agents, configured by
-    `ConvNetworkConfig` and `MLPNetworkConfig`.
+    `ConvNetworkConfig`, `MLPNetworkConfig` and `ObservationConfig`.
 
     Args:
       observation_space: of one environment.
       distribution: over actions.
       stack_size: frames that the network stacks unless the config says; None: the default of
         `ConvNetworkConfig`.
+
+    Raises:
+      UserError: --normalize_observations was set, and all observations are images.
     """
     if not space_encoder.has_images(observation_space):
         return ContinuousControlAgent(distribution)
     sizes = {}
     if stack_size and "stack_size" not in gin_config.bindings("ConvNetworkConfig"):
         sizes = {"stack_size": stack_size}
-    return network_factory.create_network(
+    network = network_factory.create_network(
         observation_space,
         distribution,
         conv=gin_config.conv_network_config(**sizes),
         mlp=gin_config.mlp_network_config(),
     )
+    if space_encoder.only_images(observation_space):
+        refuse_unused(
+            ["normalize_observations"],
+            f"observations are images ({observation_space}), which only the torso processes",
+        )
+        return network
+    return normalizer.normalized(network, gin_config.observation_config())

@@ -15,7 +15,11 @@ from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
-from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
+from seed_rl.common.config.network_config import (
+    ConvNetworkConfig,
+    MLPNetworkConfig,
+    ObservationConfig,
+)
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.run_config import RunConfig
 
@@ -90,7 +94,7 @@ def main(
         functools.partial(_create_job, gin_modules),
         (OnPolicyConfig, LossConfig, MinibatchSettings),
         create_agent,
-        (MLPNetworkConfig, ConvNetworkConfig),
+        (ObservationConfig, MLPNetworkConfig, ConvNetworkConfig),
         check=functools.partial(_check, gin_modules),
     )
     program.main(family, *arguments, instead=instead, **options)

@@ -147,10 +147,14 @@ def height_and_width(frame_size: Sequence[int]) -> tuple[int, int]:
     """The numbers of --frame_size as (height, width); one number is both.
 
     Raises:
-      UserError: there are more than two.
+      UserError: there are more than two, or networks would not take such frames as images.
     """
+    given = f"--frame_size={','.join(map(str, frame_size))}"
     if len(frame_size) > 2:
-        raise UserError(f"--frame_size={','.join(map(str, frame_size))}: write height,width.")
+        raise UserError(f"{given}: write height,width.")
+    if min(frame_size) < SMALLEST_IMAGE:
+        least = f"{SMALLEST_IMAGE} x {SMALLEST_IMAGE}"
+        raise UserError(f"{given}: too small for convolutions, which take at least {least}.")
     return frame_size[0], frame_size[-1]
 
 
@@ -171,17 +175,23 @@ def with_frames(
     is_vector = isinstance(env, gymnasium.vector.VectorEnv)
     kinds: Any = gymnasium.wrappers.vector if is_vector else gymnasium.wrappers
     space = env.single_observation_space if is_vector else env.observation_space
-    if is_channels_first(space) and (frame_size or grayscale) and not is_vector:
-        env = AgentObservations(env)
+    channels_first = is_channels_first(space)
     try:
+        if frame_size or grayscale:
+            if channels_first and is_vector:
+                raise ValueError("A vector environment must have the channels of images last")
+            env = AgentObservations(env) if channels_first else env
+            channels = (space.shape or (0,))[0 if channels_first else -1]
+            if frame_size and channels > 4 and len(space.shape or ()) == 3:
+                raise ValueError(f"Images have at most 4 channels, not {channels}")
         if frame_size:
             env = kinds.ResizeObservation(env, height_and_width(frame_size))
         if grayscale:
             env = kinds.GrayscaleObservation(env, keep_dim=True)
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise UserError(f"--frame_size and --grayscale: {error}.") from error
     if frame_stack > 1:
-        if is_vector or not isinstance(space, spaces.Box) or is_image(space):
+        if is_vector or not isinstance(space, spaces.Box) or is_image(space) or channels_first:
             raise UserError(
                 f"--frame_stack={frame_stack} stacks the vectors of single environments, not "
                 f"{space}{' of a vector environment' if is_vector else ''}. Images are stacked by "

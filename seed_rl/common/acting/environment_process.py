@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from seed_rl.common.acting.batched_env import BatchedEnvironment, BatchStep
 from seed_rl.common.acting.video import Film, VideoWriter
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import parent_death
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # In `typing` from Python 3.11 on.
@@ -77,6 +78,8 @@ def serve(create_env: Callable[[], Any], request: EnvironmentRequest) -> None:
       EnvironmentFailure: the environment raised.
       UserError: it cannot be created or recorded, or the video cannot be written.
     """
+    # A call that hangs, in a driver say, would not notice that the other end is closed.
+    parent_death.signal_me()
     with contextlib.ExitStack() as stack:
         connection = stack.enter_context(Connection(os.dup(0)))
         with open(os.devnull, "rb") as nothing:  # Environments may read, too.

@@ -19,10 +19,6 @@ _STEPS = "in training steps"
 _VALUE_COST = (
     "of the squared error (PPO) or half of it (V-trace); libraries differ by this factor 2"
 )
-_INPUTS = (
-    "twice: ContinuousControlAgent.observation_normalizer=@InputNormalization() and "
-    "InputNormalization.mean_std_tracker=@AverageMeanStd()"
-)
 
 SAME = {
     "gamma": "discounting",
@@ -58,7 +54,6 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "env_frameskip": ("num_action_repeats", "environment frames per action"),
     "frame_stack": ("stack_size", "frames that the learner stacks"),
     "env_framestack": ("stack_size", "frames that the learner stacks"),
-    "normalize_observations": ("gin_bindings", _INPUTS),
     "env_id": ("env_name", "an id of Gymnasium or module:Class"),
     "buffer_size": ("replay_buffer_size", _UNROLLS),
     "learning_starts": ("replay_buffer_min_size", _UNROLLS),

@@ -66,11 +66,11 @@ class LearnerConfig(Checked):
         None, "Checkpoint that initializes the network weights of a new run."
     )
     log_period_secs: float = option(10.0, "Seconds between TensorBoard points.", minimum=0.1)
-    video_every: int | None = option(
-        None,
+    video_every: int = option(
+        0,
         "Environment frames between clips of the agent in TensorBoard (Images) and in "
-        "LOGDIR/videos; needs the extra video. Default: none.",
-        minimum=1,
+        "LOGDIR/videos; needs the extra video. 0: none.",
+        minimum=0,
     )
     wandb_project: str | None = option(
         None,

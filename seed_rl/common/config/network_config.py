@@ -42,7 +42,8 @@ class ObservationConfig(Checked):
     normalize_observations: bool = option(
         False,
         "Whether observations are shifted and scaled to mean 0 and standard deviation 1, by the "
-        "statistics of all those trained on, and clipped to [-5, 5]. Images are not.",
+        "statistics of all those trained on, and clipped to [-5, 5] (ppo: [-10, 10]). Images are "
+        "not.",
         network=True,
     )
 

@@ -181,7 +181,7 @@ class TrainingJob:
             return dataclasses.replace(self, config=config)
         logdir = os.path.join(self.run.logdir, progress.LEARNERS.format(index=self.learner_index))
         run = dataclasses.replace(self.run, logdir=logdir)
-        config = dataclasses.replace(config, video_every=None)
+        config = dataclasses.replace(config, video_every=0)
         return dataclasses.replace(self, run=run, config=config, callbacks=())
 
     def _play_request(self) -> str:

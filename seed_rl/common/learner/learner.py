@@ -138,9 +138,12 @@ class Learner:
             logging.warning("%s", idle)
             self._reporter.warn("devices", idle)
         here = Run(self._logdir.absolute(), job.options, self._save_copy)
-        clips = [Clips(config.video_every, self._reporter)] if config.video_every else []
-        self._callbacks = Callbacks([*job.callbacks, *clips], here)
         self._stop = StopSignal(on_stop=self._inference.store.close)
+        callbacks = list(job.callbacks)
+        if config.video_every:
+            stopped = lambda: self._stop.requested  # noqa: E731
+            callbacks.append(Clips(config.video_every, self._reporter, stopped))
+        self._callbacks = Callbacks(callbacks, here)
         self._last_save = time.monotonic()
 
     @property

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from seed_rl.common.callbacks import Callback, Report
@@ -22,6 +23,7 @@ _STEPS = 400  # TensorBoard loads whole clips: 3 MB for MuJoCo's pictures, 0.1 M
 _NICENESS = 10
 _LONGEST_S = 1800.0  # A machine may be busy, but a hanging driver must not take all later clips.
 _AT_END_S = 60.0
+_POLL_S = 0.1
 
 
 class Clips(Callback):
@@ -32,16 +34,20 @@ class Clips(Callback):
     no more are tried; training continues.
 
     The process may run the code that the checkpoint names, because that is what runs here. So the
-    checkpoint is in a folder that no other user can write to, rather than in the logdir.
+    checkpoint is in a folder that no other user can write to, rather than in the logdir. Each clip
+    has its own: what cleans temporary folders might remove one that is kept for days, and then
+    anybody could create it again.
 
     Args:
       every: environment frames between the beginnings of two clips.
       reporter: shows clips in TensorBoard, and failures as warnings.
+      stopped: whether the run was asked to stop; ends the wait for the last clip.
     """
 
-    def __init__(self, every: int, reporter: Reporter):
-        self._every, self._reporter = every, reporter
+    def __init__(self, every: int, reporter: Reporter, stopped: Callable[[], bool] = lambda: False):
+        self._every, self._reporter, self._stopped = every, reporter, stopped
         self._due = 0
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def on_start(self) -> None:
@@ -59,35 +65,44 @@ class Clips(Callback):
                 "--video_every films runs of programs with flags. Start yours with `seed-rl train` "
                 "or an agent's `program.main`, or leave it out."
             )
-        self._folder = tempfile.TemporaryDirectory(prefix="seed_rl_clips_")
-        self._checkpoint = Path(self._folder.name)
-        self._clip, self._log = self._checkpoint / "clip.gif", self._checkpoint / "log"
 
     def on_report(self, report: Report) -> None:
         if self._process is not None:
             self._look()
         elif report.frames >= self._due and not report.last:
             self._due = report.frames - report.frames % self._every + self._every
-            if self.run.save(self._checkpoint) is not None:  # Otherwise it has warned.
+            try:
                 self._start(report.frames)
+            except OSError as error:
+                self._end()
+                self._fail(error)
 
     def on_end(self, phase: str) -> None:
         """Waits up to a minute for a clip, unless the run was stopped."""
-        if self._process is not None:
-            try:
-                self._process.wait(_AT_END_S if phase == "done" else 0)
+        until = time.monotonic() + (_AT_END_S if phase == "done" else 0)
+        while self._process is not None:
+            if self._process.poll() is not None:
                 self._look()
-            except subprocess.TimeoutExpired:
-                self._kill()
-        self._folder.cleanup()
+            elif time.monotonic() > until or self._stopped():
+                logging.info("The clip of the agent of %d frames is left out.", self._frames)
+                self._end()
+            else:
+                time.sleep(_POLL_S)
 
     def _start(self, frames: int) -> None:
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="seed_rl_clips_", ignore_cleanup_errors=True
+        )
+        folder = Path(self._folder.name)
+        self._clip, self._log = folder / "clip.gif", folder / "log"
+        if self.run.save(folder) is None:  # It has warned.
+            self._end()
+            return
         self._frames, self._began = frames, time.monotonic()
-        self._clip.unlink(missing_ok=True)
         arguments = ("--trust", "--episodes=1", f"--steps={_STEPS}", f"--video={self._clip}")
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "seed_rl.play", str(self._checkpoint), *arguments],
+                [sys.executable, "-m", "seed_rl.play", str(folder), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -101,7 +116,6 @@ class Clips(Callback):
         code, seconds = self._process.poll(), time.monotonic() - self._began
         if code is None and seconds < _LONGEST_S:
             return
-        self._kill()
         try:
             if code is None:
                 raise UserError(f"a clip took more than {_LONGEST_S:.0f} s.")
@@ -115,16 +129,25 @@ class Clips(Callback):
             with files.open_no_link(folder / f"frames-{self._frames:012d}.gif", "wb") as file:
                 file.write(clip)
         except (UserError, OSError) as error:
-            self._due = sys.maxsize
-            warning = f"no more clips of the agent (--video_every): {error}"
-            logging.warning("%s Training continues.", warning)
-            self._reporter.warn(DIRECTORY, warning)
+            self._fail(error)
             return
+        finally:
+            self._end()
         self._reporter.clip(self._frames, clip)
         logging.info("Filmed the agent of %d frames in %.0f s.", self._frames, seconds)
 
-    def _kill(self) -> None:
+    def _fail(self, error: Exception) -> None:
+        self._due = sys.maxsize
+        warning = f"no more clips of the agent (--video_every): {error}"
+        logging.warning("%s Training continues.", warning)
+        self._reporter.warn(DIRECTORY, warning)
+
+    def _end(self) -> None:
+        """Ends the process, if it still runs, and removes its folder."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None

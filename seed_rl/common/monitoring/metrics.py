@@ -306,8 +306,10 @@ class EpisodeStatistics:
             rows, self._new[evaluation] = self._new[evaluation], []
             if not rows:
                 continue
+            # TensorBoard's HParams sorts by name: this one is first.
+            name = "evaluation_return" if evaluation else "episode_return"
+            scalars[f"{MAIN}/{name}"] = float(np.mean([r.episode_return for r in rows]))
             of = "evaluation_" if evaluation else ""
-            scalars[f"{MAIN}/{of}return"] = float(np.mean([r.episode_return for r in rows]))
             if self._shaped:
                 scalars[f"{MAIN}/{of}score"] = float(np.mean([r.raw_return for r in rows]))
             if known := [r.success for r in rows if r.success is not None]:

@@ -109,14 +109,13 @@ def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
     Raises:
       UserError: one of these flags was set.
     """
-    images = [is_image(leaf) for leaf in _seen(observation_space)]
-    if all(images):
+    if only_images(observation_space):
         refuse_unused(
             ["mlp_sizes", "mlp_activation", "normalize_observations"],
             f"observations are images ({observation_space}), which only the convolutions of "
             "--torso process",
         )
-    if not any(images):
+    if not has_images(observation_space):
         refuse_unused(
             ["torso", "stack_size"],
             f"observations are not images ({observation_space}); only the dense layers of "
@@ -127,6 +126,11 @@ def refuse_unused_flags(observation_space: spaces.Space[Any]) -> None:
 def has_images(observation_space: spaces.Space[Any]) -> bool:
     """Whether observations of the space are or contain images that a torso processes."""
     return any(is_image(leaf) for leaf in _seen(observation_space))
+
+
+def only_images(observation_space: spaces.Space[Any]) -> bool:
+    """Whether observations of the space have no other parts."""
+    return all(is_image(leaf) for leaf in _seen(observation_space))
 
 
 def _seen(observation_space: spaces.Space[Any]) -> list[Any]:

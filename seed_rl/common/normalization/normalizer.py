@@ -130,6 +130,9 @@ class NormalizeObservationsWrapper(tf.Module):
         super().__init__()
         self._policy = policy
         self._normalizer = normalizer
+        self._vectors: frozenset[int] | None = None  # Of the observation's leaves.
+        if hasattr(policy, "stacked"):  # Images, which are not normalized.
+            self.stacked = policy.stacked
 
     def initial_state(self, *args: Any, **kwargs: Any) -> Nest:
         """The network's."""
@@ -178,7 +181,11 @@ class NormalizeObservationsWrapper(tf.Module):
         observation = without_mask(env_outputs.observation)
         rank = env_outputs.reward.shape.rank
         every = tf.nest.flatten(observation)
-        chosen = [i for i, x in enumerate(every) if not has_image_shape(x.shape[rank:], x.dtype)]
+        if self._vectors is None:  # In the first call: `stacked` gives images other shapes.
+            self._vectors = frozenset(
+                i for i, x in enumerate(every) if not has_image_shape(x.shape[rank:], x.dtype)
+            )
+        chosen = sorted(self._vectors)
         if not chosen:
             return env_outputs
         parts = [every[i] for i in chosen]

@@ -11,6 +11,7 @@ import gin
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium import spaces
 
 from seed_rl.agents.policy_gradient import gin_config, gin_options, gin_record, networks
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
@@ -126,6 +127,67 @@ def test_options_and_bindings_of_the_same_setting(caplog, tmp_path):
     gin_record.load(config, None, options, {"adam_beta1"})
     created = gin_config.optimizer_config()
     assert (created.learning_rate, created.clip_norm, created.adam_beta1) == (5e-4, 7.0, 0.5)
+
+
+NORMALIZER = "ContinuousControlAgent.observation_normalizer"
+TRACKER = "InputNormalization.mean_std_tracker"
+
+
+def test_normalized_observations_and_bindings_of_the_same(caplog):
+    """Guards that a config's own normalizer stays as it is, its clipping and statistics included;
+    that a config without one wins over the default, with a word; and that what is given is never
+    overridden in silence. MUJOCO normalizes."""
+    caplog.set_level(logging.INFO)
+    now = recorded(None)
+    assert now[NORMALIZER] == "@InputNormalization()"
+    assert now[TRACKER] == "@observations/AverageMeanStd()"
+    assert now["ContinuousControlAgent.input_clipping"] == "10.0"
+    assert recorded(None, normalize_observations=False)[NORMALIZER] == "None"
+
+    own = [f"{NORMALIZER} = @InputNormalization()", f"{TRACKER} = @FixedMeanStd()"]
+    now = recorded(None, own, normalize_observations=True)
+    assert (now[TRACKER], now["ContinuousControlAgent.input_clipping"]) == (
+        "@FixedMeanStd()",
+        "None",
+    )
+    assert "replaces --normalize_observations" not in caplog.text
+    now = recorded(None, [own[1]], normalize_observations=True)
+    assert (now[TRACKER], now["ContinuousControlAgent.input_clipping"]) == (
+        "@FixedMeanStd()",
+        "10.0",
+    )
+    with pytest.raises(UserError, match=f"--normalize_observations=false and .*{NORMALIZER}"):
+        recorded(None, own, normalize_observations=False)
+    now = recorded(None, [f"{NORMALIZER} = None"])
+    assert now["ContinuousControlAgent.input_clipping"] == "None"
+    assert f"{NORMALIZER} = None of the gin config replaces --normalize_obs" in caplog.text
+    saved = gin_record.SavedConfig((PPO,), now, replayed=False)
+    with pytest.raises(UserError, match=f"another network: .*{NORMALIZER} was None, is now @Inp"):
+        recorded(saved, normalize_observations=True)
+
+
+def test_parts_of_observations_beside_images_are_normalized():
+    """Guards the other network, whose statistics change when it is trained; images are left alone,
+    and frames still stacked."""
+    space = spaces.Dict(
+        image=spaces.Box(0, 255, (36, 36, 1), np.uint8), x=spaces.Box(-np.inf, np.inf, (3,))
+    )
+    gin_config.load(["seed_rl/atari/gin/ppo.gin"])
+    gin_options.settle(gin_options.of_preset({"normalize_observations": True, "stack_size": 2}))
+    network = networks.create_network(space, categorical_distribution(3, tf.int32))
+    x = np.random.default_rng(0).normal(5, 3, (4, 2, 3)).astype(np.float32)
+    none, no = tf.zeros((4, 2)), tf.zeros((4, 2), tf.bool)
+    image = np.random.default_rng(1).integers(0, 256, (4, 2, 36, 36, 1), np.uint8)
+    seen = {"image": tf.constant(image), "x": tf.constant(x)}
+    outputs = EnvOutput(none, no, seen, no, none)
+    state = network.initial_state(2)
+    network(none, outputs, state, unroll=True, is_training=True)
+    network.end_of_training_step_callback()
+    np.testing.assert_allclose(network._normalizer.mean, x.mean((0, 1)), rtol=1e-4)
+    np.testing.assert_allclose(network._normalizer.std, x.std((0, 1)), rtol=1e-4)
+    ahead = network(none, *network.stacked(outputs, state), unroll=True)[0].policy_logits
+    whole = network(none, outputs, state, unroll=True)[0].policy_logits
+    np.testing.assert_allclose(ahead, whole, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import subprocess
 import sys
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from seed_rl.common.acting.environment_process import EnvironmentProcess, EnvironmentRequest
 from seed_rl.common.errors import UserError
 from tests.helpers import PROGRAMS
+from tests.helpers.waiting import wait_until
 
 ACTION = np.zeros(1, np.int64)
 
@@ -53,3 +56,25 @@ def test_how_it_fails(capfd: Any) -> None:
         ended = EnvironmentProcess(["sh", "-c", program])
         with pytest.raises(UserError, match=message), ended as env:
             env.reset()
+
+
+def test_a_hanging_environment_ends_with_the_process_that_plays(capfd: Any) -> None:
+    """Guards the machine from what a driver that hangs would leave behind."""
+    hangs = ["--env_name=seed_rl.testing.envs:Faulty-v0", '--env_kwargs={"fault": "hang", "at": 1}']
+    program = command(hangs[0], EnvironmentRequest())
+    player = f"""
+import numpy
+from seed_rl.common.acting.environment_process import EnvironmentProcess
+env = EnvironmentProcess({[*program, hangs[1]]})
+print(env._process.pid, flush=True)
+env.reset()
+env.step(numpy.zeros(1, numpy.int64))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", player], stdout=subprocess.PIPE, text=True
+    ) as played:
+        assert played.stdout is not None
+        pid, hanging = int(played.stdout.readline()), played.stdout.readline()
+        assert "hanging" in hanging and os.path.exists(f"/proc/{pid}")
+        played.kill()
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"))

@@ -7,6 +7,7 @@ import logging
 import pathlib
 import signal
 import sys
+import tempfile
 from typing import Any
 
 import pytest
@@ -85,8 +86,11 @@ class Filming:
         program.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(program))
         self._progress = ProgressWriter(folder, 10**6)
-        self.shown, self.saved = Shown(), 0
-        self.clips = clips.Clips(100, self.shown)  # type: ignore[arg-type]
+        self.shown, self.saved, self.stopped = Shown(), 0, False
+        self.clips = clips.Clips(100, self.shown, lambda: self.stopped)  # type: ignore[arg-type]
+        # Their folders.
+        (folder / "tmp").mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
         self.clips.run = Run(folder, {"program": "x"}, self._save)
         self.clips.on_start()
 
@@ -122,7 +126,7 @@ def test_one_at_a_time_and_as_often_as_asked(tmp_path: pathlib.Path, monkeypatch
     assert hidden == "-1" and int(niceness) >= clips._NICENESS
     assert arguments[:2] == ["-m", "seed_rl.play"] and "--trust" in arguments
     # What is run is not in the logdir, into which others may be able to write.
-    assert tmp_path not in pathlib.Path(arguments[2]).parents
+    assert tmp_path / "tmp" in pathlib.Path(arguments[2]).parents
     run.report(270)
     run.clips.on_end("done")  # Waits.
     assert [frames for frames, _ in run.shown.clips] == [30, 270] and run.saved == 2
@@ -161,11 +165,35 @@ def test_a_failure_is_one_warning(
     assert run.saved == 1
 
 
-def test_a_stop_does_not_wait_for_a_clip(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    run = Filming(tmp_path, monkeypatch, "exec sleep 100")
+@pytest.mark.parametrize("phase", ["stopped", "done"])
+def test_a_stop_does_not_wait_for_a_clip(
+    tmp_path: pathlib.Path, monkeypatch: Any, phase: str
+) -> None:
+    """Nor does one that comes while a finished run waits; nothing is left behind."""
+    run = Filming(tmp_path, monkeypatch, f"echo $$ > {tmp_path}/pid; exec sleep 1000")
     run.report(1)
-    run.clips.on_end("stopped")
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    run.stopped = phase == "done"
+    run.clips.on_end(phase)
     assert not run.shown.clips and not run.shown.warnings and not (tmp_path / "videos").exists()
+    assert not pathlib.Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_what_cannot_be_started_is_one_warning(
+    tmp_path: pathlib.Path, monkeypatch: Any, caplog: Any
+) -> None:
+    """Guards training from machines without processes or temporary files to spare."""
+    run = Filming(tmp_path, monkeypatch, "true")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
+    run.report(1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    run.clips._due = 0
+    run.report(2)
+    first, second = run.shown.warnings
+    assert "missing" in first and "missing" in second and run.saved == 1
+    run.clips.on_end("done")
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_what_is_missing_is_said_before_training(tmp_path: pathlib.Path, monkeypatch: Any) -> None:

@@ -147,7 +147,7 @@ def test_training_and_evaluation_episodes_are_kept_apart(tmp_path):
     assert statistics.count == 2
     assert statistics.recent_return == 2
     assert statistics.harvest() == {
-        "charts/return": 2,
+        "charts/episode_return": 2,
         "charts/score": 20,
         "episodes/frames": 600,
         "episodes/recent_return": 2,

@@ -25,7 +25,10 @@ from seed_rl.compat.agents.policy_gradient.learner_config import TrainingConfig
 from seed_rl.compat.stepped_learner import SteppedLearner
 
 Settings = Devices | MultiHostDevices
-_SHIPPED = {"learning_rate": 3e-4, "clip_norm": 0.5, "mlp_activation": "tanh"}
+_SHIPPED = {
+    **{"learning_rate": 3e-4, "clip_norm": 0.5, "mlp_activation": "tanh"},
+    "normalize_observations": True,
+}
 """What our gin configs for MuJoCo set before their settings became options, where they differ."""
 
 

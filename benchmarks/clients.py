@@ -2,9 +2,9 @@
 
     python -m benchmarks.clients [--json=FILE] [--seconds=S] [--rounds=N]
 
-`seed-rl serve` serves a PPO agent (two dense layers of 64) for CartPole-v1 on this machine. *C++* is
-`clients/cpp/examples/cartpole.cc`, whose environment takes 0.1 us a step; *Python* is the actor of
-`seed_rl.gym`, with Gymnasium's CartPole. Each steps a batch of environments per call.
+`seed-rl serve` serves a PPO agent (two dense layers of 64) for CartPole-v1 on this machine. *C++*
+is `clients/cpp/examples/cartpole.cc`, whose environment takes 0.1 us a step; *Python* is the actor
+of `seed_rl.gym`, with Gymnasium's CartPole. Each steps a batch of environments per call.
 
 For the latencies, N clients in C++ with one environment each call without a pause, so each waits N
 divided by the calls per second. Client and server share the machine's cores. Needs cmake, and the

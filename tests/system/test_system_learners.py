@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from seed_rl.common.errors import LostLearnerError
-from seed_rl.common.run_files import progress
+from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.launch.ports import free_port
 from tests.helpers.cables import cable
 from tests.helpers.local_runs import frames_saved, nothing_runs, processes_of, start
@@ -84,6 +84,22 @@ def test_two_learners_crash_stop_resume_and_end_together(place):
     assert end <= frames_saved(place) < end + 8 * 20
     for index, log in enumerate(("learner.log", "learner-1.log")):
         assert "Traceback" not in (place.logdir / "logs" / log).read_text(), index
+
+
+def test_every_checkpoint_has_the_replays_of_all(place):
+    """Guards frames that go on while a checkpoint is saved, by which it was looked for."""
+    run = place.start(
+        "seed_rl.launch.local",
+        *("gym", "sac", "2", "4", "--env_name=Pendulum-v1", "--learners=2", "--insecure"),
+        *("--replay_buffer_min_size=100", "--total_environment_frames=4000"),
+        *("--save_checkpoint_secs=1", "--save_replay=always", "--tensorboard=false"),
+        *(f"--logdir={place.logdir}", "--checkpoints_to_keep=100"),
+    )
+    assert run.wait() == 0, run.text()
+    saved = checkpoint_list.list_checkpoints(place.logdir / checkpoint_list.DIRECTORY)
+    assert len(saved) > 2
+    for entry in saved:
+        assert {"replay", "replay-1"} <= {path.name for path in entry.path.iterdir()}
 
 
 class Pair:

@@ -52,7 +52,8 @@ class CollectiveLearner(Learner):
         self._waiting_since = time.monotonic()
         self._pool = futures.ThreadPoolExecutor(1, "batches")
         self._batch: futures.Future[Any] | None = None
-        super().__init__(job)
+        with others_alive():  # They take the first one's variables.
+            super().__init__(job)
         for variable in variables.variables(self._algorithm.network):
             if variable.synchronization == tf.VariableSynchronization.ON_READ:
                 raise UserError(

@@ -37,7 +37,12 @@ from seed_rl.common.learner.collective_learner import CollectiveLearner
 from seed_rl.common.learner.devices import Devices, hide_gpus, make_devices
 from seed_rl.common.learner.learner import Learner
 from seed_rl.common.learner.optimizer import create_optimizer
-from seed_rl.common.learner.several_learners import Exchange, check_same, failing_at_once
+from seed_rl.common.learner.several_learners import (
+    Exchange,
+    check_same,
+    failing_at_once,
+    others_alive,
+)
 from seed_rl.common.monitoring.wandb_sync import WandbSync
 from seed_rl.common.run_files import progress, run_record, saved_run
 from seed_rl.common.system import memory
@@ -152,7 +157,8 @@ class TrainingJob:
         )
         saved_run.check(self.run.logdir, self.environment, job.options, self.network)
         run_record.log_options(job.options)
-        saved = saved_run.record(self.run.logdir)
+        # The first of several learners has recorded it, of which others differ in the seed.
+        saved = saved_run.record(self.run.logdir) if self.learner_index == 0 else None
         if saved and (changes := saved_run.changes(saved, job.options)):
             logging.warning("The run continues with other options: %s.", "; ".join(changes))
         if self.learners > 1:
@@ -267,7 +273,7 @@ def make_job(
         own = [o for o in agent_options if not isinstance(o, LearnerConfig)]
         shared = {**identity, **flag_values(optimizer, *own), **_shared(run, config)}
         check_same(Exchange(strategy, index, learners), shared)
-    with strategy.scope():
+    with strategy.scope(), others_alive() if learners > 1 else contextlib.nullcontext():
         algorithm = create_algorithm(context)
         steps = config.final_train_step(run) * algorithm.updates_per_unroll
         keras_optimizer, learning_rate_fn = make_optimizer(max(1, round(steps)))

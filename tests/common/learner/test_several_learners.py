@@ -4,12 +4,13 @@ import contextlib
 import socket
 import threading
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.common.errors import LostLearnerError
+from seed_rl.common.errors import LostLearnerError, UserError
 from seed_rl.common.learner.meeting import meet
-from seed_rl.common.learner.several_learners import others_alive
+from seed_rl.common.learner.several_learners import check_same, others_alive
 from seed_rl.launch.ports import free_port
 from tests.helpers.waiting import wait_until
 
@@ -86,3 +87,24 @@ def test_learners_wait_until_all_are_here():
 def test_the_missing_learners_are_named(index, missing):
     with pytest.raises(LostLearnerError, match=f"^Learner {missing}.* did not come within 1 s"):
         meet([f"localhost:{free_port()}", "b:2", "c:3"], index, patience_s=1)
+
+
+def check_both(one, other):
+    """`check_same` of two learners, the first of which raises what both would."""
+    told = []
+    with contextlib.suppress(UserError):
+        check_same(lambda numbers: told.append(numbers) or np.array([numbers] * 2), other)
+    others = iter(told)
+    check_same(lambda numbers: np.array([numbers, next(others)]), one)
+
+
+def test_learners_with_different_options_are_refused():
+    """Guards collectives of different shapes or numbers, which would wait for ever."""
+    options = {"batch_size": 8, "learning_rate": 0.1, "sizes": (64, 64), "kwargs": {"a": 1, "b": 2}}
+    check_both(options, {**options, "sizes": [64, 64], "kwargs": {"b": 2, "a": 1}})
+    with pytest.raises(
+        UserError, match="different --batch_size, --kwargs: start all with the same"
+    ):
+        check_both(options, {**options, "batch_size": 16, "kwargs": {"a": 1}})
+    with pytest.raises(UserError, match="different programs or versions"):
+        check_both(options, {**options, "replay_ratio": 1})

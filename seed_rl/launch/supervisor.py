@@ -403,7 +403,9 @@ class Supervisor:
             f"{learner.name} {describe_exit(code)}{why}; restarting all learners from the last "
             f"checkpoint in {pause:g} s ({learner.log})"
         )
-        time.sleep(pause)
+        deadline = time.monotonic() + pause
+        while time.monotonic() < deadline and not self._stop_requested:
+            time.sleep(self._config.poll_s)
         if not self._stop_requested:
             self._state.restart()
             self._start_learners()

@@ -97,7 +97,7 @@ class CheckpointManager:
             try:
                 probe.write_bytes(bytes(_PROBE_BYTES))
             finally:
-                probe.unlink()
+                probe.unlink(missing_ok=True)  # Learners in containers may have the same id.
         except OSError as error:
             raise UserError(
                 f"Cannot write checkpoints to {self._directory}: {error.strerror or error}. "
@@ -144,12 +144,13 @@ class CheckpointManager:
                 return path
         return None
 
-    def add_extra(self, step: int) -> None:
-        """Adds `extra` to the newest checkpoint, of `step`, which another learner has saved."""
-        newest = list_checkpoints(self._directory)[-1:]
-        for entry in newest:
-            for name, extra in self._extra.items() if entry.step == step else ():
-                self._add(entry.path, name, extra)
+    def add_extra(self, checkpoint: str) -> None:
+        """Adds `extra` to the checkpoint of this name, which another learner has saved.
+
+        Not looked for: a network disk may list new directories late.
+        """
+        for name, extra in self._extra.items():
+            self._add(self._directory / checkpoint, name, extra)
 
     def restore_latest(self) -> int | None:
         """Restores the newest intact checkpoint.
@@ -212,7 +213,7 @@ class CheckpointManager:
     def _write(self, step: int) -> Path:
         entries = list_checkpoints(self._directory, damaged=True)
         serial = entries[-1].serial + 1 if entries else 1
-        target = self._directory / f"ckpt-{serial:06d}-step-{step:012d}"
+        target = self._directory / checkpoint_list.name(serial, step)
         temporary = self._directory / f".saving-{os.getpid()}-{target.name}"
         record = {"step": int(step), "saved": time.time(), "version": __version__}
         try:

@@ -97,7 +97,7 @@ class Algorithm(Policy):
         Runs on each training replica, inside a `tf.function`. Override it for anything else:
         several epochs, minibatches, updates of statistics. Every replica must call `minimize` the
         same number of times. With several replicas, do not call it inside a `tf.while_loop`, where
-        they cannot exchange gradients.
+        they cannot exchange gradients; `minibatches.mean_of_steps` has a loop around them.
 
         Args:
           batch: this replica's part.

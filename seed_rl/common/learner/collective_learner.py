@@ -15,11 +15,12 @@ they wait for.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent import futures
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tensorflow as tf
 
 from seed_rl import grpc
@@ -47,10 +48,12 @@ class CollectiveLearner(Learner):
         self._exchange = Exchange(job.devices.training_strategy, self._index, job.learners)
         self._unrolls = 0  # Of all learners, since the start.
         self._ends = self._finishes = self._saves = False
+        self._serial = 0  # Of the checkpoint that the first learner has just saved; 0: none.
         self._waiting_since = time.monotonic()
         self._pool = futures.ThreadPoolExecutor(1, "batches")
         self._batch: futures.Future[Any] | None = None
-        super().__init__(job)
+        with others_alive():  # They take the first one's variables.
+            super().__init__(job)
         for variable in variables.variables(self._algorithm.network):
             if variable.synchronization == tf.VariableSynchronization.ON_READ:
                 raise UserError(
@@ -111,17 +114,17 @@ class CollectiveLearner(Learner):
         due = time.monotonic() - self._last_save >= self._config.save_checkpoint_secs
         used = self._algorithm.unrolls_consumed - self._start_unrolls
         wants = self._stop.requested, self._callbacks.stopped is not None, due
-        rows = self._exchange([ready, used, *wants])
+        filled = self._algorithm.ready()
+        rows = self._exchange([ready, used, *wants, filled, self._serial])
         self._unrolls = int(rows[:, 1].sum())
         self._ends, self._finishes, self._saves = (bool(any(rows[:, i])) for i in (2, 3, 4))
+        self._serial = int(rows[0, 6])
         waits_for = [i for i, row in enumerate(rows) if not row[0]]
         now = time.monotonic()
         if not waits_for:
             self._waiting_since = now
-        names = ", ".join(map(str, waits_for))
-        late = now - self._waiting_since > SILENCE_S
-        warning = f"waiting for the actors of learner {names}" if late and waits_for else None
-        self._reporter.warn("learners", warning)
+        late = waits_for and now - self._waiting_since > SILENCE_S
+        self._reporter.warn("learners", _late(waits_for, rows[:, 5]) if late else None)
         return waits_for
 
     def _await_experience(self, server: grpc.Server) -> None:
@@ -133,16 +136,25 @@ class CollectiveLearner(Learner):
             self._save()
             self._last_save = time.monotonic()
 
-    def _save(self) -> None:
+    def _save(self) -> Path | None:
+        self._serial = 0
         self._agree()  # The frames of this moment.
+        frames, path = self.frames, None
         if self._index == 0:
-            super()._save()
+            path = super()._save()
+            match = checkpoint_list.NAME.fullmatch(path.name) if path else None
+            self._serial = int(match[1]) if match else 0
         else:
+            self._reporter.phase("saving", frames)
             self._prepare_to_save()
         self._agree()
         if self._index:
-            self._checkpoints.add_extra(self.frames)
+            if self._serial:
+                self._checkpoints.add_extra(checkpoint_list.name(self._serial, frames))
+            if not self._inference.store.closed:
+                self._reporter.phase("training", frames)
         self._agree()  # Nobody ends before all have saved.
+        return path
 
     def _checkpoint_directory(self) -> Path:
         run = self._logdir.parent if self._index else self._logdir
@@ -152,3 +164,12 @@ class CollectiveLearner(Learner):
         suffix = f"-{self._index}" if self._index else ""
         files = self._algorithm.extra_files()
         return {f"{name}{suffix}": extra for name, extra in files.items()}
+
+
+def _late(waits_for: Sequence[int], filled: np.ndarray) -> str:
+    """What the others are waiting for; `filled` <bool>[learners]: whether a replay is."""
+    filling = [i for i in waits_for if not filled[i]]
+    names = ", ".join(map(str, filling or waits_for))
+    if filling:
+        return f"waiting for actors to fill the replay of learner {names}"
+    return f"waiting for the actors of learner {names}"

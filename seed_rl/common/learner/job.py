@@ -37,7 +37,12 @@ from seed_rl.common.learner.collective_learner import CollectiveLearner
 from seed_rl.common.learner.devices import Devices, hide_gpus, make_devices
 from seed_rl.common.learner.learner import Learner
 from seed_rl.common.learner.optimizer import create_optimizer
-from seed_rl.common.learner.several_learners import failing_at_once
+from seed_rl.common.learner.several_learners import (
+    Exchange,
+    check_same,
+    failing_at_once,
+    others_alive,
+)
 from seed_rl.common.monitoring.wandb_sync import WandbSync
 from seed_rl.common.run_files import progress, run_record, saved_run
 from seed_rl.common.system import memory
@@ -154,7 +159,8 @@ class TrainingJob:
         )
         saved_run.check(self.run.logdir, self.environment, job.options, self.network)
         run_record.log_options(job.options)
-        saved = saved_run.record(self.run.logdir)
+        # The first of several learners has recorded it, of which others differ in the seed.
+        saved = saved_run.record(self.run.logdir) if self.learner_index == 0 else None
         if saved and (changes := saved_run.changes(saved, job.options)):
             logging.warning("The run continues with other options: %s.", "; ".join(changes))
         if self.learners > 1:
@@ -263,16 +269,22 @@ def make_job(
     spaces = env_specs.probe_spaces(create_env_fn, env_config)
     context = AlgorithmContext(run, config, spaces, env_specs.specs(*spaces))
     make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, config=optimizer)
-    _check_memory(config, context.specs, replay_ratio)
-    with strategy.scope():
+    learners, index = device_config.learners, device_config.learner_index
+    _check_memory(config, context.specs, replay_ratio, learners)
+    identity = environment_identity(env_config)
+    if learners > 1:
+        own = [o for o in agent_options if not isinstance(o, LearnerConfig)]
+        shared = {**identity, **flag_values(optimizer, *own), **_shared(run, config)}
+        check_same(Exchange(strategy, index, learners), shared)
+    with strategy.scope(), others_alive() if learners > 1 else contextlib.nullcontext():
         algorithm = create_algorithm(context)
         steps = config.final_train_step(run) * algorithm.updates_per_unroll
         keras_optimizer, learning_rate_fn = make_optimizer(max(1, round(steps)))
-    identity = environment_identity(env_config)
     # To play in: for evaluation, if any is. Some environments hold levels out for it.
     played = run.num_envs - run.num_eval_envs if run.num_eval_envs else 0
-    own = create_optimizer_fn is not None
-    used = _options_of_own(optimizer, learning_rate_fn) if own else flag_values(optimizer)
+    used = flag_values(optimizer)
+    if create_optimizer_fn is not None:
+        used = _options_of_own(optimizer, learning_rate_fn)
     return TrainingJob(
         run=run,
         config=config,
@@ -290,8 +302,8 @@ def make_job(
         create_env_fn=create_env_fn,
         env_config=env_config,
         callbacks=callbacks,
-        learners=device_config.learners,
-        learner_index=device_config.learner_index,
+        learners=learners,
+        learner_index=index,
     )
 
 
@@ -305,7 +317,16 @@ def _built_in(config: LearnerConfig) -> Iterator[Callback]:
         yield StopAtReturn(config.stop_at_return)
 
 
-def _check_memory(config: LearnerConfig, specs: Specs, replay_ratio: int) -> None:
+def _shared(run: RunConfig, config: LearnerConfig) -> dict[str, Any]:
+    """The options that several learners must agree on, besides the agent's."""
+    values = flag_values(run, config)
+    names = "num_action_repeats", "batch_size", "unroll_length", "total_environment_frames"
+    return {name: values[name] for name in names}
+
+
+def _check_memory(
+    config: LearnerConfig, specs: Specs, replay_ratio: int, learners: int = 1
+) -> None:
     """Refuses batches that do not fit in memory, rather than let TensorFlow fail to allocate them.
 
     Raises:
@@ -313,7 +334,8 @@ def _check_memory(config: LearnerConfig, specs: Specs, replay_ratio: int) -> Non
     """
     leaves = tf.nest.flatten(specs.env_output)
     step = sum(leaf.shape.num_elements() * max(leaf.dtype.size, 1) for leaf in leaves)
-    batch = step * (config.unroll_length + 1) * config.batch_size * (1 + replay_ratio)
+    unrolls = config.batch_size // learners * (1 + replay_ratio)
+    batch = step * (config.unroll_length + 1) * unrolls
     available = memory.available_bytes()
     if batch > available:
         replayed = f" and --replay_ratio={replay_ratio:,} times as many" if replay_ratio else ""

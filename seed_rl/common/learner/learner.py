@@ -343,8 +343,12 @@ class Learner:
             self._save()
             self._last_save = time.monotonic()
 
-    def _save(self) -> None:
-        """Saves a checkpoint; a failure is reported as a warning, and training continues."""
+    def _save(self) -> Path | None:
+        """Saves a checkpoint; a failure is reported as a warning, and training continues.
+
+        Returns:
+          The checkpoint; None if it could not be written.
+        """
         began = time.monotonic()
         self._reporter.phase("saving", self.frames)
         self._prepare_to_save()
@@ -356,6 +360,7 @@ class Learner:
         self._reporter.warn("checkpoint", problem and f"cannot save checkpoints: {problem}")
         if not self._inference.store.closed:
             self._reporter.phase("training", self.frames)
+        return path
 
     def _save_copy(self, directory: Path) -> Path | None:
         """See `Run.save`."""

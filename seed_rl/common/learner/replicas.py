@@ -14,6 +14,8 @@ the whole batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from seed_rl.common.normalization.replicated import several
@@ -56,11 +58,14 @@ class BatchMean:
           predictions: <float32>[...] in the shape of the mask.
           targets: <float32>[...] in the shape of the mask.
         """
-        varies = self._variance(targets)
-        return tf.math.divide_no_nan(varies - self._variance(targets - predictions), varies)
+        both = targets, targets - predictions
+        means = self._everywhere(both)
+        variances = self._everywhere([tf.square(v - m) for v, m in zip(both, means, strict=True)])
+        return tf.math.divide_no_nan(variances[0] - variances[1], variances[0])
 
-    def _variance(self, values: tf.Tensor) -> tf.Tensor:
-        return self.everywhere(tf.square(values - self.everywhere(values)))
+    def _everywhere(self, several: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """`everywhere` of each, in one exchange: replicas wait for each other in each."""
+        return tf.unstack(_mean_over_replicas(tf.stack([self(values) for values in several])))
 
 
 def maximum(values: tf.Tensor) -> tf.Tensor:

@@ -7,13 +7,16 @@ TensorFlow's coordination service, in the first of them, notices those that are 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 import os
 import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +24,8 @@ from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
 from tensorflow.python.eager import context as eager_context
 
 from seed_rl.common.errors import LostLearnerError, UserError
+from seed_rl.common.learner.meeting import meet
+from seed_rl.common.system.stop_signal import SIGNALS
 
 SILENCE_S = 60
 """A learner that sends no heartbeat for longer (a hung or lost host) ends all of them.
@@ -28,6 +33,7 @@ SILENCE_S = 60
 They are sent every half of that, so the others end 30 to 60 s after the last sign of life.
 """
 _START_S = 300  # All must have started within this time: a run's nodes come up one by one.
+_CONNECT_S = 60  # Then TensorFlow connects them.
 
 _LOST = (
     tf.errors.UnavailableError,
@@ -52,6 +58,7 @@ def make_strategy(
 
     Raises:
       LostLearnerError: some did not start in time.
+      UserError: the first learner cannot listen at its port.
     """
     cluster = tf.train.ClusterSpec({"worker": list(addresses)})
     # Not TF_CONFIG: an engine's own may be about other processes.
@@ -62,24 +69,37 @@ def make_strategy(
     eager_context.context().configure_coordination_service(
         service_type="standalone",
         service_leader="/job:worker/replica:0/task:0",
-        cluster_register_timeout_in_ms=1000 * _START_S,
+        cluster_register_timeout_in_ms=1000 * _CONNECT_S,
         heartbeat_timeout_in_ms=1000 * SILENCE_S,
         coordinated_jobs=[
             coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=len(addresses))
         ],
     )
+    tf.get_logger().setLevel(logging.WARNING)  # It logs each collective of a function.
     logging.info("Learner %d of %d waits for the others.", index, len(addresses))
+    meet(addresses, index, _START_S)
     try:
-        strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+        with _signals_later():
+            return tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
     except tf.errors.OpError as error:
         raise LostLearnerError(
-            f"Learner {index} cannot join the others at {', '.join(addresses)}, which must all "
-            f"start within {_START_S} s: {str(error).splitlines()[0]}"
+            f"Learner {index} cannot join the others at {', '.join(addresses)}. Start all again: "
+            f"{str(error).splitlines()[0]}"
         ) from error
-    if threading.current_thread() is threading.main_thread():
-        # The coordination service has replaced it with a handler that ends nothing.
-        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-    return strategy
+
+
+@contextlib.contextmanager
+def _signals_later() -> Iterator[None]:
+    """SIGTERM and SIGINT come after the context, in which TensorFlow sets a handler of SIGTERM that
+    ends nothing.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
@@ -94,12 +114,15 @@ def others_alive() -> Iterator[None]:
     except _LOST as error:
         text = str(error)
         lost = re.search(r"(?:heartbeats\):|remote target)\s*/job:worker/\S*task:(\d+)", text)
-        who = f"learner {lost[1]}" if lost else "another learner"
+        who = f"learner {lost[1]}" if lost else ""
         if "CoordinationService/" in text:  # A call of the service, which is in learner 0.
             who = "learner 0"
+        # Unless a learner is named, the error may be another one, of this learner's device say.
+        said = "" if who else f" ({text.splitlines()[0]})"
         raise LostLearnerError(
-            f"Lost {who}: it ended, or was silent for {SILENCE_S} s. All learners end; start them "
-            "again together, and they continue from the last checkpoint."
+            f"Lost {who or 'another learner'}: it ended, or was silent for {SILENCE_S} s{said}. "
+            "All learners end; start them again together, and they continue from the last "
+            "checkpoint."
         ) from error
 
 
@@ -154,3 +177,31 @@ class Exchange:
         own[self._index] = numbers
         with others_alive():
             return self._gather(tf.constant(own)).numpy()
+
+
+def check_same(exchange: Exchange, options: Mapping[str, Any]) -> None:
+    """Checks that all learners have the same options; all call this together.
+
+    Raises:
+      UserError: names those that differ.
+      LostLearnerError: another learner is gone, or silent.
+    """
+    names = sorted(options)
+    if _differ(exchange([_digest(names)])).any():
+        raise UserError(
+            "The learners are different programs or versions: start the same program on all hosts."
+        )
+    values = exchange([_digest(options[name]) for name in names])
+    if different := [name for name, d in zip(names, _differ(values), strict=True) if d]:
+        listed = ", ".join(f"--{name}" for name in different)
+        raise UserError(f"The learners have different {listed}: start all with the same options.")
+
+
+def _differ(rows: np.ndarray) -> np.ndarray:
+    """Whether the learners' numbers differ, <bool>[n], from <int64>[learners, n]."""
+    return (rows != rows[0]).any(axis=0)
+
+
+def _digest(value: Any) -> int:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")

@@ -14,6 +14,11 @@ METADATA = "metadata.json"
 NAME = re.compile(r"ckpt-(\d+)-step-(\d+)")
 
 
+def name(serial: int, step: int) -> str:
+    """The directory name of the checkpoint `serial`, after `step` environment frames."""
+    return f"ckpt-{serial:06d}-step-{step:012d}"
+
+
 class UnreadableError(UserError, OSError):
     """The directory of checkpoints cannot be read."""
 

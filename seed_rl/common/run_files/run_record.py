@@ -35,6 +35,8 @@ OWN_OPTIONS = frozenset(
         "tls_key",
         "insecure",
         "stopped_exit_code",
+        "learner_addresses",
+        "learner_index",
         *NOT_OPTIONS,
     )
 )

@@ -36,11 +36,13 @@ def test_mirrored_training_equals_single_device(train, optimizer):
 
 
 @pytest.mark.slow
-def test_two_learners_equal_one(train):
+@pytest.mark.parametrize("more", [[], ["loop"]])
+def test_two_learners_equal_one(train, more):
     """Guards the update of several learners, processes that share each batch."""
-    (single, _) = train(1, "Adam")
+    (single, _) = train(1, "Adam", *more)
     addresses = f"localhost:{free_port()},localhost:{free_port()}"
-    program = [sys.executable, str(PROGRAMS / "regression_program.py"), "2", "Adam", addresses]
+    program = [sys.executable, str(PROGRAMS / "regression_program.py"), "2", "Adam", *more]
+    program.append(addresses)
     learners = [
         subprocess.Popen([*program, str(i)], stdout=subprocess.PIPE, cwd=REPOSITORY, text=True)
         for i in range(2)
@@ -55,6 +57,8 @@ def test_several_gradient_steps_on_replicas(train):
     """Guards `minimize` inside of one step: replicas exchange gradients each time."""
     (single, _), (mirrored, _) = train(1, "Adam", "epochs"), train(2, "Adam", "epochs")
     np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
+    (looped, _) = train(2, "Adam", "loop")
+    np.testing.assert_allclose(looped, single[:4], rtol=1e-5, atol=1e-6)
     (once, _) = train(1, "Adam")
     assert np.abs(once[:3] - single[:3]).max() > 0.1
 

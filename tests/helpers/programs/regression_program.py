@@ -1,10 +1,11 @@
 """Fits a regression with `TrainingStep` on one or several logical devices; prints the weights.
 
-regression_program.py REPLICAS OPTIMIZER [unused | epochs | ADDRESSES INDEX]
+regression_program.py REPLICAS OPTIMIZER [unused | epochs | loop] [ADDRESSES INDEX]
 
 `unused` adds a variable that the loss does not depend on; `epochs` makes three gradient steps on
-each batch; with ADDRESSES, each replica is a learner of its own, and this is the one of INDEX. The
-last line has the mean error of the last step and its feedback, with learners that of this one.
+each batch, and `loop` as well, in a loop of the graph; with ADDRESSES, each replica is a learner of
+its own, and this is the one of INDEX. The last line has the mean error of the last step and its
+feedback, with learners that of this one; `loop` has no feedback.
 """
 
 import sys
@@ -12,6 +13,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.agents.policy_gradient.modules.minibatches import mean_of_steps
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.devices import make_devices
@@ -42,18 +44,21 @@ class Regression(Algorithm):
         )
 
     def update(self, batch, minimize):
-        if "epochs" not in sys.argv:
-            return super().update(batch, minimize)
-        return mean_result([minimize(lambda: self.loss(batch)) for _ in range(3)])
+        def step(_=None):
+            return minimize(lambda: self.loss(batch))
+
+        if "loop" in sys.argv:
+            return mean_of_steps(step, 3, looped=True)
+        return mean_result([step() for _ in range(3 if "epochs" in sys.argv else 1)])
 
 
 def main():
     replicas, optimizer_name = int(sys.argv[1]), sys.argv[2]
     parts = slice(None)
-    if learners := sys.argv[4:]:
-        index = int(learners[0])
+    if learners := ":" in sys.argv[-2]:
+        index = int(sys.argv[-1])
         parts = slice(index, None, replicas)
-        config = DeviceConfig(learner_addresses=sys.argv[3], learner_index=index)
+        config = DeviceConfig(learner_addresses=sys.argv[-2], learner_index=index)
     else:
         (cpu,) = tf.config.list_physical_devices("CPU")
         logical = [tf.config.LogicalDeviceConfiguration()] * (replicas + 1)
@@ -82,7 +87,7 @@ def main():
         metrics, feedback = step.run(next(batches) if learners else batches)
     for variable in algorithm.trainable_variables():
         print(*variable.numpy().ravel())
-    print(float(metrics["mean"]), *feedback.numpy())
+    print(float(metrics["mean"]), *(feedback.numpy() if "loop" not in sys.argv else ()))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """The training step: epochs of gradient steps on minibatches of a batch of unrolls.
 
-A training step of a small network takes hundreds of gradient steps of about a millisecond. On one
-training device they run in a loop within the graph, which holds the gradient step once. Rows are
-shuffled by their indices, and each minibatch gathers its own.
+A training step of a small network takes hundreds of gradient steps of about a millisecond. They run
+in a loop within the graph, which holds the gradient step once: as copies, hundreds of them would
+take minutes to trace. Rows are shuffled by their indices, and each minibatch gathers its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner.algorithm import Minimize, StepResult
 from seed_rl.common.learner.training import mean_result
+from seed_rl.common.normalization import replicated
 from seed_rl.common.types import EnvOutput, Unroll
 
 Arguments = tuple[Any, ...]
@@ -49,7 +51,7 @@ def train(
       settings: minibatches and epochs.
       rewards: <float32>[time + 1, batch] to learn from; None: the environment's.
       looped: whether gradient steps are iterations of a loop instead of copies in the graph; None:
-        if there is only one replica. Several cannot exchange gradients within a loop.
+        wherever they can be, see `_can_loop`.
 
     Returns:
       Means of loss and metrics over all gradient steps.
@@ -173,6 +175,29 @@ def mean_of_steps(step: Callable[[tf.Tensor], StepResult], count: int, looped: b
         names[:] = result.metrics
         return tf.stack([result.loss, *result.metrics.values()])
 
+    context = replicated.several()
+    if context is None:
+        mean = _looped_mean(numbers, count)
+    else:
+        # The loop is around the replicas: within loops of their own they could not meet.
+        together = functools.partial(_mean_over_replicas, count=count)
+        mean = context.merge_call(together, args=(numbers,))
+    loss, *metrics = tf.unstack(mean)
+    return StepResult(loss, dict(zip(names, metrics, strict=True)))
+
+
+def _mean_over_replicas(strategy: tf.distribute.Strategy, numbers: Any, count: int) -> tf.Tensor:
+    """`_looped_mean` over the replicas of this process, each with its own `numbers`."""
+
+    def together(index: tf.Tensor) -> tf.Tensor:
+        parts = strategy.run(lambda own, index: own(index), args=(numbers, index))
+        return tf.reduce_mean(strategy.experimental_local_results(parts), 0)
+
+    return _looped_mean(together, count)
+
+
+def _looped_mean(numbers: Callable[[tf.Tensor], tf.Tensor], count: int) -> tf.Tensor:
+    """Mean of `numbers(0)` to `numbers(count - 1)`, each <float32>[n], in a loop of the graph."""
     # Traced before the loop, whose variables must have the shape of the result.
     traced = tf.function(numbers, autograph=False).get_concrete_function(
         tf.TensorSpec([], tf.int32)
@@ -183,8 +208,7 @@ def mean_of_steps(step: Callable[[tf.Tensor], StepResult], count: int, looped: b
         (tf.constant(0), tf.zeros(traced.structured_outputs.shape)),
         parallel_iterations=1,  # Each step reads the weights that the one before has written.
     )
-    loss, *metrics = tf.unstack(total / count)
-    return StepResult(loss, dict(zip(names, metrics, strict=True)))
+    return total / count
 
 
 def _take(arguments: Arguments, rows: tf.Tensor) -> Arguments:
@@ -205,4 +229,6 @@ def _logged_loss(loss: Callable[..., tf.Tensor], arguments: Arguments) -> StepRe
 
 
 def _can_loop() -> bool:
-    return tf.distribute.get_strategy().num_replicas_in_sync == 1
+    """Whether steps can be iterations of a loop: not on several cores of a TPU."""
+    strategy = tf.distribute.get_strategy()
+    return strategy.num_replicas_in_sync == 1 or not isinstance(strategy, tf.distribute.TPUStrategy)

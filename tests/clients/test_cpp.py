@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.clients import check_conformance, check_learning
+from tests.helpers.clients import check_conformance, check_faults, check_learning
 
 pytestmark = pytest.mark.nightly
 
@@ -69,3 +69,10 @@ def test_its_cartpole_is_learned_through_the_proxy(
     cartpole: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
 ) -> None:
     check_learning(cartpole, folder=tmp_path, socket=socket_address, proxy_port=free_port)
+
+
+def test_training_survives_the_death_of_anybody(
+    cartpole: pathlib.Path, tmp_path: Any, free_port: int
+) -> None:
+    """Guards against `kill -9` of a client and of the learner, and against a cut network."""
+    check_faults(cartpole, folder=tmp_path, port=free_port)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from seed_rl import conformance
-from tests.helpers.clients import check_conformance, check_learning
+from tests.helpers.clients import check_conformance, check_faults, check_learning
 
 pytestmark = pytest.mark.nightly
 
@@ -98,3 +98,10 @@ def test_its_cartpole_is_learned_through_the_proxy(
     check_learning(
         "node", node / _CARTPOLE, folder=tmp_path, socket=socket_address, proxy_port=free_port
     )
+
+
+def test_training_survives_the_death_of_anybody(
+    node: pathlib.Path, tmp_path: Any, free_port: int
+) -> None:
+    """Guards against `kill -9` of a client and of the learner, and against a cut network."""
+    check_faults("node", node / "examples" / "cartpole.js", folder=tmp_path, port=free_port)

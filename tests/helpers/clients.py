@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from seed_rl import conformance
 from seed_rl.common.run_files import progress
+from tests.helpers.cables import cable
 from tests.helpers.proxies import proxied
 from tests.helpers.secrets import make_secrets
-from tests.helpers.waiting import PATIENCE_S
+from tests.helpers.waiting import PATIENCE_S, wait_until
+
+KEEPALIVE_S = 20.0  # docs/wire_actor.md: the interval, and the time for an answer.
 
 
 def check_conformance(*command: Any) -> None:
@@ -57,6 +63,67 @@ def check_learning(
     assert ended is not None
     assert (ended.episode_return_mean or 0.0) >= 400
     assert ended.frames < 400_000
+
+
+def check_faults(*command: Any, folder: pathlib.Path, port: int) -> None:
+    """Checks that training goes on after the death of a client, the learner, and the network.
+
+    Args:
+      *command: starts a client.
+      folder: an empty one.
+      port: a free one, for the learner.
+    """
+    run = [sys.executable, "-m", "seed_rl.command", "train", "vtrace", "external"]
+    run += ["--observations=float32[4]", "--actions=2 choices from 0", "--actors=3", "--envs=4"]
+    run += [f"--logdir={folder}/run", f"--server_address=127.0.0.1:{port}", "--tensorboard=false"]
+    run += ["--save_checkpoint_secs=1", "--total_environment_frames=1000000000", "--lr=1e-5"]
+    client = [*command, "--env_batch_size=4"]
+    direct = [*client, f"--server_address=127.0.0.1:{port}"]
+
+    def reported() -> progress.Progress:
+        wait_until(lambda: progress.read(folder / "run") is not None)
+        report = progress.read(folder / "run")
+        assert report is not None
+        return report
+
+    def trains_on() -> None:
+        before = reported().frames
+        wait_until(lambda: reported().frames > before)
+
+    def silent(env_id: int) -> bool:
+        return env_id in dict(reported().silent_envs)
+
+    with contextlib.ExitStack() as stack:
+        learner = stack.enter_context(_started(*run))
+        network = stack.enter_context(cable(port))
+        far = [*client, f"--server_address={network.address}", "--task=1"]
+        far_client = stack.enter_context(_started(*far))
+        dying = stack.enter_context(_started(*direct))  # The learner hands out its environments.
+        wait_until(lambda: reported().frames > 0 and not silent(0))
+        dying.kill()
+        wait_until(lambda: silent(0))
+        trains_on()
+        following = stack.enter_context(_started(*direct))
+        wait_until(lambda: not silent(8))  # 0 to 3 may still have an owner.
+        trains_on()
+        killed = reported().pid
+        os.kill(killed, signal.SIGKILL)
+        assert learner.wait(PATIENCE_S) != 0
+        learner = stack.enter_context(_started(*run))
+        wait_until(lambda: reported().pid != killed and not silent(4))
+        assert reported().frames > 0  # It resumed.
+        trains_on()
+        network.cut()
+        wait_until(lambda: silent(4))
+        trains_on()
+        time.sleep(2 * KEEPALIVE_S)  # Until the client has noticed it, too.
+        network.mend()
+        wait_until(lambda: not silent(4))
+        assert far_client.poll() is None and following.poll() is None
+        for process in (far_client, following, learner):
+            process.send_signal(signal.SIGTERM)
+        codes = [process.wait(PATIENCE_S) for process in (far_client, following, learner)]
+        assert codes == [0, 0, 0]
 
 
 @contextlib.contextmanager

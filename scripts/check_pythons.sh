@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# For each Python: builds a wheel, installs it into a new environment, trains and plays with it.
+# For each Python: builds a wheel, installs it into a new environment, and trains and plays with its
+# command seed-rl: CartPole, and Pong with the extra.
 #
 #   scripts/check_pythons.sh [PYTHON ...]      default: python3.10 python3.11 python3.12 python3.13
 #
@@ -42,17 +43,20 @@ make_wheel() { # PYTHON FOLDER; like a user, with pip fetching the build require
 }
 
 train() { # FOLDER
-  local python="$1/env/bin/python"
+  local python="$1/env/bin/python" command="$1/env/bin/seed-rl"
   cd "$1" || return
   [[ "$("$python" -c 'import seed_rl; print(seed_rl.__file__)')" == "$1/env/"* ]] || {
     say "seed_rl was not imported from the wheel"
     return 1
   }
-  step train.log "$python" -m seed_rl.launch.local gym vtrace 1 4 --env_name=CartPole-v1 \
+  step train.log "$command" train vtrace CartPole-v1 --actors=1 --envs=4 \
     "--total_environment_frames=$frames" --tensorboard=false --logdir="$1/run" &&
     step progress.log "$python" -c "from seed_rl.common.run_files import progress as p
 assert p.read('run').frames >= $frames, p.read('run')" &&
-    step play.log "$python" -m seed_rl.play "$1/run" --episodes=1
+    step play.log "$command" play "$1/run" --episodes=1 &&
+    step pong.log "$command" train vtrace Pong --actors=1 --envs=4 --total_environment_frames=4000 \
+      --batch_size=4 --tensorboard=false --logdir="$1/pong" &&
+    step evaluate.log "$command" evaluate "$1/pong" --episodes=1 --envs=1 --steps=50
 }
 
 versions() { # FOLDER
@@ -70,7 +74,7 @@ check() { # PYTHON FOLDER
   mkdir -p "$2"
   say "$1: building a wheel" && make_wheel "$1" "$2" &&
     say "$1: installing it" && "$1" -m venv "$2/env" &&
-    step "$2/install.log" "$2/env/bin/python" -m pip install "$(echo "$2"/dist/*.whl)[gym]" &&
+    step "$2/install.log" "$2/env/bin/python" -m pip install "$(echo "$2"/dist/*.whl)[gym,atari]" &&
     say "$1: training $frames frames" && (train "$2")
 }
 

@@ -441,10 +441,12 @@ class Conformance:
         address: str = "localhost:0",
         patience_s: float = 30.0,
         slow_s: float = 5.0,
+        client_address: str | None = None,
         **options: Any,
     ):
         """`options` are those of the server: TLS."""
         self._command, self._address, self._options = command, address, options
+        self._client_address = client_address
         self._patience_s, self._slow_s = patience_s, slow_s
         promises = {**RUN, **ENDS}
         if not command:  # Nobody sees how the client exits.
@@ -475,15 +477,17 @@ class Conformance:
                 if not self._command:
                     yield learner, self._announce(learner, token)
                     return
-                client = Client(self._command, Path(name), learner.address, task)
+                client_address = self._client_address or learner.address
+                client = Client(self._command, Path(name), client_address, task)
                 try:
                     yield learner, client
                 finally:
                     client.kill()
 
     def _announce(self, learner: Learner, token: Path) -> Any:
+        address = self._client_address or learner.address
         print(
-            f"Start the client now, with --server_address={learner.address} "
+            f"Start the client now, with --server_address={address} "
             f"--auth_token_file={token} --task=1 --env_batch_size=2",
             flush=True,
         )
@@ -598,6 +602,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "address, waits for a client that you start, and leaves out the checks of exit codes.",
     )
     parser.add_argument("--server_address", default="localhost:0", help="where to listen")
+    parser.add_argument(
+        "--client_address", help="of a proxy in front of it, for the client (default: none)"
+    )
     parser.add_argument("--patience_s", type=float, default=30.0, help="to wait for a reaction")
     parser.add_argument("--slow_s", type=float, default=5.0, help="time of the slow answer")
     parser.add_argument("--tls_certificate", help="PEM file; turns on TLS")

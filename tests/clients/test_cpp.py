@@ -55,8 +55,14 @@ def test_mistakes(cartpole: pathlib.Path, flags: list[str], message: str) -> Non
     assert done.returncode == 2 and message in done.stderr
 
 
-def test_it_passes_conformance(cartpole: pathlib.Path) -> None:
-    check_conformance(cartpole)
+def test_it_passes_conformance(cartpole: pathlib.Path, tmp_path: Any, socket_address: str) -> None:
+    check_conformance(cartpole, folder=tmp_path, socket=socket_address)
+
+
+def test_it_passes_conformance_through_the_proxy(
+    cartpole: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
+) -> None:
+    check_conformance(cartpole, folder=tmp_path, socket=socket_address, proxy_port=free_port)
 
 
 def test_its_cartpole_is_learned(

@@ -41,8 +41,22 @@ def test_its_types(node: pathlib.Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_it_passes_conformance(node: pathlib.Path) -> None:
-    check_conformance("node", node / _CARTPOLE)
+def test_it_passes_conformance(node: pathlib.Path, tmp_path: Any, socket_address: str) -> None:
+    check_conformance(
+        "node", node / "examples" / "cartpole.js", folder=tmp_path, socket=socket_address
+    )
+
+
+def test_it_passes_conformance_through_the_proxy(
+    node: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
+) -> None:
+    check_conformance(
+        "node",
+        node / "examples" / "cartpole.js",
+        folder=tmp_path,
+        socket=socket_address,
+        proxy_port=free_port,
+    )
 
 
 @pytest.mark.parametrize(

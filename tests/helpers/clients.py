@@ -22,10 +22,28 @@ from tests.helpers.waiting import PATIENCE_S, wait_until
 KEEPALIVE_S = 20.0  # docs/wire_actor.md: the interval, and the time for an answer.
 
 
-def check_conformance(*command: Any) -> None:
-    """Checks that the client passes everything that `seed-rl conformance` knows."""
-    judged = conformance.Conformance([*map(str, command)])
-    assert judged.play(), judged.checks
+def check_conformance(
+    *command: Any, folder: pathlib.Path, socket: str, proxy_port: int | None = None
+) -> None:
+    """Checks that the client passes everything that `seed-rl conformance` knows.
+
+    Args:
+      *command: starts a client.
+      folder: an empty one.
+      socket: "unix:/path" for the learner.
+      proxy_port: if given, the client connects to a proxy there, with TLS and a certificate.
+    """
+    with contextlib.ExitStack() as stack:
+        address = None
+        if proxy_port:
+            secrets = make_secrets(folder / "secrets", "localhost", "127.0.0.1")
+            stack.enter_context(proxied(socket, secrets, proxy_port))
+            command += tuple(f"--{name}={path}" for name, path in secrets.of_member.items())
+            address = f"127.0.0.1:{proxy_port}"
+        judged = conformance.Conformance(
+            [*map(str, command)], address=socket, client_address=address
+        )
+        assert judged.play(), judged.checks
     assert len(judged.checks) == len(conformance.RUN) + len(conformance.ENDS)
 
 

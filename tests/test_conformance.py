@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 from seed_rl import conformance
-from seed_rl.conformance import Environment, Row, Violation
+from seed_rl.common.types import Spaces
+from seed_rl.conformance import CartPole, Environment, Row, Violation
+from seed_rl.external.env import ExternalConfig
 from tests.helpers.waiting import PATIENCE_S
 
 ACTOR = ("-m", "seed_rl.gym.vtrace_main", "--run_mode=actor", "--env_name=CartPole-v1")
@@ -39,7 +42,7 @@ def life(run_id: int = 5, balances: bool = False) -> list[tuple[Row, int]]:
 
 
 def play(steps: list[tuple[Row, int]]) -> Environment:
-    environment = Environment(2)
+    environment = CartPole(2)
     for row, action in steps:
         environment.report(row, action)
     return environment
@@ -81,6 +84,69 @@ def test_lost_steps_and_swapped_actions_are_noticed():
         play(swapped)
     with pytest.raises(Violation, match="run id 5 must be new"):
         play([*life(run_id=5), *life(run_id=6), *life(run_id=5)])
+
+
+def rows(*changes: dict[str, object]) -> list[Row]:
+    """Rows of one life of an environment that is not known."""
+    row = Row(5, 0.0, False, {"x": np.zeros(2)}, False, 0, 0.0)
+    return [row._replace(**change) for change in changes]  # type: ignore[arg-type]
+
+
+STEP = {"reward": 0.5, "raw_reward": 2.0}
+LIFE_LOST = {"done": True}  # One of several.
+TRUNCATED = {"done": True, "abandoned": True}
+
+
+@pytest.mark.parametrize(
+    ("played", "message"),
+    [
+        (rows({}, {**STEP, "episode_step": 1}, {**STEP, "done": True}, {"episode_step": 1}), ""),
+        (rows({}, {**STEP, "episode_step": 1}, {**TRUNCATED, "success": 1.0}), ""),
+        (
+            rows({}, {"episode_step": 1, "done": True}, {"episode_step": 2}),
+            "",
+        ),  # A life of several.
+        (rows({}, {"episode_step": 2}), "episode_step of step 1 of an episode is 2, not 1"),
+        (rows({}, {"episode_step": 1, "success": 1.0}, TRUNCATED), "read in its second call"),
+        (rows({}, {"episode_step": 1, "reward": np.nan}), "must be finite"),
+        (rows({}, {"episode_step": 1, "observation": {"x": np.array([1e9, 0])}}), "must be finite"),
+        (
+            rows({}, {**TRUNCATED, "reward": 1.0}),
+            "reward of the call after the last step of a trunc",
+        ),
+        (rows({}, {**TRUNCATED, "done": False}), "done of the call after the last step"),
+        (rows({}, {"done": True}, TRUNCATED), "whose last observation was not reported"),
+        (rows({"reward": 1.0}), "reward of the first call of a life"),
+        (rows({"observation": {"action_mask": np.zeros(2)}}), "the mask allows no action"),
+        (rows({}, {**TRUNCATED, "success": 2.0}), "success is 2, not 1, 0 or NaN"),
+    ],
+)
+def test_the_rules_of_any_environment(played, message):
+    environment = Environment(2)
+    with contextlib.ExitStack() as stack:
+        if message:
+            stack.enter_context(pytest.raises(Violation, match=message))
+        for row in played:
+            environment.report(row, None)
+
+
+@pytest.mark.slow
+def test_an_actor_of_another_environment(socket_address):
+    """Guards observations of several parts, and actions that masks allow: others would raise."""
+    config = ExternalConfig(
+        "{action_mask: uint8[5], observation: float32[1]}", "[3, 2] choices from [0, 0]"
+    )
+    command = [sys.executable, "-m", "seed_rl.gym.ppo_main", "--run_mode=actor"]
+    command += ["--env_name=seed_rl.testing.envs:MaskedEnv"]
+    command += ['--env_kwargs={"place": "observation", "choices": [3, 2]}']
+    spaces = Spaces(config.space("observations"), config.space("actions"))
+    judged = conformance.Conformance(command, socket_address, slow_s=0.1, of=spaces)
+    with judged._pair(conformance.Part()) as (learner, client):
+        judged._run(learner, client)
+    faults = {name: judged.checks[name].fault for name in judged.checks if name in conformance.RUN}
+    assert set(faults.values()) == {""}, faults
+    assert "truncation" not in faults
+    assert any(e.abandoned for e in learner.environments.values())
 
 
 @pytest.mark.nightly

@@ -1,0 +1,69 @@
+"""The command line: `python -m seed_rl.conformance`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from seed_rl.common.errors import UserError
+from seed_rl.common.system import chatter
+from seed_rl.common.types import Spaces
+from seed_rl.conformance.checks import Conformance
+from seed_rl.external.env import ExternalConfig
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code: 0 if the client passes, else 1."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    own, command = given, []
+    if "--" in given:
+        own, command = given[: given.index("--")], given[given.index("--") + 1 :]
+    options = vars(_parser().parse_args(own))
+    try:
+        observations, actions = options.pop("observations"), options.pop("actions")
+        of = None
+        if observations or actions:
+            config = ExternalConfig(observations or "", actions or "")
+            of = Spaces(config.space("observations"), config.space("actions"))
+        conformance = Conformance(command, options.pop("server_address"), of=of, **options)
+        # What it says of the failed call, which is part of the test.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        with chatter.left_out():
+            passes = conformance.play()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return UserError.exit_code
+    Console(soft_wrap=True, highlight=False).print(conformance.report())
+    return 0 if passes else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="seed-rl conformance",
+        usage="%(prog)s [FLAGS] [-- COMMAND ...]",
+        description="Checks a client, started by COMMAND with the flags of an actor appended: an "
+        "actor for CartPole-v1, or with --observations and --actions for another environment, in "
+        "any language (docs/wire_actor.md). Without COMMAND, prints an address, waits for a client "
+        "that you start, and leaves out the checks of exit codes.",
+    )
+    parser.add_argument(
+        "--observations", help="those of another environment, as for `seed-rl train AGENT external`"
+    )
+    parser.add_argument("--actions", help="with it: its actions; random ones are sent")
+    parser.add_argument("--server_address", default="localhost:0", help="where to listen")
+    parser.add_argument(
+        "--client_address", help="of a proxy in front of it, for the client (default: none)"
+    )
+    parser.add_argument("--patience_s", type=float, default=30.0, help="to wait for a reaction")
+    parser.add_argument("--slow_s", type=float, default=5.0, help="time of the slow answer")
+    parser.add_argument("--tls_certificate", help="PEM file; turns on TLS")
+    parser.add_argument("--tls_key", help="PEM file")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -106,10 +106,12 @@ missing_system_packages() {
   command -v pkg-config > /dev/null || echo pkg-config
   pkg-config --exists grpc++ 2> /dev/null || echo libgrpc++-dev
   pkg-config --exists libzstd 2> /dev/null || echo libzstd-dev
-  # The tests create certificates, and start proxies.
+  # The tests create certificates, start proxies, and build the client in C++.
   if [[ ",$requested," == *,dev,* ]]; then
     command -v openssl > /dev/null || echo openssl
     command -v haproxy > /dev/null || [[ -x /usr/sbin/haproxy ]] || echo haproxy
+    command -v cmake > /dev/null || echo cmake
+    pkg-config --exists nlohmann_json 2> /dev/null || echo nlohmann-json3-dev
   fi
 }
 

@@ -14,8 +14,6 @@ import pytest
 
 from tests.helpers.clients import check_conformance, check_faults, check_learning
 
-pytestmark = pytest.mark.nightly
-
 
 @pytest.fixture(scope="module")
 def cartpole(repository: Any, tmp_path_factory: Any) -> pathlib.Path:
@@ -34,12 +32,14 @@ def cartpole(repository: Any, tmp_path_factory: Any) -> pathlib.Path:
     return folder / "cartpole"
 
 
+@pytest.mark.slow
 def test_it_needs_neither_tensorflow_nor_python(cartpole: pathlib.Path) -> None:
     linked = subprocess.run(["ldd", cartpole], capture_output=True, text=True, check=True).stdout
     assert "grpc" in linked
     assert "tensorflow" not in linked and "python" not in linked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -55,28 +55,33 @@ def test_mistakes(cartpole: pathlib.Path, flags: list[str], message: str) -> Non
     assert done.returncode == 2 and message in done.stderr
 
 
+@pytest.mark.slow
 def test_it_passes_conformance(cartpole: pathlib.Path, tmp_path: Any, socket_address: str) -> None:
     check_conformance(cartpole, folder=tmp_path, socket=socket_address)
 
 
+@pytest.mark.nightly
 def test_it_passes_conformance_through_the_proxy(
     cartpole: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
 ) -> None:
     check_conformance(cartpole, folder=tmp_path, socket=socket_address, proxy_port=free_port)
 
 
+@pytest.mark.nightly
 def test_its_cartpole_is_learned(
     cartpole: pathlib.Path, tmp_path: Any, socket_address: str
 ) -> None:
     check_learning(cartpole, folder=tmp_path, socket=socket_address)
 
 
+@pytest.mark.nightly
 def test_its_cartpole_is_learned_through_the_proxy(
     cartpole: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
 ) -> None:
     check_learning(cartpole, folder=tmp_path, socket=socket_address, proxy_port=free_port)
 
 
+@pytest.mark.nightly
 def test_training_survives_the_death_of_anybody(
     cartpole: pathlib.Path, tmp_path: Any, free_port: int
 ) -> None:

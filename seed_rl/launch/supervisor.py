@@ -15,7 +15,7 @@ import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 
-from seed_rl.common.errors import NotSavedError, UserError
+from seed_rl.common.errors import LostLearnerError, NotSavedError, UserError
 from seed_rl.common.run_files import progress
 from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch.actor_record import Actor
@@ -375,8 +375,10 @@ class Supervisor:
         while True:
             ended += [p for p in self._learners if p not in ended and p.poll() is not None]
             if len(ended) == len(self._learners):
-                # A user error is the cause of what follows it; otherwise the first failure is.
-                return min(ended, key=lambda p: (not _users(p.poll()), p.poll() == 0))
+                # A user error is the cause of what follows it; else the first failure is, but that
+                # of learners that have lost another.
+                lost = LostLearnerError.exit_code
+                return min(ended, key=lambda p: (not _users(c := p.poll()), c == 0, c == lost))
             if self._stop_requested:
                 return None
             if deadline == float("inf") and any(p.poll() for p in ended):

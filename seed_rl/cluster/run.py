@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 import sys
 from collections.abc import Sequence
 
@@ -22,6 +23,8 @@ _LOGDIR = ("--logdir=", "--job-dir=")
 MOVED_S = 30
 """An actor that cannot reach the learner for this long exits, and is restarted to look up its
 address again."""
+SAVE_S = 90
+"""Seconds between a learner's checkpoints by default: its machine may be lost at any time."""
 
 _NO_ADDRESS = (
     "The learner's address is missing: set SEED_RL_ADDRESS=HOST:PORT, as actors reach it, or "
@@ -66,10 +69,13 @@ class ClusterRun:
         Raises:
           UserError: the address is missing or malformed, or a secret is missing.
         """
+        flags = self.secrets.learner_flags()
+        if not _saves_each_replay(self.options.flags):
+            flags.append(f"--save_checkpoint_secs={SAVE_S}")
         if self.proxied:  # Which encrypts.
-            flags = [flag for flag in self.secrets.learner_flags() if not flag.startswith("--tls_")]
+            flags = [flag for flag in flags if not flag.startswith("--tls_")]
             return self._command("learner", flags, f"unix:{self.proxied}")
-        return self._command("learner", self.secrets.learner_flags(), self._listen_address())
+        return self._command("learner", flags, self._listen_address())
 
     def proxy(self, directory: pathlib.Path) -> Proxy:
         """The proxy in front of the learner.
@@ -204,6 +210,21 @@ def parse(arguments: Sequence[str], evaluators: int = 0) -> tuple[RunOptions, st
     if not logdirs[-1]:
         raise UserError("--logdir needs a value: --logdir=DIR")
     return options, logdirs[-1]
+
+
+def _saves_each_replay(flags: Sequence[str]) -> bool:
+    """Whether each checkpoint includes the replay; it then stays with the program's long period.
+
+    A bucket gets the whole replay with each, and the checkpoint must last until it is there.
+    """
+    from absl import flags as absl_flags  # Submitting machines may lack it.
+
+    try:
+        given = absl_flags.FlagValues().read_flags_from_files(["", *flags])
+    except absl_flags.Error:  # The program reports it.
+        return False
+    values = [flag.partition("=")[2] for flag in given if re.match("--?save_replay=", flag)]
+    return values[-1:] == ["always"]
 
 
 def check_address(address: str) -> str:

@@ -34,6 +34,7 @@ def test_learner():
     program = [sys.executable, "-m", "seed_rl.atari.vtrace_main"]
     assert describe("--logdir=/x", "--batch_size=2").learner_command() == [
         *program,
+        "--save_checkpoint_secs=90",
         "--game=Pong",
         "--batch_size=2",
         "--run_mode=learner",
@@ -42,6 +43,26 @@ def test_learner():
         "--env_batch_size=4",
         "--logdir=/x",
     ]
+
+
+@pytest.mark.parametrize("in_a_file", [False, True])
+def test_a_learner_that_saves_its_replay_each_time_does_so_less_often(in_a_file, tmp_path):
+    """Guards a bucket, which gets the whole replay with each checkpoint; the last value counts."""
+
+    def saves(*flags):
+        path = tmp_path / "flags"
+        path.write_text("\n".join(flags))
+        given = [f"--flagfile={path}"] if in_a_file else flags
+        command = describe(*given).learner_command()
+        return "--save_checkpoint_secs=90" in command[: command.index("--game=Pong")]
+
+    assert saves("--save_replay=stop")
+    assert not saves("--save_replay=always")
+    assert saves("--save_replay=always", "--save_replay=stop")
+
+
+def test_a_flag_file_that_is_missing_is_left_to_the_program():
+    assert "--flagfile=/nowhere" in describe("--flagfile=/nowhere").learner_command()
 
 
 def test_actor():
@@ -117,10 +138,11 @@ def test_secrets(secrets):
     files = ("token", "cert.pem", "key.pem", "ca.pem", "actor-cert.pem", "actor-key.pem", "other")
     described = describe(secrets=secrets(*files))
     folder = described.secrets.directory
-    assert described.learner_command()[3:7] == [
+    assert described.learner_command()[3:8] == [
         f"--auth_token_file={folder}/token",
         f"--tls_certificate={folder}/cert.pem",
         f"--tls_key={folder}/key.pem",
+        "--save_checkpoint_secs=90",
         "--game=Pong",
     ]
     assert described.actor_command(0)[3:8] == [

@@ -4,7 +4,7 @@
 #   k8s/submit.sh [--OPTION=...] GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
 #
 #   export SEED_RL_REGISTRY=europe-docker.pkg.dev/PROJECT/REPOSITORY     # As for docker/push.sh.
-#   k8s/submit.sh --with=gpu atari vtrace 32 4 --game=Pong
+#   k8s/submit.sh --gpus=1 atari vtrace 32 4 --game=Pong
 #
 # The arguments are those of ./run_local.sh; other flags, and those in a --flagfile, go to the learner
 # and the actors. The program checks them first, if this machine has SEED RL's packages: in PYTHON,
@@ -14,6 +14,12 @@
 #                        resumes
 #   --namespace=N        must exist, and holds one run (default: seed-rl)
 #   --with=A,B,...       gpu, pools, spot, tensorboard (each explained in k8s/components)
+#   --gpus=N             of the learner, and a node with them; --with=gpu is --gpus=1
+#   --tpu=TYPE/TOPOLOGY  of the learner, on GKE, such as tpu-v5-lite-podslice/2x4; with an image of
+#                        yours (docs/deployment/kubernetes.md)
+#   --cpus=4 --memory=8Gi               of the learner
+#   --actor_cpus=1 --actor_memory=1Gi   of each actor
+#   --selector=KEY=VALUE                label of the learner's node; may be repeated
 #   --learner_image=I --actor_image=I   instead of those that docker/push.sh has pushed
 #   --engine=jobset      or plain, for clusters without JobSet
 #   --queue=Q            waits in this LocalQueue of Kueue
@@ -21,7 +27,7 @@
 #   --insecure           neither token nor TLS
 #   --dry_run            prints the manifests and does nothing
 #
-# For more (other resources, node selectors), write an overlay like those in k8s/overlays.
+# For more, write an overlay like those in k8s/overlays.
 set -euo pipefail
 
 # shellcheck source=docker/lib.sh
@@ -31,6 +37,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 run="" namespace=seed-rl engine=jobset queue="" with="" learner_image="" actor_image=""
 storage="" storage_class="" insecure=false dry_run=false
+gpus="" tpu="" cpus="" memory="" actor_cpus="" actor_memory="" selectors=()
 positional=() flags=()
 
 # A flag, or those of a flag file: the images need not have the file.
@@ -63,6 +70,14 @@ for argument in "$@"; do
     --run=*) run="$value" ;;
     --namespace=*) namespace="$value" ;;
     --with=*) with="$value" ;;
+    --gpus=*) gpus="$value" ;;
+    --tpu=*:*) add_flag "$argument" ;; # The program's: an address.
+    --tpu=*/*) tpu="$value" ;;
+    --cpus=*) cpus="$value" ;;
+    --memory=*) memory="$value" ;;
+    --actor_cpus=*) actor_cpus="$value" ;;
+    --actor_memory=*) actor_memory="$value" ;;
+    --selector=*) selectors+=("$value") ;;
     --engine=*) engine="$value" ;;
     --queue=*) queue="$value" ;;
     --storage=*) storage="$value" ;;
@@ -74,6 +89,35 @@ for argument in "$@"; do
     *) positional+=("$argument") ;;
   esac
 done
+
+check() { # NAME PATTERN EXAMPLE
+  local value="${!1}"
+  [[ -z "$value" || "$value" =~ ^($2)$ ]] || fail "--$1=$value: write it like --$1=$3."
+}
+quantity='[0-9]+(\.[0-9]+)?'
+check gpus '[1-9][0-9]*' 2
+check tpu '[a-z0-9-]+/[1-9](x[1-9]){1,2}' tpu-v5-lite-podslice/2x4
+for name in cpus actor_cpus; do check "$name" "${quantity}m?" 16; done
+for name in memory actor_memory; do check "$name" "$quantity([kMGT]|[KMGT]i)?" 32Gi; done
+for selector in "${selectors[@]}"; do
+  [[ "$selector" =~ ^[A-Za-z0-9._/-]+=[A-Za-z0-9._-]*$ ]] ||
+    fail "--selector=$selector: write it like" \
+      "--selector=cloud.google.com/gke-accelerator=nvidia-l4."
+done
+[[ -z "$gpus" || ",$with," == *,gpu,* ]] || with="${with:+$with,}gpu"
+if [[ -n "$tpu" ]]; then
+  topology="${tpu#*/}"
+  chips=$((${topology//x/*}))
+  ((chips <= (${#topology} > 3 ? 4 : 8))) ||
+    fail "--tpu=$tpu: that is several machines, and the learner is on one: at most 2x4 or 2x2x1."
+  [[ ",$with," != *,gpu,* ]] || fail "--tpu=$tpu: the learner takes GPUs or a TPU, not both."
+  [[ -n "$learner_image" ]] ||
+    fail "--tpu=$tpu: docker/build.sh makes no image with TensorFlow for TPUs (tensorflow-tpu);" \
+      "name one of yours: --learner_image=IMAGE."
+  flags+=(--tpu=local)
+  selectors+=("cloud.google.com/gke-tpu-accelerator=${tpu%/*}"
+    "cloud.google.com/gke-tpu-topology=$topology")
+fi
 
 # Any Python does; one without SEED RL's packages warns that it cannot check the flags.
 python="${PYTHON:-$root/.venv/bin/python}"
@@ -103,6 +147,34 @@ fi
 run="${run:-${positional[0]}-${positional[1]}}"
 [[ "$run" =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] || fail "--run=$run: use letters, digits, . _ and -"
 
+patch() { # KIND[/NAME] OPERATION PATH VALUE
+  printf '  - target: {kind: %s}\n    patch: |\n' "${1/\//, name: }"
+  printf '      - {op: %s, path: %s, value: "%s"}\n' "$2" "$3" "$4"
+}
+
+# The options for CPUs, memory, accelerators and nodes, as patches of a component: before a JobSet is
+# made of the Jobs, and after the components whose values they replace.
+pod=/spec/template/spec
+size() { # JOB CPUS MEMORY
+  local resources="$pod/containers/0/resources"
+  [[ -z "$2" ]] || patch "Job/$1" replace "$resources/requests/cpu" "$2"
+  [[ -z "$3" ]] || patch "Job/$1" replace "$resources/requests/memory" "$3"
+  [[ -z "$3" ]] || patch "Job/$1" replace "$resources/limits/memory" "$3"
+}
+limit() { # RESOURCE NUMBER
+  patch Job/learner add "$pod/containers/0/resources/limits/${1/\//\~1}" "$2"
+}
+resources="$(
+  size learner "$cpus" "$memory"
+  size actors "$actor_cpus" "$actor_memory"
+  [[ -z "$gpus" ]] || limit nvidia.com/gpu "$gpus"
+  [[ -z "$tpu" ]] || limit google.com/tpu "$chips"
+  for selector in "${selectors[@]}"; do
+    key="${selector%%=*}"
+    patch Job/learner add "$pod/nodeSelector/${key//\//\~1}" "${selector#*=}"
+  done
+)"
+
 components=()
 if $insecure; then components+=(insecure); else components+=(secrets); fi
 for component in ${with//,/ }; do
@@ -111,6 +183,7 @@ for component in ${with//,/ }; do
     *) fail "--with=$component: choose from gpu, pools, spot, tensorboard." ;;
   esac
 done
+[[ -z "$resources" ]] || components+=(resources)
 components+=(actors)
 [[ "$engine" == plain ]] || components+=(jobset)
 [[ -z "$queue" ]] || components+=(kueue)
@@ -127,11 +200,6 @@ image() { # NAME REFERENCE
   fi
 }
 
-patch() { # KIND OPERATION PATH VALUE
-  printf '  - target: {kind: %s}\n    patch: |\n' "$1"
-  printf '      - {op: %s, path: %s, value: "%s"}\n' "$2" "$3" "$4"
-}
-
 overlay="$(mktemp -d)"
 trap 'rm -rf "$overlay"' EXIT
 # Kustomize wants relative paths.
@@ -141,9 +209,15 @@ base="$(realpath --relative-to="$(realpath "$overlay")" "$root/k8s")"
   printf 'ACTORS=%s\nENVS_PER_ACTOR=%s\n' "${positional[2]}" "${positional[3]:-1}"
 } > "$overlay/run.env"
 printf '%s\n' "${flags[@]}" > "$overlay/flags"
+mkdir "$overlay/resources"
+printf 'apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\npatches:\n%s\n' \
+  "$resources" > "$overlay/resources/kustomization.yaml"
 {
   printf 'namespace: "%s"\nresources:\n  - %s/base\ncomponents:\n' "$namespace" "$base"
-  for component in "${components[@]}"; do echo "  - $base/components/$component"; done
+  for component in "${components[@]}"; do
+    [[ "$component" == resources ]] || component="$base/components/$component"
+    echo "  - $component"
+  done
   cat << 'END'
 configMapGenerator:
   - name: run

@@ -16,7 +16,7 @@ from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
 from tests.k8s.containers import container
-from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, render
+from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, pods, problems, render
 
 STOPPED = 75
 IMAGES = ("--learner_image=seed-rl-gym:learner", "--actor_image=seed-rl-gym:actor")
@@ -211,6 +211,12 @@ def test_flag_files_need_not_be_in_the_image(tmp_path):
         (("atari", "vtrace"), "but got 2 arguments"),
         (("atari", "vtrace", "8", "--num_envs=3"), "--num_envs cannot be set here"),
         (("atari", "vtrace", "8", "--logdir=/runs"), "--run=NAME"),
+        (("--gpus=one", "atari", "vtrace", "8"), "--gpus=one: write it like --gpus=2"),
+        (("--memory=64GB", "atari", "vtrace", "8"), "write it like --memory=32Gi"),
+        (("--selector=l4", "atari", "vtrace", "8"), "--selector=l4: write it like"),
+        (("--tpu=tpu-v6e-slice/4x4", "atari", "vtrace", "8"), "several machines"),
+        (("--tpu=tpu-v6e-slice/2-4", "atari", "vtrace", "8"), "write it like --tpu=tpu-v5"),
+        (("--tpu=tpu-v6e-slice/1x1", "--gpus=1", "atari", "vtrace", "8"), "GPUs or a TPU"),
         (("--with=gpus", "atari", "vtrace", "8"), "choose from gpu"),
         (("--engine=plain", "--queue=q", "atari", "vtrace", "8"), "--queue needs"),
     ],
@@ -245,6 +251,8 @@ def test_where_flags_cannot_be_checked_that_is_said(python_without_packages):
 
 
 def test_submit_wants_images():
+    done = script("submit.sh", "--tpu=tpu-v6e-slice/1x1", "gym", "vtrace", "8")
+    assert done.returncode == 2 and "makes no image with TensorFlow for TPUs" in done.stderr
     done = script("submit.sh", "--dry_run", "atari", "vtrace", "8", SEED_RL_REGISTRY="")
     assert done.returncode == 2 and "--learner_image" in done.stderr
     assert "docker/push.sh" in done.stderr
@@ -270,6 +278,59 @@ def test_submit_digests_queue_and_storage():
         for job in jobset["spec"]["replicatedJobs"]
     ]
     assert images == ["here:5000/a:latest", f"b/c@{digest}"]
+
+
+def pods_of(*options):
+    """The manifests of a run, and its learner's and its actors' pods."""
+    done = script("submit.sh", *IMAGES, *options, "--dry_run", "gym", "vtrace", "3")
+    assert done.returncode == 0, done.stderr
+    rendered = documents(done.stdout)
+    assert [p for document in rendered for p in problems(document)] == []
+    (jobset,) = [document for document in rendered if document["kind"] == "JobSet"]
+    return rendered, *pods(jobset).values()
+
+
+def test_submit_asks_for_resources():
+    """They survive the components that change the same fields."""
+    _, learner, actors = pods_of(
+        *("--with=pools", "--gpus=4", "--cpus=16", "--memory=64Gi"),
+        *("--actor_cpus=500m", "--actor_memory=1.5Gi"),
+        *("--selector=cloud.google.com/gke-accelerator=nvidia-l4", "--selector=disk=ssd"),
+    )
+    assert learner["containers"][0]["resources"] == {
+        "requests": {"cpu": "16", "memory": "64Gi"},
+        "limits": {"memory": "64Gi", "nvidia.com/gpu": "4"},
+    }
+    assert learner["nodeSelector"] == {
+        "cloud.google.com/gke-accelerator": "nvidia-l4",
+        "disk": "ssd",
+        "seed-rl/pool": "learner",
+    }
+    assert {"nvidia.com/gpu"} < {toleration["key"] for toleration in learner["tolerations"]}
+    assert actors["containers"][0]["resources"] == {
+        "requests": {"cpu": "500m", "memory": "1.5Gi"},
+        "limits": {"memory": "1.5Gi"},
+    }
+    assert actors["nodeSelector"] == {"seed-rl/pool": "actors"}
+
+
+def test_one_gpu_has_two_names():
+    learners = [pods_of(option)[1] for option in ("--gpus=1", "--with=gpu")]
+    for learner in learners:
+        limits = learner["containers"][0]["resources"]["limits"]
+        limits["nvidia.com/gpu"] = int(limits["nvidia.com/gpu"])
+    assert learners[0] == learners[1]
+
+
+def test_submit_asks_for_a_tpu():
+    rendered, learner, _ = pods_of("--tpu=tpu-v5-lite-podslice/2x4")
+    assert learner["containers"][0]["resources"]["limits"]["google.com/tpu"] == "8"
+    assert learner["nodeSelector"] == {
+        "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
+        "cloud.google.com/gke-tpu-topology": "2x4",
+    }
+    (flags,) = [d for d in rendered if d["metadata"]["name"] == "flags"]
+    assert flags["data"]["flags"].split() == ["--tpu=local"]
 
 
 def test_secrets_that_are_incomplete_are_named(tmp_path):

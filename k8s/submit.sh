@@ -252,14 +252,20 @@ if ! $insecure; then
       "$namespace makes them from the files of scripts/make_secrets.sh. (The cluster is that of" \
       "context $(context).)"
 fi
-kind=job
-[[ "$engine" == plain ]] || kind=jobset
+# Applied over a run, the ConfigMaps would change what its next pods train.
+selector=--selector=app.kubernetes.io/name=seed-rl
+for kind in jobset job; do # (A cluster without JobSet knows only the second.)
+  found="$("${in_namespace[@]}" get "$kind" "$selector" --output=name 2> /dev/null)" || found=""
+  [[ -z "$found" ]] ||
+    fail "namespace $namespace holds a run already: ${found//$'\n'/, } (--run=$("${in_namespace[@]}" get \
+      configmap run --output='jsonpath={.data.RUN}')). End it, running or not, with" \
+      "${in_namespace[*]} delete $kind $selector" \
+      "(it saves; the same command then resumes it), or choose another --namespace."
+done
 if ! "${in_namespace[@]}" apply --filename="$overlay/manifests.yaml"; then
   fail "not applied; kubectl says why. No JobSet in this cluster: install it (see" \
     "docs/deployment/kubernetes.md), or use --engine=plain. No namespace: kubectl create" \
-    "namespace $namespace. A field is immutable: there is a run already; end it with" \
-    "${in_namespace[*]} delete $kind --selector=app.kubernetes.io/name=seed-rl" \
-    "(its checkpoints stay), and try again."
+    "namespace $namespace. A field of the volume is immutable: use another --namespace."
 fi
 cat << END
 Watch it:   ${in_namespace[*]} get pods --watch

@@ -8,6 +8,7 @@
 #   ROOT      the checkout
 #   PYTHON    its Python
 #   LOGDIR    the run's directory
+#   RUN       its name in the names of jobs
 #   LEARNER   actors: the learner's job
 #
 # Slurm restarts jobs whose node has failed. Those that end at their time limit requeue themselves:
@@ -91,6 +92,13 @@ worth_a_retry() {  # EXIT_CODE, the start that progress.json showed before
   esac
 }
 
+cancel_actors() {
+  local role
+  for role in actor evaluator; do
+    scancel --user="$user" --name="$RUN-$role-of-$SLURM_JOB_ID"
+  done
+}
+
 learner() {
   local code frames started tries=0 stalled="$LOGDIR/slurm/stalled"
   if [[ -e "$SEED_RL_SECRETS/proxy.pem" ]]; then
@@ -114,7 +122,7 @@ learner() {
       rm -f "$stalled"
       say "error: no frames from start to time limit, twice in a row: raise --time, or see whether" \
         "actors run (squeue --me, $LOGDIR/slurm/actor-*.log)"
-      scancel --user="$user" --name="seed_rl-actors-of-$SLURM_JOB_ID"
+      cancel_actors
       exit 1
     else
       touch "$stalled"
@@ -122,7 +130,7 @@ learner() {
     requeue "stopped before the end of training"
   fi
   say "the learner has ended with exit code $code; cancelling its actors"
-  scancel --user="$user" --name="seed_rl-actors-of-$SLURM_JOB_ID"
+  cancel_actors
   exit "$code"
 }
 

@@ -104,6 +104,21 @@ make_secrets() {
   (umask 077 && mkdir -p "$secrets" && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' > "$secrets/token") ||
     fail "cannot write a token to $secrets"
 }
+# Refuses a directory that a learner holds: one in the queue, or of ./run_local.sh.
+check_free() {
+  local id state code=0
+  if id="$(cat "$folder/learner_job" 2> /dev/null)"; then
+    state="$(squeue --noheader --jobs="$id" --format=%T 2> /dev/null)" || state=''
+    [[ -z "$state" ]] ||
+      fail "the run in $logdir is in the queue already: learner $id ($state). To stop it: scancel $id" \
+        "(it saves); the same command then resumes it. Or choose another --logdir=DIR"
+  fi
+  [[ ! -e "$logdir/learner.pid" ]] ||
+    flock --nonblock --conflict-exit-code=75 "$logdir/learner.pid" true 2> /dev/null || code=$?
+  ((code != 75)) ||
+    fail "a learner is already running in $logdir (process $(cat "$logdir/learner.pid")). Stop it," \
+      "for instance with ./stop_local.sh $logdir, or choose another --logdir=DIR"
+}
 if [[ -z "$dry_run" ]]; then
   { mkdir -p "$folder" && touch "$folder"; } 2> /dev/null ||
     fail "cannot write to $folder: choose a directory of yours that the nodes share: --logdir=DIR"
@@ -112,6 +127,7 @@ if [[ -z "$dry_run" ]]; then
       echo "warning: $logdir seems to be on a disk of this machine. If nodes do not see it, their" \
         "jobs fail at once, without a log: choose a shared directory with --logdir=DIR." >&2 ;;
   esac
+  check_free
 fi
 if [[ -z "$secrets" ]]; then
   secrets="$folder/secrets"
@@ -148,17 +164,18 @@ send() {  # COMMAND ...
 exec 3>&1
 
 settings=("SEED_RL_ADDRESS_FILE=$folder/address" "SEED_RL_SECRETS=$secrets"
-  "SEED_RL_EVALUATORS=$evaluators" "ROOT=$root" "PYTHON=$python" "LOGDIR=$logdir")
+  "SEED_RL_EVALUATORS=$evaluators" "ROOT=$root" "PYTHON=$python" "LOGDIR=$logdir"
+  "RUN=$name")
 arguments+=("--logdir=$logdir")
 learner="$(send sbatch --parsable --job-name="$name-learner" --output="$folder/learner.log" \
   --cpus-per-task=4 --mem=8G ${learner_options[@]+"${learner_options[@]}"} \
   "$root/slurm/job.sh" "${settings[@]}" SEED_RL_ROLE=learner -- "${arguments[@]}")"
-[[ -z "$dry_run" ]] || learner=LEARNER_JOB
+if [[ -n "$dry_run" ]]; then learner=LEARNER_JOB; else echo "$learner" > "$folder/learner_job"; fi
 
 # Sends an array of actors or evaluators.
 send_array() {  # ROLE NUMBER
-  send sbatch --parsable --job-name="seed_rl-actors-of-$learner" --comment="$name" \
-    --output="$folder/$1-%a.log" --array="0-$(($2 - 1))" --dependency="after:$learner" \
+  send sbatch --parsable --job-name="$name-$1-of-$learner" --output="$folder/$1-%a.log" \
+    --array="0-$(($2 - 1))" --dependency="after:$learner" \
     ${actor_options[@]+"${actor_options[@]}"} \
     "$root/slurm/job.sh" "${settings[@]}" "SEED_RL_ROLE=$1" "LEARNER=$learner" -- "${arguments[@]}"
 }

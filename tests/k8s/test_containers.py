@@ -355,3 +355,34 @@ def test_no_cluster(name, tmp_path, free_port):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: kubectl does not reach a cluster: ")
     assert "The context is here." in done.stderr
+
+
+def test_a_namespace_that_holds_a_run(tmp_path):
+    """Guards the ConfigMaps of a run, which its next pods would read."""
+    log = tmp_path / "log"
+    fake = tmp_path / "kubectl"
+    fake.write_text(
+        f"""#!/bin/sh
+        echo "$*" >> {log}
+        case "$*" in
+          kustomize*) exec {kubectl()} "$@" ;;
+          *"get jobset"*) echo "error: the server has no resource type jobset" >&2; exit 1 ;;
+          *"get job "*) printf 'job.batch/actors\\njob.batch/learner\\n' ;;
+          *"get configmap run"*) echo pong ;;
+        esac
+        """
+    )
+    fake.chmod(0o755)
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    done = subprocess.run(
+        [str(K8S / "submit.sh"), *IMAGES, "--engine=plain", "atari", "vtrace", "8"],
+        env={**os.environ, "PATH": path, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert "namespace seed-rl holds a run already: job.batch/actors, job.batch/learner" in line
+    assert "(--run=pong)" in line and "delete job --selector=" in line
+    assert "apply" not in log.read_text()

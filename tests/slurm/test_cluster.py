@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import subprocess
@@ -125,6 +126,19 @@ def test_a_refused_array_takes_the_learner_along(cluster, tmp_path):
     options = ("--hold", "--actor-partition=nope")
     done = cluster.run("slurm/submit.sh", *options, *TASK, f"--logdir={tmp_path}/run")
     assert done.returncode == 1 and "error: Slurm refused the job: " in done.stderr
+    wait_until(lambda: not cluster.jobs())
+
+
+def test_the_queue_names_the_run_which_is_not_submitted_twice(cluster, tmp_path):
+    submit = ("slurm/submit.sh", "--hold", "--evaluators=2", *TASK, f"--logdir={tmp_path}/pole")
+    learner = re.match(r"Submitted: learner (\d+),", cluster.ask(*submit))[1]
+    names = cluster.ask("squeue", "--noheader", "--format=%j").splitlines()
+    roles = [f"pole-{role}-of-{learner}" for role in ("actor", "evaluator")]
+    assert sorted(names) == sorted(["pole-learner", *roles])
+    done = cluster.run(*submit)
+    assert done.returncode == 2
+    assert f"is in the queue already: learner {learner} (PENDING)" in done.stderr
+    cluster.ask("scancel", f"--user={getpass.getuser()}")
     wait_until(lambda: not cluster.jobs())
 
 

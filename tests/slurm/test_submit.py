@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from seed_rl.common.system.file_lock import LearnerLock
+
 REVIEWED = pathlib.Path(__file__).parent / "dry_run.txt"
 TASK = ("gym", "vtrace", "32", "4", "--env=CartPole-v1")
 
@@ -129,3 +131,36 @@ def test_a_logdir_that_cannot_be_written(submit, tmp_path, without_slurm):
     done = submit(*TASK, PATH=str(without_slurm))
     assert done.returncode == 2
     assert f"error: cannot write to {tmp_path}/run/slurm: choose a" in done.stderr
+
+
+@pytest.fixture
+def with_slurm(without_slurm, tmp_path):
+    """A folder for PATH, with a Slurm that accepts all jobs and has job 7 in its queue."""
+    (without_slurm / "sbatch").write_text("#!/bin/sh\necho 7\n")
+    (without_slurm / "squeue").unlink(missing_ok=True)
+    (without_slurm / "squeue").write_text("#!/bin/sh\n[ $2 = --jobs=7 ] && echo PENDING\n")
+    for name in ("sbatch", "squeue"):
+        (without_slurm / name).chmod(0o755)
+    return str(without_slurm)
+
+
+def test_a_logdir_that_another_job_holds(submit, tmp_path, with_slurm):
+    """Guards a second learner, which would wait in the queue only to be refused."""
+    assert submit(*TASK, PATH=with_slurm).returncode == 0
+    done = submit(*TASK, PATH=with_slurm)
+    (line,) = done.stderr.splitlines()[-1:]
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line.startswith(f"error: the run in {tmp_path}/run is in the queue already: learner 7 ")
+    assert "(PENDING). To stop it: scancel 7" in line
+    (tmp_path / "run/slurm/learner_job").write_text("6\n")  # Has left the queue.
+    assert submit(*TASK, PATH=with_slurm).returncode == 0
+
+
+def test_a_logdir_that_a_learner_without_a_job_holds(submit, tmp_path, with_slurm):
+    (tmp_path / "run").mkdir()
+    lock = LearnerLock(tmp_path / "run")
+    done = submit(*TASK, PATH=with_slurm)
+    assert done.returncode == 2
+    assert f"a learner is already running in {tmp_path}/run (process {os.getpid()})" in done.stderr
+    lock.release()
+    assert submit(*TASK, PATH=with_slurm).returncode == 0

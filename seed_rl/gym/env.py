@@ -21,6 +21,7 @@ from gymnasium.envs import registration
 from seed_rl.common.acting import vector_environment
 from seed_rl.common.acting.env_adapters import as_gymnasium
 from seed_rl.common.acting.env_wrappers import RepeatActions, with_frames, wrap_for_agent
+from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.acting.vector_environment import SingleEnvironment, VectorEnvironment
 from seed_rl.common.config.options import Checked, option
 from seed_rl.common.errors import UserError
@@ -94,6 +95,21 @@ def create_environment(task: int, config: GymConfig | None = None) -> gymnasium.
         return SingleEnvironment(vector)
     env = make(config, keyword_arguments(config))
     return wrap_for_agent(env, observations=not config.raw_observations)
+
+
+def check_name(config: GymConfig) -> None:
+    """Refuses an id that is not registered and resembles one that is; imports nothing.
+
+    Other ids may be of packages that only the machines of actors have.
+
+    Raises:
+      UserError: it is probably misspelt.
+    """
+    name = config.env_name
+    known = {part for each in gymnasium.registry for part in (each, each.rpartition("-v")[0])}
+    known |= set(importlib.metadata.entry_points(group=ENTRY_POINTS).names)
+    if ":" not in name and name not in known and (hint := _nearest(name)):
+        raise UserError(f"--env_name={name}: {hint}")
 
 
 def create_batch(env_ids: Any, config: GymConfig | None = None) -> VectorEnvironment | None:
@@ -238,10 +254,15 @@ def _unknown(name: str, error: Exception) -> str:
         close = difflib.get_close_matches(attribute, known, n=1, cutoff=0.6)
         hint = f" Did you mean {module_name}:{close[0]}?" if close else ""
         return f"the module {module_name} has no class or function {attribute}.{hint}"
-    ids = {name.lower(): name for name in gymnasium.registry}
-    for found in difflib.get_close_matches(attribute.lower(), ids, n=1, cutoff=0.7):
+    return _nearest(attribute) or str(error)
+
+
+def _nearest(name: str) -> str:
+    """What to say about an id that is not registered; "" if no other resembles it."""
+    ids = {known.lower(): known for known in gymnasium.registry}
+    for found in difflib.get_close_matches(name.lower(), ids, n=1, cutoff=0.7):
         return f"there is no such environment. Did you mean {ids[found]}?"
-    return str(error)
+    return ""
 
 
 def _takes(function: Any, argument: str) -> bool:
@@ -260,3 +281,8 @@ def _attribute(name: str) -> Any:
             hint = " Start in the folder that contains it, or add that folder to PYTHONPATH."
         raise UserError(f"{name}: cannot import {module_name} ({error}).{hint}") from error
     return getattr(module, attribute, None) if attribute.isidentifier() else None
+
+
+FAMILY = EnvironmentFamily(
+    GymConfig, create_environment, create_batch, environment="env_name", check=check_name
+)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.gym import agents, env
+from seed_rl.gym import agents
+from seed_rl.gym.env import FAMILY
 
 PRESET = agents.SAC
-
-FAMILY = EnvironmentFamily(
-    env.GymConfig, env.create_environment, env.create_batch, environment="env_name"
-)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

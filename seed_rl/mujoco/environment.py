@@ -141,6 +141,12 @@ def _discretized(env: gymnasium.Env[Any, Any], config: MujocoConfig) -> gymnasiu
         ) from error
 
 
+def check_name(config: MujocoConfig) -> None:
+    """Refuses a misspelt id, and one that needs mujoco-py; see `seed_rl.gym.env.check_name`."""
+    _refuse_mujoco_py(config.env_name)
+    gym_env.check_name(config)
+
+
 def _refuse_mujoco_py(name: str) -> None:
     spec = gymnasium.registry.get(name)
     if spec is None or spec.version not in (2, 3):

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seed_rl.agents.policy_gradient import program
-from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
 from seed_rl.compat import old_flags
-from seed_rl.mujoco import environment, shared_models
+from seed_rl.mujoco.vtrace_main import FAMILY
 
 PRESET = Preset(
     "mujoco ppo",
@@ -36,8 +35,6 @@ PRESET = Preset(
 """Few frames: training steps of 2,048 transitions, see docs/agents/policy_gradient.md."""
 
 create_agent = program.create_agent
-
-FAMILY = EnvironmentFamily(environment.MujocoConfig, shared_models.create, environment="env_name")
 
 
 def create_optimizer(

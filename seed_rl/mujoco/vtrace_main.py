@@ -33,7 +33,12 @@ PRESET = Preset(
 )
 """Learns HalfCheetah-v5 on two cores; see docs/results."""
 
-FAMILY = EnvironmentFamily(environment.MujocoConfig, shared_models.create, environment="env_name")
+FAMILY = EnvironmentFamily(
+    environment.MujocoConfig,
+    shared_models.create,
+    environment="env_name",
+    check=environment.check_name,
+)
 
 
 create_agent = agents.create_vtrace_agent

@@ -35,6 +35,29 @@ def test_mistakes(wrong, message, capsys, monkeypatch):
     assert line.startswith("error: ") and message in line
 
 
+@pytest.mark.parametrize(
+    ("family", "name", "message"),
+    [
+        ("gym", "CartPol-v1", "there is no such environment. Did you mean CartPole-v1?"),
+        ("gym", "CartPole-v7", "Did you mean CartPole-v1?"),
+        ("mujoco", "HalfCheeta-v5", "Did you mean HalfCheetah-v5?"),
+        ("mujoco", "Toy-v1", "Did you mean Toy-v0?"),
+        ("mujoco", "HalfCheetah-v3", "Use HalfCheetah-v5."),
+        # An id without a version is the newest; others may be known on the cluster's machines.
+        ("gym", "CartPole", ""),
+        ("gym", "MiniGrid-Empty-8x8-v0", ""),
+        ("gym", "of_the_cluster:CartPol-v1", ""),
+        ("mujoco", "Toy-v0", ""),
+    ],
+)
+def test_misspelt_environments(family, name, message, capsys):
+    code = flag_check.main([family, "vtrace", "4", f"--env_name={name}"])
+    said = capsys.readouterr().err
+    assert code == (2 if message else 0), said
+    assert said.startswith(f"error: --env_name={name}") if message else not said
+    assert message in said
+
+
 def test_a_program_that_wants_packages_of_the_cluster(capsys, tmp_path):
     """They are not errors; other failures of a program are."""
     program = tmp_path / "mine.py"

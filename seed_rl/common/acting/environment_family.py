@@ -18,9 +18,12 @@ class EnvironmentFamily:
         an actor, or None to have `create` called for each.
       environment: name of the option that selects the environment, if there are several; its value
         becomes part of the default --logdir.
+      check: `check(config)` raises `UserError` for an environment that does not exist, before
+        anything starts, and without making one; None: nothing is checked then.
     """
 
     config: type
     create: Callable[[int, Any], Any]
     create_batch: Callable[[Any, Any], Any] | None = None
     environment: str | None = None
+    check: Callable[[Any], None] | None = None

@@ -113,6 +113,8 @@ def _prepare(family: EnvironmentFamily, check: Callable[[], None] | None) -> Non
             known.value = logdirs.default("-".join(str(flags.FLAGS[name].value) for name in names))
     learns = flags.FLAGS.run_mode != ACTOR
     if flags.FLAGS.only_check_args:
+        if family.check:
+            family.check(options.from_flags(family.config))
         answer_check(lambda: _continuation(family), check if learns else None)
     elif learns and flags.FLAGS.play_request:
         saved_flags.adopt_saved_run()

@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--name", help="default: GAME-AGENT-ENVIRONMENT")
     run.add_argument("--actors", type=_count, help="instead of ACTORS")
     run.add_argument("--envs_per_actor", type=_count, help="instead of ENVS_PER_ACTOR")
-    run.add_argument("--evaluators", type=_natural, default=0, help="a machine for each")
+    run.add_argument("--evaluators", type=_natural, default=0, help="on the actors' machines")
     run.add_argument("--study", help="a file with a StudySpec: tunes hyperparameters")
     run.add_argument("--trials", type=_count, default=20)
     run.add_argument("--parallel_trials", type=_count, default=4)

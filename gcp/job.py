@@ -10,8 +10,9 @@ import json
 import math
 from typing import Any
 
-from gcp.machines import Shape
+from gcp.machines import Shape, disk_type
 
+_ACTOR_DISK_GB = 100  # The API's default.
 _COMMAND = ["python", "-m", "seed_rl.cluster.google_cloud"]
 
 Spec = dict[str, Any]
@@ -27,7 +28,7 @@ class Plan:
       logdir: gs://BUCKET/...
       learner: its machine.
       learner_image: its image.
-      actor_machine: machine type of actors and evaluators.
+      actor_machine: machine type of actors and evaluators, which share machines.
       actor_image: their image.
       actors: number of actors.
       actors_per_machine: how many of them share a machine.
@@ -74,20 +75,17 @@ def jobs(plan: Plan) -> dict[str, Spec]:
     The service rents all machines of a job in one way (`scheduling.strategy`), so spot actors with
     a learner that stays need a job of their own. They find its address in the bucket.
     """
-    evaluators = [_actor_pool(plan, plan.evaluators, {})] if plan.evaluators else []
     if plan.spot != "actors":
         pools = [_learner_pool(plan), _actor_pool(plan, plan.machines, {})]
-        # By position: learner, actors, parameter servers (none), evaluators.
-        return {plan.name: _job(plan, pools + [{}] * len(evaluators) + evaluators, plan.spot)}
+        return {plan.name: _job(plan, pools, plan.spot)}
     shared = {"SEED_RL_ADDRESS_OBJECT": address_object(plan)}
     role = {**shared, "SEED_RL_ROLE": "actor"}
-    learner = [_learner_pool(plan, shared), *[{}, {}] * len(evaluators), *evaluators]
     # The first pool always has one replica.
     actors = [_actor_pool(plan, 1, {**role, "SEED_RL_FIRST_MACHINE": "0"})]
     if plan.machines > 1:
         actors.append(_actor_pool(plan, plan.machines - 1, {**role, "SEED_RL_FIRST_MACHINE": "1"}))
     return {
-        plan.name: _job(plan, learner, "none"),
+        plan.name: _job(plan, [_learner_pool(plan, shared)], "none"),
         f"{plan.name}-actors": _job(plan, actors, "all"),
     }
 
@@ -135,7 +133,7 @@ def _learner_pool(plan: Plan, variables: dict[str, str] | None = None) -> Spec:
     return {
         "machineSpec": machine,
         "replicaCount": 1,
-        "diskSpec": {"bootDiskType": "pd-ssd", "bootDiskSizeGb": plan.disk_gb},
+        "diskSpec": _disk(plan.learner.machine_type, plan.disk_gb),
         "containerSpec": _container(plan, plan.learner_image, variables or {}),
     }
 
@@ -145,8 +143,13 @@ def _actor_pool(plan: Plan, replicas: int, variables: dict[str, str]) -> Spec:
     return {
         "machineSpec": {"machineType": plan.actor_machine},
         "replicaCount": replicas,
+        "diskSpec": _disk(plan.actor_machine, _ACTOR_DISK_GB),
         "containerSpec": _container(plan, plan.actor_image, several),
     }
+
+
+def _disk(machine_type: str, size_gb: int) -> Spec:
+    return {"bootDiskType": disk_type(machine_type), "bootDiskSizeGb": size_gb}
 
 
 def _container(plan: Plan, image: str, variables: dict[str, str]) -> Spec:

@@ -30,6 +30,8 @@ _ATTACHED = {
     "NVIDIA_TESLA_P100": (1, 2, 4),
     "NVIDIA_TESLA_V100": (1, 2, 4, 8),
 }
+# Families without Persistent Disk, by "Machine series support" of Hyperdisk's documentation.
+_ONLY_HYPERDISK = re.compile(r"(a3-ultragpu|a4x?|c4[ad]?|g4|h4d|m4|n4[ad]?|x4)-")
 _WITH_ACCELERATORS = re.compile(r"(a\d+x?|g\d+)-")
 
 
@@ -117,6 +119,11 @@ def cores(machine_type: str) -> int:
             f"{machine_type} does not include the number of CPUs: give --actors_per_machine."
         )
     return int(match[1])
+
+
+def disk_type(machine_type: str) -> str:
+    """The kind of disk that a machine starts from."""
+    return "hyperdisk-balanced" if _ONLY_HYPERDISK.match(machine_type) else "pd-ssd"
 
 
 def check_devices(flags: list[str], rented: int) -> None:

@@ -12,17 +12,19 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Mapping, Sequence
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))  # It runs with any Python, without installing anything.
 
-from gcp import command_line, flags, gcloud, job, machines  # noqa: E402
+from gcp import command_line, flags, gcloud, job, machines, prices  # noqa: E402
 from gcp.job import Plan, Spec  # noqa: E402
 from gcp.machines import Shape  # noqa: E402
 from seed_rl.common.errors import UserError  # noqa: E402
 from seed_rl.launch import arguments as run_arguments  # noqa: E402
 
+_HOLDING = {f"JOB_STATE_{s}" for s in ("QUEUED", "PENDING", "RUNNING", "CANCELLING", "PAUSED")}
 _FAMILIES = ("atari", "dmlab", "football", "mujoco")
 
 
@@ -273,16 +275,21 @@ def commands(request: Request) -> list[tuple[list[str], Spec]]:
 
 
 def dry_run(request: Request) -> str:
-    """All that would be submitted, as YAML."""
+    """All that would be submitted, as YAML, and in comments what it costs."""
     parts = []
     for arguments, spec in commands(request):
         line = gcloud.command_line([*arguments, "--config=JOB.yaml"])
         parts.append(f"# {line}\n# JOB.yaml:\n{job.to_yaml(spec)}")
-    return "---\n".join(parts)
+    return "---\n".join(parts) + textwrap.indent(price(request), "# ") + "\n"
+
+
+def price(request: Request) -> str:
+    """What the machines cost; see `prices.estimate`."""
+    return prices.estimate([spec for _, spec in commands(request)])
 
 
 def submit(request: Request) -> str:
-    """Checks bucket and images, then submits; returns what to do next.
+    """Checks bucket and images, prints the price, submits; returns what to do next.
 
     Raises:
       UserError: gcloud is missing or fails; the message says what to do.
@@ -296,16 +303,18 @@ def submit(request: Request) -> str:
     for image in (request.plan.learner_image, request.plan.actor_image):
         if "-docker.pkg.dev/" in image:
             gcloud.run(["artifacts", "docker", "images", "describe", image], names)
+    kind = "custom-jobs" if request.study is None else "hp-tuning-jobs"
+    place = f"--project={request.project} --region={request.region}"
+    _check_free(request, kind, place)
     if request.plan.spot == "actors":
         with contextlib.suppress(UserError):  # There is none unless the run is resumed.
             gcloud.run(["storage", "rm", job.address_object(request.plan)], names)
+    print(price(request), flush=True)
     for arguments, spec in commands(request):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "job.yaml"
             path.write_text(job.to_yaml(spec), "utf-8")
             print(gcloud.run([*arguments, f"--config={path}"], names), end="")
-    kind = "custom-jobs" if request.study is None else "hp-tuning-jobs"
-    place = f"--project={request.project} --region={request.region}"
     return (
         f"Submitted {request.plan.name}.\n"
         f"  jobs:    gcloud ai {kind} list {place}\n"
@@ -315,6 +324,27 @@ def submit(request: Request) -> str:
     )
 
 
+def _check_free(request: Request, kind: str, place: str) -> None:
+    """Refuses a run one of whose jobs has not ended: two learners cannot write the same files.
+
+    Raises:
+      UserError: one has not; the message says how to end it.
+    """
+    ours = request.plan.name, f"{request.plan.name}-actors"
+    listed = gcloud.run(
+        ["ai", kind, "list", *place.split(), "--format=value(displayName,state,name)"],
+        request.names,
+    )
+    for line in listed.splitlines():
+        name, state, job_name = (*line.split("\t"), "", "")[:3]
+        if name in ours and state in _HOLDING:
+            raise UserError(
+                f"The run {request.plan.name} has a job already: {job_name} ({state}). Cancel it: "
+                f"gcloud ai {kind} cancel {job_name} {place}. The same command then resumes the "
+                "run. Or choose another --name."
+            )
+
+
 def main(arguments: Sequence[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
         command_line.parser().print_help()
@@ -322,9 +352,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         request = parse(arguments, os.environ)
         check_flags(request, os.environ)
-        print(dry_run(request) if request.dry_run else submit(request), end="")
-        if not request.dry_run:
-            print()
+        if request.dry_run:
+            print(dry_run(request), end="")
+        else:
+            print(submit(request))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -34,6 +34,7 @@ Becomes one replica of a custom job: like python -m seed_rl.cluster (see its --h
 
   SEED_RL_TOKEN_SECRET        projects/PROJECT/secrets/SECRET in Secret Manager: the run's token
   SEED_RL_ACTORS_PER_MACHINE  number of actors that a replica of pool 1 starts (default: 1)
+  SEED_RL_EVALUATORS          number of evaluators, which those replicas start, too, in turn
   SEED_RL_ADDRESS_OBJECT      gs://BUCKET/NAME, for actors in another job than the learner: the
                               learner writes its address there, and actors look it up
   SEED_RL_FIRST_MACHINE       added to the replica's index (default: 0)
@@ -130,11 +131,14 @@ def machine_index(environment: Mapping[str, str]) -> int:
     )
 
 
-def actor_indices(actors: int, environment: Mapping[str, str]) -> range:
-    """The actors of this machine.
+def tasks(actors: int, evaluators: int, environment: Mapping[str, str]) -> list[int]:
+    """The actors and evaluators of this machine; evaluators are numbered from `actors` on.
+
+    Actors fill one machine after the other, evaluators go round all of them.
 
     Args:
       actors: their number in the whole run.
+      evaluators: their number in the whole run.
       environment: the replica's environment variables.
 
     Raises:
@@ -150,19 +154,29 @@ def actor_indices(actors: int, environment: Mapping[str, str]) -> range:
             f"Machine {machine} has nothing to do: the run's {actors} actors are on the machines "
             f"before it, {text} on each. Rent fewer replicas."
         )
-    return range(first, min(first + int(text), actors))
+    machines = -(-actors // int(text))
+    mine = range(first, min(first + int(text), actors))
+    return [*mine, *range(actors + machine, actors + evaluators, machines)]
 
 
 def _actors(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    options, _ = run.parse(arguments, roles.evaluators_from(environment))
+    evaluators = roles.evaluators_from(environment)
+    options, _ = run.parse(arguments, evaluators)
+    if not environment.get("SEED_RL_EVALUATORS"):
+        evaluators = 0  # Those of pool 3 have machines of their own.
     place = environment.get("SEED_RL_ADDRESS_OBJECT")
     waits = (
         [f"--{name}_timeout_s={run.MOVED_S}" for name in ("connect", "reconnect")] if place else []
     )
 
     def start(index: int) -> subprocess.Popen[bytes] | None:
-        """Starts an actor; None if the run is done."""
-        changed = {"SEED_RL_ROLE": roles.ACTOR, "SEED_RL_INDEX": str(index)}
+        """Starts an actor or evaluator; None if the run is done."""
+        evaluator = index - options.actors
+        changed = (
+            {"SEED_RL_ROLE": roles.ACTOR, "SEED_RL_INDEX": str(index)}
+            if evaluator < 0
+            else {"SEED_RL_ROLE": roles.EVALUATOR, "SEED_RL_INDEX": str(evaluator)}
+        )
         if place:
             address = wait_for_address(GoogleApi(), place)
             if address is None:
@@ -174,7 +188,7 @@ def _actors(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             stdin=subprocess.DEVNULL,
         )
 
-    return Machine(start).run(actor_indices(options.actors, environment))
+    return Machine(start).run(tasks(options.actors, evaluators, environment))
 
 
 def wait_for_address(

@@ -154,15 +154,18 @@ def test_a_bucket_that_is_away_for_minutes_ends_no_actors(
         google_cloud.wait_for_address(api, place, sleep=lambda _: None)
 
 
-# Which actors.
+# Which actors and evaluators.
 
 
-def test_each_actor_is_on_one_machine() -> None:
-    indices = []
+@pytest.mark.parametrize("evaluators", [0, 1, 7])
+def test_each_actor_and_evaluator_is_on_one_machine(evaluators: int) -> None:
+    machines = []
     for machine in range(3):
         environment = {"CLUSTER_SPEC": _cluster(1, machine), "SEED_RL_ACTORS_PER_MACHINE": "4"}
-        indices += google_cloud.actor_indices(10, environment)
-    assert indices == list(range(10))
+        machines.append(google_cloud.tasks(10, evaluators, environment))
+    assert sorted(sum(machines, [])) == list(range(10 + evaluators))
+    evaluating = [sum(task >= 10 for task in tasks) for tasks in machines]
+    assert max(evaluating) - min(evaluating) <= 1
 
 
 def test_a_job_of_actors_alone_has_its_first_machine_in_pool_0() -> None:
@@ -192,7 +195,7 @@ def test_tf_config_says_the_same() -> None:
 )
 def test_environments_that_make_no_sense(environment: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        google_cloud.actor_indices(5, environment)
+        google_cloud.tasks(5, 2, environment)
 
 
 # Several actors on one machine.
@@ -374,6 +377,7 @@ def test_actors_in_another_job_find_the_learner_and_end_with_it(
         host = f"{socket.gethostname()}:{found.getsockname()[1]}"
     task = ("gym", "vtrace", "2", "2", "--env_name=CartPole-v1", "--logdir=gs://runs/spot")
     task += ("--total_environment_frames=1000", "--reconnect_timeout_s=3")
+    evaluators = {"SEED_RL_EVALUATORS": "1"}
     with storage() as address:
         shared = {
             "STORAGE_EMULATOR_HOST": address,
@@ -381,6 +385,7 @@ def test_actors_in_another_job_find_the_learner_and_end_with_it(
             "SEED_RL_ADDRESS_OBJECT": "gs://runs/spot.learner_address",
             "SEED_RL_SECRETS": str(tmp_path),
             "SEED_RL_COPY_SECS": "1",
+            **evaluators,
         }
         actor = {"SEED_RL_ROLE": "actor", "SEED_RL_ACTORS_PER_MACHINE": "1"}
         roles = [

@@ -134,6 +134,33 @@ def test_what_is_handed_to_gcloud_is_the_dryrun(tmp_path: pathlib.Path) -> None:
         "auth list",
         "storage buckets describe gs://my-runs",
         *(f"artifacts docker images describe {registry}/seed-rl-atari{end}" for end in ends),
+        "ai custom-jobs list",
         "ai custom-jobs create",
     ]
     assert "tensorboard --logdir=gs://my-runs/runs/atari-r2d2-Pong" in done.stdout
+    assert done.stdout.startswith("Price: about $6.")
+
+
+def test_a_run_whose_job_has_not_ended_is_not_submitted_again(tmp_path: pathlib.Path) -> None:
+    """Guards the files of the run: a second learner would wait, cost, and be refused."""
+    jobs = tmp_path / "jobs"
+    fake = tmp_path / "gcloud"
+    fake.write_text(
+        f'#!/bin/sh\ncase "$*" in *" list --project"*) cat {jobs} ;; *create*) echo created ;; '
+        "*) echo me ;; esac\n"
+    )
+    fake.chmod(0o755)
+    name, path = "atari-r2d2-Pong", f"{tmp_path}:/usr/bin:/bin"
+    jobs.write_text(
+        f"{name}\tJOB_STATE_FAILED\tprojects/1/locations/x/customJobs/6\n"
+        f"{name}-2\tJOB_STATE_RUNNING\tprojects/1/locations/x/customJobs/7\n"
+    )
+    done = run("train_atari.sh", path=path)
+    assert done.returncode == 0 and "created" in done.stdout, done.stderr
+    with jobs.open("a") as file:
+        file.write(f"{name}-actors\tJOB_STATE_PENDING\tprojects/1/locations/x/customJobs/8\n")
+    done = run("train_atari.sh", path=path)
+    assert done.returncode == 2 and "created" not in done.stdout
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"error: The run {name} has a job already: ")
+    assert "gcloud ai custom-jobs cancel projects/1/locations/x/customJobs/8 --project" in line

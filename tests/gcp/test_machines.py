@@ -68,3 +68,10 @@ def test_gpus_used_are_gpus_rented(flags: list[str], rented: int, message: str |
         return
     with pytest.raises(UserError, match=message):
         machines.check_devices(flags, rented)
+
+
+def test_families_without_persistent_disk_start_from_hyperdisk() -> None:
+    only = ("n4-standard-8", "c4-highcpu-8", "c4d-standard-8", "a3-ultragpu-8g", "a4-highgpu-8g")
+    both = ("n2-standard-8", "c3-standard-8", "a3-highgpu-8g", "a2-highgpu-1g", "e2-standard-4")
+    assert {machines.disk_type(name) for name in only} == {"hyperdisk-balanced"}
+    assert {machines.disk_type(name) for name in both} == {"pd-ssd"}

@@ -6,8 +6,8 @@ object stores do not have. In the bucket
 - a checkpoint's manifest is uploaded after the files that it names, and removed before them: a
   checkpoint with a manifest is complete;
 - `<name>.complete` beside the manifest says the same of a directory of extra files (a replay);
-- `mirror.json` says which learner writes. It is rewritten every few seconds, even while a large
-  file is copied, so that a second learner sees whether the first is alive.
+- `mirror.json` is the lease of the learner that writes. It is renewed every few seconds, even while
+  a large file is copied, and ends a minute and a half later, by the clock of the storage.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.checkpoints import manifest
@@ -35,8 +36,10 @@ OWNER = "mirror.json"
 _MANIFEST = "MANIFEST.json"
 _COMPLETE = ".complete"
 _BEAT_S = 20.0
-_SILENT_S = 90.0  # An owner that has not written for this long is dead; several heartbeats.
+_LEASE_S = 90.0  # An owner that has not renewed it for this long is dead; several heartbeats.
 _POLL_S = 5.0
+
+_T = TypeVar("_T")
 
 
 class DisplacedError(UserError):
@@ -78,7 +81,7 @@ class Mirror:
         return self._remote.url
 
     def claim(self) -> None:
-        """Becomes the only writer, once an earlier one is gone.
+        """Becomes the only writer: at once if the last one's lease is released or has ended.
 
         Raises:
           DisplacedError: another learner is alive.
@@ -86,12 +89,14 @@ class Mirror:
         """
         first = self._try("read", lambda: self._remote.read(OWNER))
         if first is not None and not _released(first):
-            logging.info(
-                "Another learner has written to %s; waiting %g s for its heartbeat.",
-                self.url,
-                _SILENT_S,
-            )
-            deadline = self._clock() + _SILENT_S
+            left_s = _LEASE_S - self._try("write to", lambda: self._remote.age_s(OWNER))
+            if left_s > 0:
+                logging.info(
+                    "Another learner has written to %s; waiting %.0f s for its heartbeat.",
+                    self.url,
+                    left_s,
+                )
+            deadline = self._clock() + left_s
             while self._clock() < deadline:
                 self._sleep(_POLL_S)
                 now = self._try("read", lambda: self._remote.read(OWNER))
@@ -184,7 +189,7 @@ class Mirror:
             self._remote.write(OWNER, (json.dumps(beat) + "\n").encode())
             self._last_beat = self._clock()
 
-    def _try(self, what: str, action: Callable[[], bytes | None]) -> bytes | None:
+    def _try(self, what: str, action: Callable[[], _T]) -> _T:
         try:
             return action()
         except UserError:
@@ -225,7 +230,7 @@ class Mirror:
                     "another --logdir to start over."
                 )
         for name in sorted(names):
-            if name.partition("/")[0] not in (DIRECTORY, OWNER):
+            if name.partition("/")[0] != DIRECTORY and not name.startswith(OWNER):
                 self._remote.download(name, self.logdir / name)
                 self._copied[name] = _stamp(self.logdir / name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import uuid
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -77,6 +78,21 @@ class RemoteFiles:
         """Replaces a small object."""
         self._make_folder(name)
         self._system.pipe_file(f"{self._root}/{name}", content)
+
+    def age_s(self, name: str) -> float:
+        """Seconds since an object was written, by the clock of the storage; 0 if that is unknown.
+
+        The clocks of machines may differ, so another object is written, for its time, and removed.
+        """
+        probe = f"{name}.{uuid.uuid4().hex}"
+        self.write(probe, b"\n")
+        try:
+            now, then = (self._system.modified(f"{self._root}/{n}") for n in (probe, name))
+        except (FileNotFoundError, NotImplementedError):
+            return 0.0
+        finally:
+            self.remove(probe)
+        return max((now - then).total_seconds(), 0.0)
 
     def upload(self, local: Path, name: str) -> None:
         """Replaces an object by a file; in object stores it appears when it is complete."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from seed_rl.cluster import mirror
 from seed_rl.cluster.mirror import OWNER, DisplacedError, Mirror
 from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.checkpoints import manifest
@@ -27,6 +28,7 @@ from seed_rl.common.run_files import checkpoint_list
 from tests.helpers.google_services import storage
 from tests.helpers.saved_logdirs import contents, save, save_replay
 from tests.helpers.system_helpers import REPOSITORY
+from tests.helpers.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +207,37 @@ def test_the_next_learner_takes_over_from_a_dead_one_which_then_must_not_write(
     with pytest.raises(DisplacedError, match="Another learner writes to"):
         first.copy()
     assert RemoteFiles(url).names("checkpoints") == set()
+
+
+def test_nobody_waits_for_a_learner_that_has_been_silent_for_long(
+    open_mirror: Callable[[str], Mirror],
+    url: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when a node is lost and its replacement comes minutes later."""
+    open_mirror("a")
+    remote = RemoteFiles(url)
+    monkeypatch.setattr(mirror, "_LEASE_S", 0.5)
+    wait_until(lambda: remote.age_s(OWNER) >= 0.5)
+
+    def sleep(seconds: float) -> None:
+        raise AssertionError("it waits")
+
+    Mirror(remote, tmp_path, sleep=sleep).claim()
+    assert remote.names() == {OWNER}
+
+
+def test_a_storage_without_a_clock(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole lease is then waited for."""
+    remote = RemoteFiles(url)
+    remote.write(OWNER, b"{}")
+
+    def modified(path: str) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(remote._system, "modified", modified)
+    assert remote.age_s(OWNER) == 0.0 and remote.names() == {OWNER}
 
 
 def test_a_place_that_cannot_be_written_is_one_message(tmp_path: pathlib.Path) -> None:

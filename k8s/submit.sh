@@ -148,8 +148,10 @@ run="${run:-${positional[0]}-${positional[1]}}"
 [[ "$run" =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] || fail "--run=$run: use letters, digits, . _ and -"
 
 patch() { # KIND[/NAME] OPERATION PATH VALUE
+  local value="\"$4\""
+  [[ "$3" != */failureThreshold ]] || value="$4" # The only one that must be a number.
   printf '  - target: {kind: %s}\n    patch: |\n' "${1/\//, name: }"
-  printf '      - {op: %s, path: %s, value: "%s"}\n' "$2" "$3" "$4"
+  printf '      - {op: %s, path: %s, value: %s}\n' "$2" "$3" "$value"
 }
 
 # The options for CPUs, memory, accelerators and nodes, as patches of a component: before a JobSet is
@@ -161,12 +163,24 @@ size() { # JOB CPUS MEMORY
   [[ -z "$3" ]] || patch "Job/$1" replace "$resources/requests/memory" "$3"
   [[ -z "$3" ]] || patch "Job/$1" replace "$resources/limits/memory" "$3"
 }
+gib() { # MEMORY
+  local number="${1%%[.kMGT]*}"
+  case "$1" in
+    *T*) echo $((1024 * (number + 1))) ;;
+    *G*) echo $((number + 1)) ;;
+    *M*) echo $((number / 1000 + 1)) ;;
+    *) echo 1 ;;
+  esac
+}
 limit() { # RESOURCE NUMBER
   patch Job/learner add "$pod/containers/0/resources/limits/${1/\//\~1}" "$2"
 }
 resources="$(
   size learner "$cpus" "$memory"
   size actors "$actor_cpus" "$actor_memory"
+  [[ -z "$memory" ]] ||
+    patch Job/learner replace "$pod/containers/0/startupProbe/failureThreshold" \
+      "$((90 + 2 * $(gib "$memory")))"
   [[ -z "$gpus" ]] || limit nvidia.com/gpu "$gpus"
   [[ -z "$tpu" ]] || limit google.com/tpu "$chips"
   for selector in "${selectors[@]}"; do

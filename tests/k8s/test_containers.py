@@ -301,6 +301,8 @@ def test_submit_asks_for_resources():
         "requests": {"cpu": "16", "memory": "64Gi"},
         "limits": {"memory": "64Gi", "nvidia.com/gpu": "4"},
     }
+    # 15 minutes, and 20 s for each GiB that a replay may have.
+    assert learner["containers"][0]["startupProbe"]["failureThreshold"] == 90 + 2 * 65
     assert learner["nodeSelector"] == {
         "cloud.google.com/gke-accelerator": "nvidia-l4",
         "disk": "ssd",

@@ -6,9 +6,11 @@
 #   docker/build.sh atari                     seed-rl-atari:VERSION, seed-rl-atari-actor:VERSION
 #   docker/build.sh --gpu atari               seed-rl-atari:VERSION-gpu, with CUDA's libraries
 #   docker/build.sh --target=actor football   only the actor's
+#   docker/build.sh tensorboard               seed-rl-tensorboard:VERSION, for k8s/submit.sh
 #   docker/build.sh dmlab -- --build-arg DMLAB_WHEEL=wheels/deepmind_lab-1.0-py3-none-any.whl
 #
-# FAMILY: atari, dmlab, football, mujoco, or base (the classic games of gym, programs of yours).
+# FAMILY: atari, dmlab, football, mujoco, or base (the classic games of gym, programs of yours);
+# tensorboard is TensorBoard alone.
 # ARGUMENTs are those of docker build, for all images; so is what DOCKER_BUILD_ARGS has. The tag is
 # SEED_RL_TAG, if set. SEED_RL_REGISTRY comes before the names, for docker/push.sh.
 set -euo pipefail
@@ -16,7 +18,7 @@ set -euo pipefail
 # shellcheck source=docker/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-gpu=false
+gpu=false tensorboard=false
 targets=(learner actor)
 chosen=()
 while (($#)); do
@@ -33,13 +35,15 @@ while (($#)); do
       break
       ;;
     -*) fail "unknown option $1; see $0 --help" ;;
+    tensorboard) tensorboard=true ;;
     *) [[ " ${families[*]} base " == *" $1 "* ]] ||
       fail "unknown family '$1'; choose from: ${families[*]} base"
       chosen+=("$1") ;;
   esac
   shift
 done
-((${#chosen[@]})) || fail "which environments? Choose from: ${families[*]} base"
+((${#chosen[@]})) || $tensorboard ||
+  fail "which environments? Choose from: ${families[*]} base (or tensorboard)"
 check_engine
 
 tensorflow=cpu
@@ -65,6 +69,8 @@ build() { # FILE TARGET IMAGE [ARGUMENT ...]
 }
 
 labels+=(--label "seed-rl.source=$(source_fingerprint)")
+if $tensorboard; then build base tensorboard "$(tensorboard_image)" --build-arg TENSORFLOW=cpu; fi
+((${#chosen[@]})) || exit 0
 for target in "${targets[@]}"; do
   case "$target" in
     learner) build base learner "$(learner_image base "$variant")" --build-arg "TENSORFLOW=$tensorflow" ;;

@@ -38,6 +38,7 @@ group (sudo usermod --append --groups docker \"\$USER\") and log in again."
 # The images of a family: everything, and an actor alone. The variant "-gpu" has CUDA's libraries.
 learner_image() { echo "$prefix$1:$tag${2:-}"; } # FAMILY [VARIANT]
 actor_image() { echo "${prefix}$1-actor:$tag"; } # FAMILY
+tensorboard_image() { echo "${prefix}tensorboard:$tag"; }
 
 # The family of a game or program: those that need no packages of their own share the base.
 family_of() { # GAME

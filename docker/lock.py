@@ -49,6 +49,7 @@ def main() -> None:
         "learner-cpu": [*learner, tensorflow.replace("tensorflow", TENSORFLOW["cpu"], 1)],
         "learner-gpu": [*learner, tensorflow.replace("tensorflow", TENSORFLOW["gpu"], 1)],
         **{family: [*actor, *extras[family]] for family in FAMILIES},
+        "tensorboard": [*actor, *(line for line in base if name(line) == "tensorboard")],
         # OpenCV (155 MB) is for games that are rendered or wrapped.
         "atari-actor": [*actor, *(line for line in extras["atari"] if name(line) == "ale-py")],
         "build": [

@@ -26,14 +26,18 @@ for argument in "$@"; do
     *) chosen+=("$argument") ;;
   esac
 done
-((${#chosen[@]})) || fail "which environments? Choose from: ${families[*]} base"
+((${#chosen[@]})) || fail "which environments? Choose from: ${families[*]} base tensorboard"
 [[ -n "${SEED_RL_REGISTRY:-}" ]] || fail "where to? Set SEED_RL_REGISTRY, for example to
 europe-docker.pkg.dev/PROJECT/REPOSITORY, and build the images under that name."
 check_engine
 
 images=()
 for family in "${chosen[@]}"; do
-  images+=("$(learner_image "$family" "$variant")" "$(actor_image "$family")")
+  if [[ "$family" == tensorboard ]]; then
+    images+=("$(tensorboard_image)")
+  else
+    images+=("$(learner_image "$family" "$variant")" "$(actor_image "$family")")
+  fi
 done
 for image in "${images[@]}"; do
   docker image inspect "$image" > /dev/null 2>&1 ||

@@ -20,7 +20,8 @@
 #   --cpus=4 --memory=8Gi               of the learner
 #   --actor_cpus=1 --actor_memory=1Gi   of each actor
 #   --selector=KEY=VALUE                label of the learner's node; may be repeated
-#   --learner_image=I --actor_image=I   instead of those that docker/push.sh has pushed
+#   --learner_image=I --actor_image=I --tensorboard_image=I   instead of those that docker/push.sh
+#                        has pushed
 #   --engine=jobset      or plain, for clusters without JobSet
 #   --queue=Q            waits in this LocalQueue of Kueue
 #   --storage=50Gi --storage_class=C    of the volume, when it is made
@@ -35,7 +36,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../docker/lib.sh"
 # shellcheck source=k8s/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-run="" namespace=seed-rl engine=jobset queue="" with="" learner_image="" actor_image=""
+run="" namespace=seed-rl engine=jobset queue="" with="" learner_image="" actor_image="" tensorboard_image=""
 storage="" storage_class="" insecure=false dry_run=false
 gpus="" tpu="" cpus="" memory="" actor_cpus="" actor_memory="" selectors=()
 positional=() flags=()
@@ -67,6 +68,7 @@ for argument in "$@"; do
       ;;
     --learner_image=*) learner_image="$value" ;;
     --actor_image=*) actor_image="$value" ;;
+    --tensorboard_image=*) tensorboard_image="$value" ;;
     --run=*) run="$value" ;;
     --namespace=*) namespace="$value" ;;
     --with=*) with="$value" ;;
@@ -142,6 +144,9 @@ if [[ -z "$learner_image" || -z "$actor_image" ]]; then
   learner_image="${learner_image:-$(learner_image "$family" "$variant")}"
   actor_image="${actor_image:-$(actor_image "$family")}"
 fi
+# The learner's has TensorBoard, too, but is large.
+[[ -n "$tensorboard_image" || -z "${SEED_RL_REGISTRY:-}" ]] || tensorboard_image="$(tensorboard_image)"
+tensorboard_image="${tensorboard_image:-$learner_image}"
 [[ "$engine" == jobset || "$engine" == plain ]] || fail "--engine is jobset or plain, not $engine."
 [[ -z "$queue" || "$engine" == jobset ]] || fail "--queue needs --engine=jobset."
 run="${run:-${positional[0]}-${positional[1]}}"
@@ -244,6 +249,7 @@ END
   echo "images:"
   image seed-rl-learner "$learner_image"
   image seed-rl-actor "$actor_image"
+  image seed-rl-tensorboard "$tensorboard_image"
   echo "patches:"
   [[ -z "$storage" ]] ||
     patch PersistentVolumeClaim replace /spec/resources/requests/storage "$storage"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import pathlib
 import re
 import shutil
@@ -86,6 +87,7 @@ def test_locked_versions_satisfy_pyproject(repository):
     project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
     wanted = {"learner-cpu": project["dependencies"], "learner-gpu": project["dependencies"]}
     wanted |= {family: project["optional-dependencies"][family] for family in FAMILIES}
+    wanted["tensorboard"] = importlib.metadata.requires("tensorboard") or []
     everywhere: dict[str, set[str]] = {}
     for file in [*wanted, "actor", "atari-actor", "learner"]:
         for package, version in locked(repository, file).items():
@@ -103,7 +105,7 @@ def test_locked_versions_satisfy_pyproject(repository):
 
 
 def test_actors_have_no_tensorflow(repository):
-    for name in ("actor", "atari-actor", "dmlab", "football", "mujoco"):
+    for name in ("actor", "tensorboard", "atari-actor", "dmlab", "football", "mujoco"):
         found = [package for package in locked(repository, name) if "tensorflow" in package]
         assert found == []
 

@@ -168,6 +168,20 @@ def test_one_process_of_a_run(docker):
     assert "--entrypoint" not in run
 
 
+def test_tensorboard_has_an_image_of_its_own(docker):
+    """Guards pods that would fetch a learner's gigabytes to draw curves."""
+    docker.has_images()
+    environment = {"SEED_RL_REGISTRY": "host/path", "SEED_RL_TAG": "1"}
+    code, messages = docker.call("docker/build.sh", "tensorboard", **environment)
+    assert code == 0, messages
+    (build,) = docker.calls("build")
+    assert values(build, "--target") == ["tensorboard"]
+    code, messages = docker.call("docker/push.sh", "tensorboard", **environment)
+    assert code == 0, messages
+    assert docker.calls("push") == [values(build, "--tag")]
+    assert values(build, "--tag") == ["host/path/seed-rl-tensorboard:1"]
+
+
 def test_push(docker):
     docker.has_images()
     code, messages = docker.call(

@@ -147,7 +147,7 @@ def test_names_within_a_run_agree(overlay):
             for container in containers:
                 for source in container["envFrom"]:
                     assert ("ConfigMap", source["configMapRef"]["name"]) in names
-                assert container["image"].startswith("registry.example.com/seed-rl-atari")
+                assert container["image"].startswith("registry.example.com/seed-rl-")
             mounted = {mount["name"] for each in containers for mount in each["volumeMounts"]}
             assert mounted == {volume["name"] for volume in pod["volumes"]}
 

@@ -288,6 +288,27 @@ def price(request: Request) -> str:
     return prices.estimate([spec for _, spec in commands(request)])
 
 
+def _check_free(request: Request, kind: str, place: str) -> None:
+    """Refuses a run one of whose jobs has not ended: two learners cannot write the same files.
+
+    Raises:
+      UserError: one has not; the message says how to end it.
+    """
+    ours = request.plan.name, f"{request.plan.name}-actors"
+    listed = gcloud.run(
+        ["ai", kind, "list", *place.split(), "--format=value(displayName,state,name)"],
+        request.names,
+    )
+    for line in listed.splitlines():
+        name, state, job_name = (*line.split("\t"), "", "")[:3]
+        if name in ours and state in _HOLDING:
+            raise UserError(
+                f"The run {request.plan.name} has a job already: {job_name} ({state}). Cancel it: "
+                f"gcloud ai {kind} cancel {job_name} {place}. The same command then resumes the "
+                "run. Or choose another --name."
+            )
+
+
 def submit(request: Request) -> str:
     """Checks bucket and images, prints the price, submits; returns what to do next.
 
@@ -322,27 +343,6 @@ def submit(request: Request) -> str:
         f"  curves:  tensorboard --logdir={request.plan.logdir}\n"
         f"  end it:  gcloud ai {kind} cancel JOB {place}"
     )
-
-
-def _check_free(request: Request, kind: str, place: str) -> None:
-    """Refuses a run one of whose jobs has not ended: two learners cannot write the same files.
-
-    Raises:
-      UserError: one has not; the message says how to end it.
-    """
-    ours = request.plan.name, f"{request.plan.name}-actors"
-    listed = gcloud.run(
-        ["ai", kind, "list", *place.split(), "--format=value(displayName,state,name)"],
-        request.names,
-    )
-    for line in listed.splitlines():
-        name, state, job_name = (*line.split("\t"), "", "")[:3]
-        if name in ours and state in _HOLDING:
-            raise UserError(
-                f"The run {request.plan.name} has a job already: {job_name} ({state}). Cancel it: "
-                f"gcloud ai {kind} cancel {job_name} {place}. The same command then resumes the "
-                "run. Or choose another --name."
-            )
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -36,10 +36,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/../docker/lib.sh"
 # shellcheck source=k8s/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-run="" namespace=seed-rl engine=jobset queue="" with="" learner_image="" actor_image="" tensorboard_image=""
+run="" namespace=seed-rl engine=jobset queue="" with="" learner_image="" actor_image=""
 storage="" storage_class="" insecure=false dry_run=false
-gpus="" tpu="" cpus="" memory="" actor_cpus="" actor_memory="" selectors=()
 positional=() flags=()
+gpus="" tpu="" cpus="" memory="" actor_cpus="" actor_memory="" selectors=() tensorboard_image=""
 
 # A flag, or those of a flag file: the images need not have the file.
 add_flag() { # FLAG

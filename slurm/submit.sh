@@ -163,9 +163,8 @@ send() {  # COMMAND ...
 }
 exec 3>&1
 
-settings=("SEED_RL_ADDRESS_FILE=$folder/address" "SEED_RL_SECRETS=$secrets"
-  "SEED_RL_EVALUATORS=$evaluators" "ROOT=$root" "PYTHON=$python" "LOGDIR=$logdir"
-  "RUN=$name")
+settings=("RUN=$name" "SEED_RL_ADDRESS_FILE=$folder/address" "SEED_RL_SECRETS=$secrets"
+  "SEED_RL_EVALUATORS=$evaluators" "ROOT=$root" "PYTHON=$python" "LOGDIR=$logdir")
 arguments+=("--logdir=$logdir")
 learner="$(send sbatch --parsable --job-name="$name-learner" --output="$folder/learner.log" \
   --cpus-per-task=4 --mem=8G ${learner_options[@]+"${learner_options[@]}"} \

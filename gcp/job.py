@@ -13,7 +13,6 @@ from typing import Any
 from gcp.machines import Shape, disk_type
 
 _COMMAND = ["python", "-m", "seed_rl.cluster.google_cloud"]
-
 _ACTOR_DISK_GB = 100  # The API's default.
 
 Spec = dict[str, Any]

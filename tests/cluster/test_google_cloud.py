@@ -359,7 +359,7 @@ def test_a_job_trains_loses_its_learner_and_finishes(
             third = replica(0)
             assert third.wait() == 0
             actors.send(signal.SIGTERM)
-            assert actors.wait() == 143
+            assert actors.wait() in (0, 143)  # The learner may have told them first.
         finally:
             for program in started:
                 program.kill()

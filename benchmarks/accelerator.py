@@ -121,9 +121,11 @@ def parts(args: argparse.Namespace) -> None:
         for num_envs in batches:
             part = training.measure_part(_options(args, name, dtype, num_envs), "infer")
             row.append(part["us"] * num_envs / 1e3)
-        part = training.measure_part(_options(args, name, dtype), "train")
+        part = training.measure_part(_options(args, name, dtype, jit="false"), "train")
         size = WORKLOADS[name].unrolls_per_step * WORKLOADS[name].unroll_length
-        row += [size, part["us"] * size / WORKLOADS[name].samples / 1e3, part["us"]]
+        compiled = training.measure_part(_options(args, name, dtype, jit="true"), "train")
+        ms = [us * size / WORKLOADS[name].samples / 1e3 for us in (part["us"], compiled["us"])]
+        row += [size, *ms, part["us"]]
         rows.append(row)
     report.print_table(
         f"Alone, ms of {'the device' if part['on_accelerator'] else 'a core'}",
@@ -133,6 +135,7 @@ def parts(args: argparse.Namespace) -> None:
             *(f"inference, batch {size}" for size in batches),
             "transitions a step",
             "training step",
+            "compiled (--jit)",
             "training, µs a transition",
         ],
         rows,
@@ -208,12 +211,17 @@ def deepmind_lab(args: argparse.Namespace) -> None:
 
 
 def _options(
-    args: argparse.Namespace, workload: str, dtype: str, num_envs: int | None = None
+    args: argparse.Namespace,
+    workload: str,
+    dtype: str,
+    num_envs: int | None = None,
+    jit: str = "auto",
 ) -> argparse.Namespace:
     """The options of `benchmarks.training`."""
     return argparse.Namespace(
         workload=workload,
         compute_dtype=dtype,
+        jit=jit,
         num_envs=num_envs,
         actors=len(os.sched_getaffinity(0)),
         seconds=args.seconds,

@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6, help="length of a window")
     parser.add_argument("--warmup", type=float, default=10, help="seconds before measuring")
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
+    parser.set_defaults(jit="auto")
     args = parser.parse_args()
     now = Path(__file__).resolve().parent.parent
     with tempfile.TemporaryDirectory() as folder:

@@ -160,6 +160,7 @@ def _ours(args: argparse.Namespace) -> float:
     options = argparse.Namespace(
         workload=WORKLOAD,
         compute_dtype="float32",
+        jit="auto",
         actors=WORKLOADS[WORKLOAD].actors,
         num_envs=None,
         seconds=args.seconds,

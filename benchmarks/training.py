@@ -40,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--workload", choices=sorted(WORKLOADS), default="W1")
     parser.add_argument("--compute_dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--jit", choices=("auto", "true", "false"), default="auto")
     parser.add_argument(
         "--actors", type=int, help="number of actors, which share the environments equally"
     )
@@ -129,7 +130,7 @@ def measure_part(args: argparse.Namespace, part: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.training", f"--part={part}"]
     command += [f"--workload={args.workload}", f"--compute_dtype={args.compute_dtype}"]
     command += [f"--actors={args.actors}", f"--part_seconds={args.part_seconds}"]
-    command += [f"--num_envs={chosen(args).num_envs}"]
+    command += [f"--num_envs={chosen(args).num_envs}", f"--jit={args.jit}"]
     output = subprocess.run(command, capture_output=True, text=True, env=_environment())
     if output.returncode:
         raise SystemExit(f"error: {' '.join(command)} failed:\n{output.stderr[-3000:]}")
@@ -186,6 +187,8 @@ def start_system(
     )
     if workload.network:
         flags["compute_dtype"] = args.compute_dtype
+    if args.jit != "auto":  # Which earlier checkouts do not know.
+        flags["jit"] = args.jit
     learner = _start(workload.program, flags, checkout, run_mode="learner")
     actors = [
         _start(workload.program, flags, checkout, run_mode="actor", task=i, **(actor_flags or {}))

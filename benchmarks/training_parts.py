@@ -76,7 +76,8 @@ def measure_train(args: argparse.Namespace) -> float:
     algorithm, _, strategy = agent
     with strategy.scope():
         optimizer, _ = create_optimizer(1000, OptimizerConfig())
-    training = TrainingStep(algorithm, optimizer, strategy, OptimizerConfig().clip_norm)
+    clip_norm = OptimizerConfig().clip_norm
+    training = TrainingStep(algorithm, optimizer, strategy, clip_norm, jit=args.jit)
     dataset = strategy.distribute_datasets_from_function(
         lambda _: tf.data.Dataset.from_tensors(batch).repeat()
     )

@@ -115,6 +115,19 @@ WORKLOADS = {
         actors=8,
         frames_per_transition=1,
     ),
+    "W5": Workload(
+        "PPO on HalfCheetah, W4 with the preset's sizes: training steps of 2,048 transitions, "
+        "minibatches of 64; 32 environments",
+        "mujoco",
+        "ppo",
+        unroll_length=64,
+        batch_size=1,
+        env={"env_name": "HalfCheetah-v5"},
+        flags={"epochs_per_step": 10, "batches_per_step": 32},
+        num_envs=32,
+        actors=2,
+        frames_per_transition=1,
+    ),
 }
 """All workloads, by name."""
 

@@ -1,4 +1,6 @@
-"""What an agent learns from a batch does not depend on the number of replicas it is split over."""
+"""What an agent learns from a batch depends neither on the number of replicas that it is split over
+nor on XLA.
+"""
 
 import json
 
@@ -8,11 +10,11 @@ import pytest
 
 @pytest.fixture
 def train(forks, repository):
-    """`train(agent, replicas)` returns what `replicas_program` prints: values by name."""
+    """`train(agent, replicas, jit)` returns what `replicas_program` prints: values by name."""
 
-    def train(agent, replicas):
+    def train(agent, replicas, jit="false"):
         module = "tests.helpers.programs.replicas_program"
-        result = forks.run("-m", module, agent, str(replicas), cwd=repository)
+        result = forks.run("-m", module, agent, str(replicas), jit, cwd=repository)
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout.splitlines()[-1])
 
@@ -52,3 +54,13 @@ def test_a_network_that_normalizes_its_observations_is_told_of_each_step(train, 
         np.testing.assert_allclose(
             values[f"statistics/{name}"], values["statistics/numpy"], rtol=1e-5, err_msg=name
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["vtrace", "r2d2", "sac", "policy_gradient"])
+def test_compiled_steps_learn_the_same(train, agent):
+    """Guards --jit, of losses that draw nothing at random: weights, metrics and feedback."""
+    interpreted, compiled = (train(agent, 1, jit) for jit in ("false", "true"))
+    assert interpreted.keys() == compiled.keys()
+    for name, expected in interpreted.items():
+        np.testing.assert_allclose(compiled[name], expected, rtol=5e-5, atol=1e-6, err_msg=name)

@@ -13,7 +13,7 @@ import pytest
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import run_record
 from seed_rl.launch import arguments as run_arguments
-from seed_rl.launch import games, local
+from seed_rl.launch import games, local, panel
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
@@ -438,3 +438,20 @@ def test_the_agent_of_a_program(tmp_path, monkeypatch, text):
         UserError, match=r"my_program\.py: .*run_local.sh my_program.py --help lists"
     ):
         local.ask_program(run_arguments.parse(["my_program.py", "1", "--sise=4"]))
+
+
+def test_a_gpu_with_few_environments_is_a_hint(tmp_path, monkeypatch):
+    """Guards people with a GPU against a run that leaves it idle."""
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho GPU 0\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4))
+    shown = {}
+    monkeypatch.setattr(panel, "create", lambda _, facts: shown.update(facts))
+    for envs, hinted in ((8, True), (16, False)):
+        parsed = run_arguments.parse(["atari", "vtrace", "4", str(envs), "--tensorboard=false"])
+        parsed = dataclasses.replace(parsed, logdir=tmp_path / "run")
+        shown.clear()
+        local.create_supervisor(parsed)
+        assert ("hint" in shown) == hinted

@@ -86,6 +86,11 @@ class PolicyGradient(ActorCriticAlgorithm):
     def trainable_variables(self) -> list[tf.Variable]:
         return variables.trainable_variables([self.network, self.loss_module])
 
+    def jit_pays(self) -> bool:
+        """Small ops gain by being compiled; convolutions and LSTMs lose (docs/performance.md)."""
+        has_state = bool(tf.nest.flatten(self.network.initial_state(1)))
+        return not has_state and all(len(v.shape) <= 2 for v in self.trainable_variables())
+
     def clipped_apart(self) -> list[tf.Variable]:
         return self.loss_module.multipliers()
 

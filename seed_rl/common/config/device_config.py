@@ -41,6 +41,13 @@ class DeviceConfig(Checked):
         "core. With small networks, whose ops take microseconds, 1 is faster.",
         minimum=0,
     )
+    jit: str = option(
+        "auto",
+        "Compile training steps with XLA, for one training device; takes seconds at the start. "
+        "auto: only where it was measured to pay, which is on a CPU, for the on-policy agent's "
+        "networks without convolutions and LSTM.",
+        choices=("auto", "true", "false"),
+    )
     learner_addresses: str = option(
         "",
         "host:port of each of several learners that train together, separated by commas, where "

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from seed_rl.common import random_numbers
 from seed_rl.common.distributions.base import Distribution, ParametricDistribution
 
 StdFn = Callable[[tf.Tensor], tf.Tensor]
@@ -33,7 +34,7 @@ class Normal(Distribution):
         self.scale = scale
 
     def sample(self) -> tf.Tensor:
-        return self.loc + self.scale * tf.random.normal(tf.shape(self.loc), dtype=self.loc.dtype)
+        return self.loc + self.scale * random_numbers.normal(tf.shape(self.loc), self.loc.dtype)
 
     def mode(self) -> tf.Tensor:
         return self.loc

@@ -152,6 +152,10 @@ class Algorithm(Policy):
         # Not `network.trainable_variables`: a tf.Module does not see variables of Keras 3 layers.
         return variables.trainable_variables(self.network)
 
+    def jit_pays(self) -> bool:
+        """Whether XLA makes training steps on a CPU faster; called with variables created."""
+        return False
+
     def clipped_apart(self) -> list[tf.Variable]:
         """Those of `trainable_variables` whose gradients are clipped separately.
 

@@ -16,8 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +26,7 @@ from absl import logging
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import several_learners, tpu_encoding, variables
+from seed_rl.common.system.nvidia import machine_has_gpu
 
 Encoding = Callable[[Any], Any]
 
@@ -69,7 +68,7 @@ class Devices(NamedTuple):
                 "(the number of the latter must divide --batch_size), or hide the GPU from this "
                 "run with CUDA_VISIBLE_DEVICES."
             )
-        if seen or not _machine_has_gpu():
+        if seen or not machine_has_gpu():
             return None
         return (
             "this machine has a GPU (nvidia-smi -L lists it), but TensorFlow cannot use it: the "
@@ -204,22 +203,6 @@ def _grow_gpu_memory() -> None:
             tf.config.experimental.set_memory_growth(gpu, True)
         except (RuntimeError, ValueError):  # A program that has used or divided the GPU.
             logging.warning("TensorFlow already runs: it keeps its share of %s.", gpu.name)
-
-
-def _machine_has_gpu() -> bool:
-    """Whether NVIDIA's driver lists a GPU that this process should see."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
-        return False
-    program = shutil.which("nvidia-smi")
-    try:
-        return (
-            program is not None
-            and not subprocess.run(
-                [program, "-L"], capture_output=True, timeout=30, check=False
-            ).returncode
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
 
 
 def choose(

@@ -80,6 +80,7 @@ class TrainingJob:
       callbacks: called by the learner; of several, by the first.
       learners: how many train together.
       learner_index: of this one among them.
+      jit: `DeviceConfig.jit`.
       environment: those of `options` that must match to resume a saved run.
       network: names of further `options` that must.
       files: texts to write to the logdir when training starts, by file name.
@@ -104,6 +105,7 @@ class TrainingJob:
     callbacks: Sequence[Callback] = ()
     learners: int = 1
     learner_index: int = 0
+    jit: str = "false"
 
     def execute(self) -> None:
         """Trains; or plays or serves, if `seed_rl.play` or `seed_rl.serve` started the program.
@@ -304,6 +306,7 @@ def make_job(
         callbacks=callbacks,
         learners=learners,
         learner_index=index,
+        jit=device_config.jit,
     )
 
 

@@ -85,6 +85,7 @@ class Learner:
             self._strategy,
             job.clip_norm,
             self._batch_codec.decode,
+            job.jit,
         )
         self._trackables = dict(
             agent=self._algorithm.network,

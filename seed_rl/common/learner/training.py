@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
+from seed_rl.common import random_numbers
+from seed_rl.common.errors import UserError
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization import replicated
@@ -21,11 +26,6 @@ class TrainingStep:
     Each gradient step averages the gradients of the replicas. A loss is a mean over the replica's
     part of the batch, or over the unmasked elements of the whole batch (`replicas.BatchMean`), so
     that the update does not depend on the number of replicas.
-
-    Attributes:
-      run: `run(batches)`, a `tf.function`: trains on the next batch of an iterator, or on a batch.
-        Returns (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
-        Raises `tf.errors.OutOfRangeError` if there are no more batches.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class TrainingStep:
         strategy: tf.distribute.Strategy,
         clip_norm: float | None,
         decode: Callable[[Nest], Nest] = lambda batch: batch,
+        jit: str = "false",
     ):
         """Builds the optimizer for the variables of the algorithm.
 
@@ -45,6 +46,10 @@ class TrainingStep:
           clip_norm: maximum global norm of the averaged gradients, and separately of those of
             `Algorithm.clipped_apart`; None: no clipping.
           decode: inverse of the `encode` that `Algorithm.dataset` was given.
+          jit: `DeviceConfig.jit`; "auto" compiles only what XLA can compile.
+
+        Raises:
+          UserError: `jit` is "true" and there are several replicas.
         """
         self._algorithm = algorithm
         self._strategy = strategy
@@ -59,18 +64,48 @@ class TrainingStep:
         )
         with strategy.scope():
             optimizer.build(variables)
-        self.run = tf.function(self._step, autograph=False)
+        self._required = jit == "true"
+        self._compiled = _compiles(jit, algorithm, strategy)
+        self._run = tf.function(self._step, autograph=False)
+
+    def run(self, batches: Any) -> tuple[dict[str, tf.Tensor], Nest]:
+        """Trains on the next batch of an iterator, or on a batch.
+
+        Returns:
+          (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
+
+        Raises:
+          tf.errors.OutOfRangeError: there are no more batches.
+          UserError: XLA must compile the step, and cannot.
+        """
+        try:
+            return self._run(batches)
+        except tf.errors.InvalidArgumentError as error:
+            if not self._compiled or "tf2xla conversion failed" not in error.message:
+                raise
+            found = re.search("Detected unsupported operations.*", error.message)
+            reason = re.sub(r"\s*{{.*?}}", "", found[0]) if found else "XLA cannot compile them"
+            if self._required:
+                raise UserError(f"--jit=true: {reason}. Leave --jit=true out.") from error
+            logging.warning("Training steps are not compiled (--jit): %s.", reason)
+        self._compiled = False
+        self._run = tf.function(self._step, autograph=False)
+        return self._run(batches)
 
     def _step(self, batches: Any) -> tuple[dict[str, tf.Tensor], Nest]:
         batch = next(batches) if isinstance(batches, Iterator) else batches
-        result: StepResult = self._strategy.run(self._replica_step, args=(batch,))
+        step = self._replica_step
+        if self._compiled:
+            step = tf.function(step, jit_compile=True, autograph=False)
+        result: StepResult = self._strategy.run(step, args=(batch,))
         local = self._strategy.experimental_local_results
         metrics = {name: local(value)[0] for name, value in result.metrics.items()}
         feedback = tf.nest.map_structure(lambda value: tf.concat(local(value), 0), result.feedback)
         return metrics, feedback
 
     def _replica_step(self, batch: Any) -> StepResult:
-        result = self._algorithm.update(self._decode(batch), self._minimize)
+        with random_numbers.compiled_by_xla() if self._compiled else contextlib.nullcontext():
+            result = self._algorithm.update(self._decode(batch), self._minimize)
         context = replicated.several()
         if context is None:
             return result
@@ -78,6 +113,17 @@ class TrainingStep:
         values = tf.stack([tf.cast(value, tf.float32) for value in result.metrics.values()])
         means = tf.unstack(context.all_reduce(tf.distribute.ReduceOp.MEAN, values))
         return result._replace(metrics=dict(zip(result.metrics, means, strict=True)))
+
+
+def _compiles(jit: str, algorithm: Algorithm, strategy: tf.distribute.Strategy) -> bool:
+    """Whether XLA is to compile the training step."""
+    several = strategy.num_replicas_in_sync > 1
+    if jit == "true" and several:
+        raise UserError("--jit=true needs one training device and one learner. Leave it out.")
+    if jit != "auto":
+        return jit == "true"
+    on_cpu = all("CPU" in device.upper() for device in strategy.extended.worker_devices)
+    return on_cpu and not several and algorithm.jit_pays()
 
 
 def minimize(

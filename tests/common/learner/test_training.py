@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.common.errors import UserError
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.launch.ports import free_port
@@ -33,6 +34,13 @@ def test_mirrored_training_equals_single_device(train, optimizer):
     (single, _), (mirrored, _) = train(1, optimizer), train(2, optimizer)
     assert single.shape == (3 + 1 + 4,)
     np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
+
+
+def test_several_replicas_are_not_compiled(forks):
+    """Guards the message: gradients cannot be exchanged inside of a compiled step."""
+    program = PROGRAMS / "replicas_program.py"
+    refused = forks.run(program, "vtrace", "2", "true")
+    assert refused.returncode and "--jit=true needs one training device" in refused.stderr
 
 
 @pytest.mark.slow
@@ -143,3 +151,27 @@ def test_multipliers_do_not_clip_the_network():
     metrics, _ = step.run(batches)
     assert float(metrics["skipped_steps"]) == 1.0
     assert float(algorithm.multiplier) == pytest.approx(1.0 - 0.1 * 5.0)
+
+
+class Unusual(Line):
+    """The same with an op that XLA cannot compile."""
+
+    def jit_pays(self):
+        return True
+
+    def loss(self, batch):
+        return super().loss(tf.py_function(lambda value: value, [batch], tf.float32))
+
+
+def test_only_what_xla_can_compile_is_compiled(caplog):
+    """Guards losses of one's own against a default that knows nothing of their ops."""
+    strategy, batch = tf.distribute.OneDeviceStrategy("cpu:0"), tf.constant(3.0)
+    for jit, algorithm in (("auto", Line()), ("true", Line()), ("auto", Unusual())):
+        step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, None, jit=jit)
+        for _ in range(2):
+            step.run(batch)
+        assert float(algorithm.network.weight) == pytest.approx(1.0 + 0.4 + 0.32)
+    assert "not compiled (--jit)" in caplog.text and "EagerPyFunc" in caplog.text
+    step = TrainingStep(Unusual(), tf.keras.optimizers.SGD(0.1), strategy, None, jit="true")
+    with pytest.raises(UserError, match="EagerPyFunc.*Leave --jit=true out"):
+        step.run(batch)

@@ -1,6 +1,6 @@
 """Trains an agent on REPLICAS logical devices (a program of test_replicas.py).
 
-    replicas_program.py AGENT REPLICAS
+    replicas_program.py AGENT REPLICAS [JIT]
 
 The parts of its batches differ strongly in the number of unmasked steps, in importance weights and
 in rewards. Prints weights and metrics after some steps as JSON. A separate process, because the
@@ -247,7 +247,7 @@ def statistics(algorithm):
     return [variable for key, variable in found.items() if key not in trained]
 
 
-def main(name, replicas):
+def main(name, replicas, jit="false"):
     (cpu,) = tf.config.list_physical_devices("CPU")
     logical = [tf.config.LogicalDeviceConfiguration()] * (replicas + 1)
     tf.config.set_logical_device_configuration(cpu, logical)
@@ -273,7 +273,7 @@ def main(name, replicas):
         stacked = tuple(tf.stack(tensors) for tensors in zip(*parts, strict=True))
         return tf.data.Dataset.from_tensor_slices(stacked)
 
-    step = TrainingStep(algorithm, optimizer, strategy, clip_norm=2.0, decode=form.decode)
+    step = TrainingStep(algorithm, optimizer, strategy, clip_norm=2.0, decode=form.decode, jit=jit)
     iterator = iter(strategy.distribute_datasets_from_function(dataset))
     result, told = {}, []
     if name != "normalized":
@@ -298,4 +298,4 @@ def main(name, replicas):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

@@ -24,6 +24,7 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     SPLIT_WITH_ADVANTAGE_RECOMPUTATION,
     MinibatchSettings,
 )
+from seed_rl.common import random_numbers
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner.algorithm import Minimize, StepResult
 from seed_rl.common.learner.training import mean_result
@@ -110,13 +111,14 @@ def run_epochs(
     size = num_rows // settings.batches_per_step
     rows = tf.range(num_rows)
     orders = [
-        rows if settings.batch_mode == REPEAT else tf.random.shuffle(rows)
+        rows if settings.batch_mode == REPEAT else random_numbers.shuffle(rows)
         for _ in range(settings.epochs_per_step)
     ]
     minibatches = tf.reshape(tf.stack(orders), [settings.gradient_steps, size])
 
     def step(index: tf.Tensor) -> StepResult:
-        return minimize(lambda: _logged_loss(loss, _take(arguments, minibatches[index])))
+        minibatch = _take(arguments, minibatches[index])
+        return minimize(lambda: _logged_loss(loss, minibatch))
 
     looped = _can_loop() if looped is None else looped
     return mean_of_steps(step, settings.gradient_steps, looped)

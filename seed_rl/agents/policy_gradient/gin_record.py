@@ -121,8 +121,10 @@ def record(
     Raises:
       UserError: the network differs; see `saved_run.network_refusal`.
     """
-    told = {f"--{name}" if name in settled.chosen else name: p for name, p in settled.bound.items()}
-    gin_config.warn_of_unused(told)
+    if saved is None or not saved.replayed:
+        gin_config.warn_of_unused(
+            {f"--{n}" if n in settled.chosen else n: p for n, p in settled.bound.items()}
+        )
     text = gin_config.operative()
     now = {**parsed(gin.config_str()), **parsed(text)}
     if saved is not None:

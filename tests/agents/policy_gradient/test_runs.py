@@ -104,3 +104,4 @@ def test_a_run_is_played_as_it_was_trained(tmp_path, socket_address):
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert re.findall(r"│\s+\d+ │\s+(\S+) │\s+(\S+) │", result.stdout) == [("3", "3")] * 5
+    assert "without effect" not in result.stderr  # Of settings that nobody has typed.

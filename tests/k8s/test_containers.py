@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
 from tests.k8s.containers import container
-from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, render
+from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, problems, render
 
 STOPPED = 75
 IMAGES = ("--learner_image=seed-rl-gym:learner", "--actor_image=seed-rl-gym:actor")
@@ -86,12 +87,67 @@ def test_programs_accept_their_arguments(overlay, secrets, tmp_path):
         assert f"unix:{variables['PROXY_LEARNER']}" == socket
 
 
-@pytest.mark.parametrize("overlay", sorted(set(OVERLAYS) - {"jobset", "insecure"}))
+@pytest.mark.parametrize("overlay", sorted(set(OVERLAYS) - {"jobset", "insecure", "learners"}))
 def test_overlays_run_the_same_commands(overlay, secrets, tmp_path):
     manifests, reference = of_overlay(overlay, secrets), of_overlay("jobset", secrets)
     for name in ("learner", "actors"):
         this, that = (command(container(m, name, tmp_path)) for m in (manifests, reference))
         assert this == that
+
+
+def test_several_learners_find_each_other_by_the_names_of_their_pods(tmp_path):
+    """And actors the learner that they belong to, by the index of their pod."""
+    manifests = of_overlay("learners", [])
+    (job_set,) = [d for d in manifests if d["kind"] == "JobSet"]
+    (job,) = [j for j in job_set["spec"]["replicatedJobs"] if j["name"] == "learner"]
+    # How the controllers of JobSets and of Jobs name them.
+    pod = job["template"]["spec"]["template"]["spec"]["subdomain"]
+    names = [f"{job_set['metadata']['name']}-{job['name']}-0-{i}.{pod}" for i in range(2)]
+    exchange = f"--learner_addresses={names[0]}:8786,{names[1]}:8786"
+    learners = [command(container(manifests, "learner", tmp_path, index=i)) for i in range(2)]
+    actor = command(container(manifests, "actors", tmp_path, index=5))
+    for i, learner in enumerate(learners):
+        flags = {exchange, f"--learner_index={i}", "--num_envs=16", "--insecure"}
+        assert flags | {"--server_address=0.0.0.0:8686"} <= {*learner}
+    place = {exchange, f"--server_address={names[1]}:8686", "--learner_index=1", "--task=1"}
+    assert place <= {*actor}
+    for each in (*learners, [*actor, "--insecure"]):  # Only a learner that starts asks for it.
+        checked = check_arguments(each, tmp_path)
+        assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--learners=2",), "2 learners exchange gradients .*, add --insecure"),
+        (("--learners=3", "--insecure"), "ACTORS=8 cannot be divided among 3 learners"),
+        (("--learners=2", "--insecure", "--engine=plain"), "--learners=2 needs --engine=jobset"),
+        (("--learners=two", "--insecure"), "--learners must be a positive integer, not 'two'"),
+    ],
+)
+def test_mistakes_with_several_learners(options, says):
+    done = script("submit.sh", *IMAGES, *options, "--dry_run", "gym", "vtrace", "8")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ") and re.search(says, line)
+
+
+def test_several_learners_where_flags_cannot_be_checked(python_without_packages):
+    options = (*IMAGES, "--learners=2", "--dry_run", "gym", "vtrace", "8")
+    done = script("submit.sh", *options, PYTHON=python_without_packages)
+    assert done.returncode == 2 and "--insecure allows" in done.stderr.splitlines()[-1]
+
+
+def test_submit_starts_as_many_learners_as_said():
+    done = script(
+        *("submit.sh", *IMAGES, "--learners=4", "--insecure", "--dry_run", "gym", "vtrace", "8")
+    )
+    assert done.returncode == 0, done.stderr
+    found = documents(done.stdout)
+    (job_set,) = [d for d in found if d["kind"] == "JobSet"]
+    learner = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]
+    assert (learner["completions"], learner["parallelism"]) == (4, 4)
+    assert [p for document in found for p in problems(document)] == []
 
 
 def test_tensorboard_reads_the_volume(secrets, tmp_path):

@@ -9,7 +9,7 @@
 #   PYTHON    its Python
 #   LOGDIR    the run's directory
 #   LEARNER   actors: the learner's job
-#   LEARNERS  several learners: their number. They are one job, each with a node of its own, and
+#   NODES     several learners: their number. They are one job, each with a node of its own, and
 #             start again together (seed_rl/cluster/together.py)
 #
 # Slurm restarts jobs whose node has failed. Those that end at their time limit requeue themselves:
@@ -44,8 +44,8 @@ me="${me:-$SLURM_JOB_ID}"
 program() {
   local step=(srun --export=ALL --ntasks=1
     ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"})
-  if [[ "$SEED_RL_ROLE" == learner && -n "${LEARNERS:-}" ]]; then
-    step=("$PYTHON" -m seed_rl.cluster.together "$LEARNERS" "${step[@]}" --nodes=1 --relative='{}'
+  if [[ "$SEED_RL_ROLE" == learner && -n "${NODES:-}" ]]; then
+    step=("$PYTHON" -m seed_rl.cluster.together "$NODES" "${step[@]}" --nodes=1 --relative='{}'
       --open-mode=append --output="$LOGDIR/slurm/learner-{}.log" --)
   fi
   PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" "${step[@]}" \
@@ -102,7 +102,7 @@ learner() {
   local code frames started tries=0 stalled="$LOGDIR/slurm/stalled"
   if [[ -e "$SEED_RL_SECRETS/proxy.pem" ]]; then
     proxy "$@"
-  elif [[ -z "${LEARNERS:-}" ]]; then # Several need the user's own --insecure.
+  elif [[ -z "${NODES:-}" ]]; then # Several need the user's own --insecure.
     set -- "$@" --insecure # Only the cluster's machines reach its port, and the token is asked for.
   fi
   frames="$(report frames)"

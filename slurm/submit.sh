@@ -165,7 +165,7 @@ if ((learners > 1)); then
 fi
 settings=("SEED_RL_ADDRESS_FILE=$folder/address" "SEED_RL_SECRETS=$secrets"
   "SEED_RL_EVALUATORS=$evaluators" "ROOT=$root" "PYTHON=$python" "LOGDIR=$logdir")
-((learners == 1)) || settings+=("LEARNERS=$learners")
+((learners == 1)) || settings+=("NODES=$learners")
 arguments+=("--logdir=$logdir")
 learner="$(send sbatch --parsable --job-name="$name-learner" --output="$folder/learner.log" \
   --cpus-per-task=4 --mem=8G ${several[@]+"${several[@]}"} \

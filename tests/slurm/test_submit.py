@@ -61,7 +61,7 @@ def test_several_learners_are_one_job_with_a_node_for_each(submit):
     assert done.returncode == 0, done.stderr
     learner, actors = done.stdout.split("sbatch ")[1:]
     nodes = ("--nodes=4", "--ntasks=4", "--ntasks-per-node=1")
-    assert all(f"  {option} \\\n" in learner for option in (*nodes, "--gres=gpu:1", "LEARNERS=4"))
+    assert all(f"  {option} \\\n" in learner for option in (*nodes, "--gres=gpu:1", "NODES=4"))
     assert "--nodes" not in actors and "--array=0-31 " in actors
     assert all(" --learners=4 --insecure " in command for command in (learner, actors))
 

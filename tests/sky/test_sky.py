@@ -14,6 +14,7 @@ import sys
 import pytest
 import yaml
 
+from seed_rl.cluster import address_file
 from seed_rl.common.run_files import progress
 from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.waiting import PATIENCE_S, wait_until
@@ -188,6 +189,24 @@ def test_nodes_train_and_end_with_the_learner(cluster, tmp_path):
     assert actors.wait(PATIENCE_S) == 0, output(actors)
     assert progress.read(tmp_path / "runs/pong").phase == "done"
     assert "--task=0" in output(actors) and "--task=1" in output(actors)
+
+
+@pytest.mark.nightly
+def test_two_learners_train_and_end(cluster, tmp_path):
+    """With token and TLS between each and its actors, which share a node."""
+    ports = [address_file.own_address().rpartition(":")[2] for _ in range(2)]
+    three = cluster(
+        GAME="gym",
+        LEARNERS="2",
+        ACTORS_PER_NODE="2",
+        SKYPILOT_NUM_NODES="3",
+        SEED_RL_ADDRESS=",".join(f"localhost:{port}" for port in ports),
+        FLAGS="--env=CartPole-v1 --total_environment_frames=4000 --batch_size=8 --insecure",
+    )
+    nodes = [three.node(rank) for rank in range(3)]
+    assert [node.wait(PATIENCE_S) for node in nodes] == [0, 0, 0], [*map(output, nodes)]
+    assert progress.read(tmp_path / "runs/pong").phase == "done"
+    assert progress.read(tmp_path / "runs/pong/learner-1").phase == "done"
 
 
 @pytest.mark.parametrize("rank", [0, 1])

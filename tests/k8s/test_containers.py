@@ -12,6 +12,8 @@ import sys
 import pytest
 
 from seed_rl.cluster import __main__ as cluster
+from seed_rl.cluster import address_file
+from seed_rl.common.errors import LostLearnerError
 from seed_rl.common.run_files import progress
 from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.system_helpers import Program
@@ -223,6 +225,45 @@ def test_containers_train_are_evicted_resume_and_finish(secrets, short_path, fre
         assert learner.wait() == 0, learner.text()
         assert "Resuming after" in learner.text()
         assert frames() >= 10000
+    finally:
+        for program in started:
+            program.kill()
+
+
+@pytest.mark.nightly
+def test_two_learners_lose_one_and_finish(short_path):
+    """Here, with other addresses; their pods are replaced one by one, as Jobs do."""
+    task = ("gym", "vtrace", "2", "4", "--env=CartPole-v1", "--total_environment_frames=40000")
+    options = ("--learners=2", "--insecure", "--run=pole", "--dry_run")
+    flags = ("--batch_size=8", "--save_checkpoint_secs=1")
+    done = script("submit.sh", *IMAGES, *options, *task, *flags)
+    assert done.returncode == 0, done.stderr
+    manifests = documents(done.stdout)
+    ports = [address_file.own_address().rpartition(":")[2] for _ in range(2)]
+    started = []
+
+    def start(name, index):
+        it = container(manifests, name, short_path, index)
+        it.environment["SEED_RL_ADDRESS"] = ",".join(f"localhost:{port}" for port in ports)
+        started.append(Program("seed_rl.cluster", *it.arguments, environment=it.environment))
+        return started[-1]
+
+    def trains(start=0.0):
+        report = progress.read(short_path / "runs/pole")
+        return report and report.started > start and report.frames > 0 and report
+
+    try:
+        for index in (0, 1):
+            start("actors", index)
+        first, second = (start("learner", index) for index in (0, 1))
+        before = wait_until(trains, running=first)
+        second.kill()
+        second = start("learner", 1)
+        assert first.wait() == LostLearnerError.exit_code, first.text()
+        first = start("learner", 0)
+        wait_until(lambda: trains(before.started), running=first)
+        assert (first.wait(), second.wait()) == (0, 0), first.text() + second.text()
+        assert progress.read(short_path / "runs/pole").frames >= 40000
     finally:
         for program in started:
             program.kill()

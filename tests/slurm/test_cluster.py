@@ -201,12 +201,12 @@ def test_several_learners_crash_and_finish(cluster, tmp_path):
     """A learner on each of two nodes: each is killed in turn, and all start again and find each
     other, at other ports. SIGTERM, which a time limit brings, saves and requeues their job.
     """
-    logdir = tmp_path / "run"
+    logdir, frames = tmp_path / "run", 2 * FRAMES  # With more actors, again past a time limit.
     submitted = cluster.ask(
         *("slurm/submit.sh", "--learner-cpus-per-task=2", "--time=60", "--signal=TERM@10"),
         *("gym", "vtrace", "4", "4", "--env=CartPole-v1", "--learners=2", "--insecure"),
         *("--env_wrappers=tests.helpers.slow_env:Slow", "--batch_size=8"),
-        *("--save_checkpoint_secs=3", f"--total_environment_frames={FRAMES}", f"--logdir={logdir}"),
+        *("--save_checkpoint_secs=3", f"--total_environment_frames={frames}", f"--logdir={logdir}"),
     )
     learner, array = re.match(r"Submitted: learner (\d+), others (\d+) ", submitted).groups()
     folders = (logdir, logdir / "learner-1")
@@ -228,7 +228,10 @@ def test_several_learners_crash_and_finish(cluster, tmp_path):
     nodes = cluster.job(learner)["NodeList"]
     assert len(cluster.ask("scontrol", "show", "hostnames", nodes).split()) == 2
     for victim in (1, 0):
-        os.kill(reports[victim].pid, signal.SIGKILL)
+        # By its command line: on a node, it has another process id.
+        pattern = f"--run_mode=learner.*--logdir={logdir}.*--learner_index={victim}"
+        found = subprocess.run(["pgrep", "-f", "--", pattern], capture_output=True, check=True)
+        os.kill(int(found.stdout), signal.SIGKILL)
         reports = trains_on([report.started for report in reports])
     log = (logdir / "slurm" / "learner.log").read_text()
     assert [f"learner {i} exited with code 137; starting all" in log for i in (0, 1)] == [True] * 2
@@ -240,7 +243,7 @@ def test_several_learners_crash_and_finish(cluster, tmp_path):
     assert "Resuming after" in (logdir / "slurm" / "learner-1.log").read_text()
 
     wait_until(lambda: cluster.job(learner)["JobState"] == "COMPLETED")
-    assert progress.read(logdir).phase == "done" and progress.read(logdir).frames >= FRAMES
+    assert progress.read(logdir).phase == "done" and progress.read(logdir).frames >= frames
     wait_until(lambda: not cluster.jobs())
     for task in range(4):
         actor = cluster.job(f"{array}_{task}")

@@ -97,6 +97,8 @@ def become(
     evaluators = roles.evaluators_from(environment)
     options, logdir = run.parse(arguments, evaluators)
     role = roles.role_from(environment, options.learners)
+    if role.kind in (roles.LEARNER, roles.PROXY):
+        run.check_learner(role.index, options.learners)
     shared_file = environment.get("SEED_RL_ADDRESS_FILE")
     secrets = environment.get("SEED_RL_SECRETS")
     address = roles.address_from(environment, options.learners)
@@ -170,15 +172,15 @@ def _meet_several(
         _check_alone(logdir and os.path.join(logdir, own))
         address = learners.nth(addresses, role.index) if addresses else address_file.own_address()
         address_file.publish(address_file.of_learner(path, role.index), address, start)
-    try:
+    files = [address_file.of_learner(path, i) for i in range(count)]
+    try:  # To an actor, which tries again, the name of the start is not known.
         found = [
-            address_file.wait_for(
-                address_file.of_learner(path, i), _say, start=start if learner else ""
-            )
-            for i in range(count)
+            address_file.wait_for(file, _say, start=start if learner else "") for file in files
         ]
     except address_file.NoLearnerError as error:
-        raise LostLearnerError(str(error)) if learner else error from error
+        if not learner:
+            raise
+        raise LostLearnerError(str(error)) from error
     return ",".join(found)
 
 

@@ -18,10 +18,17 @@ _INDEX = "{}"
 
 
 def nth(addresses: str, index: int) -> str:
-    """The address of one learner, of `a:1,b:1` or `learner-{}:1`; there must be so many."""
+    """The address of one learner, of `a:1,b:1` or `learner-{}:1`.
+
+    Raises:
+      UserError: there are fewer.
+    """
     if _INDEX in addresses:
         return addresses.replace(_INDEX, str(index))
-    return addresses.split(",")[index].strip()
+    listed = addresses.split(",")
+    if index >= len(listed):
+        raise UserError(f"'{addresses}' has no address of learner {index}.")
+    return listed[index].strip()
 
 
 def split(addresses: str, learners: int) -> list[str]:

@@ -103,10 +103,16 @@ def role_from(environment: Mapping[str, str], learners: int = 1) -> Role:
         return Role(kind, rank - learners)
     if serves and rank is not None and rank < learners:
         return Role(kind, rank)
-    instead = "" if serves else f", or {_INDEX_DIR} to a directory that all of them share"
+    if serves:
+        raise UserError(
+            f"Unknown index of this {kind}, of {learners}: set SEED_RL_INDEX to its index, from 0. "
+            "(JOB_COMPLETION_INDEX of Kubernetes also works. Docker Compose starts one learner: "
+            "leave --learners out there.)"
+        )
     raise UserError(
-        f"Unknown index of this {kind}: set SEED_RL_INDEX to its index, from 0{instead}. "
-        "(JOB_COMPLETION_INDEX of Kubernetes and SLURM_ARRAY_TASK_ID also work.)"
+        f"Unknown index of this {kind}: set SEED_RL_INDEX to its index, from 0, or "
+        f"{_INDEX_DIR} to a directory that all of them share. (JOB_COMPLETION_INDEX of Kubernetes "
+        "and SLURM_ARRAY_TASK_ID also work.)"
     )
 
 

@@ -164,9 +164,7 @@ class ClusterRun:
     def _addresses(self) -> list[str]:
         if self.address is None:
             raise UserError(_NO_ADDRESS)
-        count = self.options.learners
-        _check_index("learner", self.learner, count, "--learners on all command lines")
-        return learners.split(self.address, count)
+        return learners.split(self.address, self.options.learners)
 
     def _address(self) -> str:
         return check_address(self._addresses()[self.learner])
@@ -227,6 +225,15 @@ def parse(arguments: Sequence[str], evaluators: int = 0) -> tuple[RunOptions, st
     if not logdirs[-1]:
         raise UserError("--logdir needs a value: --logdir=DIR")
     return options, logdirs[-1]
+
+
+def check_learner(index: int, count: int) -> None:
+    """Checks that there is a learner of this index.
+
+    Raises:
+      UserError: there is none.
+    """
+    _check_index("learner", index, count, "--learners on all command lines")
 
 
 def check_address(address: str) -> str:

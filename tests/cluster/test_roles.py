@@ -132,7 +132,7 @@ def test_which_of_three_learners(environment, role):
     [
         (
             {"SEED_RL_ROLE": "learner"},
-            "index of this learner: set SEED_RL_INDEX to its index, .* 0",
+            "index of this learner, of 3: set SEED_RL_INDEX .*Compose",
         ),
         ({"SEED_RL_ROLE": "learner", "SEED_RL_INDEX_DIR": "/d"}, "index of this learner"),
         ({"SEED_RL_ROLE": "evaluator", "SKYPILOT_NODE_RANK": "0"}, "index of this evaluator"),

@@ -205,6 +205,9 @@ def test_missing_address():
 
 
 def test_indices_out_of_range():
+    run.check_learner(1, 2)
+    with pytest.raises(UserError, match=r"no learner 2: the run has 2 \(0 to 1\).*--learners"):
+        run.check_learner(2, 2)
     described = describe(evaluators=1)
     with pytest.raises(UserError, match=r"no actor 3: the run has 3 \(0 to 2\)\. Start fewer"):
         described.actor_command(3)
@@ -267,7 +270,6 @@ def test_addresses_of_several_learners_by_a_pattern():
         ((), {"address": "a:86,b:86,c:86"}, "do not fit"),
         ((), {"address": "a:86,b"}, "'b' is not the address of one of several"),
         ((), {"address": "a:86,b:65500"}, "'b:65500' is not .* the port 100 above"),
-        ((), {"learner": 2}, r"no learner 2: the run has 2 \(0 to 1\)"),
     ],
 )
 def test_mistakes_with_several_learners(flags, settings, message):

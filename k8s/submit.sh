@@ -78,16 +78,16 @@ for argument in "$@"; do
   esac
 done
 
+# Any Python does; one without SEED RL's packages warns that it cannot check the flags.
+python="${PYTHON:-$root/.venv/bin/python}"
+[[ -n "${PYTHON:-}" || -x "$python" ]] || python=python3
+command -v "$python" > /dev/null || fail "$python is missing: sudo apt-get install python3"
 several=() # What the program is told of them.
 if [[ "$learners" != 1 ]]; then
   [[ "$engine" == jobset ]] || fail "--learners=$learners needs --engine=jobset."
   several=("--learners=$learners")
   ! $insecure || several+=(--insecure)
 fi
-# Any Python does; one without SEED RL's packages warns that it cannot check the flags.
-python="${PYTHON:-$root/.venv/bin/python}"
-[[ -n "${PYTHON:-}" || -x "$python" ]] || python=python3
-command -v "$python" > /dev/null || fail "$python is missing: sudo apt-get install python3"
 answer="$(PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" SEED_RL_EVALUATORS=0 \
   "$python" -m seed_rl.cluster.flag_check "${positional[@]}" "${flags[@]}" "${several[@]}" 2>&1)" ||
   fail "$(sed -n 's/^error: //p' <<< "$answer" | grep . || echo "$answer")"

@@ -98,6 +98,16 @@ learners=1
 for argument in "${arguments[@]}"; do
   [[ "$argument" != --learners=* ]] || learners="${argument#*=}"
 done
+several=()
+if ((learners > 1)); then
+  [[ ! -e "$secrets/proxy.pem" ]] ||
+    fail "several learners run without a proxy: remove $secrets/proxy.pem, or name another --secrets"
+  for option in ${learner_options[@]+"${learner_options[@]}"}; do
+    [[ "$option" != --nodes* && "$option" != --ntasks* ]] ||
+      fail "${option%%=*} cannot be set with --learners=$learners: each learner has a node of its own"
+  done
+  several=("--nodes=$learners" "--ntasks=$learners" --ntasks-per-node=1)
+fi
 actors=''
 for argument in "${arguments[@]:1}"; do
   [[ "$argument" =~ ^[0-9]+$ ]] && { actors="$argument"; break; }
@@ -153,16 +163,6 @@ send() {  # COMMAND ...
 }
 exec 3>&1
 
-several=()
-if ((learners > 1)); then
-  [[ ! -e "$secrets/proxy.pem" ]] ||
-    fail "several learners run without a proxy: remove $secrets/proxy.pem, or name another --secrets"
-  for option in ${learner_options[@]+"${learner_options[@]}"}; do
-    [[ "$option" != --nodes* && "$option" != --ntasks* ]] ||
-      fail "${option%%=*} cannot be set with --learners=$learners: each learner has a node of its own"
-  done
-  several=("--nodes=$learners" "--ntasks=$learners" --ntasks-per-node=1)
-fi
 settings=("SEED_RL_ADDRESS_FILE=$folder/address" "SEED_RL_SECRETS=$secrets"
   "SEED_RL_EVALUATORS=$evaluators" "ROOT=$root" "PYTHON=$python" "LOGDIR=$logdir")
 ((learners == 1)) || settings+=("NODES=$learners")

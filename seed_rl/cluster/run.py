@@ -227,15 +227,6 @@ def parse(arguments: Sequence[str], evaluators: int = 0) -> tuple[RunOptions, st
     return options, logdirs[-1]
 
 
-def check_learner(index: int, count: int) -> None:
-    """Checks that there is a learner of this index.
-
-    Raises:
-      UserError: there is none.
-    """
-    _check_index("learner", index, count, "--learners on all command lines")
-
-
 def check_address(address: str) -> str:
     """Checks that an address has a host and a port, and returns it.
 
@@ -249,6 +240,15 @@ def check_address(address: str) -> str:
         f"'{address}' is not the address of a learner: SEED_RL_ADDRESS must be HOST:PORT, such as "
         "learner:8686."
     )
+
+
+def check_learner(index: int, count: int) -> None:
+    """Checks that there is a learner of this index.
+
+    Raises:
+      UserError: there is none.
+    """
+    _check_index("learner", index, count, "--learners on all command lines")
 
 
 def _check_index(kind: str, index: int, count: int, setting: str) -> None:

@@ -19,7 +19,7 @@ from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
 from tests.k8s.containers import container
-from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, problems, render
+from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, pods, problems, render
 
 STOPPED = 75
 IMAGES = ("--learner_image=seed-rl-gym:learner", "--actor_image=seed-rl-gym:actor")
@@ -101,10 +101,9 @@ def test_several_learners_find_each_other_by_the_names_of_their_pods(tmp_path):
     """And actors the learner that they belong to, by the index of their pod."""
     manifests = of_overlay("learners", [])
     (job_set,) = [d for d in manifests if d["kind"] == "JobSet"]
-    (job,) = [j for j in job_set["spec"]["replicatedJobs"] if j["name"] == "learner"]
     # How the controllers of JobSets and of Jobs name them.
-    pod = job["template"]["spec"]["template"]["spec"]["subdomain"]
-    names = [f"{job_set['metadata']['name']}-{job['name']}-0-{i}.{pod}" for i in range(2)]
+    subdomain = pods(job_set)["learner"]["subdomain"]
+    names = [f"{job_set['metadata']['name']}-learner-0-{i}.{subdomain}" for i in range(2)]
     exchange = f"--learner_addresses={names[0]}:8786,{names[1]}:8786"
     learners = [command(container(manifests, "learner", tmp_path, index=i)) for i in range(2)]
     actor = command(container(manifests, "actors", tmp_path, index=5))

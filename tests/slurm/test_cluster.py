@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -58,6 +60,13 @@ class Cluster:
 
     def node(self, action, node):
         self.ask("slurm/local_cluster.sh", action, node)
+
+    def repair(self):
+        """Starts the nodes that a test has killed."""
+        sinfo = ("sinfo", "--noheader", "--Node", "--format=%N")
+        for node in self.ask(*sinfo, "--states=down").split():
+            self.node("start_node", node)
+        wait_until(lambda: len(self.ask(*sinfo, "--states=idle").split()) == 3)
 
     def job(self, job):
         """Slurm's record of a job, including finished ones."""
@@ -196,11 +205,21 @@ def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, reposit
     wait_until(lambda: not cluster.jobs())
 
 
+def learners(logdir, index):
+    """Process ids of the learner of this index; on its node, it has another."""
+    wanted = {"--run_mode=learner", f"--logdir={logdir}", f"--learner_index={index}"}
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted <= {*(entry / "cmdline").read_bytes().decode().split("\0")}:
+                yield int(entry.name)
+
+
 @pytest.mark.nightly
 def test_several_learners_crash_and_finish(cluster, tmp_path):
     """A learner on each of two nodes: each is killed in turn, and all start again and find each
     other, at other ports. SIGTERM, which a time limit brings, saves and requeues their job.
     """
+    cluster.repair()
     logdir, frames = tmp_path / "run", 2 * FRAMES  # With more actors, again past a time limit.
     submitted = cluster.ask(
         *("slurm/submit.sh", "--learner-cpus-per-task=2", "--time=60", "--signal=TERM@10"),
@@ -228,10 +247,8 @@ def test_several_learners_crash_and_finish(cluster, tmp_path):
     nodes = cluster.job(learner)["NodeList"]
     assert len(cluster.ask("scontrol", "show", "hostnames", nodes).split()) == 2
     for victim in (1, 0):
-        # By its command line: on a node, it has another process id.
-        pattern = f"--run_mode=learner.*--logdir={logdir}.*--learner_index={victim}"
-        found = subprocess.run(["pgrep", "-f", "--", pattern], capture_output=True, check=True)
-        os.kill(int(found.stdout), signal.SIGKILL)
+        (pid,) = learners(logdir, victim)
+        os.kill(pid, signal.SIGKILL)
         reports = trains_on([report.started for report in reports])
     log = (logdir / "slurm" / "learner.log").read_text()
     assert [f"learner {i} exited with code 137; starting all" in log for i in (0, 1)] == [True] * 2

@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     place.add_argument("--service_account", help="e-mail address of the account of all replicas")
     place.add_argument("--network", help="projects/NUMBER/global/networks/NAME, peered to Vertex")
     place.add_argument("--token_secret", default="seed-rl-token", help="of Secret Manager")
+    place.add_argument("--nfs", help="IP:/PATH of the files of a run with several --learners")
     images = found.add_argument_group("images, as docker/push.sh names them")
     images.add_argument("--registry", help="default: REGION-docker.pkg.dev/PROJECT/seed-rl")
     images.add_argument("--tag", default=__version__)

@@ -12,6 +12,8 @@ from typing import Any
 
 from gcp.machines import Shape, disk_type
 
+MOUNTED = "/mnt/nfs/runs"
+"""Where the service mounts a share of the name `runs`."""
 _COMMAND = ["python", "-m", "seed_rl.cluster.google_cloud"]
 _ACTOR_DISK_GB = 100  # The API's default.
 
@@ -25,7 +27,7 @@ class Plan:
     Attributes:
       name: of the run, for the console.
       arguments: GAME AGENT ACTORS [ENVS_PER_ACTOR] and flags, with the logdir.
-      logdir: gs://BUCKET/...
+      logdir: gs://BUCKET/..., or a directory of `nfs`.
       learner: its machine.
       learner_image: its image.
       actor_machine: machine type of actors and evaluators, which share machines.
@@ -39,6 +41,8 @@ class Plan:
       disk_gb: size of the learner's disk.
       network: VPC that the replicas are in; None: one of their own.
       spot: "none", "actors" or "all": which machines may be taken away and cost less.
+      learners: their number, each on a machine.
+      nfs: IP:/PATH of a share that all learners mount at `MOUNTED`; None: there is none.
     """
 
     name: str
@@ -57,6 +61,8 @@ class Plan:
     disk_gb: int
     network: str | None = None
     spot: str = "none"
+    learners: int = 1
+    nfs: str | None = None
 
     @property
     def machines(self) -> int:
@@ -77,6 +83,8 @@ def jobs(plan: Plan) -> dict[str, Spec]:
     """
     if plan.spot != "actors":
         pools = [_learner_pool(plan), _actor_pool(plan, plan.machines, {})]
+        if plan.learners > 1:  # By position: learner, actors, further learners.
+            pools.append({**_learner_pool(plan), "replicaCount": plan.learners - 1})
         return {plan.name: _job(plan, pools, plan.spot)}
     shared = {"SEED_RL_ADDRESS_OBJECT": address_object(plan)}
     role = {**shared, "SEED_RL_ROLE": "actor"}
@@ -130,12 +138,17 @@ def _learner_pool(plan: Plan, variables: dict[str, str] | None = None) -> Spec:
     if plan.learner.accelerators:
         machine["acceleratorType"] = plan.learner.accelerator
         machine["acceleratorCount"] = plan.learner.accelerators
-    return {
+    pool = {
         "machineSpec": machine,
         "replicaCount": 1,
         "diskSpec": _disk(plan.learner.machine_type, plan.disk_gb),
         "containerSpec": _container(plan, plan.learner_image, variables or {}),
     }
+    if plan.nfs:
+        server, _, path = plan.nfs.partition(":")
+        mount = {"server": server, "path": path, "mountPoint": MOUNTED.rpartition("/")[2]}
+        pool["nfsMounts"] = [mount]
+    return pool
 
 
 def _actor_pool(plan: Plan, replicas: int, variables: dict[str, str]) -> Spec:

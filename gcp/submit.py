@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -141,7 +142,10 @@ def _plan(given: argparse.Namespace, arguments: _Arguments, bucket: str, registr
         given.name or flags.default_name(options.game, options.agent, arguments.flags)
     )
     logdir = f"gs://{bucket}/runs/{name}" if arguments.logdir is None else arguments.logdir
-    if not logdir.startswith("gs://"):
+    if options.learners > 1 or given.nfs:
+        _check_several(given, arguments, options.learners)
+        logdir = f"{job.MOUNTED}/{name}"
+    elif not logdir.startswith("gs://"):
         raise UserError(f"--logdir={logdir}: machines are temporary; use gs://BUCKET/...")
     learner = _learner_machine(given, arguments.flags)
     learner_image, actor_image = _images(given, options.game, registry, learner)
@@ -163,7 +167,37 @@ def _plan(given: argparse.Namespace, arguments: _Arguments, bucket: str, registr
         disk_gb=given.learner_disk_gb,
         network=given.network,
         spot=given.spot,
+        learners=options.learners,
+        nfs=given.nfs,
     )
+
+
+def _check_several(given: argparse.Namespace, arguments: _Arguments, learners: int) -> None:
+    """Checks what several learners need.
+
+    Raises:
+      UserError: something is missing or does not fit.
+    """
+    if learners == 1:
+        raise UserError("--nfs is for several learners: --learners=N. Others use the bucket.")
+    if given.study or given.spot == "actors":
+        raise UserError(
+            f"--learners={learners} cannot be combined with --study or --spot=actors: all of the "
+            "run must be one job."
+        )
+    if arguments.logdir is not None or not given.nfs or not given.network:
+        raise UserError(
+            f"{learners} learners need a directory that all of them see, which a bucket is not: "
+            "give a share of your network (Filestore) with --nfs=IP:/PATH and --network. The run's "
+            "directory there is that of its --name; leave --logdir out."
+        )
+    if not re.fullmatch(r"[0-9.]+:/\S*", given.nfs):
+        raise UserError(f"--nfs={given.nfs}: write IP:/PATH, such as 10.0.0.2:/runs.")
+    if not any(f.lstrip("-").partition("=")[0] == "insecure" for f in arguments.flags):
+        raise UserError(
+            f"{learners} learners exchange gradients without token or encryption: if only machines "
+            "that you trust are in --network, add --insecure."
+        )
 
 
 def _learner_machine(given: argparse.Namespace, program_flags: list[str]) -> Shape:
@@ -319,8 +353,10 @@ def submit(request: Request) -> str:
     active = ["auth", "list", "--filter=status:ACTIVE", "--format=value(account)"]
     if not gcloud.run(active, names).strip():
         raise UserError("You are not logged in: gcloud auth login")
-    bucket = request.plan.logdir.removeprefix("gs://").partition("/")[0]
-    gcloud.run(["storage", "buckets", "describe", f"gs://{bucket}"], {**names, "bucket": bucket})
+    if not request.plan.nfs:
+        bucket = request.plan.logdir.removeprefix("gs://").partition("/")[0]
+        described = ["storage", "buckets", "describe", f"gs://{bucket}"]
+        gcloud.run(described, {**names, "bucket": bucket})
     for image in (request.plan.learner_image, request.plan.actor_image):
         if "-docker.pkg.dev/" in image:
             gcloud.run(["artifacts", "docker", "images", "describe", image], names)
@@ -340,9 +376,16 @@ def submit(request: Request) -> str:
         f"Submitted {request.plan.name}.\n"
         f"  jobs:    gcloud ai {kind} list {place}\n"
         f"  logs:    gcloud ai {kind} stream-logs JOB {place}\n"
-        f"  curves:  tensorboard --logdir={request.plan.logdir}\n"
+        f"  curves:  tensorboard --logdir={_seen(request.plan)}\n"
         f"  end it:  gcloud ai {kind} cancel JOB {place}"
     )
+
+
+def _seen(plan: Plan) -> str:
+    """The logdir, as the user reaches it."""
+    if not plan.nfs:
+        return plan.logdir
+    return f"{plan.name} (on the share {plan.nfs})"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -26,6 +26,8 @@
 #   --queue=Q            waits in this LocalQueue of Kueue
 #   --storage=50Gi --storage_class=C    of the volume, when it is made
 #   --insecure           neither token nor TLS
+#   --learners=N         N learners, each in a pod, train one network together; needs --insecure,
+#                        JobSet, and a volume that several nodes can mount
 #   --dry_run            prints the manifests and does nothing
 #
 # For more, write an overlay like those in k8s/overlays.
@@ -37,7 +39,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../docker/lib.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 run="" namespace=seed-rl engine=jobset queue="" with="" learner_image="" actor_image=""
-storage="" storage_class="" insecure=false dry_run=false
+storage="" storage_class="" insecure=false dry_run=false learners=1
 positional=() flags=()
 gpus="" tpu="" cpus="" memory="" actor_cpus="" actor_memory="" selectors=() tensorboard_image=""
 
@@ -85,6 +87,7 @@ for argument in "$@"; do
     --storage=*) storage="$value" ;;
     --storage_class=*) storage_class="$value" ;;
     --insecure) insecure=true ;;
+    --learners=*) learners="$value" ;;
     --dry_run) dry_run=true ;;
     --logdir=* | --job-dir=*) fail "$argument: the run is on a volume; name it with --run=NAME." ;;
     --*) add_flag "$argument" ;;
@@ -125,13 +128,21 @@ fi
 python="${PYTHON:-$root/.venv/bin/python}"
 [[ -n "${PYTHON:-}" || -x "$python" ]] || python=python3
 command -v "$python" > /dev/null || fail "$python is missing: sudo apt-get install python3"
+several=() # What the program is told of them.
+if [[ "$learners" != 1 ]]; then
+  [[ "$engine" == jobset ]] || fail "--learners=$learners needs --engine=jobset."
+  several=("--learners=$learners")
+  ! $insecure || several+=(--insecure)
+fi
 answer="$(PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" SEED_RL_EVALUATORS=0 \
-  "$python" -m seed_rl.cluster.flag_check "${positional[@]}" "${flags[@]}" 2>&1)" ||
+  "$python" -m seed_rl.cluster.flag_check "${positional[@]}" "${flags[@]}" "${several[@]}" 2>&1)" ||
   fail "$(sed -n 's/^error: //p' <<< "$answer" | grep . || echo "$answer")"
 [[ -z "$answer" ]] || printf '%s\n' "$answer" >&2
 [[ "${positional[0]}" != *.py ]] ||
   fail "${positional[0]}: a program of your own needs an image and an overlay of its own, see" \
     "docs/deployment/kubernetes.md."
+[[ "$learners" == 1 ]] || $insecure || # Where the program could not be asked.
+  fail "--learners=$learners exchange gradients without token or encryption, which --insecure allows."
 command -v kubectl > /dev/null || fail "kubectl is missing: https://kubernetes.io/docs/tasks/tools"
 if [[ -z "$learner_image" || -z "$actor_image" ]]; then
   [[ -n "${SEED_RL_REGISTRY:-}" ]] ||
@@ -204,6 +215,7 @@ for component in ${with//,/ }; do
 done
 [[ -z "$resources" ]] || components+=(resources)
 components+=(actors)
+[[ "$learners" == 1 ]] || components+=(learners)
 [[ "$engine" == plain ]] || components+=(jobset)
 [[ -z "$queue" ]] || components+=(kueue)
 
@@ -226,6 +238,7 @@ base="$(realpath --relative-to="$(realpath "$overlay")" "$root/k8s")"
 {
   printf 'RUN=%s\nGAME=%s\nAGENT=%s\n' "$run" "${positional[0]}" "${positional[1]}"
   printf 'ACTORS=%s\nENVS_PER_ACTOR=%s\n' "${positional[2]}" "${positional[3]:-1}"
+  [[ "$learners" == 1 ]] || echo "LEARNERS=$learners"
 } > "$overlay/run.env"
 printf '%s\n' "${flags[@]}" > "$overlay/flags"
 mkdir "$overlay/resources"

@@ -10,6 +10,8 @@
 #   LOGDIR    the run's directory
 #   RUN       its name in the names of jobs
 #   LEARNER   actors: the learner's job
+#   NODES     several learners: their number. They are one job, each with a node of its own, and
+#             start again together (seed_rl/cluster/together.py)
 #
 # Slurm restarts jobs whose node has failed. Those that end at their time limit requeue themselves:
 # Slurm sends SIGTERM to the step (see --signal), the program saves and exits with code 75.
@@ -41,8 +43,13 @@ me="${me:-$SLURM_JOB_ID}"
 
 # Runs the process of the run that this job is for; returns its exit code.
 program() {
-  PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" srun --export=ALL --ntasks=1 \
-    ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
+  local step=(srun --export=ALL --ntasks=1
+    ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"})
+  if [[ "$SEED_RL_ROLE" == learner && -n "${NODES:-}" ]]; then
+    step=("$PYTHON" -m seed_rl.cluster.together "$NODES" "${step[@]}" --nodes=1 --relative='{}'
+      --open-mode=append --output="$LOGDIR/slurm/learner-{}.log" --)
+  fi
+  PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}" "${step[@]}" \
     "$PYTHON" -m seed_rl.cluster "$@" "--stopped_exit_code=$stopped"
 }
 
@@ -103,7 +110,7 @@ learner() {
   local code frames started tries=0 stalled="$LOGDIR/slurm/stalled"
   if [[ -e "$SEED_RL_SECRETS/proxy.pem" ]]; then
     proxy "$@"
-  else
+  elif [[ -z "${NODES:-}" ]]; then # Several need the user's own --insecure.
     set -- "$@" --insecure # Only the cluster's machines reach its port, and the token is asked for.
   fi
   frames="$(report frames)"

@@ -10,7 +10,8 @@
 #     atari vtrace 32 4 --game=Pong --logdir=/shared/pong
 #
 # The arguments from GAME on are those of ./run_local.sh. The run's directory (--logdir, default
-# runs/GAME-AGENT-ENVIRONMENT) must be on a file system that this machine and the nodes share.
+# runs/GAME-AGENT-ENVIRONMENT) must be on a file system that this machine and the nodes share. With
+# --learners=N among them, the learner's job has N nodes, with a learner on each; it needs --insecure.
 #
 # Options:
 #   --evaluators=N        jobs whose environments only evaluate (default: 0)
@@ -71,7 +72,8 @@ extra="$1"
 
 # The program checks its flags, and names the run's directory.
 check() {
-  PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" SEED_RL_ROLE=learner SEED_RL_ADDRESS=localhost:1 \
+  PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" SEED_RL_ROLE=learner \
+    SEED_RL_INDEX=0 SEED_RL_ADDRESS='localhost:{}1' \
     SEED_RL_SECRETS="$secrets" SEED_RL_EVALUATORS="$evaluators" \
     "$python" -m seed_rl.cluster "$@" --only_check_args
 }
@@ -92,6 +94,20 @@ arguments=()
 for argument in "$@"; do
   [[ "$argument" == --logdir=* || "$argument" == --job-dir=* ]] || arguments+=("$argument")
 done
+learners=1
+for argument in "${arguments[@]}"; do
+  [[ "$argument" != --learners=* ]] || learners="${argument#*=}"
+done
+several=()
+if ((learners > 1)); then
+  [[ ! -e "$secrets/proxy.pem" ]] ||
+    fail "several learners run without a proxy: remove $secrets/proxy.pem, or name another --secrets"
+  for option in ${learner_options[@]+"${learner_options[@]}"}; do
+    [[ "$option" != --nodes* && "$option" != --ntasks* ]] ||
+      fail "${option%%=*} cannot be set with --learners=$learners: each learner has a node of its own"
+  done
+  several=("--nodes=$learners" "--ntasks=$learners" --ntasks-per-node=1)
+fi
 actors=''
 for argument in "${arguments[@]:1}"; do
   [[ "$argument" =~ ^[0-9]+$ ]] && { actors="$argument"; break; }
@@ -165,9 +181,11 @@ exec 3>&1
 
 settings=("RUN=$name" "SEED_RL_ADDRESS_FILE=$folder/address" "SEED_RL_SECRETS=$secrets"
   "SEED_RL_EVALUATORS=$evaluators" "ROOT=$root" "PYTHON=$python" "LOGDIR=$logdir")
+((learners == 1)) || settings+=("NODES=$learners")
 arguments+=("--logdir=$logdir")
 learner="$(send sbatch --parsable --job-name="$name-learner" --output="$folder/learner.log" \
-  --cpus-per-task=4 --mem=8G ${learner_options[@]+"${learner_options[@]}"} \
+  --cpus-per-task=4 --mem=8G ${several[@]+"${several[@]}"} \
+  ${learner_options[@]+"${learner_options[@]}"} \
   "$root/slurm/job.sh" "${settings[@]}" SEED_RL_ROLE=learner -- "${arguments[@]}")"
 if [[ -n "$dry_run" ]]; then learner=LEARNER_JOB; else echo "$learner" > "$folder/learner_job"; fi
 

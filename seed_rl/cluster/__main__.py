@@ -15,11 +15,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
-from seed_rl.cluster import address_file, indices, mirrored, roles, run
+from seed_rl.cluster import address_file, indices, learners, mirrored, roles, run
 from seed_rl.cluster.roles import Role
 from seed_rl.cluster.run import ClusterRun
 from seed_rl.cluster.secrets import Secrets
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import LostLearnerError, UserError
+from seed_rl.common.run_files.progress import LEARNERS
 from seed_rl.common.system import terminal
 from seed_rl.common.system.file_lock import LearnerLock
 from seed_rl.launch.process import LIBRARY_THREADS, QUIET
@@ -34,15 +35,20 @@ execs the program, so that signals and exit codes are the program's (docs/reliab
 them).
 
   SEED_RL_ROLE          learner, actor, evaluator, tensorboard or proxy
-  SEED_RL_INDEX         index of this actor among the actors, or of this evaluator among the
-                        evaluators, from 0
+  SEED_RL_INDEX         index of this actor among the actors, of this evaluator among the
+                        evaluators, or of this one of several learners, from 0
   SEED_RL_INDEX_DIR     instead: a directory in which each claims the lowest free index, with a
                         lock that it holds while it lives
   SEED_RL_ADDRESS       HOST:PORT of the learner, as actors reach it. The learner listens at that
-                        port of all addresses of its machine (loopback only if HOST is that)
+                        port of all addresses of its machine (loopback only if HOST is that). Of
+                        several learners: HOST:PORT,HOST:PORT,... or learner-{}:8686, with {} for
+                        the index. They exchange gradients at the ports 100 above these
   SEED_RL_ADDRESS_FILE  instead: a file to which the learner writes its HOST:PORT, with a free port,
                         and in which actors look it up each time they start (with SEED_RL_ADDRESS
-                        for the learner: it writes that)
+                        for the learner: it writes that). Of several learners, each has a file:
+                        FILE, FILE-1, ...
+  SEED_RL_START         with it, for several learners: a text that they share, and that is another
+                        at each start, so that none takes the addresses of an earlier one
   SEED_RL_BIND          host at which the learner listens instead, such as [::] or 10.0.0.5
   SEED_RL_PROXY         path of a Unix socket, for learner and proxy: the learner listens there, and
                         the proxy (HAProxy, which asks actors for certificates) where actors connect
@@ -58,7 +64,11 @@ them).
 Where these are unset, variables of engines count: JOB_COMPLETION_INDEX (Kubernetes) and
 SLURM_ARRAY_TASK_ID are an index; SKYPILOT_NODE_RANK 0 is the learner, at port 8686 of the first of
 SKYPILOT_NODE_IPS, and others are actors; in CLUSTER_SPEC or TF_CONFIG (Google's custom jobs), pool
-0 is the learner, pool 1 are the actors, pool 3 the evaluators.
+0 is the learner, pool 1 are the actors, pool 3 the evaluators. Of several learners, the first nodes
+are the learners; those after the first are pool 2.
+
+  --learners=N          N learners, each with ACTORS / N of the actors, train one network together;
+                        needs --insecure, and a --logdir that all of them see (docs/deployment.md)
 
   --logdir=DIR          must be the same directory for all learners of a run, past and future. With
                         a URL, such as gs://bucket/run (packages: fsspec, gcsfs), the
@@ -86,19 +96,24 @@ def become(
     """
     evaluators = roles.evaluators_from(environment)
     options, logdir = run.parse(arguments, evaluators)
-    role = roles.role_from(environment)
+    role = roles.role_from(environment, options.learners)
+    if role.kind in (roles.LEARNER, roles.PROXY):
+        run.check_learner(role.index, options.learners)
     shared_file = environment.get("SEED_RL_ADDRESS_FILE")
     secrets = environment.get("SEED_RL_SECRETS")
-    address = roles.address_from(environment)
+    address = roles.address_from(environment, options.learners)
     proxied = environment.get("SEED_RL_PROXY")
     # With a proxy, it is the proxy that is met.
     met = role.kind not in (roles.TENSORBOARD, *((roles.LEARNER,) if proxied else ()))
-    if shared_file and met:
+    if shared_file and options.learners > 1:
+        address = _meet_several(role, options.learners, logdir, address, environment)
+    elif shared_file and met:
         address = _meet(role, pathlib.Path(shared_file), logdir, address)
     described = ClusterRun(
         options=options,
         logdir=logdir,
         address=address,
+        learner=role.index if role.kind in (roles.LEARNER, roles.PROXY) else 0,
         bind=environment.get("SEED_RL_BIND") or None,
         proxied=pathlib.Path(proxied).absolute() if proxied else None,
         moves=bool(shared_file),
@@ -116,12 +131,57 @@ def _meet(role: Role, path: pathlib.Path, logdir: str | None, address: str | Non
     """Writes the learner's address to the file, or reads it there; returns it."""
     if role.kind not in (roles.LEARNER, roles.PROXY):
         return address_file.wait_for(path, _say)
-    if role.kind == roles.LEARNER and logdir and os.path.isdir(logdir):
-        # A second learner, which will be refused, must not call the actors away from the first.
-        LearnerLock(pathlib.Path(logdir)).release()
+    if role.kind == roles.LEARNER:
+        _check_alone(logdir)
     address = run.check_address(address) if address else address_file.own_address()
     address_file.publish(path, address)
     return address
+
+
+def _check_alone(logdir: str | None) -> None:
+    """A second learner, which will be refused, must not call the actors away from the first."""
+    if logdir and os.path.isdir(logdir):
+        LearnerLock(pathlib.Path(logdir)).release()
+
+
+def _meet_several(
+    role: Role,
+    count: int,
+    logdir: str | None,
+    addresses: str | None,
+    environment: Mapping[str, str],
+) -> str | None:
+    """As `_meet`, of several learners: writes the file of one, and reads those of all.
+
+    Raises:
+      LostLearnerError: another learner has not come.
+    """
+    if role.kind == roles.TENSORBOARD:
+        return None
+    path = pathlib.Path(environment["SEED_RL_ADDRESS_FILE"])
+    start = environment.get("SEED_RL_START", "")
+    learner = role.kind == roles.LEARNER
+    if environment.get("SEED_RL_PROXY") or role.kind == roles.PROXY or (learner and not start):
+        raise UserError(
+            f"{count} learners that meet through SEED_RL_ADDRESS_FILE need SEED_RL_START, a text "
+            "that is another at each start, and have no proxy. Or name all of their addresses in "
+            "SEED_RL_ADDRESS instead."
+        )
+    if learner:
+        own = LEARNERS.format(index=role.index) if role.index else ""
+        _check_alone(logdir and os.path.join(logdir, own))
+        address = learners.nth(addresses, role.index) if addresses else address_file.own_address()
+        address_file.publish(address_file.of_learner(path, role.index), address, start)
+    files = [address_file.of_learner(path, i) for i in range(count)]
+    try:  # To an actor, which tries again, the name of the start is not known.
+        found = [
+            address_file.wait_for(file, _say, start=start if learner else "") for file in files
+        ]
+    except address_file.NoLearnerError as error:
+        if not learner:
+            raise
+        raise LostLearnerError(str(error)) from error
+    return ",".join(found)
 
 
 def _command(described: ClusterRun, role: Role) -> list[str]:
@@ -199,10 +259,10 @@ def _check_packages() -> None:
 
 def _learners_url(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
     """The logdir, if this process is a learner and it is a URL."""
-    _, logdir = run.parse(arguments, roles.evaluators_from(environment))
+    options, logdir = run.parse(arguments, roles.evaluators_from(environment))
     if logdir is None or "://" not in logdir:
         return None
-    return logdir if roles.role_from(environment).kind == roles.LEARNER else None
+    return logdir if roles.role_from(environment, options.learners).kind == roles.LEARNER else None
 
 
 def _mirror(

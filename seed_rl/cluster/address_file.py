@@ -1,4 +1,9 @@
-"""The file to which a learner that may move writes its address."""
+"""The file to which a learner that may move writes its address.
+
+Of several learners, each has a file. All must come from the same start: one that has read the
+address of an earlier start would wait in vain. So the engine names each start anew
+(SEED_RL_START), and the files contain the name.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,12 @@ import socket
 import time
 from collections.abc import Callable
 
+from seed_rl.cluster.learners import PORTS_APART
 from seed_rl.common.errors import UserError
 from seed_rl.common.system import files
 from seed_rl.launch.ports import free_port
 
-_PORTS = range(10_000, 32_768)  # Below those of outgoing connections.
+_PORTS = range(10_000, 32_768 - PORTS_APART)  # Below those of outgoing connections.
 _PERIOD_S = 1.0
 _REPORT_S = 60.0
 _PATIENCE_S = 600.0  # As an actor waits for its learner.
@@ -33,24 +39,36 @@ def own_address() -> str:
 def _free_port() -> int:
     """A free port that no outgoing connection takes before the learner listens there.
 
-    Loading TensorFlow may take a minute.
+    Loading TensorFlow may take a minute. The port at which several learners exchange gradients is
+    free, too.
     """
     for port in random.sample(_PORTS, 100):
-        with contextlib.suppress(OSError), socket.socket() as listener:
-            listener.bind(("0.0.0.0", port))
+        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
+            one.bind(("0.0.0.0", port))
+            other.bind(("0.0.0.0", port + PORTS_APART))
             return port
     return free_port("0.0.0.0")
 
 
-def publish(path: pathlib.Path, address: str) -> None:
+def of_learner(path: pathlib.Path, index: int) -> pathlib.Path:
+    """The file of one of several learners; that of the first is `path`."""
+    return path.with_name(f"{path.name}-{index}") if index else path
+
+
+def publish(path: pathlib.Path, address: str, start: str = "") -> None:
     """Writes the address, atomically.
+
+    Args:
+      path: the file.
+      address: HOST:PORT.
+      start: names this start of several learners.
 
     Raises:
       UserError: the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_atomically(path, f"{address}\n")
+        files.write_atomically(path, f"{address} {start}".strip() + "\n")
     except OSError as error:
         raise UserError(
             f"Cannot write the learner's address to SEED_RL_ADDRESS_FILE={path}: "
@@ -63,6 +81,7 @@ def wait_for(
     path: pathlib.Path,
     say: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
+    start: str = "",
 ) -> str:
     """Reads the address as soon as there is one.
 
@@ -70,6 +89,7 @@ def wait_for(
       path: the file.
       say: reports, at first and each minute, that there is none yet.
       sleep: waits for a number of seconds.
+      start: which start it must be of; "": any.
 
     Raises:
       NoLearnerError: there is none for ten minutes.
@@ -78,7 +98,8 @@ def wait_for(
     waited_s = 0.0
     while True:
         try:
-            if address := path.read_text(encoding="utf-8").strip():
+            address, _, of = path.read_text(encoding="utf-8").strip().partition(" ")
+            if address and start in ("", of):
                 return address
         except FileNotFoundError:
             pass

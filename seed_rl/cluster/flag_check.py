@@ -46,6 +46,10 @@ def check(arguments: Sequence[str], evaluators: int = 0) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         # Ignore runs in directories of this machine.
         here = dataclasses.replace(options, logdir=pathlib.Path(folder) / "run")
+        if options.learners > 1:  # Any addresses will do.
+            ports = range(1, options.learners + 1)
+            addresses = ",".join(f"localhost:{port}" for port in ports)
+            here = dataclasses.replace(here, learner_addresses=addresses)
         try:
             local.ask_program(here)
         except UserError as error:

@@ -56,7 +56,12 @@ def main(arguments: Sequence[str]) -> int:
         # The service takes 0 as the end of the job; it restarts replicas that exit with other
         # codes.
         arguments = [f"--stopped_exit_code={_STOPPED}", *arguments]
-        kind = os.environ.get("SEED_RL_ROLE") or roles.role_from(os.environ).kind
+        options, _ = run.parse(arguments, roles.evaluators_from(os.environ))
+        role = roles.role_from(os.environ, options.learners)
+        kind = os.environ.get("SEED_RL_ROLE") or role.kind
+        if kind == roles.LEARNER and options.learners > 1:
+            # They need the user's own --insecure, and have no bucket: nothing to do here.
+            return cluster.main(arguments)
         if kind == roles.LEARNER:
             return _learner(arguments, os.environ)
         if kind == roles.ACTOR:

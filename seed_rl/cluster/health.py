@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Mapping
 
 import grpc
 
-from seed_rl.cluster import roles, run
+from seed_rl.cluster import address_file, learners, roles, run
 from seed_rl.cluster.secrets import AUTHORITY, CERTIFICATE
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import addresses, diagnosis
@@ -72,9 +73,14 @@ def check_own(environment: Mapping[str, str]) -> None:
         check(f"unix:{proxied}")
         return
     address = roles.address_from(environment)
-    if not address and (file := environment.get("SEED_RL_ADDRESS_FILE")):
-        address = pathlib.Path(file).read_text(encoding="utf-8").strip()
-    if not address:
+    several = bool(environment.get("SEED_RL_START") or re.search(r",|\{\}", address or ""))
+    index = roles.role_from(environment, 2).index if several else 0
+    if address:
+        address = learners.nth(address, index)
+    elif file := environment.get("SEED_RL_ADDRESS_FILE"):
+        own = address_file.of_learner(pathlib.Path(file), index)
+        address = own.read_text(encoding="utf-8").partition(" ")[0].strip()
+    else:
         raise UserError("The learner's address is unknown: set SEED_RL_ADDRESS.")
     host, _, port = run.check_address(address).rpartition(":")
     near = address

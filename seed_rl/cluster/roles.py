@@ -25,16 +25,20 @@ DEFAULT_PORT = 8686
 _INDICES = ("SEED_RL_INDEX", "JOB_COMPLETION_INDEX", "SLURM_ARRAY_TASK_ID")
 _INDEX_DIR = "SEED_RL_INDEX_DIR"
 _RANK, _NODES = "SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS"
-# Google's names of the pools of a custom job, in CLUSTER_SPEC and in TF_CONFIG.
+# Google's names of the pools of a custom job, in CLUSTER_SPEC and in TF_CONFIG. The first has one
+# replica, so of several learners the others are in the third.
 _POOLS = {
     "workerpool0": LEARNER,
     "workerpool1": ACTOR,
+    "workerpool2": LEARNER,
     "workerpool3": EVALUATOR,
     "chief": LEARNER,
     "master": LEARNER,
     "worker": ACTOR,
+    "ps": LEARNER,
     "evaluator": EVALUATOR,
 }
+_FURTHER = ("workerpool2", "ps")
 _NO_ROLE = (
     "Unknown role of this process: set SEED_RL_ROLE to one of "
     f"{', '.join(ROLES)}. (SkyPilot's {_RANK} and Google's CLUSTER_SPEC or TF_CONFIG also work.)"
@@ -47,7 +51,8 @@ class Role:
 
     Attributes:
       kind: one of `ROLES`.
-      index: of an actor among the actors, of an evaluator among the evaluators; 0 for others.
+      index: of an actor among the actors, of an evaluator among the evaluators, of a learner (and
+        its proxy) among several; 0 for others.
       index_dir: instead of the index: the directory in which to claim one.
     """
 
@@ -56,11 +61,12 @@ class Role:
     index_dir: pathlib.Path | None = None
 
 
-def role_from(environment: Mapping[str, str]) -> Role:
+def role_from(environment: Mapping[str, str], learners: int = 1) -> Role:
     """The role of this process.
 
     Args:
       environment: its environment variables.
+      learners: of the run.
 
     Raises:
       UserError: the role is missing or invalid.
@@ -72,22 +78,37 @@ def role_from(environment: Mapping[str, str]) -> Role:
         if task is not None:
             kind = task.kind
         elif rank is not None:
-            kind = ACTOR if rank else LEARNER
+            kind = ACTOR if rank >= learners else LEARNER
         else:
             raise UserError(_NO_ROLE)
     if kind not in ROLES:
         raise UserError(f"SEED_RL_ROLE must be one of {', '.join(ROLES)}, not '{kind}'.")
-    if kind in (LEARNER, TENSORBOARD, PROXY):
+    if task is not None and task.kind == kind == LEARNER and task.index >= learners:
+        raise UserError(
+            f"This process is in a pool of further learners ({' or '.join(_FURTHER)}): say "
+            f"--learners={task.index + 1} or more on the command line of all processes."
+        )
+    serves = kind in (LEARNER, PROXY)
+    if kind == TENSORBOARD or (serves and learners == 1):
         return Role(kind)
-    if environment.get(_INDEX_DIR) and not environment.get("SEED_RL_INDEX"):
+    claims = not serves and environment.get(_INDEX_DIR)
+    if claims and not environment.get("SEED_RL_INDEX"):
         return Role(kind, index_dir=pathlib.Path(environment[_INDEX_DIR]))
     for name in _INDICES:
         if (index := _number(environment, name)) is not None:
             return Role(kind, index)
     if task is not None and task.kind == kind:
         return Role(kind, task.index)
-    if kind == ACTOR and rank:
-        return Role(kind, rank - 1)
+    if kind == ACTOR and rank is not None and rank >= learners:
+        return Role(kind, rank - learners)
+    if serves and rank is not None and rank < learners:
+        return Role(kind, rank)
+    if serves:
+        raise UserError(
+            f"Unknown index of this {kind}, of {learners}: set SEED_RL_INDEX to its index, from 0. "
+            "(JOB_COMPLETION_INDEX of Kubernetes also works. Docker Compose starts one learner: "
+            "leave --learners out there.)"
+        )
     raise UserError(
         f"Unknown index of this {kind}: set SEED_RL_INDEX to its index, from 0, or "
         f"{_INDEX_DIR} to a directory that all of them share. (JOB_COMPLETION_INDEX of Kubernetes "
@@ -95,8 +116,12 @@ def role_from(environment: Mapping[str, str]) -> Role:
     )
 
 
-def address_from(environment: Mapping[str, str]) -> str | None:
+def address_from(environment: Mapping[str, str], learners: int = 1) -> str | None:
     """The learner's address as actors reach it; None if the environment does not say.
+
+    Args:
+      environment: environment variables.
+      learners: of the run; of several, the addresses are separated by commas.
 
     Raises:
       UserError: an engine's variables are invalid.
@@ -106,7 +131,7 @@ def address_from(environment: Mapping[str, str]) -> str | None:
     if task := _cluster_task(environment):
         return task.learner
     if nodes := environment.get(_NODES, "").split():
-        return f"{nodes[0]}:{DEFAULT_PORT}"
+        return ",".join(f"{node}:{DEFAULT_PORT}" for node in nodes[:learners])
     return None
 
 
@@ -124,7 +149,7 @@ def evaluators_from(environment: Mapping[str, str]) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _ClusterTask:
-    """This process, the learner's address and the evaluators, from Google's custom jobs."""
+    """This process, the learners' addresses and the evaluators, from Google's custom jobs."""
 
     kind: str
     index: int
@@ -154,13 +179,16 @@ def _parse_cluster(variable: str, text: str) -> _ClusterTask:
     if pool not in _POOLS:
         raise UserError(
             f"{variable} puts this process into the pool '{pool}', which SEED RL does not use: "
-            "workerpool0 is the learner, workerpool1 are the actors, workerpool3 the evaluators."
+            "workerpool0 is the learner, workerpool1 are the actors, workerpool2 further learners, "
+            "workerpool3 the evaluators."
         )
+    index += pool in _FURTHER
+    pools = sorted(hosts, key=_FURTHER.__contains__)  # Learner 0 first.
     places = {
-        role: [host for name in hosts if _POOLS.get(name) == role for host in hosts[name]]
+        role: [host for name in pools if _POOLS.get(name) == role for host in hosts[name]]
         for role in (LEARNER, EVALUATOR)
     }
-    learner = places[LEARNER][0] if places[LEARNER] else None
+    learner = ",".join(places[LEARNER]) or None
     return _ClusterTask(_POOLS[pool], index, learner, len(places[EVALUATOR]))
 
 

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Sequence
 
+from seed_rl.cluster import learners
 from seed_rl.cluster.secrets import Secrets
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import addresses
@@ -40,7 +41,8 @@ class ClusterRun:
       options: of the whole run, from the command line; their `logdir` and addresses are not used.
       logdir: a directory or URL (gs://...); None: the program's default.
       address: the learner's HOST:PORT as actors reach it, or unix:/path; None: not known, which
-        only TensorBoard accepts.
+        only TensorBoard accepts. Of several learners, as `learners.split` reads them.
+      learner: which of several learners this process is, or is the proxy of.
       bind: host at which the learner, or the proxy, listens; None: its own loopback address if that
         is where the actors reach it, otherwise all addresses of its machine (IPv6 ones if `address`
         is one).
@@ -56,6 +58,7 @@ class ClusterRun:
     options: RunOptions
     logdir: str | None = None
     address: str | None = None
+    learner: int = 0
     bind: str | None = None
     proxied: pathlib.Path | None = None
     moves: bool = False
@@ -104,8 +107,9 @@ class ClusterRun:
         Raises:
           UserError: there is no such actor, or the address is missing or malformed.
         """
-        _check_index("actor", index, self.options.actors, "ACTORS on the command line")
-        return self._client_command(index)
+        actors, count = self.options.actors, self.options.learners
+        _check_index("actor", index, actors, "ACTORS on the command line")
+        return self._client_command(*learners.share(index, actors, count))
 
     def evaluator_command(self, index: int) -> list[str]:
         """The command line of an evaluator: an actor with evaluation environments.
@@ -117,7 +121,8 @@ class ClusterRun:
           UserError: there is no such evaluator, or the address is missing or malformed.
         """
         _check_index("evaluator", index, self.evaluators, "SEED_RL_EVALUATORS, for all processes")
-        return self._client_command(self.options.actors + index)
+        learner, place = learners.share(index, self.evaluators, self.options.learners)
+        return self._client_command(learner, self.options.actors // self.options.learners + place)
 
     def tensorboard_command(self) -> list[str]:
         """TensorBoard's command line.
@@ -137,32 +142,38 @@ class ClusterRun:
             f"--port={self.options.tensorboard_port or _TENSORBOARD_PORT}",
         ]
 
-    def _client_command(self, task: int) -> list[str]:
+    def _client_command(self, learner: int, task: int) -> list[str]:
         flags = self.secrets.actor_flags()
         if self.moves:
             flags += [f"--connect_timeout_s={MOVED_S}", f"--reconnect_timeout_s={MOVED_S}"]
-        return [*self._command("actor", flags, self._address()), f"--task={task}"]
+        own = dataclasses.replace(self, learner=learner)
+        return [*own._command("actor", flags, own._address()), f"--task={task}"]
 
     def _command(self, run_mode: str, defaults: Sequence[str], address: str) -> list[str]:
-        envs = self.options.envs_per_actor
+        envs, count = self.options.envs_per_actor, self.options.learners
         command = [sys.executable, *self.options.program, *defaults, *self.options.flags]
         # Later flags win: a flag file must not change these.
         command += [
             f"--run_mode={run_mode}",
             f"--server_address={address}",
-            f"--num_envs={(self.options.actors + self.evaluators) * envs}",
+            f"--num_envs={(self.options.actors + self.evaluators) // count * envs}",
             f"--env_batch_size={envs}",
         ]
         if self.logdir is not None:
             command.append(f"--logdir={self.logdir}")
         if self.evaluators:
-            command.append(f"--num_eval_envs={self.evaluators * envs}")
+            command.append(f"--num_eval_envs={self.evaluators // count * envs}")
+        if count > 1:
+            command += learners.flags(self._addresses(), self.learner)
         return command
 
-    def _address(self) -> str:
+    def _addresses(self) -> list[str]:
         if self.address is None:
             raise UserError(_NO_ADDRESS)
-        return check_address(self.address)
+        return learners.split(self.address, self.options.learners)
+
+    def _address(self) -> str:
+        return check_address(self._addresses()[self.learner])
 
     def _listen_address(self) -> str:
         address = self._address()
@@ -205,6 +216,16 @@ def parse(arguments: Sequence[str], evaluators: int = 0) -> tuple[RunOptions, st
             "--num_eval_envs cannot be set along with SEED_RL_EVALUATORS: it is "
             "SEED_RL_EVALUATORS x ENVS_PER_ACTOR."
         )
+    if evaluators % options.learners:
+        raise UserError(
+            f"SEED_RL_EVALUATORS={evaluators} cannot be divided among {options.learners} learners; "
+            "choose a multiple."
+        )
+    if options.learners > 1 and logdirs and "://" in logdirs[-1]:
+        raise UserError(
+            f"--logdir={logdirs[-1]}: {options.learners} learners need a directory that all of "
+            "them see, such as one on NFS."
+        )
     if not logdirs:
         return options, None
     if not logdirs[-1]:
@@ -240,6 +261,15 @@ def check_address(address: str) -> str:
         f"'{address}' is not the address of a learner: SEED_RL_ADDRESS must be HOST:PORT, such as "
         "learner:8686."
     )
+
+
+def check_learner(index: int, count: int) -> None:
+    """Checks that there is a learner of this index.
+
+    Raises:
+      UserError: there is none.
+    """
+    _check_index("learner", index, count, "--learners on all command lines")
 
 
 def _check_index(kind: str, index: int, count: int, setting: str) -> None:

@@ -1,4 +1,4 @@
-"""When an actor that has crashed starts again.
+"""When an actor that has crashed, or several learners of which one has, start again.
 
 The same under ./run_local.sh, on the machines of a cluster, and in Slurm's jobs (slurm/job.sh),
 which ask for a decision with
@@ -13,8 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 
+from seed_rl.common.errors import LostLearnerError, NotSavedError, UserError
 from seed_rl.common.system.backoff import backoff_s
+
+FOLLOW_S = 20.0
+"""One of several learners has failed: how long the others may take to notice and end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +68,28 @@ class CrashRecord:
     def pause_s(self) -> float:
         """Seconds until the next start."""
         return backoff_s(self.failures, self._policy.first_pause_s, self._policy.longest_pause_s)
+
+
+def is_final(code: int) -> bool:
+    """Whether a learner's exit code says that starting it again would not help."""
+    return code in (0, UserError.exit_code, NotSavedError.exit_code)
+
+
+def to_blame(codes: Sequence[int]) -> int:
+    """Which of several learners explains the end of all.
+
+    A user error is the cause of what follows it; else the first failure is, but not that of
+    learners that have lost another.
+
+    Args:
+      codes: their exit codes, in the order in which they ended.
+    """
+    lost = LostLearnerError.exit_code
+
+    def innocence(i: int) -> tuple[bool, bool, bool]:
+        return not (codes[i] and is_final(codes[i])), codes[i] == 0, codes[i] == lost
+
+    return min(range(len(codes)), key=innocence)
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 
-from seed_rl.common.errors import LostLearnerError, NotSavedError, UserError
+from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.run_files import progress
 from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch.actor_record import Actor
@@ -24,15 +24,18 @@ from seed_rl.launch.log_text import last_words, tail
 from seed_rl.launch.panel import Panel, Status
 from seed_rl.launch.process import LIBRARY_THREADS, QUIET, Process, describe_exit
 from seed_rl.launch.proxy import Proxy
-from seed_rl.launch.restarts import CrashRecord, RestartPolicy
+from seed_rl.launch.restarts import (
+    FOLLOW_S,
+    CrashRecord,
+    RestartPolicy,
+    is_final,
+    to_blame,
+)
 from seed_rl.launch.run_lock import RunLock
 from seed_rl.launch.run_state import RunState
 
 _PROXY_SERVES_S = 3.0
 """A proxy that exits sooner failed to start: its port is taken, or a certificate is invalid."""
-
-_FOLLOW_S = 20.0
-"""One of several learners has failed: how long the others may take to notice and end."""
 
 TENSORBOARD = "TensorBoard"
 """Name of the proxy, and of its address on the panel."""
@@ -375,14 +378,11 @@ class Supervisor:
         while True:
             ended += [p for p in self._learners if p not in ended and p.poll() is not None]
             if len(ended) == len(self._learners):
-                # A user error is the cause of what follows it; else the first failure is, but that
-                # of learners that have lost another.
-                lost = LostLearnerError.exit_code
-                return min(ended, key=lambda p: (not _users(c := p.poll()), c == 0, c == lost))
+                return ended[to_blame([process.poll() or 0 for process in ended])]
             if self._stop_requested:
                 return None
             if deadline == float("inf") and any(p.poll() for p in ended):
-                deadline = time.monotonic() + _FOLLOW_S
+                deadline = time.monotonic() + FOLLOW_S
             if time.monotonic() > deadline:
                 for process in self._learners:
                     process.kill()
@@ -391,7 +391,7 @@ class Supervisor:
 
     def _restart_learners(self, learner: Process, code: int) -> bool:
         """Starts several learners again after a crash of one, unless it is no use."""
-        if len(self._learners) == 1 or code == 0 or _users(code):
+        if len(self._learners) == 1 or is_final(code):
             return False
         report = self._state.progress()
         if not self._crashes.failures and not (report and report.train_steps):
@@ -484,8 +484,3 @@ class Supervisor:
         for process in processes:
             if process.started:
                 self._guardian.forget(process.pid)
-
-
-def _users(code: int | None) -> bool:
-    """Whether a learner's exit code says that starting it again would not help."""
-    return code in (UserError.exit_code, NotSavedError.exit_code)

@@ -16,6 +16,8 @@ def test_a_command_line_without_mistakes(capsys, monkeypatch, tmp_path):
     assert flag_check.main([*TASK, "--entropy_cost=0.01", "--logdir=gs://bucket/run"]) == 0
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
+    assert flag_check.main([*TASK, "--learners=4", "--insecure"]) == 0
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,8 @@ def test_a_command_line_without_mistakes(capsys, monkeypatch, tmp_path):
         ("--seed=one", "--seed=one"),
         ("--training_devices=gpu:1,gpu:2,gpu:3", "cannot be divided among 3 training devices"),
         ("--server_address=x:1", "--server_address cannot be set here"),
+        ("--learners=2", "2 learners exchange gradients at ports"),
+        ("--learners=4", "SEED_RL_EVALUATORS=2 cannot be divided among 4 learners"),
         ("--num_eval_envs=4", "--num_eval_envs cannot be set along with SEED_RL_EVALUATORS"),
     ],
 )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seed_rl.cluster import google_cloud, tuning
+from seed_rl.cluster import address_file, google_cloud, tuning
 from seed_rl.cluster.google_api import GoogleApi
 from seed_rl.cluster.machine import Machine
 from seed_rl.common.errors import UserError
@@ -268,6 +268,23 @@ def test_a_learner_or_evaluator_that_is_stopped_does_not_look_finished(
     assert seen == seen_for_all + learner_only
 
 
+def test_several_learners_need_the_users_own_consent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They exchange gradients at another port, which asks for no token."""
+    seen: list[str] = []
+
+    def main(arguments: list[str], *_: object) -> int:
+        seen.extend(arguments)
+        return 0
+
+    monkeypatch.setattr(google_cloud.cluster, "main", main)
+    task = ["gym", "vtrace", "2", "--learners=2", "--logdir=/mnt/nfs/runs/pole"]
+    for pool in ("workerpool0", "workerpool2"):
+        spec = {"cluster": {}, "task": {"type": pool, "index": 0}}
+        monkeypatch.setenv("CLUSTER_SPEC", json.dumps(spec))
+        google_cloud.main(task)
+    assert seen == 2 * ["--stopped_exit_code=143", *task]
+
+
 # Tuning.
 
 
@@ -363,6 +380,49 @@ def test_a_job_trains_loses_its_learner_and_finishes(
         finally:
             for program in started:
                 program.kill()
+
+
+@pytest.mark.nightly
+def test_a_job_of_two_learners_loses_one_and_finishes(tmp_path: pathlib.Path) -> None:
+    """Pools 0 and 2, and actors of both on one machine. The service restarts each replica alone."""
+    names = ("workerpool0", "workerpool2")
+    cluster = {name: [f"localhost:{port}"] for name, port in zip(names, _ports(2), strict=True)}
+    cluster["workerpool1"] = ["actors:2222"]
+    task = ("gym", "vtrace", "2", "4", "--env_name=CartPole-v1", f"--logdir={tmp_path}/run")
+    task += ("--learners=2", "--insecure", "--batch_size=8", "--save_checkpoint_secs=1")
+    task += ("--total_environment_frames=40000",)
+    started = []
+
+    def replica(pool: str) -> Program:
+        spec = {"cluster": cluster, "task": {"type": pool, "index": 0}}
+        environment = {"CLUSTER_SPEC": json.dumps(spec), "SEED_RL_ACTORS_PER_MACHINE": "2"}
+        program = Program("seed_rl.cluster.google_cloud", *task, environment=environment)
+        started.append(program)
+        return program
+
+    def trains(start: float) -> bool:
+        found = progress.read(tmp_path / "run")
+        return found is not None and found.started > start and found.frames > 0
+
+    try:
+        replica("workerpool1")
+        first, second = replica(names[0]), replica(names[1])
+        wait_until(lambda: trains(0), running=first)
+        start = progress.read(tmp_path / "run").started
+        second.kill()
+        again = replica(names[1])
+        assert first.wait() == 6, first.text()
+        first = replica(names[0])
+        wait_until(lambda: trains(start), running=first)
+        assert (first.wait(), again.wait()) == (0, 0), first.text() + again.text()
+    finally:
+        for program in started:
+            program.kill()
+
+
+def _ports(count: int) -> list[int]:
+    """Free ones whose exchange's are free, too."""
+    return [int(address_file.own_address().rpartition(":")[2]) for _ in range(count)]
 
 
 @pytest.mark.nightly

@@ -44,6 +44,15 @@ def test_a_serving_learner_is_healthy(tmp_path, free_port, encrypted):
             assert health.main(learner(free_port, **more)) == 0
 
 
+def test_one_of_several_learners_is_asked_at_its_own_address(free_port, tmp_path):
+    several = {"SEED_RL_ADDRESS": f"a:1,b:{free_port}", "SEED_RL_INDEX": "1"}
+    (tmp_path / "address-1").write_text(f"b:{free_port} now\n")
+    met = {"SEED_RL_ADDRESS_FILE": str(tmp_path / "address"), "SEED_RL_START": "now"}
+    with serving(f"0.0.0.0:{free_port}", echo, options=ServerOptions(insecure=True)):
+        assert health.main({"SEED_RL_ROLE": "learner", **several}) == 0
+        assert health.main({"SEED_RL_ROLE": "learner", "SEED_RL_INDEX": "1", **met}) == 0
+
+
 def test_one_that_does_not_serve_is_not(free_port, monkeypatch, capsys):
     monkeypatch.setattr(health, "_TIMEOUT_S", 0.3)
     assert health.main(learner(free_port)) == 1

@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent import futures
 from pathlib import Path
 
 import pytest
 
 from seed_rl.cluster import address_file, indices
-from seed_rl.cluster.__main__ import program_environment
+from seed_rl.cluster.__main__ import become, program_environment
+from seed_rl.cluster.learners import PORTS_APART
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import progress
 from seed_rl.common.system.file_lock import LearnerLock
@@ -130,6 +132,61 @@ def test_an_address_file_that_cannot_be_written_or_read(tmp_path):
     (tmp_path / "address").write_bytes(b"\xff")
     with pytest.raises(UserError, match="Cannot read the learner's address in SEED_RL_ADDRESS_F"):
         address_file.wait_for(tmp_path / "address", lambda text: None)
+
+
+def several(count, folder, **environment):
+    """The command lines of learners that meet through a file, as they become."""
+    shared = {"SEED_RL_ADDRESS_FILE": str(folder / "address"), "SEED_RL_START": "now"}
+    task = ("gym", "vtrace", "2", "4", f"--learners={count}", f"--logdir={folder}/run")
+    with futures.ThreadPoolExecutor(count) as pool:
+        roles = [{"SEED_RL_ROLE": "learner", "SEED_RL_INDEX": str(i)} for i in range(count)]
+        started = [pool.submit(become, task, {**shared, **each, **environment}) for each in roles]
+        return [each.result()[0] for each in started]
+
+
+def test_several_learners_meet_at_the_addresses_of_this_start(tmp_path):
+    """Guards them from the addresses of an earlier start, at which nobody is."""
+    for name in ("address", "address-1"):
+        (tmp_path / name).write_text("gone:86 before\n")
+    commands = several(2, tmp_path)
+    served, exchanges = [], set()
+    for index, command in enumerate(commands):
+        flags = dict(a.removeprefix("--").split("=", 1) for a in command if "=" in a)
+        assert flags["learner_index"] == str(index)
+        served.append(int(flags["server_address"].rpartition(":")[2]))
+        exchanges.add(flags["learner_addresses"])
+    host = socket.gethostname()
+    assert exchanges == {",".join(f"{host}:{port + PORTS_APART}" for port in served)}
+    # Actors find the learner that they belong to.
+    client = {"SEED_RL_ADDRESS_FILE": str(tmp_path / "address"), "SEED_RL_ROLE": "actor"}
+    actor, _ = become(("gym", "vtrace", "2", "4", "--learners=2"), {**client, "SEED_RL_INDEX": "1"})
+    assert {f"--server_address={host}:{served[1]}", *exchanges} <= {
+        part.removeprefix("--learner_addresses=") for part in actor
+    }
+
+
+@pytest.mark.parametrize("variables", [{"SEED_RL_START": ""}, {"SEED_RL_PROXY": "/p"}])
+def test_several_learners_that_cannot_meet_through_a_file(tmp_path, variables):
+    with pytest.raises(UserError, match="2 learners that meet .* need SEED_RL_START, .* no proxy"):
+        several(2, tmp_path, **variables)
+
+
+def test_a_second_start_leaves_the_addresses_of_several_learners_alone(tmp_path):
+    for name in ("run", "run/learner-1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / "address").write_text("first:86 before\n")
+        lock = LearnerLock(tmp_path / name)
+        with pytest.raises(UserError, match="A learner is already running in --logdir"):
+            _become_one(tmp_path, "1" if "learner" in name else "0")
+        lock.release()
+    assert (tmp_path / "address").read_text() == "first:86 before\n"
+    assert not (tmp_path / "address-1").exists()
+
+
+def _become_one(folder, index):
+    variables = {"SEED_RL_ADDRESS_FILE": str(folder / "address"), "SEED_RL_START": "now"}
+    variables |= {"SEED_RL_ROLE": "learner", "SEED_RL_INDEX": index}
+    become(("gym", "vtrace", "2", "4", "--learners=2", f"--logdir={folder}/run"), variables)
 
 
 @pytest.mark.slow

@@ -93,13 +93,64 @@ def test_our_variables_win(environment, role):
         ({"CLUSTER_SPEC": '{"cluster": {}}'}, r"malformed \(KeyError: 'task'\): it must be JSON"),
         ({"TF_CONFIG": '{"task": {"type": "worker", "index": "a"}}'}, "TF_CONFIG is malformed"),
         ({"CLUSTER_SPEC": cluster_spec("workerpool1", cluster=[1])}, "CLUSTER_SPEC is malformed"),
-        ({"CLUSTER_SPEC": cluster_spec("workerpool2")}, "the pool 'workerpool2', which SEED"),
-        ({"TF_CONFIG": cluster_spec("ps")}, "the pool 'ps'"),
+        ({"CLUSTER_SPEC": cluster_spec("workerpool4")}, "the pool 'workerpool4', which SEED"),
+        # Guards a second learner of a run that has one.
+        ({"CLUSTER_SPEC": cluster_spec("workerpool2")}, "further learners .*: say --learners=2"),
+        ({"TF_CONFIG": cluster_spec("ps", 1)}, "further learners .*: say --learners=3"),
     ],
 )
 def test_mistakes(environment, message):
     with pytest.raises(UserError, match=message):
         roles.role_from(environment)
+
+
+SEVERAL = {**POOLS, "workerpool2": ["ps-0:2222", "ps-1:2222"]}
+
+
+@pytest.mark.parametrize(
+    ("environment", "role"),
+    [
+        ({"SEED_RL_ROLE": "learner", "SEED_RL_INDEX": "2"}, Role("learner", 2)),
+        ({"SEED_RL_ROLE": "learner", "JOB_COMPLETION_INDEX": "1"}, Role("learner", 1)),
+        ({"SEED_RL_ROLE": "proxy", "SEED_RL_INDEX": "1"}, Role("proxy", 1)),
+        ({"SEED_RL_ROLE": "tensorboard"}, Role("tensorboard")),
+        ({"SEED_RL_ROLE": "actor", "JOB_COMPLETION_INDEX": "7"}, Role("actor", 7)),
+        ({"SKYPILOT_NODE_RANK": "2", **SKYPILOT}, Role("learner", 2)),
+        ({"SKYPILOT_NODE_RANK": "3", **SKYPILOT}, Role("actor", 0)),
+        ({"CLUSTER_SPEC": cluster_spec("workerpool0", cluster=SEVERAL)}, Role("learner", 0)),
+        ({"CLUSTER_SPEC": cluster_spec("workerpool2", 1, SEVERAL)}, Role("learner", 2)),
+        ({"CLUSTER_SPEC": cluster_spec("workerpool1", 1, SEVERAL)}, Role("actor", 1)),
+        ({"TF_CONFIG": cluster_spec("ps")}, Role("learner", 1)),
+    ],
+)
+def test_which_of_three_learners(environment, role):
+    assert roles.role_from(environment, 3) == role
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (
+            {"SEED_RL_ROLE": "learner"},
+            "index of this learner, of 3: set SEED_RL_INDEX .*Compose",
+        ),
+        ({"SEED_RL_ROLE": "learner", "SEED_RL_INDEX_DIR": "/d"}, "index of this learner"),
+        ({"SEED_RL_ROLE": "evaluator", "SKYPILOT_NODE_RANK": "0"}, "index of this evaluator"),
+        ({"SEED_RL_ROLE": "actor", "SKYPILOT_NODE_RANK": "2"}, "index of this actor"),
+        ({"CLUSTER_SPEC": cluster_spec("workerpool2", 2)}, "say --learners=4"),
+    ],
+)
+def test_mistakes_with_three_learners(environment, message):
+    with pytest.raises(UserError, match=message):
+        roles.role_from(environment, 3)
+
+
+def test_addresses_of_several_learners():
+    """In the order of their indices, whatever that of the pools."""
+    unordered = dict(reversed(SEVERAL.items()))
+    spec = {"CLUSTER_SPEC": cluster_spec("workerpool1", cluster=unordered)}
+    assert roles.address_from(spec, 3) == "chief-0:2222,ps-0:2222,ps-1:2222"
+    assert roles.address_from(SKYPILOT, 2) == "10.0.0.1:8686,10.0.0.2:8686"
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,9 @@ def test_missing_address():
 
 
 def test_indices_out_of_range():
+    run.check_learner(1, 2)
+    with pytest.raises(UserError, match=r"no learner 2: the run has 2 \(0 to 1\).*--learners"):
+        run.check_learner(2, 2)
     described = describe(evaluators=1)
     with pytest.raises(UserError, match=r"no actor 3: the run has 3 \(0 to 2\)\. Start fewer"):
         described.actor_command(3)
@@ -234,3 +237,63 @@ def test_indices_out_of_range():
         described.evaluator_command(1)
     with pytest.raises(UserError, match="the run has none"):
         describe().evaluator_command(0)
+
+
+# Several learners.
+
+PLACES = "a:8686,b.example:9000"
+
+
+def described_learners(*flags, **settings):
+    return describe("--learners=2", *flags, **{"address": PLACES, **settings})
+
+
+@pytest.fixture
+def six_actors(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "TASK", ["atari", "vtrace", "6", "4"])
+
+
+@pytest.mark.usefixtures("six_actors")
+def test_several_learners_divide_actors_and_evaluators():
+    """ACTORS are those of the whole run, as of ./run_local.sh; a learner's are numbered from 0."""
+    run_of = described_learners(evaluators=2)
+    exchange = "--learner_addresses=a:8786,b.example:9100"
+    both = {"--num_envs=16", "--num_eval_envs=4", exchange}
+    learner = dataclasses.replace(run_of, learner=1).learner_command()
+    assert both | {"--server_address=0.0.0.0:9000", "--learner_index=1"} <= set(learner)
+    places = []
+    for command in map(run_of.actor_command, range(6)):
+        assert both <= set(command)
+        places.append((command[4], command[-2], command[-1]))
+    first, second = "--server_address=a:8686", "--server_address=b.example:9000"
+    assert places == [
+        *((first, "--learner_index=0", f"--task={task}") for task in range(3)),
+        *((second, "--learner_index=1", f"--task={task}") for task in range(3)),
+    ]
+    evaluator = run_of.evaluator_command(1)
+    assert both | {second, "--learner_index=1", "--task=3"} <= set(evaluator)
+
+
+@pytest.mark.usefixtures("six_actors")
+def test_addresses_of_several_learners_by_a_pattern():
+    command = described_learners(address="set-{}.learners:86").actor_command(5)
+    assert "--server_address=set-1.learners:86" in command
+    assert "--learner_addresses=set-0.learners:186,set-1.learners:186" in command
+
+
+@pytest.mark.usefixtures("six_actors")
+@pytest.mark.parametrize(
+    ("flags", "settings", "message"),
+    [
+        (("--learners=4",), {}, "ACTORS=6 cannot be divided among 4 learners"),
+        ((), {"evaluators": 1}, "SEED_RL_EVALUATORS=1 cannot be divided among 2 learners"),
+        (("--logdir=gs://b/x",), {}, "--logdir=gs://b/x: 2 learners need a directory that all"),
+        ((), {"address": "a:86"}, "--learners=2 and 'a:86' do not fit: SEED_RL_ADDRESS must have"),
+        ((), {"address": "a:86,b:86,c:86"}, "do not fit"),
+        ((), {"address": "a:86,b"}, "'b' is not the address of one of several"),
+        ((), {"address": "a:86,b:65500"}, "'b:65500' is not .* the port 100 above"),
+    ],
+)
+def test_mistakes_with_several_learners(flags, settings, message):
+    with pytest.raises(UserError, match=message):
+        described_learners(*flags, **settings).learner_command()

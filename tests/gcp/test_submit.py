@@ -122,6 +122,50 @@ def test_every_scenario_rents_machines_for_its_actors_and_the_image_for_its_gpus
         assert actors <= places < actors + each
 
 
+# Several learners.
+
+SHARE = "--nfs=10.0.0.2:/exports/runs"
+TWO = ("gym", "vtrace", "16", "4", *MACHINES, "--learners=2", "--insecure")
+
+
+def test_further_learners_are_the_third_pool() -> None:
+    """The first has one replica. All learners mount the share, and have no bucket."""
+    request = parse(
+        *TWO, NETWORK, SHARE, "--evaluators=3", "--name=two", "--learners=3", "--actors=18"
+    )
+    [(_, spec)] = submit.commands(request)
+    _validate(spec)
+    learner, actors, further, *_ = spec["workerPoolSpecs"]
+    assert (learner["replicaCount"], further["replicaCount"]) == (1, 2)
+    assert {**further, "replicaCount": 1} == learner
+    mount = {"server": "10.0.0.2", "path": "/exports/runs", "mountPoint": "runs"}
+    assert learner["nfsMounts"] == [mount] and "nfsMounts" not in actors
+    for pool in (learner, actors, further):
+        arguments = pool["containerSpec"]["args"]
+        assert {"--learners=3", "--insecure", "--logdir=/mnt/nfs/runs/two"} <= {*arguments}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (TWO, "2 learners need a directory .*--nfs=IP:/PATH and --network"),
+        ((*TWO, SHARE), "2 learners need a directory"),
+        ((*TWO, SHARE, NETWORK, "--logdir=gs://b/x"), "leave --logdir out"),
+        ((*TWO, NETWORK, "--nfs=share"), "--nfs=share: write IP:/PATH"),
+        ((*TWO[:-1], NETWORK, SHARE), "2 learners exchange gradients without .*add --insecure"),
+        ((*TWO, NETWORK, SHARE, "--spot=actors"), "cannot be combined with --study or --spot=act"),
+        (
+            (*TWO, NETWORK, SHARE, "--learners=3", "--actors=16"),
+            "ACTORS=16 cannot be divided among",
+        ),
+        (("gym", "vtrace", "4", *MACHINES, NETWORK, SHARE), "--nfs is for several learners"),
+    ],
+)
+def test_mistakes_with_several_learners(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parse(*arguments)
+
+
 # The command line.
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import sys
 import pytest
 
 from seed_rl.cluster import __main__ as cluster
+from seed_rl.cluster import address_file
+from seed_rl.common.errors import LostLearnerError
 from seed_rl.common.run_files import progress
 from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.system_helpers import Program
@@ -86,12 +89,66 @@ def test_programs_accept_their_arguments(overlay, secrets, tmp_path):
         assert f"unix:{variables['PROXY_LEARNER']}" == socket
 
 
-@pytest.mark.parametrize("overlay", sorted(set(OVERLAYS) - {"jobset", "insecure"}))
+@pytest.mark.parametrize("overlay", sorted(set(OVERLAYS) - {"jobset", "insecure", "learners"}))
 def test_overlays_run_the_same_commands(overlay, secrets, tmp_path):
     manifests, reference = of_overlay(overlay, secrets), of_overlay("jobset", secrets)
     for name in ("learner", "actors"):
         this, that = (command(container(m, name, tmp_path)) for m in (manifests, reference))
         assert this == that
+
+
+def test_several_learners_find_each_other_by_the_names_of_their_pods(tmp_path):
+    """And actors the learner that they belong to, by the index of their pod."""
+    manifests = of_overlay("learners", [])
+    (job_set,) = [d for d in manifests if d["kind"] == "JobSet"]
+    # How the controllers of JobSets and of Jobs name them.
+    subdomain = pods(job_set)["learner"]["subdomain"]
+    names = [f"{job_set['metadata']['name']}-learner-0-{i}.{subdomain}" for i in range(2)]
+    exchange = f"--learner_addresses={names[0]}:8786,{names[1]}:8786"
+    learners = [command(container(manifests, "learner", tmp_path, index=i)) for i in range(2)]
+    actor = command(container(manifests, "actors", tmp_path, index=5))
+    for i, learner in enumerate(learners):
+        flags = {exchange, f"--learner_index={i}", "--num_envs=16", "--insecure"}
+        assert flags | {"--server_address=0.0.0.0:8686"} <= {*learner}
+    place = {exchange, f"--server_address={names[1]}:8686", "--learner_index=1", "--task=1"}
+    assert place <= {*actor}
+    for each in (*learners, [*actor, "--insecure"]):  # Only a learner that starts asks for it.
+        checked = check_arguments(each, tmp_path)
+        assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--learners=2",), "2 learners exchange gradients .*, add --insecure"),
+        (("--learners=3", "--insecure"), "ACTORS=8 cannot be divided among 3 learners"),
+        (("--learners=2", "--insecure", "--engine=plain"), "--learners=2 needs --engine=jobset"),
+        (("--learners=two", "--insecure"), "--learners must be a positive integer, not 'two'"),
+    ],
+)
+def test_mistakes_with_several_learners(options, says):
+    done = script("submit.sh", *IMAGES, *options, "--dry_run", "gym", "vtrace", "8")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ") and re.search(says, line)
+
+
+def test_several_learners_where_flags_cannot_be_checked(python_without_packages):
+    options = (*IMAGES, "--learners=2", "--dry_run", "gym", "vtrace", "8")
+    done = script("submit.sh", *options, PYTHON=python_without_packages)
+    assert done.returncode == 2 and "--insecure allows" in done.stderr.splitlines()[-1]
+
+
+def test_submit_starts_as_many_learners_as_said():
+    done = script(
+        *("submit.sh", *IMAGES, "--learners=4", "--insecure", "--dry_run", "gym", "vtrace", "8")
+    )
+    assert done.returncode == 0, done.stderr
+    found = documents(done.stdout)
+    (job_set,) = [d for d in found if d["kind"] == "JobSet"]
+    learner = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]
+    assert (learner["completions"], learner["parallelism"]) == (4, 4)
+    assert [p for document in found for p in problems(document)] == []
 
 
 def test_tensorboard_reads_the_volume(secrets, tmp_path):
@@ -167,6 +224,45 @@ def test_containers_train_are_evicted_resume_and_finish(secrets, short_path, fre
         assert learner.wait() == 0, learner.text()
         assert "Resuming after" in learner.text()
         assert frames() >= 10000
+    finally:
+        for program in started:
+            program.kill()
+
+
+@pytest.mark.nightly
+def test_two_learners_lose_one_and_finish(short_path):
+    """Here, with other addresses; their pods are replaced one by one, as Jobs do."""
+    task = ("gym", "vtrace", "2", "4", "--env=CartPole-v1", "--total_environment_frames=40000")
+    options = ("--learners=2", "--insecure", "--run=pole", "--dry_run")
+    flags = ("--batch_size=8", "--save_checkpoint_secs=1")
+    done = script("submit.sh", *IMAGES, *options, *task, *flags)
+    assert done.returncode == 0, done.stderr
+    manifests = documents(done.stdout)
+    ports = [address_file.own_address().rpartition(":")[2] for _ in range(2)]
+    started = []
+
+    def start(name, index):
+        it = container(manifests, name, short_path, index)
+        it.environment["SEED_RL_ADDRESS"] = ",".join(f"localhost:{port}" for port in ports)
+        started.append(Program("seed_rl.cluster", *it.arguments, environment=it.environment))
+        return started[-1]
+
+    def trains(start=0.0):
+        report = progress.read(short_path / "runs/pole")
+        return report and report.started > start and report.frames > 0 and report
+
+    try:
+        for index in (0, 1):
+            start("actors", index)
+        first, second = (start("learner", index) for index in (0, 1))
+        before = wait_until(trains, running=first)
+        second.kill()
+        second = start("learner", 1)
+        assert first.wait() == LostLearnerError.exit_code, first.text()
+        first = start("learner", 0)
+        wait_until(lambda: trains(before.started), running=first)
+        assert (first.wait(), second.wait()) == (0, 0), first.text() + second.text()
+        assert progress.read(short_path / "runs/pole").frames >= 40000
     finally:
         for program in started:
             program.kill()

@@ -20,6 +20,7 @@ import subprocess
 import pytest
 import yaml
 
+from seed_rl.common.errors import LostLearnerError
 from tests.k8s.manifests import K8S, OVERLAYS, documents, kubectl, pods, problems, render
 
 GOLDEN = pathlib.Path(__file__).with_name("golden")
@@ -255,8 +256,9 @@ def test_a_typo_in_a_kustomization_is_found(file, old, new, tmp_path):
 
 
 def test_exit_codes_lead_to_what_the_manual_says():
-    """2 ends the run, an eviction does not count, nor, in a set, a learner out of reach. All else
-    counts, so that nothing is tried forever: also 75, as after a failed probe.
+    """2 ends the run, an eviction does not count, nor, in a set, a learner out of reach, nor one of
+    several learners that has lost another (which counts). All else counts, so that nothing is tried
+    forever: also 75, as after a failed probe.
     """
 
     def actions(spec):
@@ -272,6 +274,10 @@ def test_exit_codes_lead_to_what_the_manual_says():
     expected = {2: "FailJob", "disruption": "Ignore"}
     assert actions(learner) == expected
     assert actions(actors) == {**expected, 4: "Ignore"}
+    several, _ = (
+        job["template"]["spec"] for job in the("JobSet", "learners")["spec"]["replicatedJobs"]
+    )
+    assert actions(several) == {**expected, LostLearnerError.exit_code: "Ignore"}
     # Without a set, nothing ends the actors when the learner is done: they must give up.
     assert actions(the("Job", "plain", "actors")["spec"]) == expected
     for spec in (learner, actors):

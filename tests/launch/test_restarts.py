@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from seed_rl.cluster import run
-from seed_rl.launch.restarts import CrashRecord, RestartPolicy
+from seed_rl.launch.restarts import CrashRecord, RestartPolicy, to_blame
 
 
 def test_pauses_double_until_an_actor_is_given_up() -> None:
@@ -35,3 +35,22 @@ def test_what_job_sh_asks(failures: str, lifetime: str, said: str, code: int) ->
     command = [sys.executable, "-m", "seed_rl.launch.restarts", failures, lifetime]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.returncode) == (said, code), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("codes", "to_be_blamed"),
+    [
+        ([6, 2], 1),  # A user error, though others noticed first.
+        ([1, 2], 1),
+        ([6, 137, 6], 1),
+        ([1, 137], 0),
+        ([0, 1], 1),
+        ([0, 0], 0),
+        ([6, 6], 0),
+        ([75, 75], 0),
+        ([5, 6], 0),
+    ],
+)
+def test_which_of_several_learners_explains_the_end(codes, to_be_blamed):
+    """Guards a restart that cannot help, and messages that name a victim."""
+    assert to_blame(codes) == to_be_blamed

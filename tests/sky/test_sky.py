@@ -14,6 +14,7 @@ import sys
 import pytest
 import yaml
 
+from seed_rl.cluster import address_file
 from seed_rl.common.run_files import progress
 from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.waiting import PATIENCE_S, wait_until
@@ -190,6 +191,24 @@ def test_nodes_train_and_end_with_the_learner(cluster, tmp_path):
     assert "--task=0" in output(actors) and "--task=1" in output(actors)
 
 
+@pytest.mark.nightly
+def test_two_learners_train_and_end(cluster, tmp_path):
+    """With token and TLS between each and its actors, which share a node."""
+    ports = [address_file.own_address().rpartition(":")[2] for _ in range(2)]
+    three = cluster(
+        GAME="gym",
+        LEARNERS="2",
+        ACTORS_PER_NODE="2",
+        SKYPILOT_NUM_NODES="3",
+        SEED_RL_ADDRESS=",".join(f"localhost:{port}" for port in ports),
+        FLAGS="--env=CartPole-v1 --total_environment_frames=4000 --batch_size=8 --insecure",
+    )
+    nodes = [three.node(rank) for rank in range(3)]
+    assert [node.wait(PATIENCE_S) for node in nodes] == [0, 0, 0], [*map(output, nodes)]
+    assert progress.read(tmp_path / "runs/pong").phase == "done"
+    assert progress.read(tmp_path / "runs/pong/learner-1").phase == "done"
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_programs_accept_the_arguments_of_the_task_file(cluster, tmp_path, rank):
     """A flag that the task file or node.sh misspells is found here."""
@@ -200,6 +219,67 @@ def test_programs_accept_the_arguments_of_the_task_file(cluster, tmp_path, rank)
     assert node.wait(PATIENCE_S) == 0, output(node)
     assert f'"logdir": "{tmp_path}/runs/pong"' in output(node) or rank == 1
     assert f"--run_mode={'actor' if rank else 'learner'}" in output(node)
+
+
+def arguments_of(cluster, tmp_path, rank, **envs):
+    """The programs that a node starts, of a cluster of four with two learners, and the output."""
+    show = tmp_path / "python"
+    show.write_text(
+        f'#!/bin/sh\nif [ "$2" = seed_rl.cluster ]; then exec {sys.executable} - "$@" << END\n'
+        "import os, sys\nfrom seed_rl.cluster.__main__ import become\n"
+        "print(*become(sys.argv[3:], os.environ)[0])\nEND\nfi\n"
+    )
+    show.chmod(0o755)
+    node = cluster(
+        PYTHON=str(show),
+        LEARNERS="2",
+        SKYPILOT_NUM_NODES="4",
+        SKYPILOT_NODE_IPS="10.0.0.1\n10.0.0.2\n10.0.0.3\n10.0.0.4",
+        PYTHONPATH=str(SKY.parent),
+        **envs,
+    ).node(rank)
+    assert node.wait(PATIENCE_S) == 0, output(node)
+    return output(node).splitlines()
+
+
+def test_each_of_several_learners_has_a_node(cluster, tmp_path):
+    """Under names of its own, for which a certificate can be made."""
+    hosts = tmp_path / "bin" / "sudo"
+    hosts.parent.mkdir()
+    hosts.write_text(f"#!/bin/sh\ncat > {tmp_path}/hosts\n")
+    hosts.chmod(0o755)
+    path = f"{hosts.parent}:{os.environ['PATH']}"
+    exchange = "--learner_addresses=learner:8786,learner-1:8786"
+    flags = {"SEED_RL_ADDRESS": "", "FLAGS": "--game=Pong --insecure", "ACTORS_PER_NODE": "3"}
+    for rank in (0, 1):
+        (learner,) = arguments_of(cluster, tmp_path, rank, PATH=path, **flags)
+        assert {exchange, f"--learner_index={rank}", "--num_envs=12", "--run_mode=learner"} <= {
+            *learner.split()
+        }
+        named = (tmp_path / "hosts").read_text().splitlines()[-2:]
+        assert named == ["10.0.0.1 learner # SEED RL", "10.0.0.2 learner-1 # SEED RL"]
+    places = []
+    for rank in (2, 3):
+        for actor in arguments_of(cluster, tmp_path, rank, PATH=path, **flags):
+            assert exchange in actor.split()
+            places.append(tuple(f for f in actor.split() if f.startswith(("--server", "--task"))))
+    one, other = "--server_address=learner:8686", "--server_address=learner-1:8686"
+    assert sorted(places) == sorted(
+        (address, f"--task={task}") for address in (one, other) for task in range(3)
+    )
+
+
+def test_several_learners_need_the_users_own_consent(cluster, tmp_path):
+    """One learner's --insecure only says that the cloud's network is closed to its clients."""
+    check = tmp_path / "python"
+    check.write_text(f'#!/bin/sh\nexec {sys.executable} "$@" --only_check_args\n')
+    check.chmod(0o755)
+    several = {"LEARNERS": "2", "SKYPILOT_NUM_NODES": "4", "SEED_RL_ADDRESS": "a:1,b:1"}
+    node = cluster(PYTHON=str(check), **several).node(1)
+    assert node.wait(PATIENCE_S) == 2
+    assert "2 learners exchange gradients" in output(node)
+    node = cluster(PYTHON=str(check), FLAGS="--game=Pong --insecure", **several).node(1)
+    assert node.wait(PATIENCE_S) == 0, output(node)
 
 
 def test_a_misspelled_flag_is_found(cluster, tmp_path):
@@ -234,7 +314,9 @@ def test_an_actor_that_fails_ends_its_node(cluster, tmp_path):
     wait_until(gone)
 
 
-def test_one_node_is_refused(cluster):
-    node = cluster(SKYPILOT_NUM_NODES="1").node(0)
+@pytest.mark.parametrize("learners", [1, 3])
+def test_too_few_nodes_are_refused(cluster, learners):
+    node = cluster(SKYPILOT_NUM_NODES=str(learners), LEARNERS=str(learners)).node(0)
     assert node.wait(PATIENCE_S) == 2
+    assert f"num_nodes must be at least {learners + 1}" in output(node)
     assert "use ./run_local.sh" in output(node)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
+import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -58,6 +61,13 @@ class Cluster:
 
     def node(self, action, node):
         self.ask("slurm/local_cluster.sh", action, node)
+
+    def repair(self):
+        """Starts the nodes that a test has killed."""
+        sinfo = ("sinfo", "--noheader", "--Node", "--format=%N")
+        for node in self.ask(*sinfo, "--states=down").split():
+            self.node("start_node", node)
+        wait_until(lambda: len(self.ask(*sinfo, "--states=idle").split()) == 3)
 
     def job(self, job):
         """Slurm's record of a job, including finished ones."""
@@ -207,3 +217,65 @@ def test_training_survives_time_limits_and_lost_nodes(cluster, tmp_path, reposit
     wait_until(lambda: cluster.hurry() or cluster.job(learner)["JobState"] == "COMPLETED")
     assert report().phase == "done" and report().frames >= FRAMES
     wait_until(lambda: not cluster.jobs())
+
+
+def learners(logdir, index):
+    """Process ids of the learner of this index; on its node, it has another."""
+    wanted = {"--run_mode=learner", f"--logdir={logdir}", f"--learner_index={index}"}
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted <= {*(entry / "cmdline").read_bytes().decode().split("\0")}:
+                yield int(entry.name)
+
+
+@pytest.mark.nightly
+def test_several_learners_crash_and_finish(cluster, tmp_path):
+    """A learner on each of two nodes: each is killed in turn, and all start again and find each
+    other, at other ports. SIGTERM, which a time limit brings, saves and requeues their job.
+    """
+    cluster.repair()
+    logdir, frames = tmp_path / "run", 2 * FRAMES  # With more actors, again past a time limit.
+    submitted = cluster.ask(
+        *("slurm/submit.sh", "--learner-cpus-per-task=2", "--time=60", "--signal=TERM@10"),
+        *("gym", "vtrace", "4", "4", "--env=CartPole-v1", "--learners=2", "--insecure"),
+        *("--env_wrappers=tests.helpers.slow_env:Slow", "--batch_size=8"),
+        *("--save_checkpoint_secs=3", f"--total_environment_frames={frames}", f"--logdir={logdir}"),
+    )
+    learner, array = re.match(r"Submitted: learner (\d+), others (\d+) ", submitted).groups()
+    folders = (logdir, logdir / "learner-1")
+
+    def trains_on(before=(None, None)):
+        """Waits for new learners that train, past a checkpoint of theirs; returns their reports."""
+
+        def new():
+            found = [progress.read(folder) for folder in folders]
+            if all(r and r.phase == "training" and r.started not in before for r in found):
+                return found
+            return None
+
+        reports = wait_until(lambda: cluster.hurry() or new())
+        wait_until(lambda: progress.read(logdir).frames > reports[0].frames + 100)
+        return reports
+
+    reports = trains_on()
+    nodes = cluster.job(learner)["NodeList"]
+    assert len(cluster.ask("scontrol", "show", "hostnames", nodes).split()) == 2
+    for victim in (1, 0):
+        (pid,) = learners(logdir, victim)
+        os.kill(pid, signal.SIGKILL)
+        reports = trains_on([report.started for report in reports])
+    log = (logdir / "slurm" / "learner.log").read_text()
+    assert [f"learner {i} exited with code 137; starting all" in log for i in (0, 1)] == [True] * 2
+    assert cluster.restarts(learner) == [0]
+
+    cluster.limit(learner)
+    wait_until(lambda: cluster.restarts(learner) == [1])
+    reports = trains_on([report.started for report in reports])
+    assert "Resuming after" in (logdir / "slurm" / "learner-1.log").read_text()
+
+    wait_until(lambda: cluster.job(learner)["JobState"] == "COMPLETED")
+    assert progress.read(logdir).phase == "done" and progress.read(logdir).frames >= frames
+    wait_until(lambda: not cluster.jobs())
+    for task in range(4):
+        actor = cluster.job(f"{array}_{task}")
+        assert (actor["JobState"], actor["ExitCode"]) == ("COMPLETED", "0:0")

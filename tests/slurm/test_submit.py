@@ -58,6 +58,26 @@ def test_dry_run(submit, repository, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_several_learners_are_one_job_with_a_node_for_each(submit):
+    done = submit("--dry_run", "--learner-gres=gpu:1", *TASK, "--learners=4", "--insecure")
+    assert done.returncode == 0, done.stderr
+    learner, actors = done.stdout.split("sbatch ")[1:]
+    nodes = ("--nodes=4", "--ntasks=4", "--ntasks-per-node=1")
+    assert all(f"  {option} \\\n" in learner for option in (*nodes, "--gres=gpu:1", "NODES=4"))
+    assert "--nodes" not in actors and "--array=0-31 " in actors
+    assert all(" --learners=4 --insecure " in command for command in (learner, actors))
+
+
+def test_several_learners_have_no_proxy(submit, tmp_path):
+    secrets = tmp_path / "secrets"
+    secrets.mkdir(mode=0o700)
+    for name in ("token", "proxy.pem"):
+        (secrets / name).write_text("secret")
+    done = submit("--dry_run", f"--secrets={secrets}", *TASK, "--learners=2", "--insecure")
+    assert done.returncode == 2
+    assert f"error: several learners run without a proxy: remove {secrets}/proxy.pem" in done.stderr
+
+
 def test_the_default_logdir_is_the_programs(repository, tmp_path):
     """Guards learner and actors that start elsewhere from a relative directory."""
     done = subprocess.run(
@@ -82,6 +102,12 @@ def test_the_default_logdir_is_the_programs(repository, tmp_path):
         (("--dry_run", "--time", "1-0", *TASK), "write --time=1-0, with an equals sign"),
         (("--dry_run", "--array=1-3", *TASK), "--array cannot be set here"),
         (("--dry_run",), "GAME AGENT ACTORS"),
+        (("--dry_run", *TASK, "--learners=3"), "ACTORS=32 cannot be divided among 3 learners"),
+        (("--dry_run", *TASK, "--learners=2"), "2 learners exchange gradients at ports"),
+        (
+            ("--dry_run", "--learner-nodes=1", *TASK, "--learners=2", "--insecure"),
+            "--nodes cannot be set with --learners=2: each learner has a node of its own",
+        ),
         (("--dry_run", "--secrets=/nowhere", *TASK), "Cannot read SEED_RL_SECRETS=/nowhere"),
     ],
 )

@@ -1,0 +1,152 @@
+"""Several learners as one job: they end together, and start again together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seed_rl.cluster.together import Together
+from seed_rl.launch.restarts import FOLLOW_S, RestartPolicy
+from tests.helpers.system_helpers import Program
+from tests.helpers.waiting import wait_until
+
+# A learner: does what the file of its index says, once, and then ends with 0.
+LEARNER = """
+import os, pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+index = os.environ["SEED_RL_INDEX"]
+with (folder / "starts").open("a") as log:
+    log.write(f"{index} {os.environ['SEED_RL_START']} {sys.argv[2]}\\n")
+deed = folder / index
+if deed.exists():
+    what = deed.read_text()
+    deed.unlink()
+    if what == "hang":
+        time.sleep(1000)
+    if what == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.exit(int(what))
+"""
+
+
+@pytest.fixture
+def together(tmp_path):
+    """Starts the program with two learners; `deeds`: of each, the first time."""
+    started = []
+    (tmp_path / "learner.py").write_text(LEARNER)
+
+    def start(*deeds):
+        for index, deed in enumerate(deeds):
+            (tmp_path / str(index)).write_text(deed)
+        arguments = (sys.executable, str(tmp_path / "learner.py"), str(tmp_path), "at-{}")
+        program = ("--", "x{}", "--stopped_exit_code=75")
+        started.append(Program("seed_rl.cluster.together", "2", *arguments, *program))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.kill()
+
+
+def starts(folder: Path) -> list[list[str]]:
+    return [line.split() for line in (folder / "starts").read_text().splitlines()]
+
+
+def test_after_a_crash_all_start_again_and_end(together, tmp_path):
+    """Each start has a name of its own, by which learners know the addresses that count."""
+    program = together("6", "killed")
+    assert program.wait() == 0, program.text()
+    first, second = {n for i, n, _ in starts(tmp_path)[:2]}, {n for i, n, _ in starts(tmp_path)[2:]}
+    assert len(first) == len(second) == 1 and first != second
+    assert sorted((i, place) for i, _, place in starts(tmp_path)[2:]) == [
+        ("0", "at-0"),
+        ("1", "at-1"),
+    ]
+    assert "learner 1 exited with code 137" in program.text()
+    assert "starting all learners again from the last checkpoint" in program.text()
+
+
+@pytest.mark.parametrize(
+    ("deeds", "code"), [(("75", "75"), 75), (("6", "2"), 2), (("5", "6"), 5), (("0", "0"), 0)]
+)
+def test_ends_after_which_a_start_does_not_help(together, tmp_path, deeds, code):
+    program = together(*deeds)
+    assert program.wait() == code, program.text()
+    assert len(starts(tmp_path)) == 2
+
+
+def test_nothing_starts_again_after_a_signal(together, tmp_path):
+    """The learners get it from the engine."""
+    program = together("hang", "hang")
+    wait_until(lambda: (tmp_path / "starts").exists() and len(starts(tmp_path)) == 2)
+    program.send(signal.SIGTERM)
+    wait_until(lambda: not (tmp_path / "0").exists() and not (tmp_path / "1").exists())
+    assert program.code is None
+    for pid in Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+    assert program.wait() == 137, program.text()
+    assert len(starts(tmp_path)) == 2
+
+
+class Clock:
+    """Time that passes with each pause."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+class Hung(subprocess.Popen):
+    """A process that ends only when it is killed."""
+
+    ends: list[str] = []  # noqa: RUF012  # How, and when.
+    clock: Clock
+
+    def terminate(self):
+        self.ends.append(f"terminate at {self.clock.now:.0f}")
+
+    def kill(self):
+        self.ends.append(f"kill at {self.clock.now:.0f}")
+        super().kill()
+        self.wait()
+
+
+def test_a_hung_learner_is_ended(monkeypatch):
+    """Guards the others from waiting for one that does not notice that they are gone."""
+    clock = Hung.clock = Clock()
+    monkeypatch.setattr(Hung, "ends", [])
+    monkeypatch.setattr("seed_rl.cluster.together.is_final", lambda code: code == 137)
+
+    def start(index, name):
+        if index:
+            return Hung(["sleep", "1000"])
+        failed = subprocess.Popen(["sh", "-c", "exit 6"])
+        failed.wait()
+        return failed
+
+    assert Together(start, 2, 75, clock, clock.sleep).run() == 137
+    assert Hung.ends[0] == f"terminate at {FOLLOW_S:.0f}"
+    assert Hung.ends[-1] == f"kill at {FOLLOW_S + 10:.0f}"
+
+
+def test_learners_that_cannot_start_are_given_up():
+    clock, started = Clock(), []
+
+    def start(index, name):
+        started.append(name)
+        failed = subprocess.Popen(["sh", "-c", "exit 1"])
+        failed.wait()
+        return failed
+
+    assert Together(start, 3, 75, clock, clock.sleep).run() == 1
+    assert len(started) == 3 * RestartPolicy().most_failures

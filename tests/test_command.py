@@ -51,7 +51,7 @@ def test_environments_are_found_by_name(environment, family, flag):
         (["train", "ppo", "Pong", "--actors", "2"], "write flags as --name=value"),
         (["train", "r2d2", "HalfCheetah-v5"], "mujoco has no agent 'r2d2'"),
         (["resume"], "Expected: seed-rl resume RUN"),
-        (["resume", "nowhere"], "Cannot read the options of the run from nowhere/config.json"),
+        (["resume", "nowhere"], "There is no run in nowhere"),
     ],
 )
 def test_mistakes(arguments, message):

@@ -122,9 +122,11 @@ def record(
       UserError: the network differs; see `saved_run.network_refusal`.
     """
     told = {f"--{name}" if name in settled.chosen else name: p for name, p in settled.bound.items()}
-    gin_config.warn_of_unused(told)
     text = gin_config.operative()
     now = {**parsed(gin.config_str()), **parsed(text)}
+    before = saved.parameters if saved is not None else {}
+    kept = {name for name, old in before.items() if name in now and not _differ(old, now[name])}
+    gin_config.warn_of_unused({**told, "the saved run": kept})
     if saved is not None:
         network = {*_NETWORK, type(job.algorithm.network).__name__}
         changed = {

@@ -120,10 +120,11 @@ class Agent:
           UserError: no model was saved, or the observation is not like those in training.
         """
         if self._policy is None or self._state is None:
-            chatter.load_tensorflow()
-            from seed_rl.experiment import load_policy
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+            with chatter.left_out():  # TensorFlow loads, and looks for GPUs.
+                from seed_rl.experiment import load_policy
 
-            self._policy = load_policy(self.run)
+                self._policy = load_policy(self.run)
             self._state = self._policy.initial_state()
         action, self._state = self._policy(observation, self._state, reward, done)
         return action

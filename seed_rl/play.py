@@ -354,7 +354,10 @@ def run(
         if getattr(arguments, "step_environment", False):
             _step_environment(arguments, overrides)
             return 0
-        chatter.load_tensorflow()
+        with chatter.left_out():
+            import tensorflow as tf
+
+            tf.config.list_physical_devices()  # Looks for GPUs, now rather than later.
         work(arguments, overrides)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

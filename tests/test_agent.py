@@ -94,6 +94,7 @@ def test_mistakes_are_exceptions(tmp_path, monkeypatch):
         seed_rl.train("ppo", "CartPole-v1", n_envs=8)
 
 
+@pytest.mark.slow
 def test_lists_and_dictionaries_are_one_value(tmp_path, monkeypatch):
     """Guards against the last element of a list winning silently."""
     monkeypatch.chdir(tmp_path)

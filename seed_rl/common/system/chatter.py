@@ -62,17 +62,6 @@ def left_out() -> Iterator[None]:
         reader.wait()
 
 
-def load_tensorflow() -> None:
-    """Imports TensorFlow and looks for GPUs, now rather than later, without these messages."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if "tensorflow" in sys.modules:
-        return
-    with left_out():
-        import tensorflow as tf
-
-        tf.config.list_physical_devices()
-
-
 def main() -> None:
     """Copies standard input to standard error without the chatter."""
     for line in sys.stdin.buffer:

@@ -11,8 +11,10 @@ elsewhere, too. `seed_rl.experiment` trains in your own process instead.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -28,6 +30,7 @@ from seed_rl.common.callbacks import Callback as Callback
 from seed_rl.common.callbacks import Report as Report
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, run_record
+from seed_rl.common.system import chatter
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import local
 
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from seed_rl.common.inference.acting_policy import ActingPolicy, ActingState
 
 _MODEL = "saved_model"
+REPEATED = frozenset(("gin_config", "gin_bindings", "flagfile"))
+"""Flags that are given once for each element of a list; others take lists with commas."""
 
 
 class Agent:
@@ -104,7 +109,7 @@ class Agent:
 
         Args:
           observation: of one environment, as in training: wrapped by
-            `seed_rl.common.acting.env_wrappers.wrap_for_agent`.
+            `seed_rl.common.acting.env_wrappers.wrap_for_agent`, which also scales actions.
           reward: of the last action, which some networks read.
           done: whether the observation is the first of a new episode.
 
@@ -115,9 +120,11 @@ class Agent:
           UserError: no model was saved, or the observation is not like those in training.
         """
         if self._policy is None or self._state is None:
-            from seed_rl.experiment import load_policy  # Imports TensorFlow.
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+            with chatter.left_out():  # TensorFlow loads, and looks for GPUs.
+                from seed_rl.experiment import load_policy
 
-            self._policy = load_policy(self.run)
+                self._policy = load_policy(self.run)
             self._state = self._policy.initial_state()
         action, self._state = self._policy(observation, self._state, reward, done)
         return action
@@ -174,29 +181,35 @@ def train(
 
     Args:
       agent: "vtrace", "r2d2", "sac" or "ppo".
-      environment: its name, see `seed-rl --help`; or a class or function of an importable module.
+      environment: its name, see `seed-rl --help`; or a class or function of an importable module
+        (not of a notebook).
       frames: environment frames; None: the agent's default.
       actors: actor processes; None: one per core, at most 8.
       envs: environments of each; None: 8.
       callbacks: called in this process, in a thread of their own, while the learner waits; what one
         raises ends the run and is raised here.
-      **options: flags by name: `learning_rate=1e-3`. A list is a flag given several times.
+      **options: flags by name: `learning_rate=1e-3`, `mlp_sizes=[64, 64]`,
+        `env_kwargs={"size": 9}`.
 
     Raises:
       UserError: an option is wrong, or training failed.
     """
-    if callable(environment):
-        environment = _name_of(environment)
+    name = _name_of(environment)
     sizes = {"actors": actors, "envs": envs, "total_environment_frames": frames}
     flags = _flags({**sizes, "tensorboard": False, **options})
-    module, *arguments = command.module_arguments(["train", agent, environment, *flags])
-    parsed = run_arguments.parse(arguments)
-    if parsed.seeds:
-        raise UserError(
-            "seeds= trains several agents. Call train once for each seed=, or use the command: "
-            "seed-rl train ... --seeds=N"
-        )
-    checked = local.ask_program(parsed)
+    module, *arguments = command.module_arguments(["train", agent, name, *flags])
+    try:
+        parsed = run_arguments.parse(arguments)
+        if parsed.seeds:
+            raise UserError(
+                "seeds= trains several agents. Call train once for each seed=, or use the command: "
+                "seed-rl train ... --seeds=N"
+            )
+        typed = shlex.join(["seed-rl", "train", agent, name])
+        checked = local.ask_program(dataclasses.replace(parsed, typed=typed), quiet=True)
+    except UserError as error:
+        text = str(error).replace("ENVS_PER_ACTOR", "envs=").replace("ACTORS", "actors=")
+        raise UserError(text) from None
     assert checked.logdir is not None
     with remote_callbacks.hosted(callbacks) as variables:
         _run([sys.executable, "-m", module, *arguments], variables)
@@ -220,12 +233,23 @@ def load(run: str | Path, trust: bool = False) -> Agent:
     return Agent(path, trust)
 
 
-def _name_of(factory: Callable[..., Any]) -> str:
-    module, name = factory.__module__, factory.__qualname__
+def _name_of(environment: str | Callable[..., Any]) -> str:
+    """What `seed-rl train` calls an environment."""
+    if isinstance(environment, str):
+        return environment
+    if not callable(environment):
+        spec = getattr(environment, "spec", None)
+        known = f"its name, {spec.id!r}" if spec is not None else "its name"
+        raise UserError(
+            f"Actors are processes that create environments of their own. Instead of "
+            f"{environment!r}, give {known}, or a class or function that creates it."
+        )
+    module, name = environment.__module__, getattr(environment, "__qualname__", repr(environment))
     if module == "__main__" or not name.replace(".", "").isidentifier():
         raise UserError(
-            f"Other processes cannot import {name} of {module}. Put it into a module of its own, "
-            "or train in this process: seed_rl.experiment."
+            f"Other processes cannot import {name} of {module}. Write it to a file of its own and "
+            "import it from there, or train in this process: seed_rl.experiment.run "
+            "(docs/library.md)."
         )
     return f"{module}:{name}"
 
@@ -234,14 +258,22 @@ def _flags(options: dict[str, Any]) -> list[str]:
     """Options as on a command line; those that are None are left out."""
     flags = []
     for name, value in options.items():
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            if one is True or one is False:
-                one = str(one).lower()
-            elif isinstance(one, float) and one.is_integer():
-                one = int(one)
-            if one is not None:
-                flags.append(f"--{name}={one}")
+        several = isinstance(value, (list, tuple))
+        if name in REPEATED and several:
+            flags += [f"--{name}={_text(one)}" for one in value]
+        elif value is not None:
+            text = ",".join(map(_text, value)) if several else _text(value)
+            flags.append(f"--{name}={text}")
     return flags
+
+
+def _text(value: Any) -> str:
+    """A value as on a command line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return json.dumps(value) if isinstance(value, Mapping) else str(value)
 
 
 def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:

@@ -43,7 +43,7 @@ PROGRAMS = {
     "play": Program("seed_rl.play", "RUN [--video=F.mp4]   watch or film an agent"),
     "evaluate": Program("seed_rl.evaluate", "RUN [--episodes=N]   measure an agent"),
     "serve": Program("seed_rl.serve", "RUN [--server_address=A]   let actors use an agent"),
-    "check": Program("seed_rl.check_env", "--env=ENVIRONMENT   check an environment of yours"),
+    "check": Program("seed_rl.check_env", "ENVIRONMENT   check an environment of yours"),
     "conformance": Program(
         "seed_rl.conformance", "[-- COMMAND ...]   check a client in another language"
     ),
@@ -60,7 +60,7 @@ _OWN_FLAGS = f"""\
 _FLAGS = {"atari": "game", "dmlab": "game", "football": "game"}
 _MUJOCO = re.compile(
     "(Ant|HalfCheetah|Hopper|Humanoid|HumanoidStandup|Inverted(Double)?Pendulum|Pusher|Reacher|"
-    "Swimmer|Walker2d|Fetch.*|Hand.*|Adroit.*)-v[0-9]+"
+    "Swimmer|Walker2d)(-v[0-9]+)?|(Fetch.*|Hand.*|Adroit.*)-v[0-9]+"
 )
 _FOOTBALL = re.compile("academy_.*|[0-9]+_vs_[0-9]+_.*")
 _DMLAB = re.compile("(dmlab30|rooms|language|lasertag|natlab|skymaze|psychlab|explore)(_.*)?")
@@ -119,6 +119,8 @@ def module_arguments(arguments: Sequence[str]) -> list[str]:
         rest = _training(rest)
     elif command == "resume":
         rest = _resuming(rest)
+    elif command == "check" and rest and not rest[0].startswith("-"):
+        rest = [f"--env={rest[0]}", *rest[1:]]
     return [PROGRAMS[command].module, *rest]
 
 

@@ -266,7 +266,7 @@ def summary(values: Sequence[float]) -> dict[str, float]:
 def table(episodes: Sequence[Any], how: str) -> Table:
     """Each episode if they are few, and a summary."""
     named = columns(episodes)
-    shown = Table(title=f"{len(episodes)} episodes, {how}")
+    shown = Table(title=f"{len(episodes)} episode{'s' * (len(episodes) != 1)}, {how}")
     shown.add_column("episode", justify="right")
     for name in named:
         shown.add_column(name, justify="right")

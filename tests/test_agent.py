@@ -1,10 +1,15 @@
 """Training and using an agent in three lines of Python."""
 
+import dataclasses
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
 
 import seed_rl
+from seed_rl.agent import REPEATED
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list
 
@@ -75,6 +80,8 @@ def test_callbacks_run_here(tmp_path):
     assert checkpoint_list.saved_frames(tmp_path / "run") == failing.seen[-2] > frames[-1]
     with pytest.raises(TypeError, match="not <built-in function print>"):
         seed_rl.train("vtrace", "CartPole-v1", callbacks=[print])
+    with pytest.raises(TypeError, match=r"Write Watch\(\)"):
+        seed_rl.train("vtrace", "CartPole-v1", callbacks=[Watch])
 
 
 def test_mistakes_are_exceptions(tmp_path, monkeypatch):
@@ -83,11 +90,34 @@ def test_mistakes_are_exceptions(tmp_path, monkeypatch):
         seed_rl.train("vtrace", "CartPole-v1", lerning_rate=1e-3)
     with pytest.raises(UserError, match="exit code 2: actor [01]: .*NoSuchEnv"):
         seed_rl.train("vtrace", "NoSuchEnv-v1")
+    with pytest.raises(UserError, match="write actors= envs=, .*seed-rl train ppo CartPole-v1"):
+        seed_rl.train("ppo", "CartPole-v1", n_envs=8)
 
 
-def test_environments_that_other_processes_cannot_import():
-    with pytest.raises(UserError, match="seed_rl.experiment"):
-        seed_rl.train("vtrace", lambda: gymnasium.make("CartPole-v1"))
+@pytest.mark.slow
+def test_lists_and_dictionaries_are_one_value(tmp_path, monkeypatch):
+    """Guards against the last element of a list winning silently."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="--mlp_sizes=64,x"):
+        seed_rl.train("vtrace", "CartPole-v1", mlp_sizes=[64, "x"])
+    with pytest.raises(UserError, match="no_such_argument"):
+        seed_rl.train("vtrace", "CartPole-v1", env_kwargs={"no_such_argument": None})
+    options = dataclasses.fields(OnPolicyConfig)
+    assert {option.name for option in options if option.metadata["repeated"]} < REPEATED
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (lambda: gymnasium.make("CartPole-v1"), "seed_rl.experiment"),
+        (functools.partial(gymnasium.make, "CartPole-v1"), "seed_rl.experiment"),
+        (gymnasium.make("CartPole-v1"), "give its name, 'CartPole-v1', or a class"),
+        (42, "Instead of 42, give its name, or a class"),
+    ],
+)
+def test_environments_that_other_processes_cannot_create(environment, message):
+    with pytest.raises(UserError, match=message):
+        seed_rl.train("vtrace", environment)
 
 
 def test_there_must_be_an_agent_to_load(tmp_path):

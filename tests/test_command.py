@@ -20,6 +20,7 @@ from tests.helpers.waiting import PATIENCE_S
         ("space_invaders", "atari", "--game=space_invaders"),
         ("ALE/Pong-v5", "atari", "--game=ALE/Pong-v5"),
         ("HalfCheetah-v5", "mujoco", "--env_name=HalfCheetah-v5"),
+        ("HalfCheetah", "mujoco", "--env_name=HalfCheetah"),
         ("gym:HalfCheetah-v5", "gym", "--env_name=HalfCheetah-v5"),
         ("CartPole-v1", "gym", "--env_name=CartPole-v1"),
         ("my_env:Maze", "gym", "--env_name=my_env:Maze"),
@@ -42,6 +43,12 @@ def test_environments_are_found_by_name(environment, family, flag):
     assert (options.actors, options.envs_per_actor, options.flags) == (2, 4, (flag, "--seed=3"))
 
 
+@pytest.mark.parametrize("environment", ["my_env:Maze", "--env=my_env:Maze"])
+def test_the_environment_to_check_is_an_argument_as_for_train(environment):
+    arguments = command.module_arguments(["check", environment, "--check_steps=9"])
+    assert arguments == ["seed_rl.check_env", "--env=my_env:Maze", "--check_steps=9"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -51,7 +58,7 @@ def test_environments_are_found_by_name(environment, family, flag):
         (["train", "ppo", "Pong", "--actors", "2"], "write flags as --name=value"),
         (["train", "r2d2", "HalfCheetah-v5"], "mujoco has no agent 'r2d2'"),
         (["resume"], "Expected: seed-rl resume RUN"),
-        (["resume", "nowhere"], "Cannot read the options of the run from nowhere/config.json"),
+        (["resume", "nowhere"], "There is no run in nowhere"),
     ],
 )
 def test_mistakes(arguments, message):

@@ -11,10 +11,12 @@ import signal
 import subprocess
 import tempfile
 import threading
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from seed_rl import experiment
 from seed_rl.agents.r2d2 import algorithm as r2d2_algorithm
@@ -30,6 +32,7 @@ from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference.acting_policy import ActingPolicy
 from seed_rl.common.networks.network_factory import create_network
 from seed_rl.common.system.file_lock import LearnerLock
 
@@ -172,12 +175,40 @@ def test_batches_and_episodes(trained):
 
 
 @pytest.mark.parametrize(
-    "observation", [np.zeros(5, np.float32), np.zeros([1, 4], np.float32), np.array(["a"] * 4)]
+    ("observation", "given"),
+    [
+        (np.zeros(5, np.float32), r"float32\[5\]"),
+        (np.zeros([1, 4], np.float32), r"float32\[1, 4\]"),
+        (np.array(["a"] * 4), r"<U1\[4\]"),
+        ([1, 2, 3], r"int64\[3\]"),
+    ],
 )
-def test_wrong_observations_are_refused(trained, observation):
+def test_wrong_observations_are_refused(trained, observation, given):
     policy = experiment.load_policy(trained[1].logdir)
-    with pytest.raises(UserError, match=r"expects observations float32\[1, 4\].*wrap_for_agent"):
+    message = rf"expects observations float32\[4\], not {given}\. .*wrap_for_agent"
+    with pytest.raises(UserError, match=message):
         policy(observation, policy.initial_state(), 0.0)
+
+
+def test_observations_of_another_type_with_the_same_values():
+    """Guards masks of int8 and vectors of float64, as environments return them."""
+    observation = {"mask": tf.TensorSpec([2], tf.uint8), "x": tf.TensorSpec([1], tf.float32)}
+    specs = SimpleNamespace(
+        action=tf.TensorSpec([2], tf.uint8), env_output=SimpleNamespace(observation=observation)
+    )
+
+    def act(_, env_outputs, agent_state):
+        return env_outputs.observation["mask"], agent_state
+
+    policy = ActingPolicy(act, lambda size: (), specs)
+
+    def seen(*mask):
+        given = {"mask": np.array(mask, np.int8), "x": np.zeros(1)}
+        return policy(given, policy.initial_state(), 0.0)[0].tolist()
+
+    assert seen(0, 1) == [0, 1]
+    with pytest.raises(UserError, match=r"'mask': 'uint8\[2\]'.*, not .*'mask': 'int8\[2\]'"):
+        seen(-1, 1)
 
 
 def test_nothing_to_load(tmp_path):

@@ -178,7 +178,7 @@ def test_a_run_without_its_program_cannot_be_played(tmp_path, capsys, monkeypatc
     (tmp_path / "saved_model" / "saved_model.pb").touch()
     monkeypatch.setattr(sys, "argv", ["play", str(tmp_path), "--trust"])
     assert play.main() == 2
-    assert "Cannot read the options of the run" in capsys.readouterr().err
+    assert "it has no config.json" in capsys.readouterr().err
     for record, message in (
         ({}, "not started by a program"),
         ({"program": "no_such.program", "arguments": []}, "Cannot start no_such.program"),

@@ -133,7 +133,10 @@ def check(callbacks: Sequence[Callback]) -> None:
     """
     for callback in callbacks:
         if not isinstance(callback, Callback):
-            raise TypeError(f"callbacks= are objects of subclasses of Callback, not {callback!r}.")
+            hint = f" Write {callback.__name__}()." if isinstance(callback, type) else ""
+            raise TypeError(
+                f"callbacks= are objects of subclasses of Callback, not {callback!r}.{hint}"
+            )
 
 
 class Callbacks:

@@ -165,7 +165,7 @@ def program_options(options: RunOptions) -> str:
     """
     line = [sys.executable, *options.program, "--help"]
     if not games.is_file(options.game):
-        missing = f" Its packages: scripts/setup.sh {games.extra(options.game)}"
+        missing = f" Install the packages first: scripts/setup.sh {games.extra(options.game)}"
     else:
         missing, line = "", [*line, *(f for f in options.flags if f.startswith("--agent="))]
     listed = subprocess.run(line, capture_output=True, text=True, check=False)

@@ -85,7 +85,8 @@ def create_supervisor(options: RunOptions) -> Supervisor:
     several = f"{options.learners} learners, " if options.learners > 1 else ""
     num_envs = options.learners * options.num_envs
     actors = options.actors + options.remote_actors
-    title = f"{task}: {several}{actors} actors, {num_envs} environments"
+    counts = f"{actors} actor{'s' * (actors != 1)}, {num_envs} environment{'s' * (num_envs != 1)}"
+    title = f"{task}: {several}{counts}"
     facts = {"logdir": str(options.logdir)}
     if options.expose:
         proxy.check(options.secrets)
@@ -157,8 +158,12 @@ def _learner_flags(options: RunOptions, learner: int) -> list[str]:
     return [f"--learner_addresses={options.learner_addresses}", f"--learner_index={learner}"]
 
 
-def ask_program(options: RunOptions) -> RunOptions:
+def ask_program(options: RunOptions, quiet: bool = False) -> RunOptions:
     """Has the main program check its flags before anything starts; takes half a second.
+
+    Args:
+      options: of the run.
+      quiet: prints nothing, as a process that asks again will.
 
     Returns:
       The options with the length of the run, and the program's default logdir if none was given.
@@ -191,7 +196,7 @@ def ask_program(options: RunOptions) -> RunOptions:
     if asked.returncode:
         raise UserError(_complaint(options, asked.stderr))
     for line in asked.stderr.splitlines():
-        if line.startswith("note: "):  # About flags, from `old_flags`.
+        if line.startswith("note: ") and not quiet:  # About flags, from `old_flags`.
             print(line, file=sys.stderr)
     answer = _answer(asked.stdout)
     if answer is None:
@@ -202,7 +207,8 @@ def ask_program(options: RunOptions) -> RunOptions:
     if not options.fresh:
         if answer["refusal"]:
             raise UserError(answer["refusal"])
-        _say_what_differs(answer)
+        if not quiet:
+            _say_what_differs(answer)
         # They cannot ask for options that may name code: see `environment_agreement`.
         options = dataclasses.replace(options, actor_flags=tuple(answer.get("environment", ())))
     logdir = pathlib.Path(answer["logdir"]).absolute()

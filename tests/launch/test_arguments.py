@@ -270,7 +270,7 @@ def test_help_before_the_installation(monkeypatch, tmp_path, capsys):
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     assert run_arguments.main(["atari", "vtrace", "--help"]) == 2
-    assert "'absl'. Its packages: scripts/setup.sh atari\n" in capsys.readouterr().err
+    assert "'absl'. Install the packages first: scripts/setup.sh atari\n" in capsys.readouterr().err
 
 
 def test_help_of_stopping(repository):

@@ -121,12 +121,12 @@ def record(
     Raises:
       UserError: the network differs; see `saved_run.network_refusal`.
     """
-    if saved is None or not saved.replayed:
-        gin_config.warn_of_unused(
-            {f"--{n}" if n in settled.chosen else n: p for n, p in settled.bound.items()}
-        )
+    told = {f"--{name}" if name in settled.chosen else name: p for name, p in settled.bound.items()}
     text = gin_config.operative()
     now = {**parsed(gin.config_str()), **parsed(text)}
+    before = saved.parameters if saved is not None else {}
+    kept = {name for name, old in before.items() if name in now and not _differ(old, now[name])}
+    gin_config.warn_of_unused({**told, "the saved run": kept})
     if saved is not None:
         network = {*_NETWORK, type(job.algorithm.network).__name__}
         changed = {

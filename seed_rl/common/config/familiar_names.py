@@ -13,9 +13,10 @@ from seed_rl.common.errors import UserError
 
 _FRAMES = "which counts environment frames: steps times --num_action_repeats"
 _UNROLL = "steps of each environment in one unroll"
-_ENVS = "together with the number of actors: ACTORS ENVS_PER_ACTOR"
+_ENVS = "the number of actor processes, and of environments in each"
 _UNROLLS = "in unrolls, each of --unroll_length steps"
 _STEPS = "in training steps"
+_LOGDIR = "the directory of the run, with its checkpoints and TensorBoard's files"
 _VALUE_COST = (
     "of the squared error (PPO) or half of it (V-trace); libraries differ by this factor 2"
 )
@@ -35,6 +36,10 @@ SAME = {
     "normalize_input": "normalize_observations",
     "reward_scale": "reward_scaling",
     "reward_clip": "max_abs_reward",
+    "lam": "gae_lambda",
+    "anneal_lr": "learning_rate_decay",
+    "num_minibatches": "batches_per_step",
+    "wandb_project_name": "wandb_project",
 }
 """Our names of options by foreign ones that mean the same."""
 
@@ -46,6 +51,7 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "num_steps": ("unroll_length", _UNROLL),
     "rollout": ("unroll_length", _UNROLL),
     "rollout_fragment_length": ("unroll_length", _UNROLL),
+    "num_envs": ("num_envs", _ENVS),
     "n_envs": ("num_envs", _ENVS),
     "num_workers": ("num_envs", _ENVS),
     "num_env_runners": ("num_envs", _ENVS),
@@ -68,6 +74,13 @@ DIFFERENT: dict[str, tuple[str, str]] = {
         "epochs_per_step",
         "which bounds the change of the policy by fewer passes: none ends early at a divergence",
     ),
+    "gae_lambda": ("lambda_", "of the value targets"),
+    "track": ("wandb_project", "the project in which Weights & Biases tracks the run"),
+    "exp_name": ("logdir", _LOGDIR),
+    "tensorboard_log": ("logdir", _LOGDIR),
+    "capture_video": ("video_every", "environment frames between clips of the agent"),
+    "save_freq": ("save_checkpoint_secs", "in seconds"),
+    "eval_freq": ("num_eval_envs", "environments that play evaluation episodes meanwhile"),
     "tau": ("target_update_tau", "after every --update_target_every_n_step training steps"),
 }
 """By foreign names: the flag, and how it differs."""
@@ -103,8 +116,14 @@ def instead(name: str, known: Container[str]) -> str | None:
     """What to write instead of a flag that the program does not have; None if we cannot say.
 
     Args:
-      name: of the unknown flag.
+      name: of the unknown flag, also with dashes, as CleanRL writes it.
       known: the program's flags.
     """
-    flag, difference = DIFFERENT.get(name, ("", ""))
-    return f"--{flag}=..., {difference}" if flag and flag in known else None
+    plain = name.replace("-", "_")
+    flag, difference = DIFFERENT.get(plain, ("", ""))
+    if flag and flag in known:
+        # The launcher multiplies its two arguments.
+        flag = "ACTORS ENVS_PER_ACTOR" if flag == "num_envs" else f"--{flag}=..."
+        return f"{flag}, {difference}"
+    ours = plain if plain in known else SAME.get(plain, "")
+    return f"--{ours}=..." if plain != name and ours in known else None

@@ -129,22 +129,37 @@ class ActingPolicy:
         def batch(spec: tf.TensorSpec, value: Any) -> tf.Tensor:
             array = np.asarray(value)
             array = array if state.batched else array[None]
-            dtype = spec.dtype.as_numpy_dtype
-            if array.shape != (size, *spec.shape) or not np.can_cast(
-                array.dtype, dtype, "same_kind"
-            ):
-                raise ValueError(f"{array.dtype}{list(array.shape)}")
-            return tf.constant(array.astype(dtype))
+            if array.shape != (size, *spec.shape) or not _holds(spec.dtype, array):
+                raise ValueError
+            return tf.constant(array.astype(spec.dtype.as_numpy_dtype))
 
         try:
+            if isinstance(specs, tf.TensorSpec):  # Otherwise a list of numbers is a nest.
+                observation = np.asarray(observation)
             return nest.map_structure(batch, specs, observation)
-        except ValueError as error:
-            expected = nest.map_structure(lambda s: f"{s.dtype.name}{[size, *s.shape]}", specs)
+        except ValueError:
+            batched = [size] if state.batched else []
+            expected = nest.map_structure(lambda s: f"{s.dtype.name}{[*batched, *s.shape]}", specs)
+            given = nest.map_structure(_described, observation)
             raise UserError(
-                f"The policy expects observations {expected}, not {error}. Wrap the environment as "
+                f"The policy expects observations {expected}, not {given}. Wrap the environment as "
                 "in training (seed_rl.common.acting.env_wrappers.wrap_for_agent), and call "
                 "`initial_state` with the number of environments if they are in a batch."
             ) from None
+
+
+def _holds(dtype: tf.DType, array: np.ndarray) -> bool:
+    """Whether a type has the values of an array, as uint8 those of a mask of int8."""
+    wanted = np.dtype(dtype.as_numpy_dtype)
+    if np.can_cast(array.dtype, wanted, "same_kind"):
+        return True
+    whole = array.dtype.kind in "iu" and wanted.kind in "iu"
+    return whole and np.array_equal(array, array.astype(wanted))
+
+
+def _described(value: Any) -> str:
+    array = np.asarray(value)
+    return f"{array.dtype}{list(array.shape)}"
 
 
 def load_policy(path: str | os.PathLike[str]) -> ActingPolicy:

@@ -55,8 +55,22 @@ def how_to_build() -> str:
     """How to rebuild the libraries, given how this package was installed."""
     if not (_ROOT / "setup.py").exists():
         return "Install the wheel of SEED RL again."
+    if (installed := _hidden_installation()) is not None:
+        return (
+            f"Start from another folder: Python takes the package in {_ROOT}, the sources, for "
+            f"the one installed in {installed}."
+        )
     root = shlex.quote(str(_ROOT))
     if pathlib.Path(sys.prefix) == _ROOT / ".venv":
         return f"Build them again: {root}/scripts/setup.sh"
     install = f"{python_for_shell()} -m pip install --no-build-isolation -e ."
     return f"Build them again: cd {root} && {install}"
+
+
+def _hidden_installation() -> pathlib.Path | None:
+    """Where a built SEED RL is installed, if these are sources that Python finds before it."""
+    for folder in map(pathlib.Path, filter(None, sys.path)):
+        built = folder / "seed_rl" / "_native" / "build_info.json"
+        if built.exists() and folder.resolve() != _ROOT:
+            return folder
+    return None

@@ -100,6 +100,11 @@ def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             return dict(json.load(file))
+    except FileNotFoundError:
+        raise UserError(
+            f"There is no run in {directory}: it has no {FILE}. Give the directory that the "
+            "run was started with, its --logdir."
+        ) from None
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise UserError(f"Cannot read the options of the run from {path}: {error}") from error
 

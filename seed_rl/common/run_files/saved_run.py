@@ -20,8 +20,8 @@ from seed_rl.common.run_files import checkpoint_list, run_record
 from seed_rl.common.system import running_program
 
 START_OVER = (
-    "To start over, choose another --logdir; ./run_local.sh also has --restart=fresh, which moves "
-    "the old run aside."
+    "To start over, choose another --logdir; or, on one machine, --restart=fresh, which moves the "
+    "old run aside."
 )
 
 _PROGRAM = "the program"

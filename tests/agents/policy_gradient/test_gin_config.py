@@ -97,6 +97,8 @@ def test_a_run_that_continues_keeps_its_gin_config(caplog, tmp_path):
     replayed = gin_record.SavedConfig(saved.files, saved.parameters, replayed=True)
     assert recorded(replayed, relu)["ContinuousControlAgent.activation"] == "@swish"
 
+    assert "Settings without effect" not in caplog.text  # Defaults of other networks' parts.
+
     mine = tmp_path / "mine.gin"
     mine.write_text(f"include '{PPO}'\nGAE.lambda_ = 0.75")
     assert recorded(saved, files=(str(mine),))["GAE.lambda_"] == "0.75"

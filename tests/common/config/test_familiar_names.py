@@ -60,3 +60,18 @@ def test_what_differs_is_explained_where_we_have_it():
     assert "--replay_buffer_size=..., in unrolls" in familiar_names.instead("buffer_size", known)
     assert familiar_names.instead("buffer_size", set()) is None
     assert familiar_names.instead("no_such_name", known) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("learning-rate", "--learning_rate=..."),
+        ("max-grad-norm", "--clip_norm=..."),
+        ("total-timesteps", "--total_environment_frames=..., which counts"),
+        ("num-envs", "ACTORS ENVS_PER_ACTOR, "),
+        ("n_envs", "ACTORS ENVS_PER_ACTOR, "),  # Not --num_envs, which launchers refuse.
+        ("track", "--wandb_project=..., "),
+    ],
+)
+def test_dashes_and_habits_are_explained(name, expected):
+    assert familiar_names.instead(name, OPTIONS).startswith(expected)

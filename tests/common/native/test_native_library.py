@@ -40,6 +40,18 @@ def test_a_missing_library(monkeypatch, tmp_path):
         native_library.built_against()
 
 
+def test_sources_that_hide_an_installation(monkeypatch, tmp_path):
+    """Guards `pip install .` followed by a command in the clone: building again would not help."""
+    installed = tmp_path / "site-packages/seed_rl/_native"
+    installed.mkdir(parents=True)
+    (installed / "build_info.json").touch()
+    monkeypatch.setattr(native_library, "_FOLDER", tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "site-packages")])
+    with pytest.raises(UserError, match="Start from another folder: .*site-packages") as error:
+        native_library.path("libseed_replay")
+    assert MEND not in str(error.value)
+
+
 def test_another_tensorflow(monkeypatch, tmp_path):
     """Patch releases keep the ABI; anything else is refused, naming both versions."""
     (tmp_path / "build_info.json").write_text(json.dumps({"tensorflow": "2.20.1"}))

@@ -9,9 +9,9 @@ import sys as _sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seed_rl.agent import Agent, Callback, Report, load, train
+    from seed_rl.agent import Agent, Callback, Report, UserError, load, train
 
-__all__ = ["Agent", "Callback", "Report", "load", "train"]
+__all__ = ["Agent", "Callback", "Report", "UserError", "load", "train"]
 __version__ = "0.1.0"
 
 

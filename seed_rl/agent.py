@@ -11,16 +11,18 @@ elsewhere, too. `seed_rl.experiment` trains in your own process instead.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +30,10 @@ from seed_rl import command
 from seed_rl.common import remote_callbacks
 from seed_rl.common.callbacks import Callback as Callback
 from seed_rl.common.callbacks import Report as Report
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import UserError as UserError
 from seed_rl.common.run_files import checkpoint_list, run_record
 from seed_rl.common.system import chatter
+from seed_rl.gym import from_python
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import local
 
@@ -49,16 +52,18 @@ class Agent:
       run: the directory of its run.
     """
 
-    def __init__(self, run: str | Path, trust: bool = False):
+    def __init__(self, run: str | Path, trust: bool = False, env: Any = None):
         """Use `train` or `load`.
 
         Args:
           run: the directory of a run.
           trust: whether code that the run names, such as your environment's, may be run although
             it is not part of SEED RL.
+          env: creates the environment, or is one, if the run's record cannot name it.
         """
         self.run = Path(run).absolute()
         self._trust = trust
+        self._env = env
         self._policy: ActingPolicy | None = None
         self._state: ActingState | None = None
 
@@ -161,12 +166,13 @@ class Agent:
         # argparse's flags without value take none.
         flags = _flags({**options, "trust": self._trust or None})
         flags = [flag.removesuffix("=true") for flag in flags]
-        _run([sys.executable, "-m", module, str(self.run), *flags])
+        with _shared(self._env) as variables:
+            _run([sys.executable, "-m", module, str(self.run), *flags], variables)
 
 
 def train(
     agent: str,
-    environment: str | Callable[..., Any],
+    environment: Any,
     frames: float | None = None,
     *,
     actors: int | None = None,
@@ -181,8 +187,8 @@ def train(
 
     Args:
       agent: "vtrace", "r2d2", "sac" or "ppo".
-      environment: its name, see `seed-rl --help`; or a class or function of an importable module
-        (not of a notebook).
+      environment: its name, see `seed-rl --help`; a class or function that creates it, also a
+        lambda, or one of a notebook or script; or one environment, for one actor.
       frames: environment frames; None: the agent's default.
       actors: actor processes; None: one per core, at most 8.
       envs: environments of each; None: 8.
@@ -195,6 +201,16 @@ def train(
       UserError: an option is wrong, or training failed.
     """
     name = _name_of(environment)
+    given = environment if name == from_python.NAME else None
+    if given is not None:
+        options.setdefault("logdir", f"runs/gym-{agent}-{_label(given)}")
+        if not callable(given):
+            if (actors or 1) * (envs or 1) > 1:
+                raise UserError(
+                    f"{_label(given)} is one environment. For several, give a function that "
+                    f"creates it, such as lambda: {_label(given)}()."
+                )
+            actors = envs = 1
     sizes = {"actors": actors, "envs": envs, "total_environment_frames": frames}
     flags = _flags({**sizes, "tensorboard": False, **options})
     module, *arguments = command.module_arguments(["train", agent, name, *flags])
@@ -211,17 +227,19 @@ def train(
         text = str(error).replace("ENVS_PER_ACTOR", "envs=").replace("ACTORS", "actors=")
         raise UserError(text) from None
     assert checked.logdir is not None
-    with remote_callbacks.hosted(callbacks) as variables:
-        _run([sys.executable, "-m", module, *arguments], variables)
-    return Agent(checked.logdir, trust=True)
+    with remote_callbacks.hosted(callbacks) as variables, _shared(given) as more:
+        _run([sys.executable, "-m", module, *arguments], {**variables, **more})
+    return Agent(checked.logdir, trust=True, env=given)
 
 
-def load(run: str | Path, trust: bool = False) -> Agent:
+def load(run: str | Path, trust: bool = False, env: Any = None) -> Agent:
     """The agent of a run, or one that `Agent.save` has saved.
 
     Args:
       run: its directory.
       trust: see `Agent`.
+      env: its environment as it was given to `train`, if that was neither a name nor of a module;
+        to evaluate or film the agent, not to act.
 
     Raises:
       UserError: there is none.
@@ -230,28 +248,39 @@ def load(run: str | Path, trust: bool = False) -> Agent:
     saved = checkpoint_list.list_checkpoints(path / checkpoint_list.DIRECTORY)
     if not saved and not (path / _MODEL).exists():
         raise UserError(f"There is no trained agent in {run}.")
-    return Agent(path, trust)
+    return Agent(path, trust, env)
 
 
-def _name_of(environment: str | Callable[..., Any]) -> str:
+def _name_of(environment: Any) -> str:
     """What `seed-rl train` calls an environment."""
     if isinstance(environment, str):
         return environment
-    if not callable(environment):
-        spec = getattr(environment, "spec", None)
-        known = f"its name, {spec.id!r}" if spec is not None else "its name"
+    if not callable(environment) and not hasattr(environment, "step"):
         raise UserError(
-            f"Actors are processes that create environments of their own. Instead of "
-            f"{environment!r}, give {known}, or a class or function that creates it."
+            f"{environment!r} is no environment: give its name, a class or function that creates "
+            "it, or one environment."
         )
-    module, name = environment.__module__, getattr(environment, "__qualname__", repr(environment))
+    module, name = environment.__module__, getattr(environment, "__qualname__", "")
     if module == "__main__" or not name.replace(".", "").isidentifier():
-        raise UserError(
-            f"Other processes cannot import {name} of {module}. Write it to a file of its own and "
-            "import it from there, or train in this process: seed_rl.experiment.run "
-            "(docs/library.md)."
-        )
+        return from_python.NAME
     return f"{module}:{name}"
+
+
+def _label(environment: Any) -> str:
+    """An environment without a name, in words and for directories."""
+    name = getattr(environment, "__name__", type(environment).__name__)
+    return re.sub(r"\W+", "", name) or "environment"
+
+
+@contextlib.contextmanager
+def _shared(environment: Any) -> Iterator[dict[str, str]]:
+    """Environment variables for processes that create `environment`; none if it is None."""
+    if environment is None:
+        yield {}
+        return
+    factory = environment if callable(environment) else lambda: environment
+    with from_python.pickled(factory) as variables:
+        yield variables
 
 
 def _flags(options: dict[str, Any]) -> list[str]:

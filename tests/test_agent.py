@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import threading
 
 import gymnasium
 import numpy as np
@@ -106,18 +107,49 @@ def test_lists_and_dictionaries_are_one_value(tmp_path, monkeypatch):
     assert {option.name for option in options if option.metadata["repeated"]} < REPEATED
 
 
-@pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        (lambda: gymnasium.make("CartPole-v1"), "seed_rl.experiment"),
-        (functools.partial(gymnasium.make, "CartPole-v1"), "seed_rl.experiment"),
-        (gymnasium.make("CartPole-v1"), "give its name, 'CartPole-v1', or a class"),
-        (42, "Instead of 42, give its name, or a class"),
-    ],
-)
-def test_environments_that_other_processes_cannot_create(environment, message):
-    with pytest.raises(UserError, match=message):
-        seed_rl.train("vtrace", environment)
+def countdown(length):
+    """A class that no other process can import, whose episodes have `length` steps and return."""
+
+    class Countdown(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, seed=None, options=None):
+            super().reset(seed=seed)
+            self._left = length
+            return np.ones(1, np.float32), {}
+
+        def step(self, action):
+            self._left -= 1
+            return np.full(1, self._left / length, np.float32), 1.0, self._left == 0, False, {}
+
+    return Countdown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["class", "object"])
+def test_environments_that_only_this_process_has(kind, tmp_path):
+    """Guards lambdas, classes of notebooks and objects, also of an agent that was copied."""
+    made = countdown(4)
+    environment = made if kind == "class" else made()
+    agent = seed_rl.train("vtrace", environment, frames=640, actors=1, logdir=tmp_path / "run")
+    agent.save(tmp_path / "copy")
+    copy = seed_rl.load(tmp_path / "copy", env=environment)
+    for each in (agent, copy):
+        assert each.evaluate(episodes=2)["return"]["mean"] == 4.0
+    with pytest.raises(UserError, match=r"seed_rl.load\(RUN, env="):
+        seed_rl.load(tmp_path / "copy").evaluate(episodes=2)
+
+
+def test_environments_that_cannot_be(tmp_path):
+    """Guards the messages; each names what to give instead."""
+    for environment, message in (
+        (42, "42 is no environment: give its name"),
+        (countdown(4)(), r"is one environment. For several, .* lambda: Countdown\(\)"),
+        (functools.partial(countdown(4), threading.Lock()), "cannot be sent to other processes"),
+    ):
+        with pytest.raises(UserError, match=message):
+            seed_rl.train("vtrace", environment, envs=4, logdir=tmp_path / "run")
 
 
 def test_there_must_be_an_agent_to_load(tmp_path):

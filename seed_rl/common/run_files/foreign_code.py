@@ -30,6 +30,7 @@ _LAYOUT = _PACKAGE.parent  # Where gin configs and includes are looked up, too.
 _EXAMPLES = _LAYOUT / "examples"
 _PROGRAMS = re.compile(r"seed_rl\.\w+\.\w+_main")
 _ENVIRONMENTS = "seed_rl.testing.envs"
+_OF_THE_CALLER = "seed_rl.gym.from_python:create"  # Creates what the user gives, not the record.
 
 
 def find(record: Mapping[str, Any]) -> list[str]:
@@ -83,6 +84,8 @@ def _environment(name: str) -> list[str]:
     """An environment or wrapper. Registered ones are known: only a colon imports something."""
     module, colon, attribute = name.partition(":")
     if not colon:
+        return []
+    if name == _OF_THE_CALLER:
         return []
     if module == _ENVIRONMENTS:
         defined = getattr(importlib.import_module(module), attribute, None)

@@ -58,7 +58,14 @@ class Status:
 
     @property
     def phase(self) -> str:
-        return self.doing or (self.progress.phase if self.progress else "starting")
+        if self.doing:
+            return self.doing
+        if self.progress is None:
+            return "starting: the learner loads"
+        if self.progress.phase != "starting":
+            return self.progress.phase
+        waits = "experience to train on" if self.progress.mean_inference_batch else "actors"
+        return f"starting: waits for {waits}"
 
 
 class Panel(Protocol[S_contra]):

@@ -76,3 +76,13 @@ def test_the_history_of_returns_fits_a_line() -> None:
         line = history.sparkline()
         assert list(line) == sorted(line) and 2 < len(line) <= 40
     assert line[0] == "▁" and line[-1] == "█" and len(set(line)) == 8
+
+
+def test_a_starting_run_says_what_it_waits_for() -> None:
+    """Guards half a minute without frames against looking like a run that hangs."""
+    report = Progress(time.time(), 1, "starting", 0, 100, 0.0, 0, None, 0, 0.0, None, 0.0)
+    played = dataclasses.replace(report, mean_inference_batch=2.0)
+    trained = dataclasses.replace(played, phase="training")
+    phases = [Status(progress, 1, 1).phase for progress in (None, report, played, trained)]
+    assert [phase.rpartition(" ")[2] for phase in phases] == ["loads", "actors", "on", "training"]
+    assert Status(None, 1, 1, "stopping").phase == "stopping"

@@ -23,7 +23,7 @@ studies=(
 )
 
 study() { # NAME [OPTION ...]
-  nice -n 10 .venv/bin/python -m seed_rl.study "studies/$1.json" --directory="$directory/$1" "${@:2}"
+  nice -n 10 .venv/bin/seed-rl study "studies/$1.json" --directory="$directory/$1" "${@:2}"
 }
 
 copy_results() { # FROM TO

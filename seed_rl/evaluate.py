@@ -1,4 +1,4 @@
-"""Measures a trained agent: python -m seed_rl.evaluate LOGDIR
+"""Measures a trained agent: seed-rl evaluate LOGDIR
 
 `seed_rl.play` with the defaults of a measurement: 100 episodes in 20 environments at once.
 """

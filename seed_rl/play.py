@@ -1,4 +1,4 @@
-"""Plays a trained agent: python -m seed_rl.play LOGDIR; `seed_rl.evaluate` measures it.
+"""Plays a trained agent: seed-rl play LOGDIR; `seed_rl.evaluate` measures it.
 
 The options of a run are stored with its checkpoints. This program restarts the one that trained the
 agent, as a learner with a request (`--play_request`) to play instead of training. The environment
@@ -287,7 +287,7 @@ def table(episodes: Sequence[Any], how: str) -> Table:
 
 def _parser(evaluates: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"python -m seed_rl.{'evaluate' if evaluates else 'play'}",
+        prog=f"seed-rl {'evaluate' if evaluates else 'play'}",
         description="Plays with a trained agent and prints its returns.",
         epilog="Other flags go to the program that trained the agent: --env_name=... and so on.",
         allow_abbrev=False,

@@ -110,7 +110,7 @@ TABLE = {
         lambda value: {"target_update_tau": round(1 - value, 12)},
     ),
     "prefetch_batches": OldFlag(int, "the next batch is always prepared during a training step"),
-    "render": OldFlag(bool, "`python -m seed_rl.play LOGDIR` plays and films a run"),
+    "render": OldFlag(bool, "`seed-rl play LOGDIR` plays and films a run"),
     "step_size_unroll": OldFlag(
         int,
         "the unrolls of a training step are --batch_size x --batches_per_step, unless sizes are "

@@ -132,7 +132,7 @@ def check_training(name: str) -> None:
         raise UserError(
             f"'{name}' is a level for tests, which is never trained on. Train with "
             f"--game={level.train}: with --num_eval_envs=1, the run's last environment plays the "
-            "level for tests; so does `python -m seed_rl.play LOGDIR --num_eval_envs=1` afterwards."
+            "level for tests; so does `seed-rl play LOGDIR --num_eval_envs=1` afterwards."
         )
 
 

@@ -17,7 +17,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.system import terminal
 from seed_rl.launch import run_lock
 
-USAGE = "usage: ./stop_local.sh [LOGDIR]"
+USAGE = "usage: seed-rl stop [LOGDIR]   (or ./stop_local.sh [LOGDIR])"
 _HELP = f"""\
 {USAGE}
 

@@ -1,6 +1,6 @@
 """Studies: many runs of sampled configurations, their table and plots.
 
-    python -m seed_rl.study SPEC.json
+    seed-rl study SPEC.json
 
 docs/studies.md describes the spec and the results. In the order in which data flows: `spec` reads
 the spec, `trials` has Optuna draw configurations from it through `sampling`, `directory` keeps the

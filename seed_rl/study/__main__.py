@@ -1,4 +1,4 @@
-"""`python -m seed_rl.study`."""
+"""`seed-rl study`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The results of studies as Markdown and pictures: python -m seed_rl.study aggregate STUDY...
+"""The results of studies as Markdown and pictures: seed-rl study aggregate STUDY...
 
 A STUDY is a directory with the files `study.json`, `results.csv` and `curves.csv` of a study. A
 copy of the three is all that need be kept to make tables and pictures again.
@@ -270,7 +270,7 @@ def main(arguments: Sequence[str]) -> int:
       UserError: a study or file cannot be read or written.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m seed_rl.study aggregate",
+        prog="seed-rl study aggregate",
         description="Writes the results of studies as Markdown, and draws their learning curves.",
         epilog="See docs/studies.md.",
     )

@@ -1,4 +1,4 @@
-"""The program of `python -m seed_rl.study`."""
+"""The program of `seed-rl study`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INTERRUPTED = 130  # What shells report for Ctrl-C.
 _EPILOG = """\
 Ctrl-C saves and stops all runs; the same command resumes the study. A second Ctrl-C exits
 immediately. Exit code 0: finished or stopped; 1: a run failed; 2: a user error, explained in the
-message. `python -m seed_rl.study aggregate` writes what studies have found as Markdown. See
+message. `seed-rl study aggregate` writes what studies have found as Markdown. See
 docs/studies.md.
 """
 
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m seed_rl.study",
+        prog="seed-rl study",
         description="Runs sampled configurations of an agent; writes a table and plots.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

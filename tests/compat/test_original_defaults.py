@@ -60,7 +60,7 @@ def test_flags_of_existing_on_policy_scripts(forks):
             [
                 "--polyak=0.99 sets --target_update_tau=0.01",
                 "--num_saved_models=0 is ignored: --save_model=true is also set",
-                "--render=true has no effect here: `python -m seed_rl.play",
+                "--render=true has no effect here: `seed-rl play",
             ],
         ),
         (

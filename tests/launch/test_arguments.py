@@ -278,7 +278,7 @@ def test_help_of_stopping(repository):
         [repository / "stop_local.sh", "--help"], capture_output=True, text=True, timeout=30
     )
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("usage: ./stop_local.sh [LOGDIR]")
+    assert result.stdout.startswith("usage: seed-rl stop [LOGDIR]")
 
 
 def test_only_the_standard_library(repository):

@@ -103,7 +103,7 @@ def actor_loop(
 ) -> None:
     """Runs an actor until training is done, SIGTERM or SIGINT, as a batch process (`scheduling`).
 
-    Or serves one environment to `python -m seed_rl.play`, if that started the program
+    Or serves one environment to `seed-rl play`, if that started the program
     (`--play_request`).
 
     Args:

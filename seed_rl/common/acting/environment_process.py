@@ -1,4 +1,4 @@
-"""Environments in a process of their own, for `python -m seed_rl.play` and `evaluate`.
+"""Environments in a process of their own, for `seed-rl play` and `evaluate`.
 
 The policy needs TensorFlow, and the environment must not share a process with it: the LLVM inside
 TensorFlow and that of Mesa, which draws on machines without a GPU, crash in one process. So the
@@ -54,7 +54,7 @@ class InternalRequest:
             return cls(**values)
         except (ValueError, TypeError, AttributeError) as error:
             raise UserError(
-                f"--play_request is internal; run `python -m seed_rl.play` instead. ({error})"
+                f"--play_request is internal; run `seed-rl play` instead. ({error})"
             ) from None
 
 

@@ -60,9 +60,7 @@ class RunConfig(Checked):
         "environment frames.",
         minimum=1,
     )
-    play_request: str = option(
-        "", "Set by `python -m seed_rl.play`: what learner and actor play instead."
-    )
+    play_request: str = option("", "Set by `seed-rl play`: what learner and actor play instead.")
     stopped_exit_code: int = option(
         0,
         "Exit code after SIGTERM or SIGINT, unless all frames are used. For engines such as "

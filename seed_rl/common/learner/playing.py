@@ -1,4 +1,4 @@
-"""Plays a job's agent instead of training it, for `python -m seed_rl.play` and `evaluate`."""
+"""Plays a job's agent instead of training it, for `seed-rl play` and `evaluate`."""
 
 from __future__ import annotations
 

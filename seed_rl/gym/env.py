@@ -111,7 +111,7 @@ def check_name(config: GymConfig) -> None:
     if ":" not in name and name not in known and (hint := _nearest(name)):
         raise UserError(
             f"--env_name={name}: {hint} (If a package that only other machines have registers it, "
-            f"name its module, too: --env_name=MODULE:{name}.)"
+            f"write --env_name=MODULE:{name}.)"
         )
 
 

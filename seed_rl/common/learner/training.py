@@ -26,6 +26,10 @@ _CHANGED_BY_XLA = {
     # Results whose size depends on values are padded: with TensorFlow 2.21 their last element, or
     # a cumulative sum of them, is wrong. (`tf.boolean_mask` and `tf.where(condition)` are "Where".)
     *("Where", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "DynamicPartition"),
+    # Without the seed: the same numbers in each process (see `random_numbers`, which uses
+    # "RandomUniformInt").
+    *("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "ParameterizedTruncatedNormal"),
+    *("Multinomial", "RandomShuffle"),
 }
 """Ops that XLA compiles, but to something else."""
 

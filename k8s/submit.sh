@@ -99,7 +99,7 @@ check() { # NAME PATTERN EXAMPLE
   local value="${!1}"
   [[ -z "$value" || "$value" =~ ^($2)$ ]] || fail "--$1=$value: write it like --$1=$3."
 }
-quantity='[0-9]+(\.[0-9]+)?'
+quantity='(0|[1-9][0-9]*)(\.[0-9]+)?'
 check gpus '[1-9][0-9]*' 2
 check tpu '[a-z0-9-]+/[1-9](x[1-9]){1,2}' tpu-v5-lite-podslice/2x4
 for name in cpus actor_cpus; do check "$name" "${quantity}m?" 16; done
@@ -180,12 +180,13 @@ size() { # JOB CPUS MEMORY
   [[ -z "$3" ]] || patch "Job/$1" replace "$resources/limits/memory" "$3"
 }
 gib() { # MEMORY
-  local number="${1%%[.kMGT]*}"
+  local number="${1%%[.kKMGT]*}"
   case "$1" in
     *T*) echo $((1024 * (number + 1))) ;;
     *G*) echo $((number + 1)) ;;
     *M*) echo $((number / 1000 + 1)) ;;
-    *) echo 1 ;;
+    *k* | *K*) echo $((number / 1000000 + 1)) ;;
+    *) echo $((number / 1000000000 + 1)) ;;
   esac
 }
 limit() { # RESOURCE NUMBER

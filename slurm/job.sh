@@ -32,6 +32,7 @@ stopped=75
 
 say() { printf '%s slurm job %s on %s: %s\n' "$(date +%T)" "$SLURM_JOB_ID" "$(hostname)" "$*" >&2; }
 
+unset NODES # Jobs inherit the submitting shell's variables, of which one may have this name.
 while [[ "$1" != -- ]]; do
   export "${1?}"
   shift

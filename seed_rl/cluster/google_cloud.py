@@ -57,8 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         # codes.
         arguments = [f"--stopped_exit_code={_STOPPED}", *arguments]
         options, _ = run.parse(arguments, roles.evaluators_from(os.environ))
-        role = roles.role_from(os.environ, options.learners)
-        kind = os.environ.get("SEED_RL_ROLE") or role.kind
+        # Spot actors have a job of their own, in whose first pool the index is a learner's.
+        kind = os.environ.get("SEED_RL_ROLE") or roles.role_from(os.environ, options.learners).kind
         if kind == roles.LEARNER and options.learners > 1:
             # They need the user's own --insecure, and have no bucket: nothing to do here.
             return cluster.main(arguments)

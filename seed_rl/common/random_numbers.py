@@ -32,6 +32,13 @@ def normal(shape: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return tf.random.normal(shape, dtype=dtype)
 
 
+def categorical(logits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Choices <dtype>[batch, 1] with probabilities softmax(logits), <float32>[batch, choices]."""
+    if _COMPILED.get():
+        return tf.random.stateless_categorical(logits, 1, _seed(), dtype=dtype)
+    return tf.random.categorical(logits, 1, dtype=dtype)
+
+
 def shuffle(values: tf.Tensor) -> tf.Tensor:
     """`values` in random order along their first dimension."""
     if _COMPILED.get():

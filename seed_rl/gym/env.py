@@ -109,7 +109,10 @@ def check_name(config: GymConfig) -> None:
     known = {part for each in gymnasium.registry for part in (each, each.rpartition("-v")[0])}
     known |= set(importlib.metadata.entry_points(group=ENTRY_POINTS).names)
     if ":" not in name and name not in known and (hint := _nearest(name)):
-        raise UserError(f"--env_name={name}: {hint}")
+        raise UserError(
+            f"--env_name={name}: {hint} (If a package that only other machines have registers it, "
+            f"write --env_name=MODULE:{name}.)"
+        )
 
 
 def create_batch(env_ids: Any, config: GymConfig | None = None) -> VectorEnvironment | None:

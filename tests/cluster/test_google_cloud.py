@@ -175,6 +175,26 @@ def test_a_job_of_actors_alone_has_its_first_machine_in_pool_0() -> None:
     assert [google_cloud.machine_index(e) for e in (first, second)] == [0, 1]
 
 
+def test_pool_0_of_a_job_of_actors_alone_starts_actors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards --spot=actors: the pool is a learner's, and there is no index of an actor."""
+    started: list[int] = []
+
+    class Started:
+        def __init__(self, start: object):
+            pass
+
+        def run(self, tasks: list[int]) -> int:
+            started.extend(tasks)
+            return 0
+
+    monkeypatch.setattr(google_cloud, "Machine", Started)
+    monkeypatch.setenv("CLUSTER_SPEC", _cluster(0))
+    monkeypatch.setenv("SEED_RL_ROLE", "actor")
+    monkeypatch.setenv("SEED_RL_ACTORS_PER_MACHINE", "2")
+    assert google_cloud.main(["gym", "vtrace", "4", "--logdir=gs://runs/pole"]) == 0
+    assert started == [0, 1]
+
+
 def test_tf_config_says_the_same() -> None:
     config = {"cluster": {"chief": ["l:1"], "worker": ["a:1"]}, "task": {"type": "worker"}}
     config["task"]["index"] = 2

@@ -13,15 +13,17 @@ _PROGRAM = textwrap.dedent("""
     def draw():
         with random_numbers.compiled_by_xla():
             order = random_numbers.shuffle(tf.range(50))
-            return order, random_numbers.normal([1000], tf.float32)
+            choices = random_numbers.categorical(tf.math.log([[0.2, 0.8]] * 1000), tf.int32)
+            return order, random_numbers.normal([1000], tf.float32), choices
 
     tf.keras.utils.set_random_seed(int(sys.argv[1]))
     compiled = tf.function(draw, jit_compile=True)
     for _ in range(2):
-        order, normal = compiled()
+        order, normal, choices = compiled()
         assert sorted(order.numpy()) == list(range(50))
         assert abs(np.mean(normal)) < 0.2 and 0.8 < np.std(normal) < 1.2
-        print(order.numpy().tolist(), float(normal[0]))
+        assert choices.shape == (1000, 1) and 0.7 < np.mean(choices) < 0.9
+        print(order.numpy().tolist(), float(normal[0]), choices.numpy().tolist())
 """)
 
 

@@ -309,6 +309,7 @@ def test_flag_files_need_not_be_in_the_image(tmp_path):
         (("atari", "vtrace", "8", "--logdir=/runs"), "--run=NAME"),
         (("--gpus=one", "atari", "vtrace", "8"), "--gpus=one: write it like --gpus=2"),
         (("--memory=64GB", "atari", "vtrace", "8"), "write it like --memory=32Gi"),
+        (("--memory=08Gi", "atari", "vtrace", "8"), "write it like --memory=32Gi"),
         (("--selector=l4", "atari", "vtrace", "8"), "--selector=l4: write it like"),
         (("--tpu=tpu-v6e-slice/4x4", "atari", "vtrace", "8"), "several machines"),
         (("--tpu=tpu-v6e-slice/2-4", "atari", "vtrace", "8"), "write it like --tpu=tpu-v5"),
@@ -410,6 +411,13 @@ def test_submit_asks_for_resources():
         "limits": {"memory": "1.5Gi"},
     }
     assert actors["nodeSelector"] == {"seed-rl/pool": "actors"}
+
+
+@pytest.mark.parametrize("memory", ["64M", "67500000Ki", "67500000000"])
+def test_the_startup_probe_waits_for_memory_in_any_unit(memory):
+    _, learner, _ = pods_of(f"--memory={memory}")
+    tries = 90 + 2 if memory == "64M" else 90 + 2 * 68
+    assert learner["containers"][0]["startupProbe"]["failureThreshold"] == tries
 
 
 def test_one_gpu_has_two_names():

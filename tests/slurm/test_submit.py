@@ -190,3 +190,23 @@ def test_a_logdir_that_a_learner_without_a_job_holds(submit, tmp_path, with_slur
     assert f"a learner is already running in {tmp_path}/run (process {os.getpid()})" in done.stderr
     lock.release()
     assert submit(*TASK, PATH=with_slurm).returncode == 0
+
+
+def test_a_variable_of_the_users_does_not_start_several_learners(repository, tmp_path):
+    """Guards shells in which NODES means something else: jobs inherit it."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, body in {"srun": 'printf "%s\\n" "$@"', "scancel": ":"}.items():
+        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tools / name).chmod(0o755)
+    settings = {"SEED_RL_ROLE": "learner", "SEED_RL_SECRETS": tmp_path, "RUN": "run"}
+    settings |= {"ROOT": repository, "PYTHON": sys.executable, "LOGDIR": tmp_path}
+    done = subprocess.run(
+        [repository / "slurm" / "job.sh", *(f"{k}={v}" for k, v in settings.items()), "--", *TASK],
+        env={"PATH": f"{tools}:{os.environ['PATH']}", "NODES": "4", "SLURM_JOB_ID": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "seed_rl.cluster" in done.stdout.split() and "--insecure" in done.stdout.split()

@@ -45,7 +45,8 @@ class DeviceConfig(Checked):
         "auto",
         "Compile training steps with XLA, for one training device; takes seconds at the start. "
         "auto: only where it was measured to pay, which is on a CPU, for the on-policy agent's "
-        "networks without convolutions and LSTM.",
+        "networks without convolutions and LSTM; never steps with assertions, or other "
+        "ops that XLA changes.",
         choices=("auto", "true", "false"),
     )
     learner_addresses: str = option(

@@ -6,6 +6,7 @@ import functools
 
 import tensorflow as tf
 
+from seed_rl.common import random_numbers
 from seed_rl.common.distributions.base import Distribution, ParametricDistribution
 
 
@@ -32,7 +33,7 @@ class Categorical(Distribution):
         logits, rank = self.logits, self.logits.shape.rank
         if rank != 2:
             logits = tf.reshape(logits, [-1, logits.shape[-1]])
-        choices = tf.random.categorical(logits, 1, dtype=_index_dtype(self._dtype))
+        choices = random_numbers.categorical(logits, _index_dtype(self._dtype))
         # Where all logits are NaN (because an environment reported NaN, for example), TensorFlow
         # returns n, for which `log_prob` of the whole batch would fail.
         choices = tf.minimum(choices, logits.shape[-1] - 1)

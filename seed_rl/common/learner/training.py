@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,6 +19,19 @@ from seed_rl.common.nest import Nest
 from seed_rl.common.normalization import replicated
 
 Gradients = list[tf.Tensor | None]
+
+_CHANGED_BY_XLA = {
+    # Compiled to nothing.
+    *("Assert", "CheckNumerics", "CheckNumericsV2"),
+    # Results whose size depends on values are padded: with TensorFlow 2.21 their last element, or
+    # a cumulative sum of them, is wrong. (`tf.boolean_mask` and `tf.where(condition)` are "Where".)
+    *("Where", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "DynamicPartition"),
+    # Without the seed: the same numbers in each process (see `random_numbers`, which uses
+    # "RandomUniformInt").
+    *("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "ParameterizedTruncatedNormal"),
+    *("Multinomial", "RandomShuffle"),
+}
+"""Ops that XLA compiles, but to something else."""
 
 
 class TrainingStep:
@@ -46,7 +60,7 @@ class TrainingStep:
           clip_norm: maximum global norm of the averaged gradients, and separately of those of
             `Algorithm.clipped_apart`; None: no clipping.
           decode: inverse of the `encode` that `Algorithm.dataset` was given.
-          jit: `DeviceConfig.jit`; "auto" compiles only what XLA can compile.
+          jit: `DeviceConfig.jit`; "auto" compiles only what XLA can compile without changing it.
 
         Raises:
           UserError: `jit` is "true" and there are several replicas.
@@ -84,24 +98,35 @@ class TrainingStep:
             if not self._compiled or "tf2xla conversion failed" not in error.message:
                 raise
             found = re.search("Detected unsupported operations.*", error.message)
-            reason = re.sub(r"\s*{{.*?}}", "", found[0]) if found else "XLA cannot compile them"
-            if self._required:
-                raise UserError(f"--jit=true: {reason}. Leave --jit=true out.") from error
-            logging.warning("Training steps are not compiled (--jit): %s.", reason)
-        self._compiled = False
+            node = re.search(r"Detected at (node \S+)", error.message)
+            reason = found[0] if found else f"XLA cannot compile {node[1] if node else 'them'}"
+            self._do_not_compile(re.sub(r"\s*{{.*?}}", "", reason))
         self._run = tf.function(self._step, autograph=False)
         return self._run(batches)
 
+    def _do_not_compile(self, reason: str) -> None:
+        if self._required:
+            raise UserError(f"--jit=true: {reason}. Leave --jit=true out.")
+        logging.warning("Training steps are not compiled (--jit): %s.", reason)
+        self._compiled = False
+
     def _step(self, batches: Any) -> tuple[dict[str, tf.Tensor], Nest]:
         batch = next(batches) if isinstance(batches, Iterator) else batches
-        step = self._replica_step
-        if self._compiled:
-            step = tf.function(step, jit_compile=True, autograph=False)
+        step = self._compiled_step if self._compiled else self._replica_step
         result: StepResult = self._strategy.run(step, args=(batch,))
         local = self._strategy.experimental_local_results
         metrics = {name: local(value)[0] for name, value in result.metrics.items()}
         feedback = tf.nest.map_structure(lambda value: tf.concat(local(value), 0), result.feedback)
         return metrics, feedback
+
+    def _compiled_step(self, batch: Any) -> StepResult:
+        """Calls `_replica_step`, compiled unless XLA would change what it computes."""
+        step = tf.function(self._replica_step, jit_compile=True, autograph=False)
+        # With tf.config.run_functions_eagerly there is no graph, and XLA compiles nothing.
+        if not tf.executing_eagerly() and (ops := _changed_by_xla(step, batch)):
+            self._do_not_compile(f"XLA would ignore or change {', '.join(sorted(ops))}")
+            return self._replica_step(batch)
+        return step(batch)
 
     def _replica_step(self, batch: Any) -> StepResult:
         with random_numbers.compiled_by_xla() if self._compiled else contextlib.nullcontext():
@@ -124,6 +149,13 @@ def _compiles(jit: str, algorithm: Algorithm, strategy: tf.distribute.Strategy) 
         return jit == "true"
     on_cpu = all("CPU" in device.upper() for device in strategy.extended.worker_devices)
     return on_cpu and not several and algorithm.jit_pays()
+
+
+def _changed_by_xla(function: Any, *args: Any) -> set[str]:
+    """Those of `_CHANGED_BY_XLA` in a tf.function and the functions that it calls."""
+    graph = function.get_concrete_function(*args).graph.as_graph_def()
+    nodes = itertools.chain(graph.node, *(called.node_def for called in graph.library.function))
+    return _CHANGED_BY_XLA.intersection(node.op for node in nodes)
 
 
 def minimize(

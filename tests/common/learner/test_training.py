@@ -153,25 +153,71 @@ def test_multipliers_do_not_clip_the_network():
     assert float(algorithm.multiplier) == pytest.approx(1.0 - 0.1 * 5.0)
 
 
-class Unusual(Line):
-    """The same with an op that XLA cannot compile."""
+class Own(Line):
+    """The same with a function of the user's on the batch."""
+
+    def __init__(self, function):
+        super().__init__()
+        self._function = function
 
     def jit_pays(self):
         return True
 
     def loss(self, batch):
-        return super().loss(tf.py_function(lambda value: value, [batch], tf.float32))
+        return super().loss(self._function(batch))
 
 
-def test_only_what_xla_can_compile_is_compiled(caplog):
-    """Guards losses of one's own against a default that knows nothing of their ops."""
-    strategy, batch = tf.distribute.OneDeviceStrategy("cpu:0"), tf.constant(3.0)
-    for jit, algorithm in (("auto", Line()), ("true", Line()), ("auto", Unusual())):
-        step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, None, jit=jit)
-        for _ in range(2):
-            step.run(batch)
-        assert float(algorithm.network.weight) == pytest.approx(1.0 + 0.4 + 0.32)
-    assert "not compiled (--jit)" in caplog.text and "EagerPyFunc" in caplog.text
-    step = TrainingStep(Unusual(), tf.keras.optimizers.SGD(0.1), strategy, None, jit="true")
-    with pytest.raises(UserError, match="EagerPyFunc.*Leave --jit=true out"):
-        step.run(batch)
+def _in_python(batch):
+    return tf.py_function(lambda value: value, [batch], tf.float32)
+
+
+def _asserted(batch):
+    tf.debugging.assert_less(batch, 4.0)
+    return batch
+
+
+def _last_of_some(batch):
+    some = tf.stack([1.0, batch, -1.0])
+    return tf.boolean_mask(some, some > 0.0)[-1]
+
+
+def _train(jit, algorithm, batch, steps=2):
+    """The weight after some steps."""
+    strategy = tf.distribute.OneDeviceStrategy("cpu:0")
+    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, None, jit=jit)
+    for _ in range(steps):
+        step.run(tf.constant(batch))
+    return float(algorithm.network.weight)
+
+
+def _with_noise(batch):
+    return batch + 0.0 * tf.random.normal([])
+
+
+_CHANGED = [
+    *((_in_python, "EagerPyFunc"), (_asserted, "Assert")),
+    *((_last_of_some, "Where"), (_with_noise, "RandomStandardNormal")),
+]
+
+
+@pytest.mark.parametrize(("function", "op"), _CHANGED)
+def test_only_what_xla_computes_alike_is_compiled(caplog, function, op):
+    """Guards losses of one's own against a default that knows nothing of their ops.
+
+    XLA compiles assertions to nothing, pads what `tf.boolean_mask` returns, and ignores seeds.
+    """
+    assert _train("auto", Own(function), 3.0) == pytest.approx(1.0 + 0.4 + 0.32)
+    assert "not compiled (--jit)" in caplog.text and op in caplog.text
+    with pytest.raises(UserError, match=f"{op}.*Leave --jit=true out"):
+        _train("true", Own(function), 3.0)
+
+
+def test_compiled_steps_train():
+    """Guards --jit=true, also of an algorithm that would not be compiled by default."""
+    assert _train("true", Line(), 3.0) == pytest.approx(1.0 + 0.4 + 0.32)
+
+
+def test_an_assertion_of_a_loss_still_fails():
+    """Guards against training on what the user's own loss would have refused."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match="did not hold"):
+        _train("auto", Own(_asserted), 5.0)

@@ -99,6 +99,7 @@ for argument in "${arguments[@]}"; do
   [[ "$argument" != --learners=* ]] || learners="${argument#*=}"
 done
 several=()
+[[ "$learners" =~ ^[1-9][0-9]*$ ]] || fail "--learners=$learners is not a number, such as 2."
 if ((learners > 1)); then
   [[ ! -e "$secrets/proxy.pem" ]] ||
     fail "several learners run without a proxy: remove $secrets/proxy.pem, or name another --secrets"

@@ -147,8 +147,8 @@ def _compiles(jit: str, algorithm: Algorithm, strategy: tf.distribute.Strategy) 
         raise UserError("--jit=true needs one training device and one learner. Leave it out.")
     if jit != "auto":
         return jit == "true"
-    on_cpu = all("CPU" in device.upper() for device in strategy.extended.worker_devices)
-    return on_cpu and not several and algorithm.jit_pays()
+    one = isinstance(strategy, tf.distribute.OneDeviceStrategy)
+    return one and "CPU" in strategy.extended.worker_devices[0].upper() and algorithm.jit_pays()
 
 
 def _changed_by_xla(function: Any, *args: Any) -> set[str]:

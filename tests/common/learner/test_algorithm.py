@@ -145,5 +145,5 @@ def test_a_program_that_only_trains_is_not_played():
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"episodes": 1, "other": 2}), "3"])
 def test_a_request_of_a_person_is_refused(text):
     """Guards the message to users who set --play_request."""
-    with pytest.raises(UserError, match="seed_rl.play"):
+    with pytest.raises(UserError, match="seed-rl play"):
         PlayRequest.from_json(text)

@@ -5,6 +5,7 @@ network_of_flags.py MODULE OBSERVATION_SPACE [flags of the module]
 It prints the sizes of the LSTM's layers as JSON.
 """
 
+import dataclasses
 import json
 import runpy
 import sys
@@ -45,7 +46,7 @@ def show(job):
 
 def main():
     _, module, space, *flags = sys.argv
-    env.create_environment = lambda task, config: Env(SPACES[space])
+    env.FAMILY = dataclasses.replace(env.FAMILY, create=lambda task, config: Env(SPACES[space]))
     sys.argv = [module, "--run_mode=learner", *flags]
     TrainingJob.train = show
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -97,10 +97,7 @@ class TrainingStep:
         except tf.errors.InvalidArgumentError as error:
             if not self._compiled or "tf2xla conversion failed" not in error.message:
                 raise
-            found = re.search("Detected unsupported operations.*", error.message)
-            node = re.search(r"Detected at (node \S+)", error.message)
-            reason = found[0] if found else f"XLA cannot compile {node[1] if node else 'them'}"
-            self._do_not_compile(re.sub(r"\s*{{.*?}}", "", reason))
+            self._do_not_compile(_refusal_of_xla(error.message))
         self._run = tf.function(self._step, autograph=False)
         return self._run(batches)
 
@@ -138,6 +135,14 @@ class TrainingStep:
         values = tf.stack([tf.cast(value, tf.float32) for value in result.metrics.values()])
         means = tf.unstack(context.all_reduce(tf.distribute.ReduceOp.MEAN, values))
         return result._replace(metrics=dict(zip(result.metrics, means, strict=True)))
+
+
+def _refusal_of_xla(message: str) -> str:
+    """What XLA cannot compile, in one line of TensorFlow's message."""
+    found = re.search("Detected unsupported operations.*", message)
+    node = re.search(r"Detected at (node \S+)", message)
+    reason = found[0] if found else f"XLA cannot compile {node[1] if node else 'them'}"
+    return re.sub(r"\s*{{.*?}}", "", reason)
 
 
 def _compiles(jit: str, algorithm: Algorithm, strategy: tf.distribute.Strategy) -> bool:

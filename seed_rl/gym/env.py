@@ -212,7 +212,7 @@ def _factory(name: str) -> Callable[..., Any] | None:
 def _call(config: GymConfig, factory: Callable[..., Any] | None, arguments: dict[str, Any]) -> Any:
     """What `factory` makes, or Gymnasium if that is None."""
     name, render_mode = config.env_name, config.render_mode
-    if render_mode and (factory is None or _takes(factory, "render_mode")):
+    if render_mode and (factory is None or takes(factory, "render_mode")):
         arguments = {**arguments, "render_mode": render_mode}
     try:
         with _told_in_words(name):
@@ -268,7 +268,8 @@ def _nearest(name: str) -> str:
     return ""
 
 
-def _takes(function: Any, argument: str) -> bool:
+def takes(function: Any, argument: str) -> bool:
+    """Whether a function has a parameter of this name, or takes any."""
     parameters = inspect.signature(function).parameters
     return argument in parameters or any(p.kind == p.VAR_KEYWORD for p in parameters.values())
 

@@ -7,7 +7,6 @@ run's record has no code, so its environment must be given again: `seed_rl.load(
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -46,15 +45,23 @@ def create(render_mode: str | None = None, **arguments: Any) -> Any:
     """An environment of the process that has called `pickled`.
 
     Raises:
-      UserError: there is none.
+      UserError: there is none, or this process lacks what it needs.
     """
+    from seed_rl.gym import env  # Imports Gymnasium, which `seed_rl.train` does without.
+
     if _FILE not in os.environ:
         raise UserError(
             "The environment of this run was given to seed_rl.train in Python, and is not saved. "
             "Give it again there: seed_rl.load(RUN, env=...)."
         )
-    with open(os.environ[_FILE], "rb") as file:
-        factory = cloudpickle.load(file)
-    if render_mode and "render_mode" in inspect.signature(factory).parameters:
+    try:
+        with open(os.environ[_FILE], "rb") as file:
+            factory = cloudpickle.load(file)
+    except Exception as error:
+        raise UserError(
+            f"The environment cannot be created in another process ({error}). Modules that it uses "
+            "must be installed, or be in the folder in which Python was started."
+        ) from error
+    if render_mode and env.takes(factory, "render_mode"):
         arguments["render_mode"] = render_mode
     return factory(**arguments)

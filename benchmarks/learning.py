@@ -1,129 +1,350 @@
-"""Measures how quickly CartPole is learned, and whether it stays learned.
+"""Measures how soon a score is reached: minutes and frames, beside other libraries.
 
-    python -m benchmarks.learning [--json=FILE] [--seeds=1,2,3] [--after=2000000] [-- FLAGS ...]
+    python -m benchmarks.learning [--tasks=cartpole,...] [--seeds=1,2,3] [--limit=1200]
+        [--zoo_python=PYTHON] [--sample_factory_python=PYTHON] [-- FLAGS ...]
 
-Runs `./run_local.sh gym vtrace 2 8 --env_name=CartPole-v1` for each seed in turn, with the default
-settings and the given FLAGS. Once the mean return of the last 100 training episodes has reached
-`--goal`, a run continues for `--after` environment frames, but ends at `--limit` frames. Seconds
-count from the start of the command. *lowest after* is the lowest mean of 100 episodes after the
-goal was reached: it reveals policies that collapse occasionally.
+Each library runs the command that it recommends for the task, one run after another, seed by seed.
+A score is the mean return of 100 training episodes in a row; Sample Factory reports such means
+itself, about every 5 s. Seconds count from the start of the command, and a run ends `--after`
+frames after the goal, or after `--limit` seconds. *Lowest after* is the lowest mean since the goal
+was reached; with `--after=2000000` it reveals policies that collapse. FLAGS are added to our
+commands.
+
+The others run in virtual environments of their own:
+
+    python3 -m venv /tmp/zoo && /tmp/zoo/bin/pip install rl_zoo3 "gymnasium[mujoco]"
+    python3 -m venv /tmp/sf && /tmp/sf/bin/pip install sample-factory "gymnasium[mujoco]<1.0"
+
+`rl_zoo3` trains Stable-Baselines3 with tuned settings. It evaluates its policy in between, which
+`--eval-freq=-1` turns off here, since that would count as time.
 """
 
 from __future__ import annotations
 
+import argparse
+import csv
+import datetime
+import json
+import os
 import pathlib
+import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks import report
-from seed_rl.common.run_files import progress, returns_log
+from seed_rl.common.run_files import returns_log
 
-_EPISODES = 100
-_POLL_S = 2.0
+EPISODES = 100
+_POLL_S = 0.5
+_KILL_AFTER_S = 60
+
+
+class Task(NamedTuple):
+    """What is to be learned.
+
+    Attributes:
+      goal: mean return.
+      ours: arguments of the launcher.
+      zoo: the environment's name in rl_zoo3.
+      sample_factory: arguments of Python, module first.
+    """
+
+    goal: float
+    ours: tuple[str, ...]
+    zoo: str
+    sample_factory: tuple[str, ...]
+
+
+_MUJOCO = ("-m", "sf_examples.mujoco.train_mujoco")
+TASKS = {
+    "cartpole": Task(
+        475,
+        ("gym", "ppo", "2", "8", "--env_name=CartPole-v1"),
+        "CartPole-v1",
+        ("-m", "sf_examples.train_gym_env", "--env=CartPole-v1"),
+    ),
+    "halfcheetah": Task(
+        5000,
+        ("mujoco", "ppo", "2", "8", "--env_name=HalfCheetah-v5"),
+        "HalfCheetah-v4",
+        (*_MUJOCO, "--env=mujoco_halfcheetah"),
+    ),
+    "hopper": Task(
+        2000,
+        ("mujoco", "ppo", "2", "8", "--env_name=Hopper-v5"),
+        "Hopper-v4",
+        (*_MUJOCO, "--env=mujoco_hopper"),
+    ),
+}
+
+
+class Means(NamedTuple):
+    """Mean returns of `EPISODES` training episodes in a row, <float64>[means] each.
+
+    Attributes:
+      times: when the last of these episodes ended, Unix time.
+      frames: environment frames until then.
+      means: the mean returns.
+    """
+
+    times: np.ndarray
+    frames: np.ndarray
+    means: np.ndarray
 
 
 class Learned(NamedTuple):
-    """When the goal was reached, and what happened afterwards; NaN if it was not reached."""
+    """When the goal was reached, and what happened afterwards; NaN if it was not reached.
 
-    frames: float
+    Attributes:
+      seconds: from the start of the command.
+      frames: until the goal.
+      lowest_after: lowest mean since then.
+      highest: highest mean of all.
+      all_frames: of the whole run.
+    """
+
     seconds: float
+    frames: float
     lowest_after: float
-    frames_after: float
+    highest: float
+    all_frames: float
+
+
+class Contestant(NamedTuple):
+    """A library.
+
+    Attributes:
+      command: (task, seed, folder of the run, which does not exist) -> the command.
+      means: (folder) -> what it has reached so far; raises OSError before its files exist.
+    """
+
+    command: Callable[[Task, int, pathlib.Path], list[str]]
+    means: Callable[[pathlib.Path], Means]
 
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = report.parser(__doc__ or "", seconds=0, rounds=1)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
+    parser.add_argument("--tasks", default=",".join(TASKS), help="of %(default)s")
     parser.add_argument("--seeds", default="1,2,3", help="one run per seed (%(default)s)")
-    parser.add_argument("--goal", type=float, default=475, help="mean return (%(default)s)")
-    parser.add_argument(
-        "--after", type=int, default=2_000_000, help="frames after the goal (%(default)s)"
-    )
-    parser.add_argument(
-        "--limit", type=int, default=4_000_000, help="maximum frames per run (%(default)s)"
-    )
-    parser.add_argument("--keep", metavar="DIR", help="keep the runs in DIR, as seed_1 etc.")
-    parser.add_argument("flags", nargs="*", help="flags for the program, after --")
+    parser.add_argument("--after", type=int, default=0, help="frames after the goal (%(default)s)")
+    parser.add_argument("--limit", type=float, default=1200, help="seconds per run (%(default)s)")
+    parser.add_argument("--zoo_python", metavar="PYTHON", help="that has rl_zoo3")
+    parser.add_argument("--sample_factory_python", metavar="PYTHON", help="that has sample-factory")
+    parser.add_argument("--keep", metavar="DIR", help="keep the runs in DIR/TASK/NAME_SEED")
+    parser.add_argument("flags", nargs="*", help="flags for our programs, after --")
     options = parser.parse_args()
-    seeds = [int(seed) for seed in options.seeds.split(",")]
-    judged = (options.goal, options.after, options.limit, options.flags)
+    unknown = set(options.tasks.split(",")) - set(TASKS)
+    if unknown:
+        parser.error(f"no task {', '.join(sorted(unknown))}; there are {', '.join(TASKS)}")
+    results = {}
     with tempfile.TemporaryDirectory(prefix="learning_") as temporary:
-        folder = pathlib.Path(options.keep or temporary)
-        results = {seed: run(seed, folder / f"seed_{seed}", *judged) for seed in seeds}
-    report.print_table(
-        f"CartPole-v1, mean return of {_EPISODES} episodes of at least {options.goal:g}",
-        ["seed", "after s", "after frames", "lowest after", "within frames"],
-        [[s, r.seconds, r.frames, r.lowest_after, r.frames_after] for s, r in results.items()],
-    )
+        for name in options.tasks.split(","):
+            folder = pathlib.Path(options.keep or temporary) / name
+            results[name] = _run_task(TASKS[name], folder, _contestants(options), options)
+            _print(name, results[name])
     report.write_json(
         options.json,
         {
-            "slowest_s": max(r.seconds for r in results.values()),
-            "lowest_after": min(r.lowest_after for r in results.values()),
-            "seeds": {str(seed): r._asdict() for seed, r in results.items()},
+            name: {contestant: [r._asdict() for r in runs] for contestant, runs in table.items()}
+            for name, table in results.items()
         },
     )
 
 
+def _contestants(options: argparse.Namespace) -> dict[str, Contestant]:
+    result = {"seed_rl": _seed_rl(options.flags)}
+    if options.zoo_python:
+        result["rl_zoo3 PPO"] = _zoo(options.zoo_python)
+    if options.sample_factory_python:
+        result["Sample Factory"] = _sample_factory(options.sample_factory_python)
+    return result
+
+
+def _run_task(
+    task: Task,
+    folder: pathlib.Path,
+    contestants: Mapping[str, Contestant],
+    options: argparse.Namespace,
+) -> dict[str, list[Learned]]:
+    results: dict[str, list[Learned]] = {name: [] for name in contestants}
+    for seed in map(int, options.seeds.split(",")):
+        for name, contestant in contestants.items():
+            run_folder = folder / f"{name.replace(' ', '_')}_{seed}"
+            results[name].append(
+                run(contestant, task, seed, run_folder, options.after, options.limit)
+            )
+    return results
+
+
+def _print(task: str, results: Mapping[str, list[Learned]]) -> None:
+    def row(name: str, seed: str, *columns: float) -> list[object]:
+        return [name, seed, *columns]
+
+    rows = []
+    for name, runs in results.items():
+        rows += [row(name, str(i), *learned) for i, learned in enumerate(runs, 1)]
+        if len(runs) > 1:
+            # A run that did not reach the goal took longer than all that did.
+            late = [r._replace(seconds=r.seconds if r.seconds > 0 else np.inf) for r in runs]
+            rows.append(row(name, "median", *map(statistics.median, zip(*late, strict=True))))
+    report.print_table(
+        f"{task}: mean return of {EPISODES} training episodes of at least {TASKS[task].goal:g}",
+        ["", "run", "after s", "after frames", "lowest after", "highest", "all frames"],
+        rows,
+    )
+
+
 def run(
-    seed: int, logdir: pathlib.Path, goal: float, after: int, limit: int, flags: list[str]
+    contestant: Contestant, task: Task, seed: int, folder: pathlib.Path, after: int, limit: float
 ) -> Learned:
-    """Runs one seed; stops it `after` frames after the goal was reached."""
-    command = [
-        *(sys.executable, "-m", "seed_rl.launch.local", "gym", "vtrace", "2", "8"),
-        *("--env_name=CartPole-v1", f"--seed={seed}", f"--total_environment_frames={limit}"),
-        *(f"--logdir={logdir}", "--restart=fresh", "--tensorboard=false", *flags),
-    ]
+    """Runs one seed until `after` frames after the goal, or for `limit` seconds.
+
+    Raises:
+      SystemExit: the command failed; its output is in the message.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    output = folder.parent / f"{folder.name}.log"
+    command = contestant.command(task, seed, folder)
     began = time.time()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    stopped = False
     try:
-        while process.poll() is None:
+        while process.poll() is None and not stopped:
             time.sleep(_POLL_S)
-            learned = judge(logdir, goal, began)
-            now = progress.read(logdir)
-            if now is not None and now.frames >= learned.frames + after:
-                break
+            learned = judge(_means(contestant, folder), task.goal, began)
+            stopped = time.time() > began + limit or (
+                learned.frames > 0 and learned.all_frames >= learned.frames + after
+            )
     finally:
-        process.send_signal(signal.SIGINT)  # Never leave it running.
-        code = process.wait()
-    if code:
-        raise SystemExit(f"error: {' '.join(command)} exited with code {code}")
-    return judge(logdir, goal, began)
+        code = _end(process)
+    if code and not stopped:
+        raise SystemExit(f"{output.read_text()}\nerror: exited with {code}: {' '.join(command)}")
+    return judge(_means(contestant, folder), task.goal, began)
 
 
-def judge(logdir: pathlib.Path, goal: float, began: float) -> Learned:
-    """Evaluates the returns of a run.
+def judge(reached: Means, goal: float, began: float) -> Learned:
+    """When a run reached a goal.
 
     Args:
-      logdir: the run's directory; returns.csv may be missing.
-      goal: mean return to reach.
+      reached: its means, in the order of time.
+      goal: mean return.
       began: Unix time of the start.
     """
     nan = float("nan")
-    try:
-        rows = [row for row in returns_log.read(logdir / "returns.csv") if not row.evaluation]
-    except OSError:
-        rows = []
-    if len(rows) < _EPISODES:
-        return Learned(nan, nan, nan, nan)
-    returns = [row.episode_return for row in rows]
-    means = np.convolve(returns, np.full(_EPISODES, 1 / _EPISODES), "valid")
-    reached = np.flatnonzero(means >= goal - 1e-9)
-    if not len(reached):
-        return Learned(nan, nan, nan, nan)
-    first = rows[_EPISODES - 1 :][reached[0]]
+    if not len(reached.means):
+        return Learned(nan, nan, nan, nan, 0)
+    highest, frames = float(reached.means.max()), float(reached.frames[-1])
+    first = np.flatnonzero(reached.means >= goal - 1e-9)
+    if not len(first):
+        return Learned(nan, nan, nan, highest, frames)
     return Learned(
-        first.frames,
-        first.time - began,
-        float(means[reached[0] :].min()),
-        rows[-1].frames - first.frames,
+        float(reached.times[first[0]]) - began,
+        float(reached.frames[first[0]]),
+        float(reached.means[first[0] :].min()),
+        highest,
+        frames,
     )
+
+
+def _means(contestant: Contestant, folder: pathlib.Path) -> Means:
+    try:
+        return contestant.means(folder)
+    except OSError:
+        return _of_episodes([])
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """Interrupts a run as Ctrl-C does, all its processes; returns its exit code."""
+    try:
+        os.killpg(process.pid, signal.SIGINT)
+        return process.wait(_KILL_AFTER_S)
+    except ProcessLookupError:
+        return process.wait()
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
+
+
+def _of_episodes(episodes: list[tuple[float, float, float]]) -> Means:
+    """Means over (time, frames until then, return) of episodes, in the order of time."""
+    times, frames, returns = np.array(episodes, np.float64).reshape(-1, 3).T
+    if len(returns) < EPISODES:
+        return Means(*(np.zeros(0) for _ in Means._fields))
+    means = np.convolve(returns, np.full(EPISODES, 1 / EPISODES), "valid")
+    return Means(times[EPISODES - 1 :], frames[EPISODES - 1 :], means)
+
+
+def _seed_rl(flags: list[str]) -> Contestant:
+    def command(task: Task, seed: int, folder: pathlib.Path) -> list[str]:
+        return [
+            *(sys.executable, "-m", "seed_rl.launch.local", *task.ours, f"--seed={seed}"),
+            *(f"--logdir={folder}", "--restart=fresh", "--tensorboard=false", *flags),
+        ]
+
+    def means(folder: pathlib.Path) -> Means:
+        rows = [row for row in returns_log.read(folder / "returns.csv") if not row.evaluation]
+        return _of_episodes([(row.time, row.frames, row.episode_return) for row in rows])
+
+    return Contestant(command, means)
+
+
+def _zoo(python: str) -> Contestant:
+    def command(task: Task, seed: int, folder: pathlib.Path) -> list[str]:
+        return [
+            *(python, "-m", "rl_zoo3.train", "--algo=ppo", f"--env={task.zoo}", f"--seed={seed}"),
+            *(f"--log-folder={folder}", "--eval-freq=-1", "--device=cpu"),
+        ]
+
+    def means(folder: pathlib.Path) -> Means:
+        episodes = []
+        for path in folder.glob("ppo/*/*.monitor.csv"):
+            with path.open(newline="") as file:
+                start = json.loads(file.readline().lstrip("#"))["t_start"]
+                episodes += [
+                    (start + float(row["t"]), int(row["l"]), float(row["r"]))
+                    for row in csv.DictReader(file)
+                    if row["t"]  # Else the line is still being written.
+                ]
+        episodes.sort()
+        frames = np.cumsum([length for _, length, _ in episodes])
+        return _of_episodes([(e[0], f, e[2]) for e, f in zip(episodes, frames, strict=True)])
+
+    return Contestant(command, means)
+
+
+def _sample_factory(python: str) -> Contestant:
+    def command(task: Task, seed: int, folder: pathlib.Path) -> list[str]:
+        return [
+            *(python, *task.sample_factory, "--device=cpu", f"--seed={seed}"),
+            *(f"--train_dir={folder.parent}", f"--experiment={folder.name}"),
+        ]
+
+    def means(folder: pathlib.Path) -> Means:
+        reports, frames = [], 0
+        for line in (folder / "sf_log.txt").read_text().splitlines():
+            if match := re.search(r"Total num frames: (\d+)", line):
+                frames = int(match[1])
+            elif match := re.match(r"\[([-:\d ]+),.*Avg episode reward: \[\(0, '([-.\d]+)'", line):
+                when = datetime.datetime.fromisoformat(match[1]).timestamp()
+                reports.append((when, frames, float(match[2])))
+        return Means(*np.array(reports, np.float64).reshape(-1, 3).T)
+
+    return Contestant(command, means)
 
 
 if __name__ == "__main__":

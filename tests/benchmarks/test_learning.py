@@ -1,0 +1,61 @@
+"""`benchmarks.learning`: when a score counts as reached, and what other libraries' logs say."""
+
+import math
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import learning
+from seed_rl.common.run_files import returns_log
+
+
+def test_a_goal_is_reached_by_the_mean_of_100_episodes(tmp_path: Path) -> None:
+    """Guards time and frames of the first such mean, and the lowest one after it."""
+    with (tmp_path / returns_log.FILE_NAME).open("w") as file:
+        file.write("frames,time,return,raw_return,episode_frames,env_id,evaluation,success\n")
+        for i in range(300):
+            score = 10.0 if 50 <= i < 160 else 0.0
+            file.write(f"{i * 7},{1000 + i},{score},{score},7,0,0,\n")
+            file.write(f"{i * 7},{1000 + i},99,99,7,0,1,\n")  # Evaluation does not count.
+    means = learning._seed_rl([]).means(tmp_path)
+    learned = learning.judge(means, goal=9, began=900)
+    # The first 100 episodes with a mean of 9 are 40 to 139: ten of 0, ninety of 10.
+    assert learned == pytest.approx((100 + 139, 139 * 7, 0, 10, 299 * 7))
+    assert math.isnan(learning.judge(means, goal=11, began=900).seconds)
+
+
+def test_too_few_episodes_are_no_score(tmp_path: Path) -> None:
+    """Guards runs that have just begun."""
+    (tmp_path / returns_log.FILE_NAME).write_text("")
+    learned = learning.judge(learning._seed_rl([]).means(tmp_path), goal=0, began=0)
+    assert math.isnan(learned.seconds) and learned.all_frames == 0
+
+
+def test_monitors_of_several_environments_are_merged_by_time(tmp_path: Path) -> None:
+    """Guards the frames, which each of rl_zoo3's files counts for one environment."""
+    folder = tmp_path / "ppo" / "CartPole-v1_1"
+    folder.mkdir(parents=True)
+    for env, offset in enumerate((0.0, 0.5)):
+        lines = "".join(f"{env}.0,20,{offset + i}\n" for i in range(60))
+        head = '#{"t_start": 1000.0, "env_id": "CartPole-v1"}\nr,l,t\n'
+        (folder / f"{env}.monitor.csv").write_text(head + lines + "1.0,2")  # Not yet whole.
+    means = learning._zoo("python").means(tmp_path)
+    assert len(means.means) == 120 - learning.EPISODES + 1
+    assert means.means[0] == pytest.approx(0.5)
+    assert means.times[0] == 1000 + 49.5  # The 100th episode is the 50th of environment 1.
+    assert means.frames[0] == 100 * 20
+
+
+def test_reports_of_sample_factory(tmp_path: Path) -> None:
+    """Guards the form of its log: frames in one line, the mean in the next, once it has one."""
+    (tmp_path / "sf_log.txt").write_text(
+        "[2026-01-02 03:04:05,973][9] Fps is (10 sec: 2.2). Total num frames: 28672. Lag: 0.0)\n"
+        "[2026-01-02 03:04:10,972][9] Fps is (10 sec: 3.8). Total num frames: 45056. Lag: 7.0)\n"
+        "[2026-01-02 03:04:10,973][9] Avg episode reward: [(0, '-365.245')]\n"
+    )
+    means = learning._sample_factory("python").means(tmp_path)
+    np.testing.assert_allclose(means.means, [-365.245])
+    np.testing.assert_allclose(means.frames, [45056])
+    assert means.times[0] == datetime(2026, 1, 2, 3, 4, 10).timestamp()

@@ -115,10 +115,16 @@ class PQN(PolicyGradient):
         """
         self.config = config
         self._exploration_steps = config.exploration_fraction * training_steps
-        self._epsilon = replicated.variable(np.float32(self.epsilon_after(0)), "epsilon")
+
+        def create_exploring() -> tf.Module:
+            network: Any = create_network()
+            # Part of it: to be saved, and to be copied to other inference devices.
+            network.epsilon = replicated.variable(np.float32(self.epsilon_after(0)), "epsilon")
+            return network
+
         super().__init__(
             settings,
-            create_network,
+            create_exploring,
             functools.partial(QLoss, config=config),
             distribution,
             num_envs,
@@ -135,7 +141,7 @@ class PQN(PolicyGradient):
 
     def act(
         self,
-        network: tf.Module,
+        network: Any,
         env_ids: tf.Tensor,
         prev_actions: Nest,
         env_outputs: EnvOutput,
@@ -143,7 +149,7 @@ class PQN(PolicyGradient):
     ) -> Acted:
         output, agent_state = self.call(network, prev_actions, env_outputs, agent_state)
         evaluated = env_ids >= self._num_training_envs
-        epsilons = tf.where(evaluated, self.config.eval_epsilon, self._epsilon)
+        epsilons = tf.where(evaluated, self.config.eval_epsilon, network.epsilon)
         output = output._replace(action=self._explored(output.policy_logits, epsilons))
         return Acted(output.action, output, agent_state)
 
@@ -158,11 +164,13 @@ class PQN(PolicyGradient):
         super().after_step(feedback, train_steps)
         self._epsilon.assign(self.epsilon_after(train_steps))
 
-    def checkpointables(self) -> dict[str, Any]:
-        return {"epsilon": self._epsilon, **super().checkpointables()}
-
     def logs(self) -> dict[str, Any]:
         return {"train/epsilon": float(self._epsilon.numpy()), **super().logs()}
+
+    @property
+    def _epsilon(self) -> Any:
+        network: Any = self.network
+        return network.epsilon
 
     def _explored(self, q_values: tf.Tensor, epsilons: float | tf.Tensor) -> tf.Tensor:
         """Greedy actions [batch], or random ones with a probability: one for all, or [batch].

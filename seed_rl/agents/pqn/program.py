@@ -41,8 +41,13 @@ def create_agent(action_space: Any, observation_space: Any, distribution: Any) -
     from seed_rl.common.normalization import normalizer
 
     space_encoder.refuse_unused_flags(observation_space)
-    configs = map(from_flags, (ConvNetworkConfig, MLPNetworkConfig, NormConfig))
-    network = networks.create_network(observation_space, distribution, *configs)
+    network = networks.create_network(
+        observation_space,
+        distribution,
+        from_flags(ConvNetworkConfig),
+        from_flags(MLPNetworkConfig),
+        from_flags(NormConfig),
+    )
     return normalizer.normalized(network, from_flags(ObservationConfig))
 
 

@@ -137,13 +137,14 @@ def test_other_actions_are_refused(tmp_path, space):
 @pytest.mark.slow
 def test_the_cue_is_named(tmp_path):
     """The optimum is 3, chance gives 1. Evaluation is greedy; a resumed run explores no more."""
-    job = make_job(tmp_path, toy_env.ToyEnv, frames=12_000, num_envs=36, num_eval_envs=4)
+    sizes = dict(frames=12_000, num_envs=36, env_batch_size=36, num_eval_envs=4)
+    job = make_job(tmp_path, toy_env.ToyEnv, **sizes)
     result = experiment.run(job, callbacks=())
     assert result.returns[:100].mean() < 2  # It was not right from the beginning.
     assert result.returns[-300:].mean() > 0.97 * 3
     greedy = [row.episode_return for row in result.episodes if row.evaluation]
     assert np.mean(greedy[-50:]) > 0.97 * 3
-    again = make_job(tmp_path, toy_env.ToyEnv, frames=12_000, num_envs=36, num_eval_envs=4)
+    again = make_job(tmp_path, toy_env.ToyEnv, **sizes)
     assert again.algorithm.logs()["train/epsilon"] == 1.0
     again.create_learner().train()  # Ends at once.
     assert again.algorithm.logs()["train/epsilon"] == 0.0

@@ -89,10 +89,10 @@ PQN = Preset(
     dict(
         total_environment_frames=500_000,
         trace_lambda=0.95,
-        final_epsilon=0.05,
+        final_epsilon=0.1,
         exploration_fraction=0.2,
         reward_scaling=0.1,
-        learning_rate=1e-3,
+        learning_rate=5e-4,
         epochs_per_step=4,
         mlp_sizes=(128, 128),
         stack_size=1,

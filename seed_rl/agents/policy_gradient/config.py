@@ -182,9 +182,9 @@ def settled_sizes(
     about = flag_origins.may_be_adapted("step_size_transitions")
     others = ("unroll_length", "batches_per_step", "batch_size")
     if about and any(map(flag_origins.is_chosen, others)):
-        config = dataclasses.replace(
-            config, step_size_transitions=None, batch_size_transitions=None
-        )
+        config = dataclasses.replace(config, step_size_transitions=None)
+        if not flag_origins.is_chosen("batch_size_transitions"):
+            config = dataclasses.replace(config, batch_size_transitions=None)
     envs = learners * (run.num_envs - run.num_eval_envs)
     sizes = step_sizes(config, minibatches, unroll_length, envs, about)
     for given, name, value in (

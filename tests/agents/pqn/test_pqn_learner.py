@@ -19,6 +19,7 @@ from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.errors import UserError
+from seed_rl.common.learner.devices import copy_variables
 from seed_rl.common.run_files import run_record
 from seed_rl.common.types import EnvOutput
 from seed_rl.mujoco import toy_env
@@ -95,6 +96,7 @@ def test_training_environments_explore_at_epsilon_and_others_at_their_own(epsilo
 
 
 def test_epsilon_falls_linearly():
+    """To the end of the exploration, also where a copy of the network acts."""
     config = PQNConfig(initial_epsilon=0.9, final_epsilon=0.1, exploration_fraction=0.2)
     algorithm = make_algorithm(config, training_steps=100)
     shown = []
@@ -102,6 +104,11 @@ def test_epsilon_falls_linearly():
         algorithm.after_step((), train_steps)
         shown.append(algorithm.logs()["train/epsilon"])
     np.testing.assert_allclose(shown, [0.7, 0.5, 0.1, 0.1, 0.1], rtol=1e-6)
+    copy = algorithm.make_network()  # For another inference device.
+    for network in (algorithm.network, copy):
+        algorithm.act(network, tf.range(4), tf.zeros([4]), steps_of(4, [1, 1, 1]), ())
+    copy_variables(algorithm.network, [copy])
+    assert copy.epsilon.numpy() == np.float32(0.1)
     at_once = make_algorithm(PQNConfig(exploration_fraction=0.0, final_epsilon=0.25))
     assert at_once.logs()["train/epsilon"] == 0.25
 

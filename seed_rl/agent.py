@@ -186,7 +186,7 @@ def train(
     call with the `logdir` of a run that is not finished continues it, and so does the same call.
 
     Args:
-      agent: "vtrace", "r2d2", "sac" or "ppo".
+      agent: "vtrace", "r2d2", "ppo", "pqn" or "sac".
       environment: its name, see `seed-rl --help`; a class or function that creates it, also a
         lambda, or one of a notebook or script; or one environment, for one actor.
       frames: environment frames; None: the agent's default.

@@ -233,7 +233,7 @@ def _of_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> l
     if any(images) and not all(images):
         network = "convolutions for the images, dense layers for the rest, concatenated"
     agents = ["vtrace", "ppo"]
-    agents += ["r2d2"] if isinstance(actions, spaces.Discrete) else []
+    agents += ["r2d2", "pqn"] if isinstance(actions, spaces.Discrete) else []
     agents += [] if any(images) else ["sac"]
     return [
         f"Observations: {described[0]}; network: {network}.",

@@ -266,7 +266,7 @@ def test_a_good_environment() -> None:
     assert not [finding for finding in findings if finding.name != "heavy"]
     text = check_env.report(facts, findings)
     assert "network: dense layers" in text
-    assert "agents: vtrace, ppo, r2d2, sac" in text
+    assert "agents: vtrace, ppo, r2d2, pqn, sac" in text
     assert "steps/s on one core" in text
     assert "46 bytes per step" in text  # 30 of the call, 8 of observations, 8 of actions.
 

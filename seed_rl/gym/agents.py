@@ -5,7 +5,7 @@
     if __name__ == "__main__":
         agents.main(FAMILY)
 
-is a program whose agent `--agent=vtrace|r2d2|ppo|sac` selects. No TensorFlow here.
+is a program whose agent `--agent=vtrace|r2d2|ppo|pqn|sac` selects. No TensorFlow here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from seed_rl.agents.policy_gradient import program as policy_gradient
+from seed_rl.agents.pqn import program as pqn
 from seed_rl.agents.r2d2 import program as r2d2
 from seed_rl.agents.sac import program as sac
 from seed_rl.agents.vtrace import program as vtrace
@@ -82,6 +83,22 @@ PPO = Preset(
     ),
 )
 """For small environments such as CartPole-v1, see docs/agents/policy_gradient.md."""
+
+PQN = Preset(
+    "gym pqn",
+    dict(
+        total_environment_frames=500_000,
+        trace_lambda=0.95,
+        final_epsilon=0.1,
+        exploration_fraction=0.2,
+        reward_scaling=0.1,
+        learning_rate=5e-4,
+        epochs_per_step=4,
+        mlp_sizes=(128, 128),
+        stack_size=1,
+    ),
+)
+"""For small environments such as CartPole-v1, see docs/agents/pqn.md."""
 
 SAC = Preset(
     "gym sac",
@@ -152,6 +169,7 @@ AGENTS = {
     ),
     "r2d2": Agent(r2d2.main, R2D2),
     "ppo": Agent(policy_gradient.main, PPO, {"create_agent": create_ppo_agent}),
+    "pqn": Agent(pqn.main, PQN),
     "sac": Agent(sac.main, SAC),
 }
 

@@ -22,7 +22,7 @@ def train(forks, repository):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["vtrace", "popart", "normalized", "r2d2", "sac", "ppo"])
+@pytest.mark.parametrize("agent", ["vtrace", "popart", "normalized", "r2d2", "sac", "ppo", "pqn"])
 def test_one_device_and_four_learn_the_same(train, agent):
     """Guards means over real transitions, importance weights, maxima and metrics; and that networks
     which want to know are told once of each step.
@@ -57,7 +57,7 @@ def test_a_network_that_normalizes_its_observations_is_told_of_each_step(train, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["vtrace", "r2d2", "sac", "policy_gradient"])
+@pytest.mark.parametrize("agent", ["vtrace", "r2d2", "sac", "policy_gradient", "pqn"])
 def test_compiled_steps_learn_the_same(train, agent):
     """Guards --jit, of losses that draw nothing at random: weights, metrics and feedback."""
     interpreted, compiled = (train(agent, 1, jit) for jit in ("false", "true"))

@@ -429,7 +429,7 @@ def test_the_agent_of_a_program(tmp_path, monkeypatch, text):
     if text == EVERY_AGENT:
         for agent in ("sac", "ppo", "vtrace"):
             local.ask_program(run_arguments.parse(["my_program.py", agent, "1"]))
-        with pytest.raises(UserError, match="--agent must be one of vtrace, r2d2, ppo, sac"):
+        with pytest.raises(UserError, match="--agent must be one of vtrace, r2d2, ppo, pqn, sac"):
             local.ask_program(run_arguments.parse(["my_program.py", "dqn", "1"]))
     else:
         with pytest.raises(UserError, match=r"my_program\.py: .*<r2d2>.*leave AGENT out"):

@@ -56,7 +56,9 @@ def test_what_seeds_exclude_is_said(flags, message):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "agent", [["ppo"], ["vtrace", "--block_inference_on_training=true"]], ids=lambda a: a[0]
+    "agent",
+    [["ppo"], ["pqn"], ["vtrace", "--block_inference_on_training=true"]],
+    ids=lambda a: a[0],
 )
 def test_same_seed_same_curve(tmp_path: Path, agent: list[str]) -> None:
     """With one actor and turns, seed 1 gives the same episodes again, and seed 2 others."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.agents.policy_gradient.config import OnPolicyConfig, settled_sizes
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig, StepConfig, settled_sizes
 from seed_rl.agents.policy_gradient.modules import minibatches
 from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
     GeneralizedOnPolicyLoss,
@@ -104,7 +104,7 @@ def create_job(
     create_optimizer_fn: CreateOptimizer | None = None,
     *,
     create_loss: CreateLoss,
-    on_policy: OnPolicyConfig | None = None,
+    on_policy: StepConfig | None = None,
     settings: MinibatchSettings | None = None,
     continuous: ContinuousDistributionConfig | None = None,
     optimizer: OptimizerConfig | None = None,

@@ -17,21 +17,9 @@ from seed_rl.common.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class OnPolicyConfig(Checked):
-    """On-policy agent: its gin config, and the sizes of a training step."""
+class StepConfig(Checked):
+    """On-policy training steps: their sizes."""
 
-    gin_config: tuple[str, ...] = option(
-        (),
-        "Gin file that chooses and configures the parts of the algorithm; repeat the flag for "
-        "several, of which later ones win.",
-        repeated=True,
-    )
-    gin_bindings: tuple[str, ...] = option(
-        (),
-        "Gin binding that wins over the files, such as GeneralizedOnPolicyLoss.huber_delta=1; "
-        "repeat.",
-        repeated=True,
-    )
     batch_size: int = option(
         0,
         "Unrolls per minibatch, over all replicas. 0: a training step takes as many unrolls as "
@@ -52,6 +40,24 @@ class OnPolicyConfig(Checked):
         True,
         "Whether inference waits while a training step runs, so that all new steps use the new "
         "weights. False: acting continues, which is faster and slightly off-policy.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class OnPolicyConfig(StepConfig):
+    """On-policy agent: its gin config, and the sizes of a training step."""
+
+    gin_config: tuple[str, ...] = option(
+        (),
+        "Gin file that chooses and configures the parts of the algorithm; repeat the flag for "
+        "several, of which later ones win.",
+        repeated=True,
+    )
+    gin_bindings: tuple[str, ...] = option(
+        (),
+        "Gin binding that wins over the files, such as GeneralizedOnPolicyLoss.huber_delta=1; "
+        "repeat.",
+        repeated=True,
     )
 
 
@@ -98,7 +104,7 @@ class StepSizes(NamedTuple):
 
 
 def step_sizes(
-    config: OnPolicyConfig,
+    config: StepConfig,
     minibatches: MinibatchSettings,
     unroll_length: int,
     num_training_envs: int,
@@ -152,12 +158,12 @@ def step_sizes(
 
 
 def settled_sizes(
-    config: OnPolicyConfig,
+    config: StepConfig,
     minibatches: MinibatchSettings,
     run: RunConfig,
     unroll_length: int,
     learners: int,
-) -> tuple[StepSizes, OnPolicyConfig]:
+) -> tuple[StepSizes, StepConfig]:
     """The sizes of a program: what its user has chosen wins over a preset's sizes in transitions.
 
     Args:
@@ -176,9 +182,9 @@ def settled_sizes(
     about = flag_origins.may_be_adapted("step_size_transitions")
     others = ("unroll_length", "batches_per_step", "batch_size")
     if about and any(map(flag_origins.is_chosen, others)):
-        config = dataclasses.replace(
-            config, step_size_transitions=None, batch_size_transitions=None
-        )
+        config = dataclasses.replace(config, step_size_transitions=None)
+        if not flag_origins.is_chosen("batch_size_transitions"):
+            config = dataclasses.replace(config, batch_size_transitions=None)
     envs = learners * (run.num_envs - run.num_eval_envs)
     sizes = step_sizes(config, minibatches, unroll_length, envs, about)
     for given, name, value in (

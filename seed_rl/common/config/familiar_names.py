@@ -39,6 +39,11 @@ SAME = {
     "lam": "gae_lambda",
     "anneal_lr": "learning_rate_decay",
     "num_minibatches": "batches_per_step",
+    "q_lambda": "trace_lambda",
+    "start_e": "initial_epsilon",
+    "end_e": "final_epsilon",
+    "exploration_initial_eps": "initial_epsilon",
+    "exploration_final_eps": "final_epsilon",
     "wandb_project_name": "wandb_project",
 }
 """Our names of options by foreign ones that mean the same."""

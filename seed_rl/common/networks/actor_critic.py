@@ -153,11 +153,14 @@ class ActorCritic(tf.Module):
                 [features, *(tf.cast(x, features.dtype) for x in (reward, action))], axis=-1
             )
         features, lstm_state = self._core(features, lstm_state, done, unroll)
-        policy_logits = masked(self._policy(features), env_outputs.observation)
-        baseline = tf.squeeze(self._baseline(features), axis=-1)
-        action = self._distribution.sample(policy_logits)
         new_state = AgentState(lstm_state, encoder_state) if core_state else ()
-        return AgentOutput(action, policy_logits, baseline), new_state
+        return self._heads(features, env_outputs.observation), new_state
+
+    def _heads(self, features: tf.Tensor, observation: Nest) -> AgentOutput:
+        """The outputs for features [..., n]; `observation` may have a mask of actions."""
+        policy_logits = masked(self._policy(features), observation)
+        baseline = tf.squeeze(self._baseline(features), axis=-1)
+        return AgentOutput(self._distribution.sample(policy_logits), policy_logits, baseline)
 
 
 class ConvAgent(ActorCritic):

@@ -21,11 +21,16 @@ class NatureTorso(tf.Module):
 
     first_kernel_size, first_stride, num_features = 8, 4, 512
 
-    def __init__(self, first: Callable[..., Conv2D], compute_dtype: tf.DType):
+    def __init__(
+        self, first: Callable[..., Conv2D], compute_dtype: tf.DType, layer_norm: bool = False
+    ):
         """Creates layers; `first` creates the convolution of the observations."""
         super().__init__(name="nature_torso")
         options: dict[str, Any] = dict(
-            activation=tf.nn.relu, kernel_initializer=_RELU_INIT, compute_dtype=compute_dtype
+            activation=tf.nn.relu,
+            kernel_initializer=_RELU_INIT,
+            compute_dtype=compute_dtype,
+            layer_norm=layer_norm,
         )
         self._layers = [
             first(32, 8, 4, **options, name="conv_0"),
@@ -46,11 +51,16 @@ class ImpalaShallowTorso(tf.Module):
 
     first_kernel_size, first_stride, num_features = 8, 4, 256
 
-    def __init__(self, first: Callable[..., Conv2D], compute_dtype: tf.DType):
+    def __init__(
+        self, first: Callable[..., Conv2D], compute_dtype: tf.DType, layer_norm: bool = False
+    ):
         """Creates layers; `first` creates the convolution of the observations."""
         super().__init__(name="impala_shallow_torso")
         options: dict[str, Any] = dict(
-            activation=tf.nn.relu, kernel_initializer=_RELU_INIT, compute_dtype=compute_dtype
+            activation=tf.nn.relu,
+            kernel_initializer=_RELU_INIT,
+            compute_dtype=compute_dtype,
+            layer_norm=layer_norm,
         )
         self._layers = [
             first(16, 8, 4, **options, name="conv_0"),
@@ -75,10 +85,14 @@ class ImpalaDeepTorso(tf.Module):
     first_kernel_size, first_stride, num_features = 3, 1, 256
     filters: Sequence[int] = (16, 32, 32)
 
-    def __init__(self, first: Callable[..., Conv2D], compute_dtype: tf.DType):
+    def __init__(
+        self, first: Callable[..., Conv2D], compute_dtype: tf.DType, layer_norm: bool = False
+    ):
         """Creates layers; `first` creates the convolution of the observations."""
         super().__init__(name="impala_deep_torso")
-        options: dict[str, Any] = dict(padding="SAME", compute_dtype=compute_dtype)
+        options: dict[str, Any] = dict(
+            padding="SAME", compute_dtype=compute_dtype, layer_norm=layer_norm
+        )
         self._sections = []
         for i, filters in enumerate(self.filters):
             make = first if i == 0 else Conv2D
@@ -97,6 +111,7 @@ class ImpalaDeepTorso(tf.Module):
             kernel_initializer=_RELU_INIT,
             compute_dtype=compute_dtype,
             name="dense",
+            layer_norm=layer_norm,
         )
 
     def __call__(self, images: tf.Tensor, use_float32: bool = False) -> tf.Tensor:
@@ -125,6 +140,7 @@ class ImageEncoder(tf.Module):
         stack_size: int = 1,
         dtype: tf.DType = tf.uint8,
         compute_dtype: tf.DType | str = tf.float32,
+        layer_norm: bool = False,
     ):
         """Creates layers without variables.
 
@@ -134,6 +150,7 @@ class ImageEncoder(tf.Module):
           stack_size: number of frames in a stack.
           dtype: type of the images; only bytes are scaled, from [0, 255] to [0, 1].
           compute_dtype: type of the arithmetic.
+          layer_norm: whether each layer's outputs are normalized before its activation.
 
         Raises:
           UserError: there is no such torso.
@@ -151,7 +168,7 @@ class ImageEncoder(tf.Module):
             height, width, channels = self._frame_shape
             block = self._block
             self._frame_shape = (height // block, width // block, channels * block**2)
-        self.torso = cls(self._first_convolution, tf.as_dtype(compute_dtype))
+        self.torso = cls(self._first_convolution, tf.as_dtype(compute_dtype), layer_norm)
         self.num_features: int = self.torso.num_features
 
     def initial_state(self, batch_size: int | tf.Tensor) -> Any:

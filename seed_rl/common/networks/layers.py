@@ -73,6 +73,31 @@ class Layer(tf.Module):
         return tf.cast(tensor, self.compute_dtype)
 
 
+class LayerNorm(Layer):
+    """Shifts and scales the last dimension to mean 0 and variance 1 (Ba et al. 2016).
+
+    A trained scale and offset for each element follow.
+    """
+
+    def __init__(self, compute_dtype: tf.DType | str = tf.float32, name: str = "layer_norm"):
+        """Creates a layer without variables; statistics are float32 in any case."""
+        super().__init__(compute_dtype, name)
+        self.scale: tf.Variable | None = None
+        self.offset: tf.Variable | None = None
+
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
+        """[..., n] -> <compute_dtype>[..., n]."""
+        if self.scale is None:
+            shape = [_known(inputs.shape[-1], self.name)]
+            self.scale = self.add_variable("scale", lambda: tf.ones(shape))
+            self.offset = self.add_variable("offset", lambda: tf.zeros(shape))
+        inputs = tf.cast(inputs, tf.float32)
+        mean, variance = tf.nn.moments(inputs, -1, keepdims=True)
+        return self.cast(
+            tf.nn.batch_normalization(inputs, mean, variance, self.offset, self.scale, 1e-6)
+        )
+
+
 class Dense(Layer):
     """activation(inputs @ kernel + bias), [..., n] -> [..., units]."""
 
@@ -83,6 +108,7 @@ class Dense(Layer):
         kernel_initializer: Initializer | None = None,
         compute_dtype: tf.DType | str = tf.float32,
         name: str | None = None,
+        layer_norm: bool = False,
     ):
         """Creates a layer without variables.
 
@@ -92,9 +118,11 @@ class Dense(Layer):
           kernel_initializer: by default `variance_scaling()`.
           compute_dtype: type of the arithmetic and the outputs.
           name: name of the module.
+          layer_norm: whether a `LayerNorm` precedes the activation.
         """
         super().__init__(compute_dtype, name)
         self._units = units
+        self._norm = LayerNorm() if layer_norm else None
         self._activation = activation
         self._kernel_initializer = kernel_initializer or variance_scaling()
         self.kernel: tf.Variable | None = None
@@ -118,6 +146,7 @@ class Dense(Layer):
         dtype = tf.float32 if use_float32 else self.compute_dtype
         outputs = tf.matmul(tf.cast(inputs, dtype), tf.cast(self.kernel, dtype))
         outputs = tf.nn.bias_add(outputs, tf.cast(self.bias, dtype))
+        outputs = self._norm(outputs) if self._norm else outputs
         return self.cast(self._activation(outputs) if self._activation else outputs)
 
 
@@ -135,6 +164,7 @@ class Conv2D(Layer):
         input_scale: float = 1.0,
         compute_dtype: tf.DType | str = tf.float32,
         name: str | None = None,
+        layer_norm: bool = False,
     ):
         """Creates a layer without variables.
 
@@ -148,12 +178,14 @@ class Conv2D(Layer):
           input_scale: factor of the inputs; applied to the kernel, which is much smaller.
           compute_dtype: type of the arithmetic and the outputs.
           name: name of the module.
+          layer_norm: whether a `LayerNorm` of the channels precedes the activation.
         """
         super().__init__(compute_dtype, name)
         self._filters = filters
         self._kernel_size = kernel_size
         self._stride = stride
         self._padding = padding
+        self._norm = LayerNorm(compute_dtype) if layer_norm else None
         self._activation = activation
         self._kernel_initializer = kernel_initializer or variance_scaling()
         self._input_scale = input_scale
@@ -174,6 +206,7 @@ class Conv2D(Layer):
             self.cast(inputs), self.cast(kernel), self._stride, padding=self._padding
         )
         outputs = tf.nn.bias_add(outputs, self.cast(self.bias))
+        outputs = self._norm(outputs) if self._norm else outputs
         return self._activation(outputs) if self._activation else outputs
 
 

@@ -37,6 +37,7 @@ class SpaceEncoder(tf.Module):
         stack_size: int = 1,
         compute_dtype: tf.DType | str = tf.float32,
         mlp_activation: str = "relu",
+        layer_norm: bool = False,
     ):
         """Creates layers without variables.
 
@@ -47,11 +48,13 @@ class SpaceEncoder(tf.Module):
           stack_size: number of images in a stack.
           compute_dtype: type of the arithmetic.
           mlp_activation: a key of `ACTIVATIONS`, for the dense layers.
+          layer_norm: whether each layer's outputs are normalized before its activation.
         """
         super().__init__(name="space_encoder")
         leaves = _seen(observation_space)
+        options = (compute_dtype, layer_norm)
         self._images: list[ImageEncoder | None] = [
-            ImageEncoder(leaf.shape, torso, stack_size, tf.as_dtype(leaf.dtype), compute_dtype)
+            ImageEncoder(leaf.shape, torso, stack_size, tf.as_dtype(leaf.dtype), *options)
             if is_image(leaf)
             else None
             for leaf in leaves
@@ -62,7 +65,7 @@ class SpaceEncoder(tf.Module):
         # trained with another activation.
         self._mlp_name = "_mlp" if mlp_activation == "relu" else f"_mlp_{mlp_activation}"
         layers = [
-            Dense(size, activation, initializer, compute_dtype, f"dense_{i}")
+            Dense(size, activation, initializer, compute_dtype, f"dense_{i}", layer_norm)
             for i, size in enumerate(mlp_sizes)
         ]
         setattr(self, self._mlp_name, layers)

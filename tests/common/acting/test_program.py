@@ -69,6 +69,7 @@ program.main(family, (), print, **eval(sys.argv.pop(1)))
         ("sac", ["--dropped_quantiles_per_critic=3"], "there are none to drop"),
         ("r2d2", ["--n_steps=100"], "--unroll_length=20 is shorter than"),
         ("ppo", ["--step_size_transitions=101"], "4 training environments"),
+        ("pqn", ["--batch_size=2", "--batch_size_transitions=64"], "set one or the other"),
         ("ppo", ["--gamma=0.9", "--discounting=0.8"], "--gamma and --discounting are the same"),
         (
             "ppo",

@@ -4,6 +4,7 @@ import pytest
 
 from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.pqn.config import PQNConfig
 from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.agents.sac.config import SACConfig
 from seed_rl.agents.vtrace.config import VTraceConfig
@@ -18,7 +19,8 @@ from seed_rl.gym.env import GymConfig
 
 CLASSES = (
     *(GymConfig, LearnerConfig, LossConfig, MinibatchSettings, OnPolicyConfig, OptimizerConfig),
-    *(ObservationConfig, R2D2Config, ReplayConfig, RunConfig, SACConfig, TorsoConfig, VTraceConfig),
+    *(ObservationConfig, PQNConfig, R2D2Config, ReplayConfig, RunConfig, SACConfig, TorsoConfig),
+    VTraceConfig,
 )
 OPTIONS = {name for config in CLASSES for name in config.__dataclass_fields__}
 

@@ -124,6 +124,43 @@ def test_float_images_are_not_scaled():
     )
 
 
+@pytest.mark.parametrize("compute_dtype", ["float32", "bfloat16"])
+def test_layer_norm_equals_numpy(compute_dtype):
+    """Each row, or pixel, by itself; before the activation, after scale and offset."""
+    rng = np.random.default_rng(4)
+    images = rng.normal(1.0, 3.0, (2, 5, 5, 3)).astype(np.float32)
+    options = dict(activation=tf.nn.relu, compute_dtype=compute_dtype)
+    for plain, normed in (
+        [Dense(6, **options | {"activation": None}), Dense(6, **options, layer_norm=True)],
+        [Conv2D(6, 3, **options | {"activation": None}), Conv2D(6, 3, **options, layer_norm=True)],
+    ):
+        inputs = images if isinstance(plain, Conv2D) else images[:, 0, 0]
+        plain(inputs), normed(inputs)
+        normed.kernel.assign(plain.kernel)
+        scale, offset = rng.normal(size=(2, 6))
+        normed._norm.scale.assign(scale)
+        normed._norm.offset.assign(offset)
+        x = tf.cast(plain(inputs), tf.float32).numpy()
+        x = (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+        outputs = normed(inputs)
+        assert outputs.dtype == compute_dtype
+        tolerance = 1e-4 if compute_dtype == "float32" else 0.05
+        expected = np.maximum(scale * x + offset, 0)
+        np.testing.assert_allclose(tf.cast(outputs, tf.float32), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "torso, layers", [("nature", 4), ("impala_shallow", 3), ("impala_deep", 16)]
+)
+def test_layer_norm_is_in_each_layer(torso, layers):
+    plain, normed = (
+        encoders.ImageEncoder((84, 84, 1), torso, layer_norm=norm) for norm in (False, True)
+    )
+    for encoder in (plain, normed):
+        encoder(random_images(5, 2, 84, 84, 1), (), tf.constant([True, True]))
+    assert len(normed.trainable_variables) == len(plain.trainable_variables) + 2 * layers
+
+
 def test_an_unknown_torso_is_refused():
     with pytest.raises(UserError, match="impala_deep"):
         encoders.ImageEncoder((84, 84, 1), "resnet")

@@ -20,6 +20,9 @@ from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.algorithm import PolicyGradient
 from seed_rl.agents.policy_gradient.modules.continuous_control_agent import ContinuousControlAgent
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.pqn.algorithm import PQN
+from seed_rl.agents.pqn.config import PQNConfig
+from seed_rl.agents.pqn.networks import create_network as create_pqn_network
 from seed_rl.agents.r2d2.algorithm import R2D2
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
 from seed_rl.agents.r2d2.networks import create_network
@@ -30,6 +33,7 @@ from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.networks import AgentOutput, MLPandLSTM
 from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.learner.batch_codec import BatchCodec
@@ -115,6 +119,24 @@ def make_policy_gradient():
         MinibatchSettings("repeat", epochs_per_step=2),
         lambda: ContinuousControlAgent(distribution),
         gin_config.create_loss,
+        distribution,
+        2,
+    )
+    return algorithm, make_batch
+
+
+def make_pqn():
+    """One minibatch, for the same reason."""
+    distribution = categorical_distribution(ACTIONS, tf.int64)
+    network = MLPNetworkConfig(mlp_sizes=(8,))
+
+    def make_batch(rng):
+        return random_experience(rng, algorithm)
+
+    algorithm = PQN(
+        PQNConfig(),
+        MinibatchSettings("split", epochs_per_step=2),
+        lambda: create_pqn_network(OBSERVATIONS, distribution, mlp=network),
         distribution,
         2,
     )
@@ -217,6 +239,7 @@ MAKERS = {
     "r2d2": make_r2d2,
     "sac": make_sac,
     "ppo": make_ppo,
+    "pqn": make_pqn,
     "policy_gradient": make_policy_gradient,
 }
 

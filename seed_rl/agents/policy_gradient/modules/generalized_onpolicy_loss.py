@@ -71,7 +71,7 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
         reward_normalizer: PopArt | None,
         parametric_action_distribution: ParametricDistribution,
         advantage_estimator: AdvantageEstimator,
-        policy_loss: Callable[..., tf.Tensor],
+        policy_loss: Callable[..., tf.Tensor] | None,
         discount_factor: float,
         regularizer: Callable[..., tuple[tf.Tensor, tf.Tensor]] | None = None,
         max_abs_reward: float | None = None,
@@ -91,7 +91,7 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
           reward_normalizer: `PopArt` for normalized value targets; None: targets as they are.
           parametric_action_distribution: of the network's `policy_logits`.
           advantage_estimator: of `seed_rl.common.returns.advantages`.
-          policy_loss: see `PolicyLoss`.
+          policy_loss: see `PolicyLoss`; None in subclasses with a `_loss` of their own.
           discount_factor: per environment frame.
           regularizer: see `RegularizationLoss`; None for none.
           max_abs_reward: rewards are clipped to this absolute value; None: not.
@@ -246,9 +246,21 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
             )
             mask = tf.ones_like(normalized_targets) if mask is None else mask
             learned, acted = _neutral(learned, mask), _neutral(agent_outputs, mask)
+        return self._loss(learned, acted, normalized_targets, normalized_advantages, mask)
+
+    def _loss(
+        self,
+        learned: Any,
+        acted: Any,
+        targets: tf.Tensor,
+        advantages: tf.Tensor | None,
+        mask: tf.Tensor,
+    ) -> tf.Tensor:
+        """The loss <float32>[] of transitions: `AgentOutput`s, the rest <float32>[time, batch]."""
+        assert self._policy_loss is not None
         policy_loss = _call_with_options(
             self._policy_loss,
-            (normalized_advantages, *self._log_probs(learned, acted, mask)),
+            (advantages, *self._log_probs(learned, acted, mask)),
             actions=acted.action,
             target_logits=learned.policy_logits,
             behaviour_logits=acted.policy_logits,
@@ -256,7 +268,7 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
             mask=mask,
         )
         loss = policy_loss + self._baseline_cost * self._value_loss(
-            learned.baseline, acted.baseline, normalized_targets, mask
+            learned.baseline, acted.baseline, targets, mask
         )
         if (std := mean_std(self._distribution(learned.policy_logits))) is not None:
             self.log("policy/std", replicas.BatchMean(mask)(std))

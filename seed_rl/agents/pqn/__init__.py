@@ -1,0 +1,1 @@
+"""PQN: Q-learning without replay and target network (Gallici et al. 2024)."""

@@ -1,0 +1,257 @@
+"""PQN as an `Algorithm`, and the job that trains it.
+
+The training step is the on-policy agent's: `minibatches.train` computes the targets once, then goes
+through epochs of minibatches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.policy_gradient.algorithm import PolicyGradient
+from seed_rl.agents.policy_gradient.config import StepConfig, settled_sizes
+from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
+    GeneralizedOnPolicyLoss,
+)
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.pqn.config import PQNConfig
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference.policy import Acted
+from seed_rl.common.learner.job import (
+    AlgorithmContext,
+    CreateAgent,
+    CreateOptimizer,
+    TrainingJob,
+    make_job,
+)
+from seed_rl.common.nest import Nest
+from seed_rl.common.normalization import replicated
+from seed_rl.common.returns.advantages import GAE
+from seed_rl.common.types import EnvOutput, Specs
+
+
+class QLoss(GeneralizedOnPolicyLoss):
+    """Half the squared distance of Q(s, a) from its Q(lambda) return, mean over transitions.
+
+    The returns are the targets of GAE with V(s) = max_a Q(s, a), the network's baseline:
+    G_t = r_t + gamma ((1 - lambda) V(s_{t+1}) + lambda G_{t+1}).
+    """
+
+    def __init__(self, network: tf.Module, distribution: ParametricDistribution, config: PQNConfig):
+        """A loss of `network`, see `PQN`."""
+        super().__init__(
+            network,
+            reward_normalizer=None,
+            parametric_action_distribution=distribution,
+            advantage_estimator=GAE(config.trace_lambda),
+            policy_loss=None,
+            discount_factor=config.discounting,
+            max_abs_reward=config.max_abs_reward,
+            baseline_cost=0.5,
+            reward_scaling=config.reward_scaling,
+            name="q_loss",
+        )
+
+    def _loss(
+        self,
+        learned: Any,
+        acted: Any,
+        targets: tf.Tensor,
+        advantages: tf.Tensor | None,
+        mask: tf.Tensor,
+    ) -> tf.Tensor:
+        del advantages
+        taken = self._distribution.action_features(acted.action) > 0  # From one-hot.
+        q_values = learned.policy_logits  # Those of masked actions are -inf: no product.
+        q_taken = tf.reduce_sum(tf.where(taken, q_values, tf.zeros_like(q_values)), -1)
+        return self._baseline_cost * self._value_loss(q_taken, q_taken, targets, mask)
+
+
+class PQN(PolicyGradient):
+    """Q(lambda) from fresh unrolls, without replay and target network (Gallici et al. 2024).
+
+    Training environments take random actions with a probability epsilon that falls linearly.
+    """
+
+    def __init__(
+        self,
+        config: PQNConfig,
+        settings: MinibatchSettings,
+        create_network: Callable[[], tf.Module],
+        distribution: ParametricDistribution,
+        num_envs: int,
+        num_eval_envs: int = 0,
+        specs: Specs | None = None,
+        block_inference_on_training: bool = True,
+        training_steps: int = 1,
+    ):
+        """Creates network and loss; call it in the scope of the training strategy.
+
+        Args:
+          config: options of acting and learning.
+          settings: minibatches of a training step.
+          create_network: returns a network with `AgentOutput(action, policy_logits, baseline)`, in
+            either call form of `call_network`: `policy_logits` are Q-values, and `baseline` is the
+            largest of them.
+          distribution: of discrete actions; its mode is the action of the largest parameter.
+          num_envs: environments of the run.
+          num_eval_envs: how many of them, those with the largest ids, act with `eval_epsilon`.
+          specs: of one environment; for subclasses with further networks.
+          block_inference_on_training: whether inference waits while a training step runs.
+          training_steps: of the whole run.
+        """
+        self.config = config
+        self._exploration_steps = config.exploration_fraction * training_steps
+
+        def create_exploring() -> tf.Module:
+            network: Any = create_network()
+            # Part of it: to be saved, and to be copied to other inference devices.
+            network.epsilon = replicated.variable(np.float32(self.epsilon_after(0)), "epsilon")
+            return network
+
+        super().__init__(
+            settings,
+            create_exploring,
+            functools.partial(QLoss, config=config),
+            distribution,
+            num_envs,
+            num_eval_envs,
+            specs,
+            block_inference_on_training,
+        )
+
+    def epsilon_after(self, train_steps: int) -> float:
+        """Epsilon of training environments after as many training steps."""
+        steps, config = self._exploration_steps, self.config
+        share = min(train_steps / steps, 1.0) if steps else 1.0
+        return config.initial_epsilon + share * (config.final_epsilon - config.initial_epsilon)
+
+    def act(
+        self,
+        network: Any,
+        env_ids: tf.Tensor,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: Nest,
+    ) -> Acted:
+        output, agent_state = self.call(network, prev_actions, env_outputs, agent_state)
+        evaluated = env_ids >= self._num_training_envs
+        epsilons = tf.where(evaluated, self.config.eval_epsilon, network.epsilon)
+        output = output._replace(action=self._explored(output.policy_logits, epsilons))
+        return Acted(output.action, output, agent_state)
+
+    def evaluate(
+        self, prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest
+    ) -> tuple[Nest, Nest]:
+        # As in evaluation environments: a greedy agent may do nothing for a whole episode.
+        output, agent_state = self.call(self.network, prev_actions, env_outputs, agent_state)
+        return self._explored(output.policy_logits, self.config.eval_epsilon), agent_state
+
+    def after_step(self, feedback: Nest, train_steps: int) -> None:
+        super().after_step(feedback, train_steps)
+        self._epsilon.assign(self.epsilon_after(train_steps))
+
+    def logs(self) -> dict[str, Any]:
+        return {"train/epsilon": float(self._epsilon.numpy()), **super().logs()}
+
+    @property
+    def _epsilon(self) -> Any:
+        network: Any = self.network
+        return network.epsilon
+
+    def _explored(self, q_values: tf.Tensor, epsilons: float | tf.Tensor) -> tf.Tensor:
+        """Greedy actions [batch], or random ones with a probability: one for all, or [batch].
+
+        An action whose value is -inf is masked by the network and never chosen.
+        """
+        evenly = tf.where(tf.math.is_inf(q_values), q_values, tf.zeros_like(q_values))
+        at_random = tf.random.uniform(tf.shape(q_values)[:-1]) < epsilons
+        actions = self.distribution.sample(evenly), self.distribution.mode(q_values)
+        return tf.where(at_random, *actions)
+
+
+def create_job(
+    create_env_fn: Callable[[int, Any], Any],
+    create_agent_fn: CreateAgent,
+    create_optimizer_fn: CreateOptimizer | None = None,
+    *,
+    pqn: PQNConfig | None = None,
+    step: StepConfig | None = None,
+    settings: MinibatchSettings | None = None,
+    run: RunConfig | None = None,
+    config: LearnerConfig | None = None,
+    algorithm: type[PQN] = PQN,
+    **options: Any,
+) -> TrainingJob:
+    """Assembles PQN, environment and devices; `create_job(...).execute()` trains.
+
+    Args:
+      create_env_fn: see `job.make_job`.
+      create_agent_fn: see `job.CreateAgent`; the network is that of `PQN`.
+      create_optimizer_fn: see `job.make_job`.
+      pqn: options of acting and learning; by default those of the flags.
+      step: sizes of a training step; by default those of the flags.
+      settings: minibatches of a training step; by default those of the flags.
+      run: options shared with the actors; by default those of the flags.
+      config: options of the learner; by default those of the flags. Its `batch_size` is not used.
+      algorithm: `PQN` or a subclass with the same constructor arguments.
+      **options: `env_config`, `optimizer`, `device_config`, `devices` and `callbacks` of
+        `job.make_job`.
+
+    Raises:
+      UserError: options that are incompatible with each other, the environment or this machine.
+    """
+    pqn = pqn or from_flags(PQNConfig)
+    settings = settings or from_flags(MinibatchSettings)
+    run = run or from_flags(RunConfig)
+    config = config or from_flags(LearnerConfig, batch_size=1)  # `sizes` replaces it.
+    learners = (options.get("device_config") or from_flags(DeviceConfig)).learners
+    sizes, step = settled_sizes(
+        step or from_flags(StepConfig), settings, run, config.unroll_length, learners
+    )
+    block_inference = step.block_inference_on_training
+
+    def create_algorithm(context: AlgorithmContext) -> PQN:
+        observations, actions = context.spaces
+        if not isinstance(actions, spaces.Discrete):
+            raise UserError(
+                f"PQN needs a Discrete action space, but the environment has {actions}. Train "
+                "with vtrace, ppo or sac, or wrap the environment to make its actions discrete."
+            )
+        distribution = get_parametric_distribution_for_action_space(actions)
+        return algorithm(
+            pqn,
+            sizes.minibatches,
+            lambda: create_agent_fn(actions, observations, distribution),
+            distribution,
+            context.run.num_envs,
+            context.run.num_eval_envs,
+            context.specs,
+            block_inference,
+            context.config.final_train_step(context.run),
+        )
+
+    return make_job(
+        create_env_fn,
+        create_algorithm,
+        create_optimizer_fn,
+        run=run,
+        config=dataclasses.replace(
+            config, batch_size=sizes.unrolls, unroll_length=sizes.unroll_length
+        ),
+        agent_options=(pqn, step, settings),
+        **options,
+    )

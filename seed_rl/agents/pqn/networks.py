@@ -1,0 +1,54 @@
+"""Q-networks without recurrence or, with LSTMs, with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.pqn.config import NormConfig
+from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
+from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.nest import Nest
+from seed_rl.common.networks.action_mask import masked, without_mask
+from seed_rl.common.networks.actor_critic import ActorCritic, AgentOutput
+from seed_rl.common.networks.space_encoder import SpaceEncoder
+
+
+class QNetwork(ActorCritic):
+    """An actor-critic whose logits are Q-values, and whose baseline is the largest of them."""
+
+    def _heads(self, features: tf.Tensor, observation: Nest) -> AgentOutput:
+        q_values = masked(self._policy(features), observation)
+        return AgentOutput(self._distribution.mode(q_values), q_values, tf.reduce_max(q_values, -1))
+
+
+def create_network(
+    observation_space: spaces.Space[Any],
+    distribution: ParametricDistribution,
+    conv: ConvNetworkConfig | None = None,
+    mlp: MLPNetworkConfig | None = None,
+    norm: NormConfig | None = None,
+) -> QNetwork:
+    """Creates a network with convolutions for images, dense layers for vectors, both for nests.
+
+    Args:
+      observation_space: of one environment.
+      distribution: over actions; has one parameter per action.
+      conv: options of the layers for images, and of the LSTM.
+      mlp: options of the layers for all other inputs.
+      norm: options of all these layers.
+    """
+    conv, mlp = conv or ConvNetworkConfig(), mlp or MLPNetworkConfig()
+    encoder = SpaceEncoder(
+        without_mask(observation_space),
+        mlp.mlp_sizes,
+        conv.torso,
+        conv.stack_size,
+        conv.compute_dtype,
+        mlp.mlp_activation,
+        (norm or NormConfig()).layer_norm,
+    )
+    sizes = conv.lstm_sizes
+    return QNetwork(distribution, encoder, sizes, any(sizes), conv.compute_dtype, "q_network")

@@ -1,0 +1,41 @@
+"""PQN on Atari: the learner (--run_mode=learner) or an actor (--run_mode=actor)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seed_rl.agents.pqn import program
+from seed_rl.atari import environment
+from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.config.presets import Preset
+
+PRESET = Preset(
+    "atari pqn",
+    dict(
+        total_environment_frames=10_000_000,
+        episodic_life=True,
+        full_action_space=False,
+        max_abs_reward=1.0,
+    ),
+)
+"""The paper's, in fewer frames; see docs/agents/pqn.md."""
+
+FAMILY = EnvironmentFamily(
+    environment.AtariConfig,
+    environment.create_environment,
+    environment.create_batch,
+    environment="game",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the learner or an actor, depending on --run_mode.
+
+    Args:
+      argv: name of the program, then flags; None: the command line.
+    """
+    program.main(FAMILY, presets=(PRESET,), argv=argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""PQN acts, explores less and less, learns, and is resumed."""
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl import experiment
+from seed_rl.agents.policy_gradient.config import StepConfig
+from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
+from seed_rl.agents.pqn.algorithm import PQN, create_job
+from seed_rl.agents.pqn.config import PQNConfig
+from seed_rl.agents.pqn.networks import create_network
+from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.distributions.discrete import categorical_distribution
+from seed_rl.common.errors import UserError
+from seed_rl.common.learner.devices import copy_variables
+from seed_rl.common.run_files import run_record
+from seed_rl.common.types import EnvOutput
+from seed_rl.mujoco import toy_env
+from tests.agents.policy_gradient.test_shipped_configs import logged
+from tests.helpers.network_inputs import assert_unroll_equals_steps, random_steps
+from tests.helpers.system_helpers import train_to_end
+
+VECTOR = spaces.Box(-1.0, 1.0, (4,), np.float32)
+MASKED = spaces.Dict(action_mask=spaces.MultiBinary(3), seen=VECTOR)
+
+
+def make_job(logdir, make_env, frames=8192, pqn=None, lstm_sizes=(), **run):
+    """A run with 32 environments of one actor."""
+    tf.keras.utils.set_random_seed(1)
+    network = ConvNetworkConfig(lstm_sizes=lstm_sizes), MLPNetworkConfig(mlp_sizes=(64,))
+    mode = "shuffle" if lstm_sizes else "split"
+    return create_job(
+        lambda env_id, env_config: wrap_for_agent(make_env()),
+        lambda _, observations, distribution: create_network(observations, distribution, *network),
+        pqn=pqn or PQNConfig(final_epsilon=0.0, eval_epsilon=0.0, exploration_fraction=0.5),
+        step=StepConfig(),
+        settings=MinibatchSettings(mode, epochs_per_step=4, batches_per_step=4),
+        optimizer=OptimizerConfig(learning_rate=3e-3, clip_norm=10.0),
+        env_config={},
+        run=RunConfig(
+            logdir=str(logdir), **{"num_envs": 32, "env_batch_size": 32, "seed": 1, **run}
+        ),
+        config=LearnerConfig(total_environment_frames=frames, unroll_length=16),
+    )
+
+
+def make_algorithm(config, observations=MASKED, **options):
+    distribution = categorical_distribution(3, tf.int64, start=5)
+    return PQN(
+        config,
+        MinibatchSettings(),
+        lambda: create_network(observations, distribution),
+        distribution,
+        **{"num_envs": 4000, "num_eval_envs": 1000, **options},
+    )
+
+
+def steps_of(size, mask):
+    """Outputs of environments that all allow the actions of `mask`."""
+    seen = np.zeros((size, 4), np.float32)
+    zeros = tf.zeros([size])
+    return EnvOutput(
+        zeros,
+        tf.zeros([size], tf.bool),
+        {"action_mask": tf.tile([mask], [size, 1]), "seen": seen},
+        tf.zeros([size], tf.bool),
+        tf.zeros([size], tf.int32),
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.0])
+def test_training_environments_explore_at_epsilon_and_others_at_their_own(epsilon):
+    """Guards both rates, and that neither greedy nor random actions are masked ones."""
+    tf.keras.utils.set_random_seed(1)
+    config = PQNConfig(initial_epsilon=epsilon, eval_epsilon=0.2)
+    algorithm = make_algorithm(config)
+    outputs = steps_of(4000, [1, 0, 1])
+    acted = algorithm.act(algorithm.network, tf.range(4000), tf.zeros([4000]), outputs, ())
+    q_values, actions = acted.agent_outputs.policy_logits.numpy(), acted.action.numpy() - 5
+    assert np.isneginf(q_values[:, 1]).all() and set(actions) <= {0, 2}
+    greedy = actions == q_values.argmax(-1)
+    # Half of the random actions are greedy, too.
+    assert greedy[:3000].mean() == pytest.approx(1 - epsilon / 2, abs=0.05)
+    assert greedy[3000:].mean() == pytest.approx(0.9, abs=0.05)
+    evaluated, _ = algorithm.evaluate(tf.zeros([4000]), outputs, ())
+    assert (evaluated.numpy() - 5 == q_values.argmax(-1)).mean() == pytest.approx(0.9, abs=0.05)
+    np.testing.assert_array_equal(acted.agent_outputs.action, acted.action)
+    np.testing.assert_array_equal(acted.agent_outputs.baseline, q_values.max(-1))
+
+
+def test_epsilon_falls_linearly():
+    """To the end of the exploration, also where a copy of the network acts."""
+    config = PQNConfig(initial_epsilon=0.9, final_epsilon=0.1, exploration_fraction=0.2)
+    algorithm = make_algorithm(config, training_steps=100)
+    shown = []
+    for train_steps in (5, 10, 20, 21, 100):
+        algorithm.after_step((), train_steps)
+        shown.append(algorithm.logs()["train/epsilon"])
+    np.testing.assert_allclose(shown, [0.7, 0.5, 0.1, 0.1, 0.1], rtol=1e-6)
+    copy = algorithm.make_network()  # For another inference device.
+    for network in (algorithm.network, copy):
+        algorithm.act(network, tf.range(4), tf.zeros([4]), steps_of(4, [1, 1, 1]), ())
+    copy_variables(algorithm.network, [copy])
+    assert copy.epsilon.numpy() == np.float32(0.1)
+    at_once = make_algorithm(PQNConfig(exploration_fraction=0.0, final_epsilon=0.25))
+    assert at_once.logs()["train/epsilon"] == 0.25
+
+
+@pytest.mark.parametrize("lstm_sizes", [(), (6,)])
+def test_an_unroll_of_the_network_equals_its_steps(lstm_sizes):
+    space = spaces.Dict(image=spaces.Box(0, 255, (40, 40, 1), np.uint8), vector=VECTOR)
+    network = create_network(
+        space,
+        categorical_distribution(3, tf.int64),
+        ConvNetworkConfig(torso="impala_shallow", stack_size=3, lstm_sizes=lstm_sizes),
+        MLPNetworkConfig(mlp_sizes=(8,)),
+    )
+    steps = random_steps(space, 6, 2, 3)
+    output = assert_unroll_equals_steps(network, *steps, tolerance=1e-4)
+    np.testing.assert_array_equal(output.action, tf.argmax(output.policy_logits, -1))
+    assert not any("baseline" in v.name for v in network.variables)
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.MultiDiscrete([2, 3])]
+)
+def test_other_actions_are_refused(tmp_path, space):
+    class Env(toy_env.ToyEnv):
+        def __init__(self):
+            super().__init__()
+            self.action_space = space
+
+    with pytest.raises(UserError, match=r"PQN needs a Discrete action space, .*ppo"):
+        make_job(tmp_path, Env)
+
+
+@pytest.mark.slow
+def test_the_cue_is_named(tmp_path):
+    """The optimum is 3, chance gives 1. Evaluation is greedy; a resumed run explores no more."""
+    sizes = dict(frames=12_000, num_envs=36, env_batch_size=36, num_eval_envs=4)
+    job = make_job(tmp_path, toy_env.ToyEnv, **sizes)
+    result = experiment.run(job, callbacks=())
+    assert result.returns[:100].mean() < 2  # It was not right from the beginning.
+    assert result.returns[-300:].mean() > 0.97 * 3
+    greedy = [row.episode_return for row in result.episodes if row.evaluation]
+    assert np.mean(greedy[-50:]) > 0.97 * 3
+    again = make_job(tmp_path, toy_env.ToyEnv, **sizes)
+    assert again.algorithm.logs()["train/epsilon"] == 1.0
+    again.create_learner().train()  # Ends at once.
+    assert again.algorithm.logs()["train/epsilon"] == 0.0
+
+
+@pytest.mark.slow
+def test_the_cue_is_remembered(tmp_path):
+    """A recurrent network, trained on shuffled whole unrolls: 1 with memory, 1/3 without."""
+    job = make_job(tmp_path, toy_env.ToyMemoryEnv, frames=30_000, lstm_sizes=(32,))
+    assert experiment.run(job, callbacks=()).returns[-300:].mean() > 0.95
+
+
+@pytest.mark.slow
+def test_cart_pole(tmp_path):
+    """A random policy balances for 22 steps."""
+    pqn = PQNConfig(
+        trace_lambda=0.95, reward_scaling=0.1, final_epsilon=0.01, exploration_fraction=0.3
+    )
+    job = make_job(tmp_path, lambda: gymnasium.make("CartPole-v1"), 60_000, pqn)
+    assert experiment.run(job, callbacks=()).returns[-20:].mean() > 150
+
+
+@pytest.mark.slow
+def test_atari(tmp_path, socket_address):
+    """The real programs: convolutions, frame stacks, the sizes of the preset."""
+    pytest.importorskip("ale_py")
+    logdir = train_to_end(
+        tmp_path,
+        socket_address,
+        "seed_rl.atari.pqn_main",
+        1024 * 4 * 3,
+        *("--game=Pong", "--log_period_secs=0.1", "--exploration_fraction=0.5"),
+    )
+    record = run_record.read(logdir)
+    assert (record["unroll_length"], record["layer_norm"]) == (128, True)
+    metrics = logged(logdir)
+    assert {"train/losses/value", "train/value/prediction", "train/epsilon"} <= metrics.keys()
+    assert all(np.isfinite(values).all() for values in metrics.values())
+    assert metrics["train/skipped_fraction"].max() == 0
+    assert metrics["train/epsilon"][-1] == pytest.approx(0.001)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from seed_rl.cluster import __main__ as cluster
-from seed_rl.cluster import roles, run, tuning
+from seed_rl.cluster import roles, run, say, tuning
 from seed_rl.cluster.google_api import GoogleApi, UnavailableError
 from seed_rl.cluster.machine import Machine
 from seed_rl.cluster.secrets import TOKEN
@@ -220,23 +220,19 @@ def wait_for_address(
             failures += 1
             if failures == _MOST_FAILURES:
                 raise
-            _say(f"{error} Trying again.")
+            say(f"{error} Trying again.")
             content = None
         if content == _DONE:
             return None
         if content:
             return content.decode().strip()
         if waited_s % _REPORT_S == 0:
-            _say(
+            say(
                 f"waiting for the learner to write its address to {place} (for {waited_s:.0f} s; "
                 "is its job running, in the same bucket and network?)"
             )
         sleep(_PERIOD_S)
         waited_s += _PERIOD_S
-
-
-def _say(text: str) -> None:
-    print(f"seed_rl.cluster: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ joins steps from before and after (the last call may or may not have arrived).
 from __future__ import annotations
 
 import dataclasses
-import enum
 import itertools
 import os
 import random
@@ -33,7 +32,7 @@ from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.acting.inference_check import check_inference
 from seed_rl.common.config.options import option
 from seed_rl.common.config.run_config import RunConfig
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.common.system import scheduling
 from seed_rl.common.system.backoff import backoff_s
 from seed_rl.common.system.stop_signal import StopSignal
@@ -47,14 +46,6 @@ _ATTEMPT_S, _LATER_ATTEMPT_S = 2.0, 4.0
 _FIRST_ATTEMPTS = 4
 _STOP_GRACE_S = 5.0  # After a stop signal, for a step in progress and for closing environments.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
-
-
-class ExitCode(enum.IntEnum):
-    """Exit codes of an actor process; user errors exit with 2."""
-
-    ENVIRONMENT_FAILED = 1
-    SUPERSEDED = 3
-    NO_LEARNER = 4
 
 
 class ActorEnded(Exception):

@@ -69,7 +69,18 @@ class Server:
         ).encode()
         # Each open stream occupies one thread of the pool; a few more answer unary calls.
         self._server = grpc.server(futures.ThreadPoolExecutor(max_clients + 4))
-        self._server.add_generic_rpc_handlers((_Handlers(self),))
+        unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
+        services = {
+            "seed_rl.Inference": {
+                "Describe": unary(self.describe),
+                "Stats": unary(self.stats),
+                "Call": stream(self.call),
+            },
+            "grpc.health.v1.Health": {"Check": unary(lambda request, context: _SERVING)},
+        }
+        self._server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler(*service) for service in services.items()]
+        )
         self.port = self._server.add_insecure_port(address)
         self._server.start()
         self._batcher = threading.Thread(target=self._run, daemon=True)
@@ -187,17 +198,3 @@ class _Call:
             if tensor.shape != (self.rows, *(spec.shape or ())[1:]):
                 message = f"Expects arg[{i}] to have shape {spec.shape}, but had {tensor.shape}"
                 raise _Refused(frame.call_id, invalid, message)
-
-
-class _Handlers(grpc.GenericRpcHandler):
-    def __init__(self, server: Server):
-        unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
-        self._methods = {
-            "/seed_rl.Inference/Describe": unary(server.describe),
-            "/seed_rl.Inference/Stats": unary(server.stats),
-            "/seed_rl.Inference/Call": stream(server.call),
-            "/grpc.health.v1.Health/Check": unary(lambda request, context: _SERVING),
-        }
-
-    def service(self, details: grpc.HandlerCallDetails) -> Any:
-        return self._methods.get(details.method)

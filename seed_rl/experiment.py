@@ -14,14 +14,14 @@ import dataclasses
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
-from seed_rl.common.acting.local_actors import KINDS, Environments, LocalActors, actor_configs
+from seed_rl.common.acting.batched_env import EnvironmentFailure
+from seed_rl.common.acting.env_group import CreateBatch, Environments
+from seed_rl.common.acting.local_actors import KINDS, LocalActors, actor_configs
 from seed_rl.common.callbacks import Callback, Report
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import saved_model
@@ -84,7 +84,7 @@ def run(
     job: TrainingJob,
     *,
     actors: str = "threads",
-    create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
+    create_batch: CreateBatch | None = None,
     callbacks: Sequence[Callback] = (PrintProgress(),),
 ) -> Result:
     """Trains to the end of the run, with `num_envs / env_batch_size` actors.

@@ -164,7 +164,7 @@ actor() {
     started=$SECONDS
     program "$@"
     code=$?
-    case "$code" in # Training is done, or restarting would not help: the last line above says why.
+    case "$code" in # As `actor_is_final` in seed_rl/launch/restarts.py; the last line above says why.
       0 | 2 | 3) exit "$code" ;;
     esac
     if ! learner_queued; then

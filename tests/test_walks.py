@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import inspect
+import os
+import pathlib
 import re
 import sys
 
 import pytest
 import tensorflow as tf
 
+import seed_rl
 from seed_rl import experiment
 from tests.test_experiment import make_job
+
+# Not a folder of any name: a checkout may be called seed_rl, with TensorFlow below it.
+PACKAGE = os.path.join(os.path.dirname(seed_rl.__file__), "")
 
 
 @pytest.mark.slow
 def test_from_the_loop_of_a_learner_to_the_gradient(tmp_path, monkeypatch):
-    """A V-trace step: frames between `Learner.train` and the gradient, their files, their lines."""
+    """A V-trace step: frames from `train` to the gradient; with the loss, their files and lines."""
     walks: list[list[inspect.FrameInfo]] = []
     gradient = tf.GradientTape.gradient
 
     def traced(tape, *args, **kwargs):
-        walks.append([frame for frame in inspect.stack(0) if "/seed_rl/" in frame.filename])
+        walks.append([frame for frame in inspect.stack(0) if frame.filename.startswith(PACKAGE)])
         return gradient(tape, *args, **kwargs)
 
     monkeypatch.setattr(tf.GradientTape, "gradient", traced)
@@ -38,16 +44,28 @@ def test_from_the_loop_of_a_learner_to_the_gradient(tmp_path, monkeypatch):
 
 
 def test_the_walks_of_the_docs_lead_through_files_that_exist(repository):
-    """Guards docs/architecture.md, from which alone each walk must be found."""
+    """Guards docs/architecture.md, from which alone each walk must be found: every file that it
+    names exists, and defines the names that follow in brackets.
+    """
     text = (repository / "docs/architecture.md").read_text()
     walks = text.partition("## Five walks")[2].partition("\n## ")[0]
     rows = [row for row in walks.splitlines() if "→" in row]
     assert len(rows) == 5
     for row in rows:
-        for path, name in re.findall(r"`([\w/]+\.(?:py|cc))`(?: \(`([\w.]+)`)?", row):
-            found = [repository / "seed_rl" / path]
+        stops = re.findall(r"`([\w/]+\.(?:py|cc))`(?: \(([^)]*)\))?", row)
+        assert len(stops) >= 3, row
+        for path, notes in stops:
+            found = repository / "seed_rl" / path
             if "/" not in path:  # Named in an earlier row.
-                found = list((repository / "seed_rl").rglob(path))
-            source = "".join(file.read_text() for file in found)
-            assert name.rpartition(".")[2] in source, (path, name)
-            assert source, path
+                (found,) = (repository / "seed_rl/common").rglob(path)
+            assert found.exists(), path
+            for name in re.findall(r"`([\w./]+)`", notes):
+                if "/" in name:
+                    assert (repository / "seed_rl" / name).exists(), name
+                else:
+                    assert defines(found, name.rpartition(".")[2]), (path, name)
+
+
+def defines(file: pathlib.Path, name: str) -> bool:
+    pattern = rf"::{name}\(" if file.suffix == ".cc" else rf"^\s*(def|class) {name}\b"
+    return re.search(pattern, file.read_text(), re.MULTILINE) is not None

@@ -15,6 +15,7 @@ from typing import Any
 
 from seed_rl.atari import games
 from seed_rl.common.acting.env_wrappers import height_and_width
+from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.options import Checked, option
 from seed_rl.common.system.extras import missing_extra
 
@@ -164,3 +165,6 @@ def _roms() -> Any:
 
 def _repeat_probability(config: AtariConfig) -> float:
     return STICKY_PROBABILITY if config.sticky_actions else 0.0
+
+
+FAMILY = EnvironmentFamily(AtariConfig, create_environment, create_batch, environment="game")

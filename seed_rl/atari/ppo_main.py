@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seed_rl.agents.policy_gradient import program
-from seed_rl.atari import environment
-from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.atari.environment import FAMILY
 from seed_rl.common.config.presets import Preset
 
 PRESET = Preset(
@@ -31,13 +30,6 @@ PRESET = Preset(
     ),
 )
 """PPO on Atari as CleanRL has it, in fewer frames; see docs/agents/policy_gradient.md."""
-
-FAMILY = EnvironmentFamily(
-    environment.AtariConfig,
-    environment.create_environment,
-    environment.create_batch,
-    environment="game",
-)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

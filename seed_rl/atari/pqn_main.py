@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seed_rl.agents.pqn import program
-from seed_rl.atari import environment
-from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.atari.environment import FAMILY
 from seed_rl.common.config.presets import Preset
 
 PRESET = Preset(
@@ -19,13 +18,6 @@ PRESET = Preset(
     ),
 )
 """The paper's, in fewer frames; see docs/agents/pqn.md."""
-
-FAMILY = EnvironmentFamily(
-    environment.AtariConfig,
-    environment.create_environment,
-    environment.create_batch,
-    environment="game",
-)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seed_rl.agents.r2d2 import program
-from seed_rl.atari import environment
-from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.atari.environment import FAMILY
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
 from seed_rl.compat import old_flags
@@ -17,13 +16,6 @@ from seed_rl.compat.r2d2_agents import create_agent  # noqa: F401  For programs.
 
 PRESET = Preset("atari r2d2", dict(total_environment_frames=40_000_000))
 """As long as the other agents' runs; the paper's are 250 times as long."""
-
-FAMILY = EnvironmentFamily(
-    environment.AtariConfig,
-    environment.create_environment,
-    environment.create_batch,
-    environment="game",
-)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

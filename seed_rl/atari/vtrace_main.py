@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seed_rl.agents.vtrace import program
-from seed_rl.atari import environment
-from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.atari.environment import FAMILY
 from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.presets import Preset
@@ -28,13 +27,6 @@ PRESET = Preset(
     ),
 )
 """Learns Pong on two cores; see docs/results."""
-
-FAMILY = EnvironmentFamily(
-    environment.AtariConfig,
-    environment.create_environment,
-    environment.create_batch,
-    environment="game",
-)
 
 
 def create_agent(

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
-from seed_rl.cluster import address_file, indices, learners, mirrored, roles, run
+from seed_rl.cluster import address_file, indices, learners, mirrored, roles, run, say
 from seed_rl.cluster.roles import Role
 from seed_rl.cluster.run import ClusterRun
 from seed_rl.cluster.secrets import Secrets
@@ -130,7 +130,7 @@ def become(
 def _meet(role: Role, path: pathlib.Path, logdir: str | None, address: str | None) -> str:
     """Writes the learner's address to the file, or reads it there; returns it."""
     if role.kind not in (roles.LEARNER, roles.PROXY):
-        return address_file.wait_for(path, _say)
+        return address_file.wait_for(path, say)
     if role.kind == roles.LEARNER:
         _check_alone(logdir)
     address = run.check_address(address) if address else address_file.own_address()
@@ -174,9 +174,7 @@ def _meet_several(
         address_file.publish(address_file.of_learner(path, role.index), address, start)
     files = [address_file.of_learner(path, i) for i in range(count)]
     try:  # To an actor, which tries again, the name of the start is not known.
-        found = [
-            address_file.wait_for(file, _say, start=start if learner else "") for file in files
-        ]
+        found = [address_file.wait_for(file, say, start=start if learner else "") for file in files]
     except address_file.NoLearnerError as error:
         if not learner:
             raise
@@ -203,10 +201,6 @@ def program_environment(command: Sequence[str], environment: Mapping[str, str]) 
     changed = {**defaults, **environment}
     changed.pop("TF_CONFIG", None)  # TensorFlow would take it for a cluster of its own.
     return changed
-
-
-def _say(text: str) -> None:
-    print(f"seed_rl.cluster: {text}", file=sys.stderr, flush=True)
 
 
 def main(
@@ -239,7 +233,7 @@ def main(
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    _say(shlex.join(command[1:]))
+    say(shlex.join(command[1:]))
     environment = program_environment(command, {**os.environ, **variables})
     os.execve(command[0], command, environment)
 
@@ -275,7 +269,7 @@ def _mirror(
 
     def command(logdir: pathlib.Path) -> list[str]:
         found, _ = become([*arguments, f"--logdir={logdir}"], os.environ)  # The last one counts.
-        _say(shlex.join(found[1:]))
+        say(shlex.join(found[1:]))
         return found
 
     period = os.environ.get("SEED_RL_COPY_SECS") or "30"

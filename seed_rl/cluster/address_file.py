@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from seed_rl.cluster.learners import PORTS_APART
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.common.system import files
 from seed_rl.launch.ports import free_port
 
@@ -28,7 +28,7 @@ _PATIENCE_S = 600.0  # As an actor waits for its learner.
 class NoLearnerError(UserError):
     """There is no learner."""
 
-    exit_code = 4  # As of actors.
+    exit_code = ExitCode.NO_LEARNER
 
 
 def own_address() -> str:

@@ -7,7 +7,6 @@ job than its actors, trials of hyperparameter tuning.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -17,10 +16,9 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from seed_rl.cluster import __main__ as cluster
-from seed_rl.cluster import roles, run, tuning
+from seed_rl.cluster import roles, run, say, tuning
 from seed_rl.cluster.google_api import GoogleApi, UnavailableError
 from seed_rl.cluster.machine import Machine
 from seed_rl.cluster.secrets import TOKEN
@@ -123,17 +121,13 @@ def machine_index(environment: Mapping[str, str]) -> int:
     Raises:
       UserError: the environment does not say.
     """
-    for variable in ("CLUSTER_SPEC", "TF_CONFIG"):
-        if text := environment.get(variable):
-            try:
-                task: dict[str, Any] = json.loads(text)["task"]
-                return int(task["index"]) + int(environment.get("SEED_RL_FIRST_MACHINE") or 0)
-            except (ValueError, TypeError, KeyError) as error:
-                raise UserError(f"{variable} is malformed ({type(error).__name__}).") from error
-    raise UserError(
-        "Neither CLUSTER_SPEC nor TF_CONFIG is set, as Google's custom jobs set them. Elsewhere, "
-        "use python -m seed_rl.cluster."
-    )
+    task = roles.cluster_task(environment)
+    if task is None:
+        raise UserError(
+            "Neither CLUSTER_SPEC nor TF_CONFIG is set, as Google's custom jobs set them. "
+            "Elsewhere, use python -m seed_rl.cluster."
+        )
+    return task.index + (roles.number(environment, "SEED_RL_FIRST_MACHINE") or 0)
 
 
 def tasks(actors: int, evaluators: int, environment: Mapping[str, str]) -> list[int]:
@@ -220,23 +214,19 @@ def wait_for_address(
             failures += 1
             if failures == _MOST_FAILURES:
                 raise
-            _say(f"{error} Trying again.")
+            say(f"{error} Trying again.")
             content = None
         if content == _DONE:
             return None
         if content:
             return content.decode().strip()
         if waited_s % _REPORT_S == 0:
-            _say(
+            say(
                 f"waiting for the learner to write its address to {place} (for {waited_s:.0f} s; "
                 "is its job running, in the same bucket and network?)"
             )
         sleep(_PERIOD_S)
         waited_s += _PERIOD_S
-
-
-def _say(text: str) -> None:
-    print(f"seed_rl.cluster: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ import time
 import types
 from collections.abc import Callable, Iterable
 
+from seed_rl.cluster import say
+from seed_rl.common.errors import ExitCode
 from seed_rl.launch.process import describe_exit
-from seed_rl.launch.restarts import CrashRecord, RestartPolicy
-
-_FINAL = (0, 2, 3)  # Stopped, a user error, replaced: a restart would not help.
-_NO_LEARNER = 4  # It may be on its way to another machine; the engine ends the run.
+from seed_rl.launch.restarts import CrashRecord, RestartPolicy, actor_is_final
 
 _TICK_S = 0.2
 _STOPPED = 128 + signal.SIGTERM
@@ -84,18 +83,18 @@ class Machine:
 
     def _judge(self, index: int, code: int) -> int:
         """Decides whether an actor that has ended starts again; returns its code if not."""
-        if code in _FINAL or self._stopping:
+        if actor_is_final(code) or self._stopping:
             return code
-        if code == _NO_LEARNER:
-            _say(f"actor {index} has not found the learner; starting it again")
+        if code == ExitCode.NO_LEARNER:  # It may be on its way; the engine ends the run.
+            say(f"actor {index} has not found the learner; starting it again")
             self._due[index] = self._clock() + _TICK_S
             return 0
         record = self._records.setdefault(index, CrashRecord(RestartPolicy()))
         record.crashed(self._clock() - self._started[index])
         if record.given_up:
-            _say(f"actor {index} {describe_exit(code)}, for the {record.failures}th time")
+            say(f"actor {index} {describe_exit(code)}, for the {record.failures}th time")
             return code if code > 0 else 128 - code
-        _say(f"actor {index} {describe_exit(code)}; starting it again in {record.pause_s:.0f} s")
+        say(f"actor {index} {describe_exit(code)}; starting it again in {record.pause_s:.0f} s")
         self._due[index] = self._clock() + record.pause_s
         return 0
 
@@ -105,7 +104,3 @@ class Machine:
             sys.exit(_STOPPED)  # `start` may be waiting for a learner.
         for process in self._running.values():
             process.send_signal(number)
-
-
-def _say(text: str) -> None:
-    print(f"seed_rl.cluster: {text}", file=sys.stderr, flush=True)

@@ -71,8 +71,8 @@ def role_from(environment: Mapping[str, str], learners: int = 1) -> Role:
     Raises:
       UserError: the role is missing or invalid.
     """
-    task = _cluster_task(environment)
-    rank = _number(environment, _RANK)
+    task = cluster_task(environment)
+    rank = number(environment, _RANK)
     kind = environment.get("SEED_RL_ROLE")
     if not kind:
         if task is not None:
@@ -95,7 +95,7 @@ def role_from(environment: Mapping[str, str], learners: int = 1) -> Role:
     if claims and not environment.get("SEED_RL_INDEX"):
         return Role(kind, index_dir=pathlib.Path(environment[_INDEX_DIR]))
     for name in _INDICES:
-        if (index := _number(environment, name)) is not None:
+        if (index := number(environment, name)) is not None:
             return Role(kind, index)
     if task is not None and task.kind == kind:
         return Role(kind, task.index)
@@ -128,7 +128,7 @@ def address_from(environment: Mapping[str, str], learners: int = 1) -> str | Non
     """
     if address := environment.get("SEED_RL_ADDRESS"):
         return address
-    if task := _cluster_task(environment):
+    if task := cluster_task(environment):
         return task.learner
     if nodes := environment.get(_NODES, "").split():
         return ",".join(f"{node}:{DEFAULT_PORT}" for node in nodes[:learners])
@@ -141,14 +141,14 @@ def evaluators_from(environment: Mapping[str, str]) -> int:
     Raises:
       UserError: it is not a number.
     """
-    number = _number(environment, "SEED_RL_EVALUATORS")
-    if number is None and (task := _cluster_task(environment)):
-        number = task.evaluators
-    return number or 0
+    count = number(environment, "SEED_RL_EVALUATORS")
+    if count is None and (task := cluster_task(environment)):
+        count = task.evaluators
+    return count or 0
 
 
 @dataclasses.dataclass(frozen=True)
-class _ClusterTask:
+class ClusterTask:
     """This process, the learners' addresses and the evaluators, from Google's custom jobs."""
 
     kind: str
@@ -157,14 +157,19 @@ class _ClusterTask:
     evaluators: int
 
 
-def _cluster_task(environment: Mapping[str, str]) -> _ClusterTask | None:
+def cluster_task(environment: Mapping[str, str]) -> ClusterTask | None:
+    """What Google's custom jobs say of this process; None: it is in none.
+
+    Raises:
+      UserError: they say something else.
+    """
     for variable in ("CLUSTER_SPEC", "TF_CONFIG"):
         if text := environment.get(variable):
             return _parse_cluster(variable, text)
     return None
 
 
-def _parse_cluster(variable: str, text: str) -> _ClusterTask:
+def _parse_cluster(variable: str, text: str) -> ClusterTask:
     try:
         spec = json.loads(text)
         pool, index = str(spec["task"]["type"]), int(spec["task"]["index"])
@@ -189,10 +194,15 @@ def _parse_cluster(variable: str, text: str) -> _ClusterTask:
         for role in (LEARNER, EVALUATOR)
     }
     learner = ",".join(places[LEARNER]) or None
-    return _ClusterTask(_POOLS[pool], index, learner, len(places[EVALUATOR]))
+    return ClusterTask(_POOLS[pool], index, learner, len(places[EVALUATOR]))
 
 
-def _number(environment: Mapping[str, str], name: str) -> int | None:
+def number(environment: Mapping[str, str], name: str) -> int | None:
+    """The number in a variable; None: it is not set.
+
+    Raises:
+      UserError: it is not a number.
+    """
     text = environment.get(name)
     if not text:
         return None

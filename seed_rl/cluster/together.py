@@ -23,6 +23,7 @@ import types
 import uuid
 from collections.abc import Callable, Sequence
 
+from seed_rl.cluster import say
 from seed_rl.common.system.stop_signal import SIGNALS
 from seed_rl.launch.process import describe_exit
 from seed_rl.launch.restarts import FOLLOW_S, CrashRecord, RestartPolicy, is_final, to_blame
@@ -69,9 +70,9 @@ class Together:
                     return code
                 record.crashed(self._clock() - began)
                 if record.given_up:
-                    _say(f"learner {learner} {describe_exit(code)}; giving up")
+                    say(f"learner {learner} {describe_exit(code)}; giving up")
                     return code
-                _say(
+                say(
                     f"learner {learner} {describe_exit(code)}; starting all learners again from "
                     f"the last checkpoint in {record.pause_s:.0f} s"
                 )
@@ -117,10 +118,6 @@ class Together:
 
     def _stop(self, number: int, frame: types.FrameType | None) -> None:
         self._stopping = True
-
-
-def _say(text: str) -> None:
-    print(f"seed_rl.cluster: {text}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str]) -> int:

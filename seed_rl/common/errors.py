@@ -1,4 +1,8 @@
-"""Errors that the user can fix."""
+"""Errors that the user can fix, and exit codes."""
+
+from __future__ import annotations
+
+import enum
 
 
 class UserError(Exception):
@@ -21,3 +25,11 @@ class LostLearnerError(UserError):
     """Another learner of the run is gone or silent; all of them end, and start again together."""
 
     exit_code = 6
+
+
+class ExitCode(enum.IntEnum):
+    """Exit codes of an actor process; those of user errors are their own."""
+
+    ENVIRONMENT_FAILED = 1
+    SUPERSEDED = 3
+    NO_LEARNER = 4

@@ -11,24 +11,42 @@ Learners of this package use `learner.devices` and `learner.tpu_encoding`, which
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.learner import tpu_encoding
-from seed_rl.common.learner.devices import (
-    Devices,
-    MultiHostDevices,
-    make_multi_host_devices,
-    on_one_host,
-)
+from seed_rl.common.learner.devices import Devices, Encoding, make_devices
 
 Settings = Devices
-MultiHostSettings = MultiHostDevices
 
 _LANES = 128
 """Vector width of a TPU, which moves data in multiples of it."""
+
+
+class MultiHostSettings(NamedTuple):
+    """`Settings` by host.
+
+    Attributes:
+      strategy: see `Devices`.
+      hosts: for each host, the name of its CPU and those of its inference devices.
+      training_strategy: see `Devices`.
+      encode: see `Devices`.
+      decode: see `Devices`.
+    """
+
+    strategy: tf.distribute.Strategy
+    hosts: Sequence[tuple[str, Sequence[str]]]
+    training_strategy: tf.distribute.Strategy
+    encode: Encoding
+    decode: Encoding
+
+    def together(self) -> Devices:
+        """The devices of all hosts, for a learner that is one program."""
+        devices = [device for _, inference in self.hosts for device in inference]
+        return Devices(self.strategy, devices, self.training_strategy, self.encode, self.decode)
 
 
 class TPUEncodedUInt8(tpu_encoding.PackedIntegers):
@@ -37,13 +55,24 @@ class TPUEncodedUInt8(tpu_encoding.PackedIntegers):
 
 def init_learner(num_training_tpus: int) -> Devices:
     """`learner.devices.make_devices`; `decode` is `tpu_decode`."""
-    return on_one_host(init_learner_multi_host(num_training_tpus))
-
-
-def init_learner_multi_host(num_training_tpus: int) -> MultiHostDevices:
-    """`learner.devices.make_multi_host_devices`; `decode` is `tpu_decode`."""
-    devices = make_multi_host_devices(DeviceConfig(num_training_tpus=num_training_tpus))
+    devices = make_devices(DeviceConfig(num_training_tpus=num_training_tpus))
     return devices._replace(decode=tpu_decode)
+
+
+def init_learner_multi_host(num_training_tpus: int) -> MultiHostSettings:
+    """As `init_learner`, host by host."""
+    devices = init_learner(num_training_tpus)
+    hosts: dict[str, list[str]] = {}
+    for name in devices.inference_devices:
+        host = name.rpartition("/device:")[0]
+        hosts.setdefault(f"{host}/device:CPU:0", []).append(name)
+    return MultiHostSettings(
+        devices.strategy,
+        list(hosts.items()),
+        devices.training_strategy,
+        devices.encode,
+        devices.decode,
+    )
 
 
 def tpu_encode(ts: Any) -> Any:

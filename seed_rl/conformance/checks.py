@@ -18,8 +18,7 @@ import gymnasium
 import numpy as np
 from rich.table import Table
 
-from seed_rl.common.acting.actor import ExitCode
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.common.types import Spaces
 from seed_rl.conformance.learner import ENV_IDS, Learner, Part
 from seed_rl.conformance.rules import Environment, Violation

@@ -1,20 +1,12 @@
 """PPO on external environments: the learner."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+import functools
 
 from seed_rl.external import env
 from seed_rl.gym import agents
 
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the learner; clients are its actors.
-
-    Args:
-      argv: name of the program, then flags; None: the command line.
-    """
-    agents.run("ppo", env.FAMILY, argv)
+main = functools.partial(agents.run, "ppo", env.FAMILY)
+"""`main(argv=None)` runs the learner; clients are its actors."""
 
 
 if __name__ == "__main__":

@@ -1,22 +1,13 @@
 """R2D2 on Gymnasium: the learner (--run_mode=learner) or an actor (--run_mode=actor)."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+import functools
 
 from seed_rl.gym import agents
 from seed_rl.gym.env import FAMILY
 
 PRESET = agents.R2D2
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the learner or an actor, depending on --run_mode.
-
-    Args:
-      argv: name of the program, then flags; None: the command line.
-    """
-    agents.run("r2d2", FAMILY, argv)
+main = functools.partial(agents.run, "r2d2", FAMILY)
+"""`main(argv=None)` runs the learner or an actor, depending on --run_mode."""
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from seed_rl.launch.restarts import CrashRecord, RestartPolicy
 _MAX_USER_ERRORS = 2  # One may come from a rare state of a working actor's environment.
 
 
-class Actor:
+class SupervisedActor:
     """An actor process and its crash record.
 
     Args:

@@ -6,7 +6,8 @@ which ask for a decision with
     python -m seed_rl.launch.restarts FAILURES LIFETIME_S
 
 This prints the failures in a row, with this one, and the pause in seconds; its exit code is 1 if
-the actor is given up. SkyPilot, Docker and Kubernetes count by rules of their own.
+the actor is given up. SkyPilot, Docker and Kubernetes count by rules of their own; an error of an
+actor of `experiment.run` ends the run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from seed_rl.common.errors import LostLearnerError, NotSavedError, UserError
+from seed_rl.common.errors import ExitCode, LostLearnerError, NotSavedError, UserError
 from seed_rl.common.system.backoff import backoff_s
 
 FOLLOW_S = 20.0
@@ -68,6 +69,11 @@ class CrashRecord:
     def pause_s(self) -> float:
         """Seconds until the next start."""
         return backoff_s(self.failures, self._policy.first_pause_s, self._policy.longest_pause_s)
+
+
+def actor_is_final(code: int) -> bool:
+    """Whether an actor's exit code says that starting it again would not help."""
+    return code in (0, UserError.exit_code, ExitCode.SUPERSEDED)
 
 
 def is_final(code: int) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.run_files import progress
 from seed_rl.common.system.stop_signal import Requests
-from seed_rl.launch.actor_record import Actor
+from seed_rl.launch.actor_record import SupervisedActor
 from seed_rl.launch.guardian import Guardian
 from seed_rl.launch.log_text import last_words, tail
 from seed_rl.launch.panel import Panel, Status
@@ -176,7 +176,7 @@ class Supervisor:
         envs = self._config.envs_per_actor
         each = self._config.actors // self._config.learners
         self._actors = [
-            Actor(
+            SupervisedActor(
                 Process(
                     f"actor {task}",
                     self._actor_command(task, scratch),
@@ -238,7 +238,7 @@ class Supervisor:
         for learner in self._learners:
             self._start(learner, patient=True)
 
-    def _look_after(self, actor: Actor) -> None:
+    def _look_after(self, actor: SupervisedActor) -> None:
         """Starts the actor, detects a crash, and restarts it after a pause."""
         process = actor.process
         if actor.start_at is not None:
@@ -264,7 +264,7 @@ class Supervisor:
             f"({process.log})"
         )
 
-    def _check_hope(self, actor: Actor, code: int) -> None:
+    def _check_hope(self, actor: SupervisedActor, code: int) -> None:
         """Fails the run once no actor is worth restarting; while one works, it continues.
 
         An actor that could not even start fails it immediately: the user should fix that first.

@@ -35,7 +35,7 @@ _STATISTICS = (
 )
 
 
-class Run(NamedTuple):
+class FinishedRun(NamedTuple):
     """A run that is done.
 
     Attributes:
@@ -55,7 +55,7 @@ class Run(NamedTuple):
     curve: np.ndarray
 
 
-class Study(NamedTuple):
+class FinishedStudy(NamedTuple):
     """The runs of a study that are done.
 
     Attributes:
@@ -70,7 +70,7 @@ class Study(NamedTuple):
     spec: Spec
     commits: Sequence[str]
     configurations: Mapping[str, Configuration]
-    tasks: Mapping[str, Sequence[Run]]
+    tasks: Mapping[str, Sequence[FinishedRun]]
 
     def scores(self, task: str) -> list[float]:
         return [run.score for run in self.tasks[task]]
@@ -93,7 +93,7 @@ class Reference(NamedTuple):
     source: str
 
 
-def read(path: Path) -> Study:
+def read(path: Path) -> FinishedStudy:
     """Reads the files of a study.
 
     Raises:
@@ -113,7 +113,7 @@ def read(path: Path) -> Study:
         key = row["configuration"], row["seed"]
         points.setdefault(key, []).append((float(row["frames"]), float(row["return"])))
     configurations: dict[str, Configuration] = {}
-    tasks: dict[str, list[Run]] = {}
+    tasks: dict[str, list[FinishedRun]] = {}
     for row in fields.read_table(path / results.FILE_NAME):
         curve = points.get((row["configuration"], row["seed"]))
         if row["status"] != "done" or curve is None:
@@ -122,7 +122,7 @@ def read(path: Path) -> Study:
         task = ", ".join(values.values()) or spec.game
         configurations[task] = Configuration(int(row["configuration"]), values)
         tasks.setdefault(task, []).append(
-            Run(
+            FinishedRun(
                 int(row["seed"]),
                 float(row["evaluation_mean"] or row["final_return"]),
                 int(row["evaluation_episodes"]),
@@ -134,7 +134,7 @@ def read(path: Path) -> Study:
     if not tasks:
         raise UserError(f"No run of {path} is done.")
     commits = record.get("commits", [])
-    return Study(path.resolve().name, spec, commits, configurations, tasks)
+    return FinishedStudy(path.resolve().name, spec, commits, configurations, tasks)
 
 
 def read_references(path: Path) -> list[Reference]:
@@ -149,7 +149,7 @@ def read_references(path: Path) -> list[Reference]:
     return [Reference(*(row[name] for name in Reference._fields)) for row in rows]
 
 
-def markdown(study: Study, references: Sequence[Reference]) -> str:
+def markdown(study: FinishedStudy, references: Sequence[Reference]) -> str:
     """What was run, and a table of its scores beside published ones of as many frames."""
     spec = study.spec
     known = [
@@ -166,7 +166,7 @@ def markdown(study: Study, references: Sequence[Reference]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _protocol(study: Study) -> str:
+def _protocol(study: FinishedStudy) -> str:
     spec, task = study.spec, next(iter(study.tasks))
     command = shlex.join(runner.training(spec, study.configurations[task]))
     episodes = min(run.episodes for runs in study.tasks.values() for run in runs)
@@ -183,7 +183,7 @@ def _protocol(study: Study) -> str:
     )
 
 
-def _table(study: Study, known: Sequence[Reference]) -> str:
+def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
     methods = list(dict.fromkeys(row.method for row in known))
     lines = [["", "mean", "95 % interval", "each seed", "in training", "frames/s", *methods]]
     for task, runs in study.tasks.items():
@@ -206,7 +206,7 @@ def _table(study: Study, known: Sequence[Reference]) -> str:
 
 
 def normalized(
-    studies: Sequence[Study], references: Sequence[Reference], unit: str
+    studies: Sequence[FinishedStudy], references: Sequence[Reference], unit: str
 ) -> list[Scores]:
     """The scores of each study over the tasks that all have; [] if one has no score of `unit`.
 
@@ -221,7 +221,7 @@ def normalized(
     if not tasks or not all(task in ones for task in tasks):
         return []
 
-    def scores(study: Study, task: str) -> list[float]:
+    def scores(study: FinishedStudy, task: str) -> list[float]:
         zero = zeros.get(task, 0.0)
         return [(score - zero) / (ones[task] - zero) for score in study.scores(task)]
 
@@ -307,7 +307,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _curve(runs: Sequence[Run]) -> curves.Curve:
+def _curve(runs: Sequence[FinishedRun]) -> curves.Curve:
     """Of a task; all runs of a study have the same points."""
     return curves.Curve("", runs[0].curve[:, 0], np.array([run.curve[:, 1] for run in runs]))
 

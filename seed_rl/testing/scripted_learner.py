@@ -81,7 +81,13 @@ class ScriptedLearner:
         self._inference = inference
         self._token = token
         self._server = grpc.server(futures.ThreadPoolExecutor(16))
-        self._server.add_generic_rpc_handlers((_Handlers(self),))
+        methods = {
+            "Describe": grpc.unary_unary_rpc_method_handler(self.describe),
+            "Stats": grpc.unary_unary_rpc_method_handler(self.stats),
+            "Call": grpc.stream_stream_rpc_method_handler(self.call),
+        }
+        service = grpc.method_handlers_generic_handler("seed_rl.Inference", methods)
+        self._server.add_generic_rpc_handlers((service,))
         port = self._server.add_insecure_port(address)
         self.address = address if address.startswith("unix:") else f"localhost:{port}"
         self._server.start()
@@ -127,15 +133,3 @@ class ScriptedLearner:
 
 def _batched(spec: Any) -> TensorSpec:
     return TensorSpec(spec.dtype.name, (None, *spec.shape), spec.name)
-
-
-class _Handlers(grpc.GenericRpcHandler):
-    def __init__(self, learner: ScriptedLearner):
-        self._methods = {
-            "/seed_rl.Inference/Describe": grpc.unary_unary_rpc_method_handler(learner.describe),
-            "/seed_rl.Inference/Stats": grpc.unary_unary_rpc_method_handler(learner.stats),
-            "/seed_rl.Inference/Call": grpc.stream_stream_rpc_method_handler(learner.call),
-        }
-
-    def service(self, details: grpc.HandlerCallDetails) -> Any:
-        return self._methods.get(details.method)

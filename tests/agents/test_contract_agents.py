@@ -34,7 +34,6 @@ NETWORKS = {
         VECTOR,
     ),
     "MLPandLSTM": (lambda: vtrace_networks.MLPandLSTM(DISTRIBUTION, (8,), (4,)), VECTOR),
-    "AtariVTraceNet": (lambda: atari_networks.AtariVTraceNet(DISTRIBUTION), FRAME),
     "ImpalaDeep": (lambda: dmlab_networks.ImpalaDeep(NUM_ACTIONS), LAB),
     "DuelingLSTM": (
         lambda: r2d2_networks.DuelingLSTM(NUM_ACTIONS, VectorEncoder((8,)), 4, 8),

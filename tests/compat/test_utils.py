@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.common import parametric_distribution, utils
+from seed_rl.common.learner.devices import Devices
 from seed_rl.common.types import EnvOutput
 
 
@@ -40,3 +41,17 @@ def test_init_learner_gives_settings():
     # As learners do that take a flattened batch out of a dataset.
     batch = tuple(tf.nest.flatten(encode({"a": tf.constant(1), "b": [tf.constant(2)]})))
     assert settings.decode(batch, [0, 0]) == decode(batch, [0, 0]) == [1, 2]
+
+
+def test_the_devices_of_several_hosts(monkeypatch):
+    """Guards `MultiHostSettings.hosts`, as names of a TPU's devices have their hosts."""
+    tpus = [f"/job:worker/task:{task}/device:TPU:{core}" for task in (0, 1) for core in (2, 3)]
+    strategy = tf.distribute.get_strategy()
+    devices = Devices(strategy, tpus, strategy, lambda nest: nest, lambda nest: nest)
+    monkeypatch.setattr("seed_rl.compat.devices.make_devices", lambda config: devices)
+    settings = utils.init_learner_multi_host(4)
+    assert settings.hosts == [
+        ("/job:worker/task:0/device:CPU:0", tpus[:2]),
+        ("/job:worker/task:1/device:CPU:0", tpus[2:]),
+    ]
+    assert settings.together().inference_devices == tpus

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from seed_rl.common.acting.actor import ActorConfig, ExitCode, actor_loop
+from seed_rl.common.acting.actor import ActorConfig, actor_loop
+from seed_rl.common.errors import ExitCode
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc.errors import CallError, StatusCode
 from seed_rl.testing import envs

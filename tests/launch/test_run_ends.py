@@ -17,7 +17,7 @@ from seed_rl import command
 from seed_rl.common.errors import NotSavedError
 from seed_rl.common.run_files import progress
 from seed_rl.launch import panel
-from seed_rl.launch.actor_record import Actor
+from seed_rl.launch.actor_record import SupervisedActor
 from seed_rl.launch.process import Process
 from seed_rl.launch.restarts import RestartPolicy
 from seed_rl.launch.run_state import RunState
@@ -120,7 +120,7 @@ def test_an_actor_is_silent_when_all_its_environments_are(tmp_path):
     process = Process("actor 1", ["sleep", "100"], tmp_path / "log")
     process.start()
     try:
-        actor = Actor(process, range(2, 4), RestartPolicy())
+        actor = SupervisedActor(process, range(2, 4), RestartPolicy())
         assert actor.silence_s({0: 40.0, 2: 40.0}) == 0
         assert 0 < actor.silence_s({2: 40.0, 3: 50.0}) < 40
     finally:

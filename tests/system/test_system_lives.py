@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl import grpc
-from seed_rl.common.acting.actor import ExitCode
+from seed_rl.common.errors import ExitCode
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes
 from seed_rl.common.inference.policy import Acted

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from seed_rl.common.acting.actor import ExitCode
+from seed_rl.common.errors import ExitCode
 from seed_rl.grpc import ops
 from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
 from seed_rl.grpc.numpy_client import Client as NumpyClient

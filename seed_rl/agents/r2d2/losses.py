@@ -218,8 +218,8 @@ def priorities(td: TDErrors, eta: float = 0.9) -> tf.Tensor:
 
 def replay_errors(
     config: R2D2Config,
-    training_agent: Any,
-    target_agent: Any,
+    training_network: Any,
+    target_network: Any,
     agent_state: Nest,
     prev_actions: Nest,
     env_outputs: EnvOutput,
@@ -233,8 +233,8 @@ def replay_errors(
 
     Args:
       config: options.
-      training_agent: the network being trained.
-      target_agent: the target network.
+      training_network: the network being trained.
+      target_network: the target network.
       agent_state: nest of [batch, ...], stored by inference before the first step.
       prev_actions: nest of [burn_in + T + 1, batch, ...].
       env_outputs: nest of [burn_in + T + 1, batch, ...].
@@ -248,17 +248,17 @@ def replay_errors(
     def part(start: int | None, stop: int | None) -> tuple[Nest, EnvOutput]:
         return tf.nest.map_structure(lambda t: t[start:stop], (prev_actions, env_outputs))
 
-    def run(agent: Any) -> Any:
+    def run(network: Any) -> Any:
         state = agent_state
         if burn_in:
             before, observed = part(None, burn_in)
-            _, state = call_network(agent, before, observed, state, unroll=True, is_training=True)
+            _, state = call_network(network, before, observed, state, unroll=True, is_training=True)
             state = tf.nest.map_structure(tf.stop_gradient, state)
         before, observed = part(burn_in, None)
-        output, _ = call_network(agent, before, observed, state, unroll=True, is_training=True)
+        output, _ = call_network(network, before, observed, state, unroll=True, is_training=True)
         return output
 
-    outputs = run(training_agent), run(target_agent)
+    outputs = run(training_network), run(target_network)
     if rewards is not None:
         env_outputs = env_outputs._replace(reward=rewards)
     trained_on = tf.nest.map_structure(lambda t: t[burn_in:], env_outputs)

@@ -40,8 +40,8 @@ _MIN_STD = 1e-6
 def compute_loss(
     config: SACConfig,
     distribution: ParametricDistribution,
-    agent: Any,
-    target_agent: Any,
+    network: Any,
+    target_network: Any,
     temperature: Coefficient,
     agent_state: Nest,
     prev_actions: Actions,
@@ -53,9 +53,9 @@ def compute_loss(
 
     Args:
       config: options.
-      distribution: over actions, parametrized by `agent.get_action_params`.
-      agent: the network, see `networks`.
-      target_agent: a network that follows it slowly.
+      distribution: over actions, parametrized by `network.get_action_params`.
+      network: the one being trained, see `networks`.
+      target_network: a network that follows it slowly.
       temperature: weight of the entropy, see `create_temperature`.
       agent_state: nest of [batch, ...], before the first step.
       prev_actions: nest of [time + 1, batch, ...].
@@ -68,9 +68,9 @@ def compute_loss(
     """
     env_outputs = EnvOutput(*env_outputs)
     seen = (prev_actions, env_outputs)
-    if hasattr(agent, "end_of_training_step_callback"):
+    if hasattr(network, "end_of_training_step_callback"):
         # Such a network collects statistics in calls with is_training.
-        agent(*seen, agent_state, unroll=True, is_training=True)
+        network(*seen, agent_state, unroll=True, is_training=True)
     seen_tm1, a_tm1 = tf.nest.map_structure(lambda t: t[:-1], (seen, actions))
     if rewards is not None:
         env_outputs = env_outputs._replace(reward=rewards)
@@ -80,11 +80,11 @@ def compute_loss(
     mean = replicas.BatchMean(steps.mask)
     alpha = tf.stop_gradient(temperature())
 
-    pi_tm1 = distribution(agent.get_action_params(*seen_tm1, agent_state))
+    pi_tm1 = distribution(network.get_action_params(*seen_tm1, agent_state))
     # Of a mixed action, some parts may have a gradient and others not.
     fresh, log_probs = pi_tm1.sample_and_log_prob(distribution.reparametrizable)
     fresh_q = _of_actions(
-        lambda a: critics.value(agent.get_Q(*seen_tm1, agent_state, a)),
+        lambda a: critics.value(network.get_Q(*seen_tm1, agent_state, a)),
         fresh,
         distribution.reparametrizable,
     )
@@ -94,7 +94,7 @@ def compute_loss(
     v_metrics: dict[str, tf.Tensor] = {}
     # Else nothing reads V, which is a baseline of the policy gradient, too.
     if config.bootstrap_net != BOOTSTRAP_Q or not distribution.reparametrizable:
-        v_tm1 = agent.get_V(*seen_tm1, agent_state)
+        v_tm1 = network.get_V(*seen_tm1, agent_state)
         v_loss = 0.5 * mean(tf.square(v_tm1 - soft_value))
         v_metrics = {
             "losses/v": v_loss,
@@ -102,10 +102,10 @@ def compute_loss(
             "value/explained_variance": mean.explained_variance(v_tm1, soft_value),
         }
 
-    v_t = _bootstrap_values(config, distribution, agent, target_agent, alpha, seen, agent_state)
+    v_t = _bootstrap_values(config, distribution, network, target_network, alpha, seen, agent_state)
     r_t, discount_t = steps.r_t[..., tf.newaxis], steps.discount_t[..., tf.newaxis]
     targets = tf.stop_gradient(r_t + discount_t * v_t)
-    q_tm1 = agent.get_Q(*seen_tm1, agent_state, a_tm1)
+    q_tm1 = network.get_Q(*seen_tm1, agent_state, a_tm1)
     q_loss = mean(critics.loss(q_tm1, targets))
 
     if distribution.reparametrizable:
@@ -193,18 +193,18 @@ def _forbidden_entropy(
 def _bootstrap_values(
     config: SACConfig,
     distribution: ParametricDistribution,
-    agent: Any,
-    target_agent: Any,
+    network: Any,
+    target_network: Any,
     alpha: tf.Tensor,
     seen: tuple[Actions, EnvOutput],
     agent_state: Nest,
 ) -> tf.Tensor:
     """Soft values <float32>[time, batch, atoms] of the states after each transition."""
     if config.bootstrap_net != BOOTSTRAP_Q:
-        return target_agent.get_V(*seen, agent_state)[1:, ..., tf.newaxis]
-    pi = distribution(agent.get_action_params(*seen, agent_state))
+        return target_network.get_V(*seen, agent_state)[1:, ..., tf.newaxis]
+    pi = distribution(network.get_action_params(*seen, agent_state))
     fresh, log_probs = pi.sample_and_log_prob()
-    q = target_agent.get_Q(*seen, agent_state, fresh)
+    q = target_network.get_Q(*seen, agent_state, fresh)
     atoms = critics.bootstrap_atoms(q, config.dropped_quantiles_per_critic)
     return (atoms - alpha * log_probs[..., tf.newaxis])[1:]
 

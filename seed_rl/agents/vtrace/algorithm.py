@@ -15,6 +15,7 @@ from seed_rl.common.config.options import from_flags, refuse_unused
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference.inference import initialize
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
@@ -85,13 +86,8 @@ class VTrace(ActorCriticAlgorithm):
           UserError: the replay would not fit into memory.
         """
         assert self.specs is not None
-        action, env_output = tf.nest.map_structure(
-            lambda spec: tf.zeros([1, *spec.shape], spec.dtype),
-            (self.specs.action, self.specs.env_output),
-        )
-        outputs, _ = self.call(self.network, action, env_output, self.network.initial_state(1))
-        kept = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), outputs)
-        specs = replay_specs(self.network, self.specs, kept, unroll_length + 1)
+        recorded = initialize(self, self.network, self.specs)
+        specs = replay_specs(self.network, self.specs, recorded, unroll_length + 1)
         replay = PrioritizedReplay(config.replay(), specs, seed)
         self._replay, self._mixer = config, ReplayMixer(replay, config.replay_ratio)
 

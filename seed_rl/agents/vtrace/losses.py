@@ -101,7 +101,7 @@ def shaped(rewards: tf.Tensor, shaping: str) -> tf.Tensor:
 def compute_loss(
     config: VTraceConfig,
     parametric_action_distribution: ParametricDistribution,
-    agent: Callable[..., Any],
+    network: Callable[..., Any],
     agent_state: Nest,
     prev_actions: Nest,
     env_outputs: EnvOutput,
@@ -116,7 +116,7 @@ def compute_loss(
     Args:
       config: options.
       parametric_action_distribution: distribution parametrized by `policy_logits`.
-      agent: the network, in either call form of `call_network`.
+      network: the one being trained, in either call form of `call_network`.
       agent_state: nest of [batch, ...], before the first step.
       prev_actions: nest of [time + 1, batch, ...].
       env_outputs: `EnvOutput` or any tuple of its five fields, [time + 1, batch, ...].
@@ -134,7 +134,7 @@ def compute_loss(
       (loss <float32>[], metrics <float32>[] by name).
     """
     env_outputs = EnvOutput(*env_outputs)
-    learned, _ = call_network(agent, prev_actions, env_outputs, agent_state, True, True)
+    learned, _ = call_network(network, prev_actions, env_outputs, agent_state, True, True)
     if rewards is not None:
         env_outputs = env_outputs._replace(reward=rewards)
     env_outputs = env_outputs._replace(reward=shaped(env_outputs.reward, config.shaping))

@@ -10,7 +10,6 @@ joins steps from before and after (the last call may or may not have arrived).
 from __future__ import annotations
 
 import dataclasses
-import enum
 import itertools
 import os
 import random
@@ -26,14 +25,14 @@ from absl import logging
 
 from seed_rl.common.acting import environment_process
 from seed_rl.common.acting.actor_clock import ActorClock
-from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
-from seed_rl.common.acting.env_group import CreateBatch, describe_ids, env_groups
+from seed_rl.common.acting.batched_env import EnvironmentFailure
+from seed_rl.common.acting.env_group import CreateBatch, Environments, describe_ids, env_groups
 from seed_rl.common.acting.environment_agreement import OtherEnvironment
 from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.acting.inference_check import check_inference
 from seed_rl.common.config.options import option
 from seed_rl.common.config.run_config import RunConfig
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.common.system import scheduling
 from seed_rl.common.system.backoff import backoff_s
 from seed_rl.common.system.stop_signal import StopSignal
@@ -47,14 +46,6 @@ _ATTEMPT_S, _LATER_ATTEMPT_S = 2.0, 4.0
 _FIRST_ATTEMPTS = 4
 _STOP_GRACE_S = 5.0  # After a stop signal, for a step in progress and for closing environments.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
-
-
-class ExitCode(enum.IntEnum):
-    """Exit codes of an actor process; user errors exit with 2."""
-
-    ENVIRONMENT_FAILED = 1
-    SUPERSEDED = 3
-    NO_LEARNER = 4
 
 
 class ActorEnded(Exception):
@@ -99,7 +90,7 @@ def actor_loop(
     config: ActorConfig,
     env_config: Any = None,
     *,
-    create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
+    create_batch: CreateBatch | None = None,
 ) -> None:
     """Runs an actor until training is done, SIGTERM or SIGINT, as a batch process (`scheduling`).
 
@@ -121,16 +112,15 @@ def actor_loop(
         stopped, if there is a `stopped_exit_code`.
     """
     playing = config.play_request
-    if (
-        logging.get_verbosity() == logging.WARNING and not playing
-    ):  # absl's default hides the actor's logs.
+    # absl's default hides the actor's logs.
+    if logging.get_verbosity() == logging.WARNING and not playing:
         logging.set_verbosity(logging.INFO)
     try:
         if playing:
             request = EnvironmentRequest.from_json(playing)
             environment_process.serve(lambda: create_env_fn(0, env_config), request)
             return
-        done = run_actor(create_env_fn, config, env_config, create_batch=create_batch)
+        done = run_actor(Environments(create_env_fn, env_config, create_batch), config)
     except EnvironmentFailure as error:
         logging.exception("Actor %d: an environment failed.", config.task)
         _exit(f"{error} {error.__cause__!r}", ExitCode.ENVIRONMENT_FAILED)
@@ -141,13 +131,7 @@ def actor_loop(
         raise SystemExit(config.stopped_exit_code)
 
 
-def run_actor(
-    create_env_fn: Callable[[int, Any], Any],
-    config: ActorConfig,
-    env_config: Any,
-    *,
-    create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None,
-) -> bool:
+def run_actor(environments: Environments, config: ActorConfig) -> bool:
     """As `actor_loop`, but raises what ends the actor.
 
     Returns:
@@ -169,7 +153,7 @@ def run_actor(
 
     with StopSignal(end_soon) as stop:
         try:
-            return actor.run(create_env_fn, create_batch, env_config, stop)
+            return actor.run(environments, stop)
         finally:
             actor.close()
             ended.set()
@@ -203,19 +187,11 @@ class Actor:
         self._pauses = 0
         self._reason = ""  # Of the last pause.
 
-    def run(
-        self,
-        create_env_fn: Callable[[int, Any], Any],
-        create_batch: CreateBatch | None,
-        env_config: Any,
-        stop: StopSignal,
-    ) -> bool:
+    def run(self, environments: Environments, stop: StopSignal) -> bool:
         """Runs lives until the stop signal, or until training is done.
 
         Args:
-          create_env_fn: see `actor_loop`.
-          create_batch: see `actor_loop`.
-          env_config: passed to both functions.
+          environments: how they are created.
           stop: ends the actor.
 
         Returns:
@@ -230,12 +206,10 @@ class Actor:
             try:
                 if self._claims_ids and not len(self._env_ids):
                     self._claim_ids()
-                with env_groups(
-                    create_env_fn, create_batch, self._env_ids, num_groups, env_config
-                ) as self._groups:
-                    return self._run_lives(env_config, stop)
+                with env_groups(environments, self._env_ids, num_groups) as self._groups:
+                    return self._run_lives(environments.config, stop)
             except OtherEnvironment as learner:
-                env_config = learner.config
+                environments = dataclasses.replace(environments, config=learner.config)
                 self._seed = self._config.seed
             except ClientError as error:  # While it asked for ids.
                 self._recover(error)

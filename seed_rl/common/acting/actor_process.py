@@ -29,12 +29,7 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         environments, config = pickle.loads(payload)
-        run_actor(
-            environments.create,
-            config,
-            environments.config,
-            create_batch=environments.create_batch,
-        )
+        run_actor(environments, config)
     except BaseException as error:
         _report(int(sys.argv[1]), error)
         sys.exit(1)

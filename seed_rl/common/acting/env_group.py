@@ -6,6 +6,7 @@ An actor with several groups steps one while the others wait for their actions.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,7 +23,23 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc.numpy_client import Function, PendingCall
 
-CreateBatch = Callable[[np.ndarray, Any], "BatchedEnv | None"]
+CreateBatch = Callable[[np.ndarray, Any], BatchedEnv | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Environments:
+    """How actors create their environments.
+
+    Attributes:
+      create: `create(env_id, config)` returns a Gymnasium (or old gym) environment.
+      config: passed to `create` and `create_batch`.
+      create_batch: `create_batch(env_ids, config)` returns all environments of an actor as one
+        `BatchedEnv`, or None to have `create` called for each.
+    """
+
+    create: Callable[[int, Any], Any]
+    config: Any = None
+    create_batch: CreateBatch | None = None
 
 
 class EnvGroup:
@@ -98,20 +115,14 @@ class EnvGroup:
 
 @contextlib.contextmanager
 def env_groups(
-    create_env_fn: Callable[[int, Any], Any],
-    create_batch: CreateBatch | None,
-    env_ids: np.ndarray,
-    num_groups: int,
-    env_config: Any,
+    environments: Environments, env_ids: np.ndarray, num_groups: int
 ) -> Iterator[list[EnvGroup]]:
     """Creates the environments of an actor, and closes them at the end.
 
     Args:
-      create_env_fn: see `actor.actor_loop`.
-      create_batch: see `actor.actor_loop`.
+      environments: how.
       env_ids: <int32>[k], consecutive.
       num_groups: number of groups of equal size.
-      env_config: passed to both functions.
 
     Raises:
       EnvironmentFailure: an environment raised.
@@ -124,24 +135,19 @@ def env_groups(
     with contextlib.ExitStack() as stack:
         groups = []
         for ids in np.split(env_ids, num_groups):
-            env = _create(create_env_fn, create_batch, ids, env_config)
+            env = _create(environments, ids)
             stack.callback(env.close)
             groups.append(EnvGroup(env))
         yield groups
 
 
-def _create(
-    create_env_fn: Callable[[int, Any], Any],
-    create_batch: CreateBatch | None,
-    env_ids: np.ndarray,
-    env_config: Any,
-) -> BatchedEnv:
+def _create(made: Environments, env_ids: np.ndarray) -> BatchedEnv:
     try:
-        if create_batch is not None:
-            env = create_batch(env_ids, env_config)
+        if made.create_batch is not None:
+            env = made.create_batch(env_ids, made.config)
             if env is not None:
                 return env
-        return BatchedEnvironment(create_env_fn, len(env_ids), int(env_ids[0]), env_config)
+        return BatchedEnvironment(made.create, len(env_ids), int(env_ids[0]), made.config)
     except UserError:
         raise
     except (Exception, SystemExit) as error:

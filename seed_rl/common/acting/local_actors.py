@@ -14,14 +14,14 @@ import threading
 import time
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import cloudpickle
-import numpy as np
 from absl import flags
 
 from seed_rl.common.acting.actor import Actor, ActorConfig
-from seed_rl.common.acting.batched_env import BatchedEnv, EnvironmentFailure
+from seed_rl.common.acting.batched_env import EnvironmentFailure
+from seed_rl.common.acting.env_group import Environments
 from seed_rl.common.config.options import flag_dictionary
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
@@ -34,22 +34,6 @@ KINDS = (THREADS, PROCESSES)
 
 _STOP_GRACE_S = 10.0  # For a step in progress and for closing environments.
 _PROGRAM = "from seed_rl.common.acting import actor_process; actor_process.main()"
-
-
-@dataclasses.dataclass(frozen=True)
-class Environments:
-    """How actors create their environments.
-
-    Attributes:
-      create: `create(env_id, config)` returns a Gymnasium (or old gym) environment.
-      config: passed to `create` and `create_batch`.
-      create_batch: `create_batch(env_ids, config)` returns all environments of an actor as one
-        `BatchedEnv`, or None to have `create` called for each.
-    """
-
-    create: Callable[[int, Any], Any]
-    config: Any = None
-    create_batch: Callable[[np.ndarray, Any], BatchedEnv | None] | None = None
 
 
 class LocalActor(Protocol):
@@ -186,9 +170,8 @@ class _ThreadActor:
 
     def _run(self) -> None:
         scheduling.use_batch_scheduling()  # This thread, and those that environments start.
-        made = self._environments
         try:
-            self._actor.run(made.create, made.create_batch, made.config, self._stop)
+            self._actor.run(self._environments, self._stop)
         except BaseException as error:
             if not self._stop.requested:
                 self.error = error

@@ -95,24 +95,6 @@ class Devices(NamedTuple):
         return placements
 
 
-class MultiHostDevices(NamedTuple):
-    """The devices of a learner that spans several hosts.
-
-    Attributes:
-      strategy: see `Devices`.
-      hosts: for each host, the name of its CPU and those of its inference devices.
-      training_strategy: see `Devices`.
-      encode: see `Devices`.
-      decode: see `Devices`.
-    """
-
-    strategy: tf.distribute.Strategy
-    hosts: Sequence[tuple[str, Sequence[str]]]
-    training_strategy: tf.distribute.Strategy
-    encode: Encoding
-    decode: Encoding
-
-
 def make_devices(config: DeviceConfig | None = None, batch_size: int = 0) -> Devices:
     """Chooses devices by `config`, of those that TensorFlow sees.
 
@@ -123,25 +105,6 @@ def make_devices(config: DeviceConfig | None = None, batch_size: int = 0) -> Dev
     Raises:
       UserError: the devices do not exist, or cannot be split that way.
     """
-    return on_one_host(make_multi_host_devices(config, batch_size))
-
-
-def on_one_host(multi_host: MultiHostDevices) -> Devices:
-    """The devices of all hosts together, for a learner that is one program."""
-    devices = [device for _, inference in multi_host.hosts for device in inference]
-    return Devices(
-        multi_host.strategy,
-        devices,
-        multi_host.training_strategy,
-        multi_host.encode,
-        multi_host.decode,
-    )
-
-
-def make_multi_host_devices(
-    config: DeviceConfig | None = None, batch_size: int = 0
-) -> MultiHostDevices:
-    """Like `make_devices`, host by host."""
     config = config or DeviceConfig()
     _limit_threads(config)
     if config.learners > 1:
@@ -157,12 +120,10 @@ def make_multi_host_devices(
         strategy = tf.distribute.OneDeviceStrategy(training[0])
     else:
         strategy = tf.distribute.MirroredStrategy(training)
-    return MultiHostDevices(
-        strategy, [("/device:CPU:0", inference)], strategy, _identity, _identity
-    )
+    return Devices(strategy, inference, strategy, _identity, _identity)
 
 
-def _with_other_learners(config: DeviceConfig) -> MultiHostDevices:
+def _with_other_learners(config: DeviceConfig) -> Devices:
     if config.training_devices != "auto" or config.tpu:
         raise UserError(
             "With several learners, leave --training_devices and --tpu out: all GPUs of each "
@@ -173,9 +134,7 @@ def _with_other_learners(config: DeviceConfig) -> MultiHostDevices:
     available = [f"/device:GPU:{i}" for i in range(len(gpus))] or ["/device:CPU:0"]
     inference = _parse("inference_devices", config.inference_devices, available) or available[:1]
     strategy = several_learners.make_strategy(config.addresses, config.learner_index)
-    return MultiHostDevices(
-        strategy, [("/device:CPU:0", inference)], strategy, _identity, _identity
-    )
+    return Devices(strategy, inference, strategy, _identity, _identity)
 
 
 def _limit_threads(config: DeviceConfig) -> None:
@@ -353,7 +312,7 @@ def _tpu_resolver(config: DeviceConfig) -> Any:
     return resolver
 
 
-def _on_tpu(config: DeviceConfig, resolver: Any) -> MultiHostDevices:
+def _on_tpu(config: DeviceConfig, resolver: Any) -> Devices:
     try:
         topology = tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, tf.errors.OpError) as error:
@@ -362,7 +321,7 @@ def _on_tpu(config: DeviceConfig, resolver: Any) -> MultiHostDevices:
             "tensorflow-tpu package on a TPU machine)."
         ) from error
     job = resolver.get_job_name() if resolver.cluster_spec().jobs else "localhost"
-    cores, hosts = split_tpu(topology, config.num_training_tpus, job)
+    cores, inference = split_tpu(topology, config.num_training_tpus, job)
     strategy = tf.distribute.TPUStrategy(resolver)
     training_strategy = strategy
     if len(cores) < topology.num_tasks * topology.num_tpus_per_task:
@@ -371,12 +330,12 @@ def _on_tpu(config: DeviceConfig, resolver: Any) -> MultiHostDevices:
             resolver, experimental_device_assignment=assignment
         )
     encoding = tpu_encoding.pack, tpu_encoding.unpack
-    return MultiHostDevices(strategy, hosts, training_strategy, *encoding)
+    return Devices(strategy, inference, training_strategy, *encoding)
 
 
 def split_tpu(
     topology: tf.tpu.experimental.Topology, num_training: int, job: str
-) -> tuple[np.ndarray, list[tuple[str, list[str]]]]:
+) -> tuple[np.ndarray, list[str]]:
     """Splits the cores of a TPU between training and inference, the same way on each host.
 
     Args:
@@ -385,8 +344,8 @@ def split_tpu(
       job: job name of the hosts.
 
     Returns:
-      (coordinates <int32>[num_training, 1, mesh rank] of the training cores, for each host the
-      name of its CPU and those of its inference cores).
+      (coordinates <int32>[num_training, 1, mesh rank] of the training cores, names of the inference
+      cores).
 
     Raises:
       UserError: too few cores, or a number that the hosts cannot share equally.
@@ -406,11 +365,9 @@ def split_tpu(
     each = num_training // num_hosts
     training = coordinates[:, :each].reshape(num_training, 1, -1)
     inferring = coordinates[:, each:] if each < per_host else coordinates
-    hosts = [
-        (
-            topology.cpu_device_name_at_coordinates(coordinates[host, 0], job=job),
-            [topology.tpu_device_name_at_coordinates(core, job=job) for core in inferring[host]],
-        )
+    names = [
+        topology.tpu_device_name_at_coordinates(core, job=job)
         for host in range(num_hosts)
+        for core in inferring[host]
     ]
-    return training, hosts
+    return training, names

@@ -9,7 +9,6 @@ from gymnasium import spaces
 
 from seed_rl.agents.vtrace import losses, networks
 from seed_rl.agents.vtrace.config import VTraceConfig
-from seed_rl.atari.networks import AtariVTraceNet
 from seed_rl.common.parametric_distribution import (
     categorical_distribution,
     get_parametric_distribution_for_action_space,
@@ -20,6 +19,7 @@ from tests.helpers.network_inputs import assert_unroll_equals_steps
 
 ACTIONS = categorical_distribution(4, tf.int64)
 random_steps = functools.partial(network_inputs.random_steps, num_actions=4)
+conv_agent = functools.partial(networks.ConvAgent, ACTIONS, (84, 84, 1), stack_size=4)
 NESTED = spaces.Dict(
     camera=spaces.Box(0, 255, (40, 44, 3), np.uint8),
     grid=spaces.Box(0, 255, (4, 4), np.uint8),
@@ -31,9 +31,9 @@ LAB = spaces.Box(0, 255, (72, 96, 3), np.uint8)
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 
 AGENTS = {
-    "nature": (lambda: AtariVTraceNet(ACTIONS), IMAGE),
-    "nature_lstm": (lambda: AtariVTraceNet(ACTIONS, lstm_size=16), IMAGE),
-    "shallow_lstm": (lambda: AtariVTraceNet(ACTIONS, (84, 84, 1), "impala_shallow", 16, 2), IMAGE),
+    "nature": (conv_agent, IMAGE),
+    "nature_lstm": (lambda: conv_agent(lstm_size=16), IMAGE),
+    "shallow_lstm": (lambda: conv_agent("impala_shallow", 16, stack_size=2), IMAGE),
     "deep_lab": (lambda: ImpalaDeep(4), LAB),
     "mlp": (lambda: networks.MLPandLSTM(ACTIONS, [8], []), VECTOR),
     "mlp_lstms": (lambda: networks.MLPandLSTM(ACTIONS, [8], [6, 5]), VECTOR),
@@ -89,7 +89,7 @@ def test_every_variable_is_trained(name):
 
 
 def test_an_lstm_sees_the_previous_action_and_the_clipped_reward():
-    agent = AtariVTraceNet(ACTIONS, lstm_size=16)
+    agent = conv_agent(lstm_size=16)
     _, env_outputs = random_steps(IMAGE, 1, 2)
     env_output = at(env_outputs, 0)
 
@@ -104,7 +104,7 @@ def test_an_lstm_sees_the_previous_action_and_the_clipped_reward():
 
 def test_what_lies_before_done_does_not_matter():
     """Frames and recurrent state of an ended episode must not leak into the next."""
-    agent = AtariVTraceNet(ACTIONS, lstm_size=16)
+    agent = conv_agent(lstm_size=16)
     prev_actions, env_outputs = random_steps(IMAGE, 4, 2)
     done = tf.constant([[False, False], [True, True], [False, False], [False, False]])
     env_outputs = env_outputs._replace(done=done)
@@ -120,8 +120,7 @@ def test_what_lies_before_done_does_not_matter():
 def test_bfloat16_is_close_to_float32_and_keeps_float32_outside(torso, lstm_size):
     tf.random.set_seed(0)
     exact, half = (
-        AtariVTraceNet(ACTIONS, (84, 84, 1), torso, lstm_size, compute_dtype=dtype)
-        for dtype in ("float32", "bfloat16")
+        conv_agent(torso, lstm_size, compute_dtype=dtype) for dtype in ("float32", "bfloat16")
     )
     prev_actions, env_outputs = random_steps(IMAGE, 2, 3)
     expected, _ = exact(prev_actions, env_outputs, exact.initial_state(3), unroll=True)
@@ -136,7 +135,7 @@ def test_bfloat16_is_close_to_float32_and_keeps_float32_outside(torso, lstm_size
 
 
 def test_first_policies_are_close_to_uniform():
-    agent = AtariVTraceNet(ACTIONS)
+    agent = conv_agent()
     prev_actions, env_outputs = random_steps(IMAGE, 1, 16)
     outputs, _ = agent(prev_actions, env_outputs, agent.initial_state(16), unroll=True)
     assert ACTIONS.entropy(outputs.policy_logits).numpy().min() > 0.9 * np.log(4)

@@ -15,10 +15,10 @@ from absl import flags
 from gymnasium import spaces
 
 from seed_rl.common.acting import actor, actor_clock
-from seed_rl.common.acting.actor import ActorConfig, ExitCode, actor_loop
+from seed_rl.common.acting.actor import ActorConfig, actor_loop
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.config import options
-from seed_rl.common.errors import UserError
+from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.grpc.errors import CallError, StatusCode
 from seed_rl.testing import envs
 from seed_rl.testing.scripted_learner import ScriptedLearner

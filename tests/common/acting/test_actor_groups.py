@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seed_rl.common.acting.actor import ActorConfig, ExitCode, actor_loop
-from seed_rl.common.errors import UserError
+from seed_rl.common.acting.actor import ActorConfig, actor_loop
+from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.testing import envs
 from tests.helpers.actor_runs import Recorder, make, run, serve
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from seed_rl.common.acting.actor import ExitCode
+from seed_rl.common.errors import ExitCode
 from seed_rl.testing import envs
 from seed_rl.testing.scripted_learner import ScriptedLearner
 from tests.helpers import PROGRAMS

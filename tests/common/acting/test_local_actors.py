@@ -6,7 +6,8 @@ import subprocess
 import time
 
 from seed_rl.common.acting.actor import ActorConfig
-from seed_rl.common.acting.local_actors import PROCESSES, Environments, LocalActors
+from seed_rl.common.acting.env_group import Environments
+from seed_rl.common.acting.local_actors import PROCESSES, LocalActors
 from tests.helpers.waiting import wait_until
 
 

@@ -112,28 +112,25 @@ def tpu(task, core, job="worker"):
 
 def test_the_cores_of_a_tpu_are_split():
     shape = topology(hosts=1)
-    cores, hosts = devices.split_tpu(shape, 3, "localhost")
+    cores, inference = devices.split_tpu(shape, 3, "localhost")
     assignment = tf.tpu.experimental.DeviceAssignment(shape, cores)
     trained = [assignment.tpu_device(replica, 0, job="localhost") for replica in range(3)]
     assert trained == [tpu(0, core, "localhost") for core in range(3)]
-    assert hosts == [("/job:localhost/task:0/device:CPU:0", [tpu(0, 3, "localhost")])]
+    assert inference == [tpu(0, 3, "localhost")]
 
 
 def test_every_core_trains_and_infers_if_none_is_left():
-    cores, hosts = devices.split_tpu(topology(hosts=1), 4, "worker")
+    cores, inference = devices.split_tpu(topology(hosts=1), 4, "worker")
     assert cores.shape == (4, 1, 4)
-    assert hosts[0][1] == [tpu(0, core) for core in range(4)]
+    assert inference == [tpu(0, core) for core in range(4)]
 
 
 def test_several_tpu_hosts_are_split_alike():
     shape = topology(hosts=2)
-    cores, hosts = devices.split_tpu(shape, 2, "worker")
+    cores, inference = devices.split_tpu(shape, 2, "worker")
     assignment = tf.tpu.experimental.DeviceAssignment(shape, cores)
     assert [assignment.tpu_device(n, 0, job="worker") for n in range(2)] == [tpu(0, 0), tpu(1, 0)]
-    assert hosts == [
-        (f"/job:worker/task:{task}/device:CPU:0", [tpu(task, core) for core in (1, 2, 3)])
-        for task in range(2)
-    ]
+    assert inference == [tpu(task, core) for task in range(2) for core in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(

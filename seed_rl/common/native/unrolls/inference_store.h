@@ -22,9 +22,8 @@
 //    that had begun before finish. There is no wait while too few unrolls are complete, for any
 //    reason, so dead actors block nothing.
 //  - Thread-safe. Callbacks are never called with the lock held. Nor are rows copied with it: a
-//  call
-//    claims its environments meanwhile. Calls that share one, as when an actor is replaced while it
-//    waits for an action, wait for each other.
+//    call claims its environments meanwhile. Calls that share one, as when an actor is replaced
+//    while it waits for an action, wait for each other.
 
 #ifndef SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_
 #define SEED_RL_COMMON_NATIVE_UNROLLS_INFERENCE_STORE_H_

@@ -18,13 +18,14 @@ from seed_rl.common.config.distribution_config import ContinuousDistributionConf
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
-from seed_rl.common.learner.devices import Devices, MultiHostDevices, on_one_host
+from seed_rl.common.learner.devices import Devices
 from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob
 from seed_rl.compat import programs
 from seed_rl.compat.agents.policy_gradient.learner_config import TrainingConfig
+from seed_rl.compat.devices import MultiHostSettings
 from seed_rl.compat.stepped_learner import SteppedLearner
 
-Settings = Devices | MultiHostDevices
+Settings = Devices | MultiHostSettings
 _SHIPPED = {
     **{"learning_rate": 3e-4, "clip_norm": 0.5, "mlp_activation": "tanh"},
     "normalize_observations": True,
@@ -132,7 +133,7 @@ def make_job(
         settings_of_shipped = gin_options.of_preset(_SHIPPED) if config.gin_config else {}
         loaded = gin_record.load(config, saved, settings_of_shipped)
         settled = loaded._replace(instead={})  # The program has no such flags.
-    devices = on_one_host(settings) if isinstance(settings, MultiHostDevices) else settings
+    devices = settings.together() if isinstance(settings, MultiHostSettings) else settings
     create_env_fn, env_config = programs.with_typed_options(create_env_fn, None)
     with gin_config.errors_for_users():
         job = create_job(

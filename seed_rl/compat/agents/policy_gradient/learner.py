@@ -20,7 +20,8 @@ import tensorflow as tf
 from seed_rl.agents.policy_gradient.algorithm import CreateLoss
 from seed_rl.common.acting import local_actors
 from seed_rl.common.acting.batched_env import BatchedEnvironment
-from seed_rl.common.acting.local_actors import Environments, LocalActors
+from seed_rl.common.acting.env_group import Environments
+from seed_rl.common.acting.local_actors import LocalActors
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.inference import initialize

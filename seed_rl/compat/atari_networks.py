@@ -1,7 +1,7 @@
-"""Frame stacking with a packed state, for existing networks.
+"""R2D2's network for Atari as programs written for the original call it.
 
-Our own networks use `seed_rl.common.networks.frame_stacking`, whose state is plain frames of any
-shape and dtype.
+Frames are stacked with a packed state. Our own networks use
+`seed_rl.common.networks.frame_stacking`, whose state is plain frames of any shape and dtype.
 """
 
 from __future__ import annotations
@@ -11,6 +11,19 @@ from typing import Any
 
 import tensorflow as tf
 
+from seed_rl.agents.r2d2.networks import AgentOutput, AgentState, DuelingLSTM
+from seed_rl.common.networks.encoders import ImageEncoder
+from seed_rl.common.types import EnvOutput
+
+__all__ = [
+    "STACKING_STATE_DTYPE",
+    "AgentOutput",
+    "AgentState",
+    "DuelingLSTMDQNNet",
+    "initial_frame_stacking_state",
+    "stack_frames",
+]
+
 MAX_STACK_SIZE = 4
 STACKING_STATE_DTYPE = tf.int32
 _BITS, _BYTE = 8, 255
@@ -18,6 +31,30 @@ _BITS, _BYTE = 8, 255
 PackedState = Any
 """<int32>[batch, *shape]: the previous frames, the newest in the lowest eight bits; () if nothing
 is stacked."""
+
+
+class DuelingLSTMDQNNet(DuelingLSTM):
+    """R2D2's network (Kapturowski et al. 2019), with the call form of existing programs."""
+
+    def __init__(self, num_actions: int, observation_shape: Sequence[int], stack_size: int = 1):
+        """Creates the layers; their variables are created by the first call.
+
+        Args:
+          num_actions: actions are [0, num_actions).
+          observation_shape: [height, width, channels] of one uint8 frame.
+          stack_size: number of stacked frames.
+        """
+        super().__init__(num_actions, ImageEncoder(observation_shape, "nature", stack_size))
+
+    def __call__(  # type: ignore[override]
+        self,
+        input_: tuple[tf.Tensor, EnvOutput],
+        agent_state: AgentState,
+        unroll: bool = False,
+        is_training: bool = False,
+    ) -> tuple[Any, AgentState]:
+        """As `DuelingLSTM`; `input_` is (prev_actions, env_outputs)."""
+        return super().__call__(*input_, agent_state, unroll, is_training)
 
 
 def initial_frame_stacking_state(

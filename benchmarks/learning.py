@@ -69,7 +69,12 @@ TASKS = {
         475,
         ("gym", "ppo", "2", "8", "--env_name=CartPole-v1"),
         "CartPole-v1",
-        ("-m", "sf_examples.train_gym_env", "--env=CartPole-v1"),
+        (
+            *("-m", "sf_examples.train_gym_env", "--algo=APPO", "--use_rnn=False"),
+            *("--num_envs_per_worker=20", "--policy_workers_per_policy=2", "--recurrence=1"),
+            *("--with_vtrace=False", "--batch_size=512", "--reward_scale=0.1"),
+            *("--save_every_sec=10", "--experiment_summaries_interval=10", "--env=CartPole-v1"),
+        ),
     ),
     "halfcheetah": Task(
         5000,
@@ -189,16 +194,13 @@ def _run_task(
 
 
 def _print(task: str, results: Mapping[str, list[Learned]]) -> None:
-    def row(name: str, seed: str, *columns: float) -> list[object]:
-        return [name, seed, *columns]
-
-    rows = []
+    rows: list[list[object]] = []
     for name, runs in results.items():
-        rows += [row(name, str(i), *learned) for i, learned in enumerate(runs, 1)]
+        rows += [[name, str(i), *learned] for i, learned in enumerate(runs, 1)]
         if len(runs) > 1:
-            # A run that did not reach the goal took longer than all that did.
-            late = [r._replace(seconds=r.seconds if r.seconds > 0 else np.inf) for r in runs]
-            rows.append(row(name, "median", *map(statistics.median, zip(*late, strict=True))))
+            # A run that did not reach the goal took longer than all that did; NaN has no order.
+            late = [[np.inf if np.isnan(x) else x for x in learned] for learned in runs]
+            rows.append([name, "median", *map(statistics.median, zip(*late, strict=True))])
     report.print_table(
         f"{task}: mean return of {EPISODES} training episodes of at least {TASKS[task].goal:g}",
         ["", "run", "after s", "after frames", "lowest after", "highest", "all frames"],

@@ -160,6 +160,11 @@ class PQN(PolicyGradient):
         output, agent_state = self.call(self.network, prev_actions, env_outputs, agent_state)
         return self._explored(output.policy_logits, self.config.eval_epsilon), agent_state
 
+    def before_first_step(self, train_steps: int) -> None:
+        # Weights of another run come with its epsilon.
+        super().before_first_step(train_steps)
+        self._epsilon.assign(self.epsilon_after(train_steps))
+
     def after_step(self, feedback: Nest, train_steps: int) -> None:
         super().after_step(feedback, train_steps)
         self._epsilon.assign(self.epsilon_after(train_steps))

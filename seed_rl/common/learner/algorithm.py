@@ -172,6 +172,13 @@ class Algorithm(Policy):
         """`checkpoints.ExtraFiles` to write into each checkpoint, by name."""
         return {}
 
+    def before_first_step(self, train_steps: int) -> None:
+        """Called once the network has the values of a checkpoint, if there is one.
+
+        Args:
+          train_steps: done by this run before; 0 also with the weights of another run.
+        """
+
     def after_step(self, feedback: Nest, train_steps: int) -> None:
         """Called in Python after each training step (priorities, target networks).
 

@@ -398,7 +398,9 @@ class Learner:
                 self._job.network,
             )
             logging.info("Starting from the weights of %s.", self._config.init_checkpoint)
-        return int(self._saved_steps.numpy()), frames or 0
+        train_steps = int(self._saved_steps.numpy())
+        self._algorithm.before_first_step(train_steps)
+        return train_steps, frames or 0
 
 
 def _writable_directory(path: str) -> Path:

@@ -31,7 +31,7 @@ VECTOR = spaces.Box(-1.0, 1.0, (4,), np.float32)
 MASKED = spaces.Dict(action_mask=spaces.MultiBinary(3), seen=VECTOR)
 
 
-def make_job(logdir, make_env, frames=8192, pqn=None, lstm_sizes=(), **run):
+def make_job(logdir, make_env, frames=8192, pqn=None, lstm_sizes=(), weights=None, **run):
     """A run with 32 environments of one actor."""
     tf.keras.utils.set_random_seed(1)
     network = ConvNetworkConfig(lstm_sizes=lstm_sizes), MLPNetworkConfig(mlp_sizes=(64,))
@@ -47,7 +47,9 @@ def make_job(logdir, make_env, frames=8192, pqn=None, lstm_sizes=(), **run):
         run=RunConfig(
             logdir=str(logdir), **{"num_envs": 32, "env_batch_size": 32, "seed": 1, **run}
         ),
-        config=LearnerConfig(total_environment_frames=frames, unroll_length=16),
+        config=LearnerConfig(
+            total_environment_frames=frames, unroll_length=16, init_checkpoint=weights
+        ),
     )
 
 
@@ -143,7 +145,10 @@ def test_other_actions_are_refused(tmp_path, space):
 
 @pytest.mark.slow
 def test_the_cue_is_named(tmp_path):
-    """The optimum is 3, chance gives 1. Evaluation is greedy; a resumed run explores no more."""
+    """The optimum is 3, chance gives 1. Evaluation is greedy.
+
+    A resumed run explores no more, a new one with its weights as any other.
+    """
     sizes = dict(frames=12_000, num_envs=36, env_batch_size=36, num_eval_envs=4)
     job = make_job(tmp_path, toy_env.ToyEnv, **sizes)
     result = experiment.run(job, callbacks=())
@@ -155,6 +160,9 @@ def test_the_cue_is_named(tmp_path):
     assert again.algorithm.logs()["train/epsilon"] == 1.0
     again.create_learner().train()  # Ends at once.
     assert again.algorithm.logs()["train/epsilon"] == 0.0
+    new = make_job(tmp_path / "new", toy_env.ToyEnv, **sizes, weights=str(tmp_path))
+    new.create_learner()
+    assert new.algorithm.logs()["train/epsilon"] == 1.0
 
 
 @pytest.mark.slow

@@ -92,6 +92,7 @@ class Run(contextlib.AbstractContextManager):
 
     def start(self):
         """Starts the algorithm's threads; `act` starts the actor."""
+        self.algorithm.before_first_step(self.train_steps)
         self._batches = iter(
             self._strategy.distribute_datasets_from_function(
                 lambda _: self.algorithm.dataset(self.store, self._per_replica, lambda x: x)

@@ -29,6 +29,7 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner.job import (
     AlgorithmContext,
@@ -178,14 +179,10 @@ class PQN(PolicyGradient):
         return network.epsilon
 
     def _explored(self, q_values: tf.Tensor, epsilons: float | tf.Tensor) -> tf.Tensor:
-        """Greedy actions [batch], or random ones with a probability: one for all, or [batch].
-
-        An action whose value is -inf is masked by the network and never chosen.
-        """
-        evenly = tf.where(tf.math.is_inf(q_values), q_values, tf.zeros_like(q_values))
-        at_random = tf.random.uniform(tf.shape(q_values)[:-1]) < epsilons
-        actions = self.distribution.sample(evenly), self.distribution.mode(q_values)
-        return tf.where(at_random, *actions)
+        """Greedy actions [batch], or random ones with a probability: one for all, or [batch]."""
+        n = q_values.shape[-1]
+        choices = explore(tf.argmax(q_values, -1, tf.int32), epsilons, n, q_values)
+        return self.distribution.mode(tf.one_hot(choices, n))
 
 
 def create_job(

@@ -15,6 +15,7 @@ from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.inference.policy import Acted
@@ -121,7 +122,7 @@ class R2D2(ReplayAlgorithm):
         choices = self._to_choices(prev_actions)
         output, agent_state = call_network(self.network, choices, env_outputs, agent_state)
         # As in evaluation environments: a greedy agent may do nothing for a whole episode.
-        choices = losses.explore(
+        choices = explore(
             tf.cast(output.action, tf.int32),
             self.config.eval_epsilon,
             self._num_actions,
@@ -169,8 +170,9 @@ class R2D2(ReplayAlgorithm):
         metrics = {name: tf.stop_gradient(value) for name, value in metrics.items()}
         return StepResult(loss, metrics, (batch.indices, priorities))
 
-    def before_first_batch(self, new_run: bool) -> None:
-        if new_run:  # Its weights may come from --init_checkpoint.
+    def before_first_step(self, train_steps: int) -> None:
+        super().before_first_step(train_steps)
+        if not train_steps:  # The weights may come from --init_checkpoint.
             self._copy_to_target()
 
     def after_step(self, feedback: Nest, train_steps: int) -> None:

@@ -6,12 +6,12 @@ only provides the bootstrap value.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from seed_rl.agents.r2d2.config import R2D2Config
+from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.nest import Nest
 from seed_rl.common.returns.scans import backward_linear_scan
@@ -305,32 +305,7 @@ def apply_epsilon_greedy(
       num_eval_envs: their ids follow.
       eval_epsilon: probability of a random action in evaluation environments.
       num_actions: number of actions.
-      q_values: see `explore`.
+      q_values: see `exploration.explore`.
     """
     epsilons = get_envs_epsilon(env_ids, num_training_envs, num_eval_envs, eval_epsilon)
     return explore(actions, epsilons, num_actions, q_values)
-
-
-def explore(
-    actions: tf.Tensor,
-    epsilons: float | tf.Tensor,
-    num_actions: int,
-    q_values: tf.Tensor | None = None,
-) -> tf.Tensor:
-    """Replaces actions with random ones.
-
-    Args:
-      actions: <int>[batch] in [0, num_actions).
-      epsilons: probabilities of a random action, <float32>[batch], or one for all.
-      num_actions: number of actions.
-      q_values: <float32>[batch, num_actions]; an action whose value is -inf is masked by the
-        network and never chosen at random, unless all are. None: no action is masked.
-    """
-    shape = tf.shape(actions)
-    if q_values is None:
-        q_values = tf.zeros(tf.concat([shape, [num_actions]], axis=0))
-    masked = tf.equal(q_values, -math.inf)
-    logits = tf.where(masked & ~tf.reduce_all(masked, -1, keepdims=True), -math.inf, 0.0)
-    anything = tf.random.categorical(logits, 1, dtype=tf.int32)[:, 0]
-    at_random = tf.random.uniform(shape) < epsilons
-    return tf.where(at_random, tf.cast(anything, actions.dtype), actions)

@@ -146,8 +146,9 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
     def clipped_apart(self) -> list[tf.Variable]:
         return variables.trainable_variables(self.temperature)
 
-    def before_first_batch(self, new_run: bool) -> None:
-        if new_run:  # Its weights may come from --init_checkpoint.
+    def before_first_step(self, train_steps: int) -> None:
+        super().before_first_step(train_steps)
+        if not train_steps:  # The weights may come from --init_checkpoint.
             self._copy_to_target()
 
     def after_step(self, feedback: Any, train_steps: int) -> None:

@@ -2,6 +2,7 @@
 
 The learner drives an algorithm like this (`learner.Learner`):
 
+    algorithm.before_first_step(steps)                  # in Python, 0 in a new run
     for batch in algorithm.dataset(store, batch_size, encode):
         result = algorithm.update(batch, minimize)      # on each training replica, in a tf.function
         algorithm.after_step(result.feedback, steps)    # in Python

@@ -78,19 +78,11 @@ class ReplayAlgorithm(Algorithm):
         """What is applied to sampled batches, a new object for each call; by default nothing."""
         return None
 
-    def before_first_batch(self, new_run: bool) -> None:
-        """Called once before training, when variables are initialized or restored.
-
-        Args:
-          new_run: whether no unroll has ever been inserted; false for a resumed run.
-        """
-
     def dataset(
         self, store: InferenceStore, batch_size: int, encode: Callable[[Nest], Nest]
     ) -> tf.data.Dataset:
         if self._writer is None:
             inserted = int(self._num_inserted.numpy())
-            self.before_first_batch(new_run=inserted == 0)
             self._store = store
             self._writer = ReplayWriter(
                 store, self.replay, self._prepare_on_cpu, self._check_network, inserted

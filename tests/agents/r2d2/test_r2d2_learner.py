@@ -165,6 +165,7 @@ def test_checkpoint_and_resume(tmp_path, save_replay):
     for directory, saved in ((running, save_replay == "always"), (stopped, save_replay != "never")):
         with make_run(1) as resumed:
             assert manager(resumed, directory).restore_latest() == 1
+            resumed.train_steps = run.train_steps  # The learner saves them itself.
             algorithm = resumed.algorithm
             assert algorithm.unrolls_consumed == inserted[directory]
             assert (len(algorithm.replay) > 0) == saved

@@ -71,7 +71,8 @@ def test_connections_leave_descriptors_to_the_rest_and_without_any_the_server_re
     """Guards checkpoints from storms of clients, and a listener that must accept again."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with serving(f"{HOST}:0", double) as server, contextlib.ExitStack() as files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + 120, limits[1]))
+        alone = descriptors()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (alone + 120, limits[1]))
         files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
         command = [sys.executable, str(PROGRAMS / "crowd.py"), str(server.ports[0])]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as others:
@@ -80,6 +81,8 @@ def test_connections_leave_descriptors_to_the_rest_and_without_any_the_server_re
             for _ in range(30):
                 files.callback(os.close, os.dup(0))
             others.communicate()
+        # Else a descriptor that the server frees late would be the newcomer's.
+        wait_until(lambda: descriptors() <= alone + 30)
         newcomer = socket.socket()
         with pytest.raises(OSError):
             while True:

@@ -200,13 +200,17 @@ def _bootstrap_values(
     agent_state: Nest,
 ) -> tf.Tensor:
     """Soft values <float32>[time, batch, atoms] of the states after each transition."""
+    skipped = 1
+    if not tf.nest.flatten(agent_state):
+        # Without memory, the first step is not needed: with one transition, half of the work.
+        seen, skipped = tf.nest.map_structure(lambda t: t[1:], seen), 0
     if config.bootstrap_net != BOOTSTRAP_Q:
-        return target_network.get_V(*seen, agent_state)[1:, ..., tf.newaxis]
+        return target_network.get_V(*seen, agent_state)[skipped:, ..., tf.newaxis]
     pi = distribution(network.get_action_params(*seen, agent_state))
     fresh, log_probs = pi.sample_and_log_prob()
     q = target_network.get_Q(*seen, agent_state, fresh)
     atoms = critics.bootstrap_atoms(q, config.dropped_quantiles_per_critic)
-    return (atoms - alpha * log_probs[..., tf.newaxis])[1:]
+    return (atoms - alpha * log_probs[..., tf.newaxis])[skipped:]
 
 
 def _of_actions(

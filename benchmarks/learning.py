@@ -1,7 +1,11 @@
 """Measures how soon a score is reached: minutes and frames, beside other libraries.
 
     python -m benchmarks.learning [--tasks=cartpole,...] [--seeds=1,2,3] [--limit=1200]
-        [--zoo_python=PYTHON] [--sample_factory_python=PYTHON] [-- FLAGS ...]
+        [--zoo_python=PYTHON] [--sample_factory_python=PYTHON] [--json=FILE] [-- FLAGS ...]
+    python -m benchmarks.learning --tasks= --json=FILE --page=PAGE
+
+The first adds its tasks to FILE, in place of earlier results of the same tasks; the second writes
+the table of all tasks in FILE between the markers of PAGE.
 
 Each library runs the command that it recommends for the task, one run after another, seed by seed.
 A score is the mean return of 100 training episodes in a row; Sample Factory reports such means
@@ -34,15 +38,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks import report
 from seed_rl.common.run_files import returns_log
+from seed_rl.study import aggregate
 
 EPISODES = 100
+SECTION = "time_to_score"
+OURS = "seed_rl"
 _POLL_S = 0.5
 _KILL_AFTER_S = 60
 
@@ -51,12 +58,14 @@ class Task(NamedTuple):
     """What is to be learned.
 
     Attributes:
+      title: for the table of results.
       goal: mean return.
       ours: arguments of the launcher.
       zoo: the environment's name in rl_zoo3.
       sample_factory: arguments of Python, module first.
     """
 
+    title: str
     goal: float
     ours: tuple[str, ...]
     zoo: str
@@ -66,6 +75,7 @@ class Task(NamedTuple):
 _MUJOCO = ("-m", "sf_examples.mujoco.train_mujoco")
 TASKS = {
     "cartpole": Task(
+        "CartPole",
         475,
         ("gym", "ppo", "2", "8", "--env_name=CartPole-v1"),
         "CartPole-v1",
@@ -77,16 +87,25 @@ TASKS = {
         ),
     ),
     "halfcheetah": Task(
+        "HalfCheetah",
         5000,
         ("mujoco", "ppo", "2", "8", "--env_name=HalfCheetah-v5"),
         "HalfCheetah-v4",
         (*_MUJOCO, "--env=mujoco_halfcheetah"),
     ),
     "hopper": Task(
+        "Hopper",
         2000,
         ("mujoco", "ppo", "2", "8", "--env_name=Hopper-v5"),
         "Hopper-v4",
         (*_MUJOCO, "--env=mujoco_hopper"),
+    ),
+    "pong": Task(
+        "Pong",
+        18,
+        ("atari", "vtrace", "4", "4", "--game=Pong"),
+        "PongNoFrameskip-v4",
+        ("-m", "sf_examples.atari.train_atari", "--env=atari_pong"),
     ),
 }
 
@@ -140,7 +159,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
+    parser.add_argument("--json", metavar="FILE", help="add the results to FILE")
+    parser.add_argument("--page", metavar="PAGE", help="update the table in PAGE from FILE")
     parser.add_argument("--tasks", default=",".join(TASKS), help="of %(default)s")
     parser.add_argument("--seeds", default="1,2,3", help="one run per seed (%(default)s)")
     parser.add_argument("--after", type=int, default=0, help="frames after the goal (%(default)s)")
@@ -150,28 +170,79 @@ def main() -> None:
     parser.add_argument("--keep", metavar="DIR", help="keep the runs in DIR/TASK/NAME_SEED")
     parser.add_argument("flags", nargs="*", help="flags for our programs, after --")
     options = parser.parse_args()
-    unknown = set(options.tasks.split(",")) - set(TASKS)
-    if unknown:
+    tasks = options.tasks.split(",") if options.tasks else []
+    if unknown := set(tasks) - set(TASKS):
         parser.error(f"no task {', '.join(sorted(unknown))}; there are {', '.join(TASKS)}")
-    results = {}
+    if options.page and not options.json:
+        parser.error("--page needs --json")
     with tempfile.TemporaryDirectory(prefix="learning_") as temporary:
-        for name in options.tasks.split(","):
+        for name in tasks:
             folder = pathlib.Path(options.keep or temporary) / name
-            results[name] = _run_task(TASKS[name], folder, _contestants(options), options)
-            _print(name, results[name])
-    report.write_json(
-        options.json,
-        {
-            name: {contestant: [r._asdict() for r in runs] for contestant, runs in table.items()}
-            for name, table in results.items()
-        },
+            results = _run_task(TASKS[name], folder, _contestants(options), options)
+            _print(name, results)
+            if options.json:
+                _keep(pathlib.Path(options.json), name, options.limit, results)
+    if options.page:
+        kept = json.loads(pathlib.Path(options.json).read_text())
+        aggregate.update_page(pathlib.Path(options.page), {SECTION: markdown(kept)})
+
+
+def _keep(
+    path: pathlib.Path, task: str, limit: float, results: Mapping[str, Sequence[Learned]]
+) -> None:
+    """Adds the results of a task to a file, after each task, for a later one may fail."""
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    runs = {
+        name: [{k: _kept(v) for k, v in learned._asdict().items()} for learned in of_seeds]
+        for name, of_seeds in results.items()
+    }
+    kept[task] = {"limit": limit, "runs": runs, "machine": report.machine()}
+    path.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def _kept(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if np.isnan(value) else round(value, 2)
+
+
+def markdown(kept: Mapping[str, Any]) -> str:
+    """A table of the results in a file, see `_keep`."""
+    rows = [["", "", "seconds, each seed", "median", "frames, median"]]
+    for task, of_task in kept.items():
+        limit, label = of_task["limit"], f"{TASKS[task].title}, {TASKS[task].goal:,g}"
+        for name, runs in of_task["runs"].items():
+            rows.append([label, *_row(name, runs, limit)])
+            label = ""
+    return aggregate.table(rows) + "\n"
+
+
+def _row(name: str, runs: Sequence[Mapping[str, float | None]], limit: float) -> list[str]:
+    seconds, frames = (
+        [np.inf if run[key] is None else float(run[key] or 0) for run in runs]
+        for key in ("seconds", "frames")
     )
+    each = ", ".join(f"{x:.{1 if x < 20 else 0}f}" if np.isfinite(x) else "–" for x in seconds)
+    missed = [run for run in runs if run["seconds"] is None]
+    if missed:
+        best = ", ".join(f"{run['highest'] or 0:,.0f}" for run in missed)
+        each = f"{each}: " if len(missed) < len(runs) else ""
+        each += f"not in {limit:g}; at best {best}"
+    cells = [f"**{name}**" if name == OURS else name, each]
+    for values, digits in ((seconds, 1), (frames, 0)):
+        middle = statistics.median(values)
+        cells.append(
+            f"{middle:,.{digits if middle < 20 else 0}f}" if np.isfinite(middle) else "not reached"
+        )
+    if len(missed) == len(runs):
+        ends = sorted(float(run["all_frames"] or 0) for run in runs)
+        cells[-1] = f"not in {ends[0]:,.0f} to {ends[-1]:,.0f}"
+    return cells
 
 
 def _contestants(options: argparse.Namespace) -> dict[str, Contestant]:
-    result = {"seed_rl": _seed_rl(options.flags)}
+    result = {OURS: _seed_rl(options.flags)}
     if options.zoo_python:
-        result["rl_zoo3 PPO"] = _zoo(options.zoo_python)
+        result["RL Zoo PPO"] = _zoo(options.zoo_python)
     if options.sample_factory_python:
         result["Sample Factory"] = _sample_factory(options.sample_factory_python)
     return result

@@ -202,7 +202,7 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
                 *(published.get(method, "") for method in methods),
             ]
         )
-    return _lines(lines)
+    return table(lines)
 
 
 def normalized(
@@ -234,7 +234,7 @@ def comparison(names: Sequence[str], scores: Sequence[Scores], unit: str) -> str
     for name, one in zip(names, scores, strict=True):
         found = [statistics.estimate(statistic, one) for _, statistic in _STATISTICS]
         lines.append([name, *(f"{part.estimate:.2f} ({_interval(part, '.2f')})" for part in found)])
-    text = f"{_lines(lines)}\n\n"
+    text = f"{table(lines)}\n\n"
     text += f"Over {len(scores[0])} tasks; 1 is {unit}. In brackets, 95 % intervals.\n"
     for name, one in zip(names[1:], scores[1:], strict=True):
         better = statistics.estimate(statistics.improvement, [*one, *scores[0]])
@@ -245,7 +245,8 @@ def comparison(names: Sequence[str], scores: Sequence[Scores], unit: str) -> str
     return text
 
 
-def _lines(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, the first row its head."""
     head, *rest = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([head, "|---" * len(rows[0]) + "|", *rest])
 
@@ -303,7 +304,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.page is None:
         print("\n".join(sections.values()), end="")
     else:
-        _update(options.page, sections)
+        update_page(options.page, sections)
     return 0
 
 
@@ -312,8 +313,16 @@ def _curve(runs: Sequence[FinishedRun]) -> curves.Curve:
     return curves.Curve("", runs[0].curve[:, 0], np.array([run.curve[:, 1] for run in runs]))
 
 
-def _update(page: Path, sections: Mapping[str, str]) -> None:
-    """Replaces what is between the markers of the sections that the page has."""
+def update_page(page: Path, sections: Mapping[str, str]) -> None:
+    """Replaces what is between the markers of sections in a Markdown file.
+
+    Args:
+      page: with lines <!-- NAME --> and <!-- end of NAME -->.
+      sections: Markdown by name. There need be no markers of "comparison".
+
+    Raises:
+      UserError: the page lacks markers, or cannot be read or written.
+    """
     try:
         text = page.read_text(encoding="utf-8")
         for name, section in sections.items():

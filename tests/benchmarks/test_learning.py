@@ -1,5 +1,6 @@
 """`benchmarks.learning`: when a score counts as reached, and what other libraries' logs say."""
 
+import json
 import math
 from datetime import datetime
 from pathlib import Path
@@ -59,3 +60,26 @@ def test_reports_of_sample_factory(tmp_path: Path) -> None:
     np.testing.assert_allclose(means.means, [-365.245])
     np.testing.assert_allclose(means.frames, [45056])
     assert means.times[0] == datetime(2026, 1, 2, 3, 4, 10).timestamp()
+
+
+def test_the_page_has_the_table_of_the_results() -> None:
+    """Guards the page from edits by hand."""
+    results = Path(__file__).parents[2] / "docs/results"
+    table = learning.markdown(json.loads((results / "time_to_score.json").read_text()))
+    assert f"<!-- {learning.SECTION} -->\n\n{table}\n" in (results / "README.md").read_text()
+
+
+def test_results_of_a_task_replace_earlier_ones(tmp_path: Path) -> None:
+    """Guards the other tasks in the file, and how goals are shown that were not reached."""
+    path, nan = tmp_path / "results.json", math.nan
+    reached = learning.Learned(12.34, 3000, 5.0, 6.0, 4000)
+    learning._keep(path, "cartpole", 60, {learning.OURS: [reached] * 3})
+    learning._keep(path, "hopper", 60, {learning.OURS: [reached]})
+    late = learning.Learned(nan, nan, nan, 1234.5, 5000)
+    learning._keep(path, "hopper", 90, {learning.OURS: [reached, late, late], "X": [late, late]})
+    *_, cartpole, ours, other = learning.markdown(json.loads(path.read_text())).splitlines()
+    assert cartpole == "| CartPole, 475 | **seed_rl** | 12.3, 12.3, 12.3 | 12.3 | 3,000 |"
+    missed = "12.3, –, –: not in 90; at best 1,234, 1,234 | not reached | not reached"
+    assert ours == f"| Hopper, 2,000 | **seed_rl** | {missed} |"
+    none = "not in 90; at best 1,234, 1,234 | not reached | not in 5,000 to 5,000"
+    assert other == f"|  | X | {none} |"

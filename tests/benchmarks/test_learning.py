@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -83,3 +85,17 @@ def test_results_of_a_task_replace_earlier_ones(tmp_path: Path) -> None:
     assert ours == f"| Hopper, 2,000 | **seed_rl** | {missed} |"
     none = "not in 90; at best 1,234, 1,234 | not reached | not in 5,000 to 5,000"
     assert other == f"|  | X | {none} |"
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_cartpole_is_learned_and_added_to_the_page(repository: Path, tmp_path: Path) -> None:
+    """Guards the program as a whole, which trains until the goal and writes file and page."""
+    file, page = tmp_path / "results.json", tmp_path / "page.md"
+    page.write_text(f"<!-- {learning.SECTION} -->\n<!-- end of {learning.SECTION} -->\n")
+    options = ["--tasks=cartpole", "--seeds=1", "--after=2000", f"--json={file}", f"--page={page}"]
+    command = [sys.executable, "-m", "benchmarks.learning", *options]
+    subprocess.run(command, cwd=repository, check=True, timeout=1500)
+    (learned,) = json.loads(file.read_text())["cartpole"]["runs"][learning.OURS]
+    assert learned["seconds"] > 0 and learned["all_frames"] >= learned["frames"] + 2000
+    assert f"**{learning.OURS}**" in page.read_text()

@@ -50,11 +50,6 @@ pytestmark = pytest.mark.slow
             ["--rounds=1", "--seconds=0.1"],
             ["tls_over_plain"],
         ),
-        (
-            "learning",
-            ["--seeds=1", "--goal=15", "--after=2000", "--limit=60000"],
-            ["slowest_s", "lowest_after"],
-        ),
     ],
 )
 def test_results_have_the_promised_keys(repository, tmp_path, program, options, keys):

@@ -22,6 +22,7 @@ import rich.console
 import rich.table
 
 import seed_rl
+from seed_rl.common.system import processor
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -92,23 +93,14 @@ def write_json(path: str | None, results: Mapping[str, Any]) -> None:
 def machine() -> dict[str, Any]:
     """The hardware and software that the figures depend on."""
     return {
-        "cpu": _cpu_model(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cpu": processor.model(),
+        "cores": processor.cores(),
         "load_average": os.getloadavg()[0],
         "python": platform.python_version(),
         "system": platform.platform(),
         "seed_rl": seed_rl.__version__,
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-
-
-def _cpu_model() -> str:
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
 
 
 def _format(cell: object) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.system import memory
+from seed_rl.common.system import memory, processor
 from seed_rl.common.system.nvidia import machine_has_gpu
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import games, panel, proxy
@@ -94,7 +94,7 @@ def create_supervisor(options: RunOptions) -> Supervisor:
         tasks = f"--task={options.actors} to {actors - 1}" if options.remote_actors else "no actors"
         place = options.expose or options.server_address
         facts["you start"] = f"{tasks}, --env_batch_size={options.envs_per_actor}, for {place}"
-    cores = len(os.sched_getaffinity(0))
+    cores = processor.cores()
     if num_envs < _ENVS_PER_CORE * cores and machine_has_gpu():
         facts["hint"] = (
             f"a GPU infers for many environments as fast as for few: {cores} cores may step "

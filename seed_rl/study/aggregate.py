@@ -62,6 +62,7 @@ class FinishedStudy(NamedTuple):
       name: of its directory.
       spec: what was run.
       commits: of the source that ran.
+      machines: on which it ran.
       configurations: one per task, by the task's name: the values of its choices.
       tasks: their runs, by the same names.
     """
@@ -69,6 +70,7 @@ class FinishedStudy(NamedTuple):
     name: str
     spec: Spec
     commits: Sequence[str]
+    machines: Sequence[str]
     configurations: Mapping[str, Configuration]
     tasks: Mapping[str, Sequence[FinishedRun]]
 
@@ -133,8 +135,8 @@ def read(path: Path) -> FinishedStudy:
         )
     if not tasks:
         raise UserError(f"No run of {path} is done.")
-    commits = record.get("commits", [])
-    return FinishedStudy(path.resolve().name, spec, commits, configurations, tasks)
+    commits, machines = record.get("commits", []), record.get("machines", [])
+    return FinishedStudy(path.resolve().name, spec, commits, machines, configurations, tasks)
 
 
 def read_references(path: Path) -> list[Reference]:
@@ -150,14 +152,9 @@ def read_references(path: Path) -> list[Reference]:
 
 
 def markdown(study: FinishedStudy, references: Sequence[Reference]) -> str:
-    """What was run, and a table of its scores beside published ones of as many frames."""
-    spec = study.spec
+    """What was run, and a table of its scores beside published ones."""
     known = [
-        row
-        for row in references
-        if row.task in study.tasks
-        and row.agent in ("", spec.agent)
-        and float(row.frames) == spec.frames
+        row for row in references if row.task in study.tasks and row.agent in ("", study.spec.agent)
     ]
     parts = [_protocol(study), _table(study, known)]
     sources = dict.fromkeys(f"{row.method}: {row.protocol} ({row.source})" for row in known)
@@ -176,20 +173,22 @@ def _protocol(study: FinishedStudy) -> str:
     done, planned = sum(map(len, study.tasks.values())), spec.configurations * spec.seeds
     left = "" if done == planned else f"; {done} of {planned} runs are done"
     commits = ", ".join(study.commits) or "not recorded"
+    machines = f" On {', '.join(study.machines)}." if study.machines else ""
     others = "and the other tasks likewise. " if len(study.tasks) > 1 else ""
     return (
         f"    ./run_local.sh {command}\n\n{others}{spec.description} {spec.frames:,} frames, "
-        f"seeds 1 to {spec.seeds}{left}. {scores} Commit: {commits}."
+        f"seeds 1 to {spec.seeds}{left}. {scores}{machines} Commit: {commits}."
     )
 
 
 def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
-    methods = list(dict.fromkeys(row.method for row in known))
+    titles = {row: _title(row, study.spec.frames) for row in known}
+    methods = list(dict.fromkeys(titles.values()))
     lines = [["", "mean", "95 % interval", "each seed", "in training", "frames/s", *methods]]
     for task, runs in study.tasks.items():
-        mean = statistics.estimate(statistics.mean, [study.scores(task)])
+        mean = statistics.mean_of_seeds(study.scores(task))
         published = {
-            row.method: " ± ".join(f"{float(x):,g}" for x in (row.score, row.deviation) if x)
+            titles[row]: " ± ".join(f"{float(x):,g}" for x in (row.score, row.deviation) if x)
             for row in known
             if row.task == task
         }
@@ -203,6 +202,14 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
             ]
         )
     return table(lines)
+
+
+def _title(row: Reference, frames: int) -> str:
+    """The method, and what makes its score unlike those of the study: frames, training returns."""
+    others = float(row.frames)
+    unlike = [f"{others / 1e6:g}M frames"] if others not in (0, frames) else []
+    unlike += ["in training"] if "training return" in row.protocol else []
+    return f"{row.method} ({', '.join(unlike)})" if unlike else row.method
 
 
 def normalized(

@@ -1,6 +1,6 @@
 """A study on disk: its spec, its configurations, and the state of each run.
 
-DIRECTORY/study.json               the spec
+DIRECTORY/study.json               the spec, and the commits and machines that ran it
 DIRECTORY/results.csv, curves.csv  what has ended; a run that is done there, but has no logdir, was
                                    done elsewhere and is not run again
 DIRECTORY/optuna.log               the configurations, see `seed_rl.study.trials`
@@ -17,13 +17,13 @@ import dataclasses
 import functools
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, progress
-from seed_rl.common.system import files
+from seed_rl.common.system import files, processor
 from seed_rl.launch import run_lock
 from seed_rl.study import fields, trials
 from seed_rl.study import spec as spec_lib
@@ -184,10 +184,13 @@ class Study:
         Raises:
           UserError: the directory cannot be written, or has results of another study.
         """
-        commits = list((read(self.path) or {}).get("commits", ()))
-        if (commit := _commit()) and commit not in commits:
-            commits.append(commit)
-        record = {"spec": spec_lib.to_json(self.spec), "commits": commits}
+        before = read(self.path) or {}
+        machine = f"{processor.cores()} cores ({processor.model()})"
+        record = {
+            "spec": spec_lib.to_json(self.spec),
+            "commits": _with(before.get("commits", ()), _commit()),
+            "machines": _with(before.get("machines", ()), machine),
+        }
         try:
             for name in ("runs", "logs"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
@@ -224,6 +227,10 @@ def open_study(path: Path, spec: Spec) -> Study:
     return Study(path, spec, tuple(c["values"] for c in record.get("configurations", ())))
 
 
+def _with(values: Iterable[str], value: str) -> list[str]:
+    return [*dict.fromkeys(filter(None, [*values, value]))]
+
+
 def _commit() -> str:
     """What `git describe` says of the source that runs; "" outside a checkout."""
     root = Path(__file__).parents[2]  # Whose repository it must be, not one around it.
@@ -236,7 +243,7 @@ def _commit() -> str:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """study.json: the spec and the commits; None in an empty directory.
+    """study.json: the spec, commits and machines; None in an empty directory.
 
     Raises:
       UserError: it is damaged, or the directory has files of something else.

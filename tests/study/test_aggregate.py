@@ -27,8 +27,8 @@ REFERENCES = """agent,task,method,score,deviation,frames,seeds,protocol,source
 ,A-v1,random,10,,0,,,
 ,A-v1,human,110,,0,,,
 ,B-v1,human,2000,,0,,,
-vtrace,A-v1,Another,80,5,1000,3,last returns,https://example.org
-,A-v1,Longer,100,5,2000,3,last returns,https://example.org
+vtrace,A-v1,Another,80,5,1000,3,whole games,https://example.org
+,A-v1,Longer,100,5,2500000,3,"sticky, training return",https://example.org
 ppo,A-v1,Unlike,100,5,1000,3,last returns,https://example.org
 """
 HEADER = (
@@ -42,7 +42,9 @@ def folder(tmp_path):
     """The files of a study: A scores 60, 110 and 85, B 1000 and 3000 and is still running."""
     path = tmp_path / "two_tasks"
     path.mkdir()
-    (path / "study.json").write_text(json.dumps({"spec": SPEC, "commits": ["abc123"]}))
+    (path / "study.json").write_text(
+        json.dumps({"spec": SPEC, "commits": ["abc123"], "machines": ["2 cores (X)"]})
+    )
     rows = [
         *((0, 1, "A-v1", 60, "done"), (0, 2, "A-v1", 110, "done"), (0, 3, "A-v1", 85, "done")),
         *((1, 1, "B-v1", 1000, "done"), (1, 2, "B-v1", 3000, "done")),
@@ -59,7 +61,7 @@ def folder(tmp_path):
 
 
 def test_tables_on_a_page(folder, tmp_path, capsys):
-    """Each run is there, beside what is published for as many frames, normalized as said."""
+    """Each run is there, beside what is published and how that differs, normalized as said."""
     page = tmp_path / "page.md"
     page.write_text(
         "# Mine\n<!-- two_tasks -->\nold\n<!-- end of two_tasks -->\nbetween\n"
@@ -74,10 +76,14 @@ def test_tables_on_a_page(folder, tmp_path, capsys):
         "./run_local.sh gym vtrace 2 8 --seed=1 --total_environment_frames=1000 --env_name=A-v1"
         in text
     )
-    assert "1,000 frames, seeds 1 to 3; 5 of 6 runs are done." in text and "Commit: abc123." in text
-    assert "| A-v1 | **85.0** | 60.0 to 110.0 | 60.0, 110.0, 85.0 | 50.0 | 500.0 | 80 ± 5 |" in text
-    assert "| B-v1 | **2,000** | 1,000 to 3,000 | 1,000, 3,000 |" in text
-    assert "Another: last returns (https://example.org)." in text and "Longer" not in text
+    assert "1,000 frames, seeds 1 to 3; 5 of 6 runs are done." in text
+    assert "On 2 cores (X). Commit: abc123." in text
+    # Student's t with two degrees of freedom is 4.303: of 60, 110 and 85, 4.303 * 25 / sqrt(3).
+    assert "| A-v1 | **85.0** | 22.9 to 147.1 | 60.0, 110.0, 85.0 | 50.0 | 500.0 |" in text
+    assert "| 500.0 | 10 | 110 | 80 ± 5 | 100 ± 5 |" in text
+    assert "| frames/s | random | human | Another | Longer (2.5M frames, in training) |" in text
+    assert "| B-v1 | **2,000** | -10,706 to 14,706 | 1,000, 3,000 |" in text
+    assert "Another: whole games (https://example.org)" in text
     assert "Unlike" not in text
     # A: 0.5, 1, 0.75. B, whose zero is 0: 0.5, 1.5. The middle of five: 0.75 and parts of others.
     (row,) = [line for line in text.splitlines() if line.startswith("| two_tasks |")]

@@ -100,13 +100,6 @@ TASKS = {
         "Hopper-v4",
         (*_MUJOCO, "--env=mujoco_hopper"),
     ),
-    "pong": Task(
-        "Pong",
-        18,
-        ("atari", "vtrace", "4", "4", "--game=Pong"),
-        "PongNoFrameskip-v4",
-        ("-m", "sf_examples.atari.train_atari", "--env=atari_pong"),
-    ),
 }
 
 

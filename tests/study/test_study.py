@@ -13,6 +13,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from seed_rl.common.run_files import checkpoint_list, progress
+from seed_rl.common.system import processor
 from seed_rl.launch import run_lock
 from seed_rl.study import program
 from tests.helpers import PROGRAMS
@@ -136,6 +137,7 @@ def test_runs_are_evaluated_and_kept_as_curves(study):
     assert len(curve) == 50 and float(curve[-1]["return"]) == float(row["final_return"])
     record = json.loads((study.path / "study.json").read_text())
     assert len(record["commits"]) <= 1  # None outside a checkout.
+    assert record["machines"] == [f"{processor.cores()} cores ({processor.model()})"]
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from benchmarks import load, report, training
 from benchmarks.load_learner import LOADS
 from benchmarks.workloads import WORKLOADS
 from seed_rl.common.run_files import progress
+from seed_rl.common.system import processor
 
 _AGENTS = {
     "vtrace": "CartPole-v1",
@@ -146,7 +146,7 @@ def whole_systems(args: argparse.Namespace) -> None:
     """Learner and actors together."""
     rows = []
     for name, dtype in args.runs:
-        cores = len(os.sched_getaffinity(0))
+        cores = processor.cores()
         num_envs = max(WORKLOADS[name].num_envs, _ENVS_PER_CORE * cores)
         whole = training.measure_whole(_options(args, name, dtype, num_envs))
         per_step = 1e6 * WORKLOADS[name].frames_per_transition / whole["frames"]
@@ -179,7 +179,7 @@ def whole_systems(args: argparse.Namespace) -> None:
 def deepmind_lab(args: argparse.Namespace) -> None:
     """The paper's network, with actors that cost little."""
     sys.argv[1:] = ["--load=dmlab", f"--seconds={args.seconds}", "--flag=compute_dtype=bfloat16"]
-    actors, warmup = (4, 5) if args.quick else (16 * len(os.sched_getaffinity(0)), 20)
+    actors, warmup = (4, 5) if args.quick else (16 * processor.cores(), 20)
     sys.argv += [f"--actors={actors}", "--envs_per_actor=4", f"--warmup={warmup}"]
     options = load.parse()
     load.needs_descriptors(options.actors)
@@ -223,7 +223,7 @@ def _options(
         compute_dtype=dtype,
         jit=jit,
         num_envs=num_envs,
-        actors=len(os.sched_getaffinity(0)),
+        actors=processor.cores(),
         seconds=args.seconds,
         warmup=10.0,
         part_seconds=args.part_seconds,

@@ -44,6 +44,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import report
+from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import returns_log
 from seed_rl.study import aggregate
 
@@ -168,6 +169,9 @@ def main() -> None:
         parser.error(f"no task {', '.join(sorted(unknown))}; there are {', '.join(TASKS)}")
     if options.page and not options.json:
         parser.error("--page needs --json")
+    for path in map(pathlib.Path, filter(None, (options.json, options.page))):
+        if not path.parent.is_dir():  # Not after hours of runs.
+            parser.error(f"there is no directory {path.parent}")
     with tempfile.TemporaryDirectory(prefix="learning_") as temporary:
         for name in tasks:
             folder = pathlib.Path(options.keep or temporary) / name
@@ -176,8 +180,11 @@ def main() -> None:
             if options.json:
                 _keep(pathlib.Path(options.json), name, options.limit, results)
     if options.page:
-        kept = json.loads(pathlib.Path(options.json).read_text())
-        aggregate.update_page(pathlib.Path(options.page), {SECTION: markdown(kept)})
+        try:
+            kept = json.loads(pathlib.Path(options.json).read_text())
+            aggregate.update_page(pathlib.Path(options.page), {SECTION: markdown(kept)})
+        except (OSError, UserError) as error:
+            parser.error(str(error))
 
 
 def _keep(
@@ -209,27 +216,28 @@ def markdown(kept: Mapping[str, Any]) -> str:
     return aggregate.table(rows) + "\n"
 
 
-def _row(name: str, runs: Sequence[Mapping[str, float | None]], limit: float) -> list[str]:
+def _row(name: str, runs: Sequence[Mapping[str, Any]], limit: float) -> list[str]:
+    late = [run for run in runs if run["seconds"] is None]
+    each = ", ".join(_shown(run["seconds"]) for run in runs)
+    if late:
+        best = ", ".join(_shown(run["highest"]) for run in late)
+        missed = f"not in {limit:g}; at best {best}"
+        each = f"{each}: {missed}" if len(late) < len(runs) else missed
     seconds, frames = (
-        [np.inf if run[key] is None else float(run[key] or 0) for run in runs]
+        statistics.median(np.inf if run[key] is None else run[key] for run in runs)
         for key in ("seconds", "frames")
     )
-    each = ", ".join(f"{x:.{1 if x < 20 else 0}f}" if np.isfinite(x) else "–" for x in seconds)
-    missed = [run for run in runs if run["seconds"] is None]
-    if missed:
-        best = ", ".join(f"{run['highest'] or 0:,.0f}" for run in missed)
-        each = f"{each}: " if len(missed) < len(runs) else ""
-        each += f"not in {limit:g}; at best {best}"
-    cells = [f"**{name}**" if name == OURS else name, each]
-    for values, digits in ((seconds, 1), (frames, 0)):
-        middle = statistics.median(values)
-        cells.append(
-            f"{middle:,.{digits if middle < 20 else 0}f}" if np.isfinite(middle) else "not reached"
-        )
-    if len(missed) == len(runs):
-        ends = sorted(float(run["all_frames"] or 0) for run in runs)
-        cells[-1] = f"not in {ends[0]:,.0f} to {ends[-1]:,.0f}"
+    cells = [f"**{name}**" if name == OURS else name, each, _shown(seconds), _shown(frames)]
+    if len(late) == len(runs):
+        ends = [run["all_frames"] for run in runs]
+        cells[-1] = f"not in {_shown(min(ends))} to {_shown(max(ends))}"
     return cells
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return "not reached" if np.isinf(value) else aggregate.number(value)
 
 
 def _contestants(options: argparse.Namespace) -> dict[str, Contestant]:

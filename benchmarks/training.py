@@ -33,6 +33,7 @@ from benchmarks.processes import cpu_seconds
 from benchmarks.training_parts import PARTS, on_accelerator
 from benchmarks.workloads import WORKLOADS, chosen
 from seed_rl.common.run_files import progress
+from seed_rl.common.system import processor
 
 
 def main() -> None:
@@ -79,7 +80,7 @@ def main() -> None:
 
 def run(args: argparse.Namespace) -> dict[str, float]:
     """Measures each part alone, then the whole system."""
-    cores = len(os.sched_getaffinity(0))
+    cores = processor.cores()
     measured = {name: measure_part(args, name) for name in PARTS}
     parts = {name: part["us"] for name, part in measured.items()}
     per_core = {name: part["us"] for name, part in measured.items() if not part["on_accelerator"]}

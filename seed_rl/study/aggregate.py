@@ -194,10 +194,10 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
         }
         lines.append(
             [
-                *(task, f"**{_number(mean.estimate)}**", _interval(mean)),
-                ", ".join(_number(run.score) for run in runs),
-                _number(float(np.mean([run.training for run in runs]))),
-                _number(float(np.mean([run.frames_per_s for run in runs]))),
+                *(task, f"**{number(mean.estimate)}**", _interval(mean)),
+                ", ".join(number(run.score) for run in runs),
+                number(float(np.mean([run.training for run in runs]))),
+                number(float(np.mean([run.frames_per_s for run in runs]))),
                 *(published.get(method, "") for method in methods),
             ]
         )
@@ -261,11 +261,11 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 def _interval(of: Interval, form: str = "") -> str:
     if math.isnan(of.low):
         return "one seed"
-    show = (lambda value: format(value, form)) if form else _number
+    show = (lambda value: format(value, form)) if form else number
     return f"{show(of.low)} to {show(of.high)}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """With as many digits as matter: 5,819 or 17.3 or 0.42."""
     digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2
     return f"{value:,.{digits}f}"

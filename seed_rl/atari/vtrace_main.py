@@ -24,6 +24,9 @@ PRESET = Preset(
         batch_size=8,
         learning_rate=6e-4,
         entropy_cost=0.002,
+        # Freeway gives its first reward after dozens of steps forward, which never follow one another
+        # if actions are sampled independently.
+        action_persistence=32.0,
     ),
 )
 """Learns Pong on two cores; see docs/results."""

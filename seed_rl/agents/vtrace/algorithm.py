@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from gymnasium import spaces
 
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig, VTraceReplayConfig
@@ -15,8 +16,10 @@ from seed_rl.common.config.options import from_flags, refuse_unused
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
+from seed_rl.common.inference.exploration import persist
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.inference.inference_store import InferenceStore
+from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
 from seed_rl.common.learner.algorithm import StepResult
@@ -31,7 +34,7 @@ from seed_rl.common.learner.replay_algorithm import replay_files, replay_logs, r
 from seed_rl.common.learner.replay_pipeline import ReplayMixer
 from seed_rl.common.nest import Nest
 from seed_rl.common.replay import PrioritizedReplay
-from seed_rl.common.types import Specs, Unroll
+from seed_rl.common.types import EnvOutput, Specs, Unroll
 
 
 class VTrace(ActorCriticAlgorithm):
@@ -71,6 +74,31 @@ class VTrace(ActorCriticAlgorithm):
         self._replay = VTraceReplayConfig()
         self._mixer: ReplayMixer | None = None
         self._store: InferenceStore | None = None
+
+    def act(
+        self,
+        network: tf.Module,
+        env_ids: tf.Tensor,
+        prev_actions: Nest,
+        env_outputs: EnvOutput,
+        agent_state: Nest,
+    ) -> Acted:
+        acted = super().act(network, env_ids, prev_actions, env_outputs, agent_state)
+        longest = self.config.action_persistence
+        if longest == 1.0:
+            return acted
+        training = env_ids < self._num_training_envs
+        place = tf.cast(env_ids + 1, tf.float32) / self._num_training_envs
+        action = persist(
+            self.distribution,
+            acted.agent_outputs.policy_logits,
+            prev_actions,
+            env_outputs.done,
+            tf.where(training, tf.pow(longest, place), 1.0),
+        )
+        action = tf.where(training, action, acted.action)
+        recorded = acted.agent_outputs._replace(action=action)
+        return Acted(action, recorded, acted.agent_state)
 
     def use_replay(
         self, config: VTraceReplayConfig, unroll_length: int, seed: int | None = None
@@ -170,6 +198,11 @@ def create_job(
 
     def create_algorithm(context: AlgorithmContext) -> VTrace:
         observation_space, action_space = context.spaces
+        if vtrace.action_persistence > 1.0 and not isinstance(action_space, spaces.Discrete):
+            raise UserError(
+                f"--action_persistence={vtrace.action_persistence:g} is for one discrete choice, "
+                f"and actions are {action_space}. Leave it out."
+            )
         distribution = get_parametric_distribution_for_action_space(action_space, continuous)
         created = algorithm(
             vtrace,

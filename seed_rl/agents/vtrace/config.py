@@ -67,6 +67,13 @@ class VTraceConfig(Checked):
         "Speed at which the entropy cost is adjusted, relative to the learning rate.",
         minimum=0.0,
     )
+    action_persistence: float = option(
+        1.0,
+        "Exploration: steps for which an indifferent policy keeps an action, on average, in the "
+        "training environment that does so for longest; the others are spread from there to 1. For "
+        "one discrete choice. 1: actions are sampled independently.",
+        minimum=1.0,
+    )
     kl_cost: float = option(0.0, "Weight of KL(behaviour policy || learner's policy).", minimum=0.0)
     trust_region: float | None = option(
         None,

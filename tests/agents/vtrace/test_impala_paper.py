@@ -93,6 +93,7 @@ def test_the_file_has_the_settings_of_the_paper(trained):
         "lambda_": 1.0,
         "target_entropy": None,
         "kl_cost": 0.0,
+        "action_persistence": 1.0,
         "reward_scaling": 1.0,
         "max_random_noops": 30,
         "rmsprop_decay": DECAY,

@@ -171,6 +171,7 @@ EFFECTIVE = {
         batch_size=8,
         learning_rate=6e-4,
         entropy_cost=0.002,
+        action_persistence=32.0,
     ),
     "seed_rl.gym.r2d2_main": {
         **R2D2,

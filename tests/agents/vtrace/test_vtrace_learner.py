@@ -148,6 +148,45 @@ def weight_name(agent, weight):
     return "baseline" if weight is agent.baseline else "policy_logits"
 
 
+class Indifferent(tf.Module):
+    """All actions have the same probability."""
+
+    def __call__(self, prev_actions, env_outputs, agent_state, unroll=False, is_training=False):
+        size = tf.shape(prev_actions)[0]
+        action = tf.random.uniform([size], maxval=9, dtype=tf.int32)
+        return AgentOutput(action, tf.zeros([size, 9]), tf.zeros([size])), agent_state
+
+
+def test_training_environments_keep_actions_for_longer_and_longer():
+    """Guards the environments' places, greedy evaluation, and that what is sent is recorded."""
+    tf.random.set_seed(0)
+    algorithm = VTrace(
+        VTraceConfig(action_persistence=1000.0),
+        Indifferent,
+        categorical_distribution(9, tf.int32),
+        num_envs=5,
+        num_eval_envs=2,
+    )
+    env_ids = np.repeat(np.arange(5, dtype=np.int32), 2000)
+    flags = np.zeros(len(env_ids), np.bool_)
+    reward = np.zeros(len(env_ids), np.float32)
+    env_outputs = EnvOutput(reward, flags, reward, flags, np.zeros(len(env_ids), np.int32))
+    inputs = tf.nest.map_structure(tf.constant, (np.full(len(env_ids), 4, np.int32), env_outputs))
+    acted = algorithm.act(algorithm.network, tf.constant(env_ids), *inputs, ())
+    kept = (acted.action.numpy() == 4).reshape(5, -1).mean(axis=1)
+    # Of actions that are drawn anew, one in nine is the same again.
+    expected = [1 - 8 / 9 / steps for steps in (10, 100, 1000)]
+    np.testing.assert_allclose(kept, [*expected, 0, 0], atol=0.02)
+    np.testing.assert_array_equal(acted.action, acted.agent_outputs.action)
+
+
+def test_persistence_is_refused_where_actions_are_not_one_choice():
+    """A part of an action that persists alone is no action that persists."""
+    vtrace = VTraceConfig(action_persistence=8.0)
+    with pytest.raises(UserError, match="--action_persistence=8 is for one discrete choice"):
+        create_job(lambda *_: gymnasium.make("Pendulum-v1"), None, vtrace=vtrace)
+
+
 class OnPolicy(VTrace):
     learns_from_replay = False
 

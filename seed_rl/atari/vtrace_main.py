@@ -24,8 +24,7 @@ PRESET = Preset(
         batch_size=8,
         learning_rate=6e-4,
         entropy_cost=0.002,
-        # Freeway gives its first reward after dozens of steps forward, which never follow one another
-        # if actions are sampled independently.
+        # Actions that are sampled independently rarely cross Freeway's road, for its first reward.
         action_persistence=32.0,
     ),
 )

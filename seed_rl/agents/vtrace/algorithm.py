@@ -88,12 +88,13 @@ class VTrace(ActorCriticAlgorithm):
         if longest == 1.0:
             return acted
         training = env_ids < self._num_training_envs
-        place = tf.cast(env_ids + 1, tf.float32) / self._num_training_envs
+        place = tf.cast(env_ids, tf.float32) / max(self._num_training_envs - 1, 1)
         action = persist(
             self.distribution,
             acted.agent_outputs.policy_logits,
             prev_actions,
-            env_outputs.done,
+            # The first step of an environment's life has no previous action either.
+            env_outputs.done | tf.equal(env_outputs.episode_step, 0),
             tf.where(training, tf.pow(longest, place), 1.0),
         )
         action = tf.where(training, action, acted.action)
@@ -200,8 +201,8 @@ def create_job(
         observation_space, action_space = context.spaces
         if vtrace.action_persistence > 1.0 and not isinstance(action_space, spaces.Discrete):
             raise UserError(
-                f"--action_persistence={vtrace.action_persistence:g} is for one discrete choice, "
-                f"and actions are {action_space}. Leave it out."
+                f"--action_persistence={vtrace.action_persistence:g} needs actions that are one discrete "
+                f"choice, and these are {action_space}. Set --action_persistence=1."
             )
         distribution = get_parametric_distribution_for_action_space(action_space, continuous)
         created = algorithm(

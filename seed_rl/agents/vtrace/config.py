@@ -69,10 +69,12 @@ class VTraceConfig(Checked):
     )
     action_persistence: float = option(
         1.0,
-        "Exploration: steps for which an indifferent policy keeps an action, on average, in the "
-        "training environment that does so for longest; the others are spread from there to 1. For "
-        "one discrete choice. 1: actions are sampled independently.",
+        "Exploration: steps for which an undecided policy keeps an action before it draws again, "
+        "on average, in the last training environment; from 1 in the first, they increase "
+        "geometrically. Needs actions that are one discrete choice. 1: actions are sampled "
+        "independently.",
         minimum=1.0,
+        maximum=1e6,
     )
     kl_cost: float = option(0.0, "Weight of KL(behaviour policy || learner's policy).", minimum=0.0)
     trust_region: float | None = option(

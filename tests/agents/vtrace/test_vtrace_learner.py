@@ -148,7 +148,7 @@ def weight_name(agent, weight):
     return "baseline" if weight is agent.baseline else "policy_logits"
 
 
-class Indifferent(tf.Module):
+class Undecided(tf.Module):
     """All actions have the same probability."""
 
     def __call__(self, prev_actions, env_outputs, agent_state, unroll=False, is_training=False):
@@ -161,29 +161,35 @@ def test_training_environments_keep_actions_for_longer_and_longer():
     """Guards the environments' places, greedy evaluation, and that what is sent is recorded."""
     tf.random.set_seed(0)
     algorithm = VTrace(
-        VTraceConfig(action_persistence=1000.0),
-        Indifferent,
+        VTraceConfig(action_persistence=100.0),
+        Undecided,
         categorical_distribution(9, tf.int32),
         num_envs=5,
         num_eval_envs=2,
     )
     env_ids = np.repeat(np.arange(5, dtype=np.int32), 2000)
-    flags = np.zeros(len(env_ids), np.bool_)
-    reward = np.zeros(len(env_ids), np.float32)
-    env_outputs = EnvOutput(reward, flags, reward, flags, np.zeros(len(env_ids), np.int32))
-    inputs = tf.nest.map_structure(tf.constant, (np.full(len(env_ids), 4, np.int32), env_outputs))
-    acted = algorithm.act(algorithm.network, tf.constant(env_ids), *inputs, ())
-    kept = (acted.action.numpy() == 4).reshape(5, -1).mean(axis=1)
+
+    def kept(done, episode_step):
+        size = len(env_ids)
+        reward, false = np.zeros(size, np.float32), np.zeros(size, np.bool_)
+        steps = np.full(size, episode_step, np.int32)
+        env_outputs = EnvOutput(reward, np.full(size, done), reward, false, steps)
+        inputs = tf.nest.map_structure(tf.constant, (np.full(size, 4, np.int32), env_outputs))
+        acted = algorithm.act(algorithm.network, tf.constant(env_ids), *inputs, ())
+        np.testing.assert_array_equal(acted.action, acted.agent_outputs.action)
+        return (acted.action.numpy() == 4).reshape(5, -1).mean(axis=1)
+
     # Of actions that are drawn anew, one in nine is the same again.
-    expected = [1 - 8 / 9 / steps for steps in (10, 100, 1000)]
-    np.testing.assert_allclose(kept, [*expected, 0, 0], atol=0.02)
-    np.testing.assert_array_equal(acted.action, acted.agent_outputs.action)
+    expected = [1 - 8 / 9 / steps for steps in (1, 10, 100)]
+    np.testing.assert_allclose(kept(False, 1), [*expected, 0, 0], atol=0.02)
+    for done, episode_step in ((True, 1), (False, 0)):  # A lost life; an environment's first step.
+        np.testing.assert_allclose(kept(done, episode_step), [1 / 9] * 3 + [0] * 2, atol=0.03)
 
 
 def test_persistence_is_refused_where_actions_are_not_one_choice():
-    """A part of an action that persists alone is no action that persists."""
+    """Persistence of one component would not keep the whole action."""
     vtrace = VTraceConfig(action_persistence=8.0)
-    with pytest.raises(UserError, match="--action_persistence=8 is for one discrete choice"):
+    with pytest.raises(UserError, match="--action_persistence=8 needs actions that are one discrete choice"):
         create_job(lambda *_: gymnasium.make("Pendulum-v1"), None, vtrace=vtrace)
 
 

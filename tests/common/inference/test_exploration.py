@@ -1,4 +1,4 @@
-"""Actions that persist: a Markov chain whose stationary distribution is the policy."""
+"""Actions that persist: a Markov chain whose stationary distribution is a policy that stays."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ def seed():
     tf.random.set_seed(0)
 
 
-def step(prev_actions, mean_steps, policy=POLICY, done=False, start=0):
+def step(prev_actions, mean_steps, policy=POLICY, first=False, start=0):
     with np.errstate(divide="ignore"):
         logits = np.log(np.asarray(policy, np.float32)) + 2  # A constant changes nothing.
     actions = persist(
         categorical_distribution(len(policy), tf.int64, start),
         tf.constant(np.tile(logits, (len(prev_actions), 1))),
         tf.constant(prev_actions, tf.int64),
-        tf.fill([len(prev_actions)], done),
+        tf.fill([len(prev_actions)], first),
         tf.fill([len(prev_actions)], float(mean_steps)),
     )
     return actions.numpy()
@@ -54,15 +54,15 @@ def test_transitions_are_those_of_the_docstring():
         np.testing.assert_allclose(found, expected, atol=0.012)
 
 
-def test_an_episode_begins_with_a_sample_of_the_policy():
-    actions = step(np.full(CHAINS, 2), 1000, done=True)
+def test_without_a_previous_action_the_policy_is_sampled():
+    actions = step(np.full(CHAINS, 2), 1000, first=True)
     np.testing.assert_allclose(shares(actions), POLICY, atol=0.012)
 
 
-def test_an_indifferent_policy_keeps_actions_and_a_decided_one_does_not():
+def test_an_undecided_policy_keeps_actions_and_a_decided_one_does_not():
     before = np.repeat(np.arange(5), 1000)
-    indifferent = step(before, 50, policy=np.full(5, 0.2))
-    assert 0.96 < np.mean(indifferent == before) < 1
+    undecided = step(before, 50, policy=np.full(5, 0.2))
+    assert 0.96 < np.mean(undecided == before) < 1
     decided = step(before, 50, policy=[0.99, 0.01, 0, 0, 0])
     assert np.mean(decided == 0) > 0.98
     only = step(before, 50, policy=[0, 0, 1, 0, 0])

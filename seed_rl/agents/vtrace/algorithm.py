@@ -201,8 +201,8 @@ def create_job(
         observation_space, action_space = context.spaces
         if vtrace.action_persistence > 1.0 and not isinstance(action_space, spaces.Discrete):
             raise UserError(
-                f"--action_persistence={vtrace.action_persistence:g} needs actions that are one discrete "
-                f"choice, and these are {action_space}. Set --action_persistence=1."
+                f"--action_persistence={vtrace.action_persistence:g} needs actions that are one "
+                f"discrete choice, and these are {action_space}. Set --action_persistence=1."
             )
         distribution = get_parametric_distribution_for_action_space(action_space, continuous)
         created = algorithm(

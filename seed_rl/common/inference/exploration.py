@@ -49,8 +49,8 @@ def persist(
 
         k(a) = (1 - 1 / mean_steps) pi(a) (1 / max pi - 1) n / (n - 1),
 
-    and otherwise one is drawn in proportion to pi(a) (1 - k(a)). While the policy pi stays the same,
-    it is the stationary distribution of this Markov chain; given the previous action, the
+    and otherwise one is drawn in proportion to pi(a) (1 - k(a)). While the policy pi stays the
+    same, it is the stationary distribution of this Markov chain; given the previous action, the
     probabilities differ from pi. A policy that has decided samples almost independently, so it
     changes its action as soon as it wants another.
 

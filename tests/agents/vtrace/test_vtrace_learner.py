@@ -189,7 +189,7 @@ def test_training_environments_keep_actions_for_longer_and_longer():
 def test_persistence_is_refused_where_actions_are_not_one_choice():
     """Persistence of one component would not keep the whole action."""
     vtrace = VTraceConfig(action_persistence=8.0)
-    with pytest.raises(UserError, match="--action_persistence=8 needs actions that are one discrete choice"):
+    with pytest.raises(UserError, match="action_persistence=8 needs actions that are one discrete"):
         create_job(lambda *_: gymnasium.make("Pendulum-v1"), None, vtrace=vtrace)
 
 

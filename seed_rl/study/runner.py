@@ -130,6 +130,10 @@ class Runner:
         self._done = self._failed = self._pruned = 0
         configurations = study.trials.configurations()
         self._not_drawn = max(0, study.spec.configurations - len(configurations))
+        is_grid = study.spec.sampler.name == "grid"
+        if is_grid:
+            configurations += [study.trials.ask() for _ in range(self._not_drawn)]
+            self._not_drawn = 0
         for configuration in configurations:
             self._tell(configuration)
             for run in study.runs_of(configuration):
@@ -141,6 +145,8 @@ class Runner:
                     self._failed += 1
                 else:
                     self._waiting.append(run)
+        if is_grid:  # One seed of each configuration tells more than all seeds of one.
+            self._waiting = deque(sorted(self._waiting, key=lambda run: run.seed))
         self._running: dict[StudyRun, tuple[Process, float]] = {}
         self._stopping: set[StudyRun] = set()  # Pruned, and saving.
         self._starts: dict[StudyRun, float] = {}

@@ -165,6 +165,16 @@ def test_a_copy_of_its_results_continues_elsewhere(study, tmp_path):
     assert "is not the one that this study draws" in study.text()
 
 
+@pytest.mark.slow
+def test_a_grid_runs_each_configuration_once_before_any_again(study):
+    """Guards a benchmark that is half done: it shows all tasks, with fewer seeds."""
+    del study.spec["configurations"]
+    study.spec |= {"sampler": "grid", "seeds": 2, "choices": {"value": {"values": [1, 2]}}}
+    assert study.run() == 0, study.text()
+    started = [line.split()[-3] for line in study.text().splitlines() if " starts: " in line]
+    assert started == ["0000-seed1", "0001-seed1", "0000-seed2", "0001-seed2"], study.text()
+
+
 def test_failures_are_reported_and_others_continue(study):
     """Guards against one bad configuration ending a study; only --retry_failed runs it again."""
     del study.spec["flags"]

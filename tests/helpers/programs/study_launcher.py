@@ -9,6 +9,7 @@ episodes return X.
 import os
 import pathlib
 import sys
+import threading
 
 from seed_rl.common.run_files.returns_log import EpisodeRow, ReturnsLog
 from seed_rl.launch import panel
@@ -24,9 +25,6 @@ def main() -> int:
     with open(f"{logdir}.starts", "a") as file:
         file.write(f"{behaviour}\n")
     pathlib.Path(logdir).mkdir(parents=True, exist_ok=True)
-    log = ReturnsLog(logdir)
-    log.add(EpisodeRow(n, 0.0, float(flags["value"]), 0.0, 1, 0, False) for n in (10, 20, 30))
-    log.flush()
     config = SupervisorConfig(pathlib.Path(logdir), 1, stop_timeout_s=30, poll_s=0.02)
     supervisor = Supervisor(
         config,
@@ -35,7 +33,22 @@ def main() -> int:
         None,
         panel.create("a test", {}),
     )
-    return supervisor.run()
+    ended = threading.Event()
+
+    def play() -> None:
+        """Writes the returns once the learner runs, which a run that is pruned for them saves."""
+        while not (pathlib.Path(logdir) / "learner.pid").exists() and not ended.wait(0.02):
+            pass
+        log = ReturnsLog(logdir)
+        log.add(EpisodeRow(n, 0.0, float(flags["value"]), 0.0, 1, 0, False) for n in (10, 20, 30))
+        log.flush()
+
+    playing = threading.Thread(target=play)
+    playing.start()
+    code = supervisor.run()
+    ended.set()
+    playing.join()
+    return code
 
 
 if __name__ == "__main__":

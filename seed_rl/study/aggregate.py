@@ -7,6 +7,7 @@ copy of the three is all that need be kept to make tables and pictures again.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -121,7 +122,7 @@ def read(path: Path) -> FinishedStudy:
         if row["status"] != "done" or curve is None:
             continue
         values = {choice.name: row[choice.name] for choice in spec.choices if row[choice.name]}
-        task = ", ".join(values.values()) or spec.game
+        task = ", ".join(itertools.starmap(_part_of_task, values.items())) or spec.game
         configurations[task] = Configuration(int(row["configuration"]), values)
         tasks.setdefault(task, []).append(
             FinishedRun(
@@ -137,6 +138,11 @@ def read(path: Path) -> FinishedStudy:
         raise UserError(f"No run of {path} is done.")
     commits, machines = record.get("commits", []), record.get("machines", [])
     return FinishedStudy(path.resolve().name, spec, commits, machines, configurations, tasks)
+
+
+def _part_of_task(choice: str, value: str) -> str:
+    """Pong, but action_persistence=32, as a number says nothing without its name."""
+    return value if value[0].isalpha() else f"{choice}={value}"
 
 
 def read_references(path: Path) -> list[Reference]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,9 @@ from seed_rl.common.learner.replay_pipeline import ReplayMixer
 from seed_rl.common.nest import Nest
 from seed_rl.common.replay import PrioritizedReplay
 from seed_rl.common.types import EnvOutput, Specs, Unroll
+
+_ONE_PERSISTS_OF = 4
+"""Of how many training environments one repeats actions, with --action_persistence."""
 
 
 class VTrace(ActorCriticAlgorithm):
@@ -84,20 +88,20 @@ class VTrace(ActorCriticAlgorithm):
         agent_state: Nest,
     ) -> Acted:
         acted = super().act(network, env_ids, prev_actions, env_outputs, agent_state)
-        longest = self.config.action_persistence
-        if longest == 1.0:
+        if self.config.action_persistence == 1.0:
             return acted
-        training = env_ids < self._num_training_envs
-        place = tf.cast(env_ids, tf.float32) / max(self._num_training_envs - 1, 1)
+        share = math.ceil(self._num_training_envs / _ONE_PERSISTS_OF)
+        first = max(1, self._num_training_envs - share)  # Environment 0 is also that of `play`.
+        persists = (env_ids >= first) & (env_ids < self._num_training_envs)
         action = persist(
             self.distribution,
             acted.agent_outputs.policy_logits,
             prev_actions,
             # The first step of an environment's life has no previous action either.
             env_outputs.done | tf.equal(env_outputs.episode_step, 0),
-            tf.where(training, tf.pow(longest, place), 1.0),
+            self.config.action_persistence,
         )
-        action = tf.where(training, action, acted.action)
+        action = tf.where(persists, action, acted.action)
         recorded = acted.agent_outputs._replace(action=action)
         return Acted(action, recorded, acted.agent_state)
 

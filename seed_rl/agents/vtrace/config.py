@@ -69,10 +69,9 @@ class VTraceConfig(Checked):
     )
     action_persistence: float = option(
         1.0,
-        "Exploration: steps for which an undecided policy keeps an action before it draws again, "
-        "on average, in the last training environment; from 1 in the first, they increase "
-        "geometrically. Needs actions that are one discrete choice. 1: actions are sampled "
-        "independently.",
+        "Exploration: in the last quarter of the training environments, steps for which an "
+        "undecided policy keeps an action before it draws again, on average. Needs actions that "
+        "are one discrete choice. 1: actions are sampled independently.",
         minimum=1.0,
         maximum=1e6,
     )

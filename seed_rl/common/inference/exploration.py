@@ -39,7 +39,7 @@ def persist(
     logits: tf.Tensor,
     prev_actions: tf.Tensor,
     first: tf.Tensor,
-    mean_steps: tf.Tensor,
+    mean_steps: float,
 ) -> tf.Tensor:
     """Samples actions, preferring the previous ones while the policy is undecided.
 
@@ -59,8 +59,8 @@ def persist(
       logits: <float32>[batch, n] of the policy pi; -inf for choices that are not allowed.
       prev_actions: <int>[batch].
       first: <bool>[batch]; where true there is no previous action, and none is kept.
-      mean_steps: <float32>[batch], from 1 to 1e6: for how long an undecided policy keeps an action
-        before it draws again; 1 for independent samples.
+      mean_steps: from 1 to 1e6: for how long an undecided policy keeps an action before it draws
+        again; 1 for independent samples.
 
     Returns:
       <int>[batch].

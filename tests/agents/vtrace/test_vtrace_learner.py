@@ -157,17 +157,21 @@ class Undecided(tf.Module):
         return AgentOutput(action, tf.zeros([size, 9]), tf.zeros([size])), agent_state
 
 
-def test_training_environments_keep_actions_for_longer_and_longer():
+@pytest.mark.parametrize(
+    ("num_training_envs", "persistent"), [(1, []), (2, [1]), (4, [3]), (9, [6, 7, 8])]
+)
+def test_the_last_quarter_keeps_actions(num_training_envs, persistent):
     """Guards the environments' places, greedy evaluation, and that what is sent is recorded."""
     tf.random.set_seed(0)
+    num_envs = num_training_envs + 2
     algorithm = VTrace(
         VTraceConfig(action_persistence=100.0),
         Undecided,
         categorical_distribution(9, tf.int32),
-        num_envs=5,
+        num_envs,
         num_eval_envs=2,
     )
-    env_ids = np.repeat(np.arange(5, dtype=np.int32), 2000)
+    env_ids = np.repeat(np.arange(num_envs, dtype=np.int32), 2000)
 
     def kept(done, episode_step):
         size = len(env_ids)
@@ -177,13 +181,14 @@ def test_training_environments_keep_actions_for_longer_and_longer():
         inputs = tf.nest.map_structure(tf.constant, (np.full(size, 4, np.int32), env_outputs))
         acted = algorithm.act(algorithm.network, tf.constant(env_ids), *inputs, ())
         np.testing.assert_array_equal(acted.action, acted.agent_outputs.action)
-        return (acted.action.numpy() == 4).reshape(5, -1).mean(axis=1)
+        return (acted.action.numpy() == 4).reshape(num_envs, -1).mean(axis=1)
 
-    # Of actions that are drawn anew, one in nine is the same again.
-    expected = [1 - 8 / 9 / steps for steps in (1, 10, 100)]
-    np.testing.assert_allclose(kept(False, 1), [*expected, 0, 0], atol=0.02)
+    at_random = np.repeat([1 / 9, 0], [num_training_envs, 2])
+    expected = np.copy(at_random)
+    expected[persistent] = 1 - 8 / 9 / 100  # What is drawn anew may be the same again.
+    np.testing.assert_allclose(kept(False, 1), expected, atol=0.03)
     for done, episode_step in ((True, 1), (False, 0)):  # A lost life; an environment's first step.
-        np.testing.assert_allclose(kept(done, episode_step), [1 / 9] * 3 + [0] * 2, atol=0.03)
+        np.testing.assert_allclose(kept(done, episode_step), at_random, atol=0.03)
 
 
 def test_persistence_is_refused_where_actions_are_not_one_choice():

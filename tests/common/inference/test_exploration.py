@@ -24,7 +24,7 @@ def step(prev_actions, mean_steps, policy=POLICY, first=False, start=0):
         tf.constant(np.tile(logits, (len(prev_actions), 1))),
         tf.constant(prev_actions, tf.int64),
         tf.fill([len(prev_actions)], first),
-        tf.fill([len(prev_actions)], float(mean_steps)),
+        mean_steps,
     )
     return actions.numpy()
 

@@ -12,12 +12,12 @@ from gymnasium import spaces
 
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig, VTraceReplayConfig
+from seed_rl.agents.vtrace.exploration import persist
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.options import from_flags, refuse_unused
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
-from seed_rl.common.inference.exploration import persist
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.inference.policy import Acted

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.agents.vtrace.exploration import persist
 from seed_rl.common.distributions.discrete import categorical_distribution
-from seed_rl.common.inference.exploration import persist
 
 CHAINS = 40_000
 POLICY = np.array([0.5, 0.3, 0.15, 0.05, 0.0])

@@ -14,7 +14,6 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image, ImageSequence
 from rich.console import Console
 
 from seed_rl import play
@@ -29,6 +28,8 @@ from tests.helpers import run_python
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
 imageio = pytest.importorskip("imageio.v2")
+Image = pytest.importorskip("PIL.Image")
+ImageSequence = pytest.importorskip("PIL.ImageSequence")
 
 
 def start(module, *arguments):

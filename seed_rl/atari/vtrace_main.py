@@ -28,7 +28,7 @@ PRESET = Preset(
         action_persistence=32.0,
     ),
 )
-"""Learns Pong on two cores; see docs/results."""
+"""For two cores; docs/results has what it learned, on Pong before actions persisted."""
 
 
 def create_agent(

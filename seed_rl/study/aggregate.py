@@ -141,8 +141,9 @@ def read(path: Path) -> FinishedStudy:
 
 
 def _part_of_task(choice: str, value: str) -> str:
-    """Pong, but action_persistence=32, as a number says nothing without its name."""
-    return value if value[0].isalpha() else f"{choice}={value}"
+    """Pong, but action_persistence=32: numbers and truth values say nothing without their name."""
+    says_it = value[0].isalpha() and value not in ("True", "False")
+    return value if says_it else f"{choice}={value}"
 
 
 def read_references(path: Path) -> list[Reference]:

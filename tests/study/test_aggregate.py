@@ -100,15 +100,17 @@ def test_tables_on_a_page(folder, tmp_path, capsys):
     assert page.read_text() == text
 
 
-def test_settings_are_named(folder, capsys):
+@pytest.mark.parametrize(("first", "second"), [(1, 32), (True, False)])
+def test_settings_are_named(folder, capsys, first, second):
     """A study of a setting has rows of numbers, which say nothing without its name."""
-    for path in (folder / "study.json", folder / FILE_NAME):
-        text = path.read_text().replace("env_name", "kl_cost")
-        path.write_text(text.replace('"A-v1"', "1").replace('"B-v1"', "32").replace("A-v1", "1"))
-    (folder / FILE_NAME).write_text((folder / FILE_NAME).read_text().replace("B-v1", "32"))
+    for path, write in ((folder / "study.json", json.dumps), (folder / FILE_NAME, str)):
+        text = path.read_text().replace("env_name", "setting")
+        for task, value in (("A-v1", first), ("B-v1", second)):
+            text = text.replace(json.dumps(task), write(value)).replace(task, write(value))
+        path.write_text(text)
     assert program.main(["aggregate", str(folder)]) == 0, capsys.readouterr().err
-    assert "| kl_cost=1 | **85.0** |" in (output := capsys.readouterr().out), output
-    assert "| kl_cost=32 | **2,000** |" in output
+    assert f"| setting={first} | **85.0** |" in (output := capsys.readouterr().out), output
+    assert f"| setting={second} | **2,000** |" in output
 
 
 def test_what_cannot_be_aggregated_is_said(folder, tmp_path, capsys):

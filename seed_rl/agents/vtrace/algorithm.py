@@ -12,7 +12,6 @@ from gymnasium import spaces
 
 from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig, VTraceReplayConfig
-from seed_rl.agents.vtrace.exploration import persist
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.options import from_flags, refuse_unused
 from seed_rl.common.distributions.base import ParametricDistribution
@@ -36,9 +35,6 @@ from seed_rl.common.learner.replay_pipeline import ReplayMixer
 from seed_rl.common.nest import Nest
 from seed_rl.common.replay import PrioritizedReplay
 from seed_rl.common.types import EnvOutput, Specs, Unroll
-
-_ONE_PERSISTS_OF = 4
-"""Of how many training environments one repeats actions, with --action_persistence."""
 
 
 class VTrace(ActorCriticAlgorithm):
@@ -90,9 +86,8 @@ class VTrace(ActorCriticAlgorithm):
         acted = super().act(network, env_ids, prev_actions, env_outputs, agent_state)
         if self.config.action_persistence == 1.0:
             return acted
-        share = math.ceil(self._num_training_envs / _ONE_PERSISTS_OF)
-        first = max(1, self._num_training_envs - share)  # Environment 0 is also that of `play`.
-        persists = (env_ids >= first) & (env_ids < self._num_training_envs)
+        others = max(1, self._num_training_envs * 3 // 4)  # `play` acts as environment 0.
+        persists = (env_ids >= others) & (env_ids < self._num_training_envs)
         action = persist(
             self.distribution,
             acted.agent_outputs.policy_logits,
@@ -163,6 +158,49 @@ class VTrace(ActorCriticAlgorithm):
     def checkpointables(self) -> dict[str, Any]:
         popart = {"popart": self._popart} if self._popart else {}
         return {"entropy_cost": self._entropy_cost, **popart}
+
+
+def persist(
+    distribution: ParametricDistribution,
+    logits: tf.Tensor,
+    prev_actions: tf.Tensor,
+    first: tf.Tensor,
+    mean_steps: float,
+) -> tf.Tensor:
+    """Samples actions, preferring the previous ones while the policy is undecided.
+
+    Independent samples of an undecided policy jitter; repeated ones go further (the idea of Dabney
+    et al. 2020, arXiv 2006.01782). Of n allowed choices, the previous action a is kept with
+    probability
+
+        k(a) = (1 - 1 / mean_steps) pi(a) (1 / max pi - 1) n / (n - 1),
+
+    and otherwise one is drawn in proportion to pi(a) (1 - k(a)). While the policy pi stays the
+    same, it is the stationary distribution of this Markov chain; given the previous action, the
+    probabilities differ from pi. A policy that has decided samples almost independently, so it
+    changes its action as soon as it wants another.
+
+    Args:
+      distribution: over one of n choices, parametrized by `logits`.
+      logits: <float32>[batch, n] of the policy pi; -inf for choices that are not allowed.
+      prev_actions: <int>[batch].
+      first: <bool>[batch]; where true there is no previous action, and none is kept.
+      mean_steps: from 1 to 1e6: for how long an undecided policy keeps an action before it draws
+        again; 1 for independent samples.
+
+    Returns:
+      <int>[batch].
+    """
+    allowed = tf.reduce_sum(tf.cast(logits > -math.inf, tf.float32), axis=-1, keepdims=True)
+    policy = tf.nn.softmax(logits)
+    indecision = tf.math.divide_no_nan(
+        1.0 / tf.reduce_max(policy, axis=-1, keepdims=True) - 1.0, allowed - 1.0
+    )
+    longest = tf.where(first, 0.0, 1.0 - 1.0 / mean_steps)[:, tf.newaxis]
+    kept = longest * policy * allowed * indecision
+    others = distribution.sample(logits + tf.math.log1p(-kept))
+    kept_previous = tf.reduce_sum(kept * distribution.action_features(prev_actions), axis=-1)
+    return tf.where(tf.random.uniform(tf.shape(first)) < kept_previous, prev_actions, others)
 
 
 def create_job(

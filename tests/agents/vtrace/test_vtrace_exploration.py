@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.vtrace.exploration import persist
+from seed_rl.agents.vtrace.algorithm import persist
 from seed_rl.common.distributions.discrete import categorical_distribution
 
 CHAINS = 40_000

@@ -43,7 +43,7 @@ def main() -> int:
         log.add(EpisodeRow(n, 0.0, float(flags["value"]), 0.0, 1, 0, False) for n in (10, 20, 30))
         log.flush()
 
-    playing = threading.Thread(target=play)
+    playing = threading.Thread(target=play, daemon=True)
     playing.start()
     code = supervisor.run()
     ended.set()

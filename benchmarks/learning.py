@@ -47,6 +47,7 @@ from benchmarks import report
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import returns_log
 from seed_rl.study import aggregate
+from seed_rl.study.directory import commit
 
 EPISODES = 100
 SECTION = "time_to_score"
@@ -62,15 +63,15 @@ class Task(NamedTuple):
       title: for the table of results.
       goal: mean return.
       ours: arguments of the launcher.
-      zoo: the environment's name in rl_zoo3.
-      sample_factory: arguments of Python, module first.
+      zoo: the environment's name in rl_zoo3; empty: it has no settings for it.
+      sample_factory: arguments of Python, module first; empty: it has no example.
     """
 
     title: str
     goal: float
     ours: tuple[str, ...]
-    zoo: str
-    sample_factory: tuple[str, ...]
+    zoo: str = ""
+    sample_factory: tuple[str, ...] = ()
 
 
 _MUJOCO = ("-m", "sf_examples.mujoco.train_mujoco")
@@ -100,6 +101,21 @@ TASKS = {
         ("mujoco", "ppo", "2", "8", "--env_name=Hopper-v5"),
         "Hopper-v4",
         (*_MUJOCO, "--env=mujoco_hopper"),
+    ),
+    "pong": Task(
+        "Pong",
+        18,
+        ("atari", "vtrace", "4", "4", "--game=Pong"),
+        "PongNoFrameskip-v4",
+        ("-m", "sf_examples.atari.train_atari", "--env=atari_pong"),
+    ),
+    "football": Task(
+        "Football, academy_empty_goal_close",
+        0.9,
+        (
+            *("football", "vtrace", "2", "4", "--game=academy_empty_goal_close"),
+            "--flagfile=seed_rl/football/workstation.flags",
+        ),
     ),
 }
 
@@ -155,7 +171,7 @@ def main() -> None:
     )
     parser.add_argument("--json", metavar="FILE", help="add the results to FILE")
     parser.add_argument("--page", metavar="PAGE", help="update the table in PAGE from FILE")
-    parser.add_argument("--tasks", default=",".join(TASKS), help="of %(default)s")
+    parser.add_argument("--tasks", default=",".join(TASKS), help="all by default: %(default)s")
     parser.add_argument("--seeds", default="1,2,3", help="one run per seed (%(default)s)")
     parser.add_argument("--after", type=int, default=0, help="frames after the goal (%(default)s)")
     parser.add_argument("--limit", type=float, default=1200, help="seconds per run (%(default)s)")
@@ -175,7 +191,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="learning_") as temporary:
         for name in tasks:
             folder = pathlib.Path(options.keep or temporary) / name
-            results = _run_task(TASKS[name], folder, _contestants(options), options)
+            results = _run_task(TASKS[name], folder, options)
             _print(name, results)
             if options.json:
                 _keep(pathlib.Path(options.json), name, options.limit, results)
@@ -196,7 +212,7 @@ def _keep(
         name: [{k: _kept(v) for k, v in learned._asdict().items()} for learned in of_seeds]
         for name, of_seeds in results.items()
     }
-    kept[task] = {"limit": limit, "runs": runs, "machine": report.machine()}
+    kept[task] = {"limit": limit, "runs": runs, "commit": commit(), "machine": report.machine()}
     path.write_text(json.dumps(kept, indent=1) + "\n")
 
 
@@ -240,21 +256,19 @@ def _shown(value: float | None) -> str:
     return "not reached" if np.isinf(value) else aggregate.number(value)
 
 
-def _contestants(options: argparse.Namespace) -> dict[str, Contestant]:
+def _contestants(task: Task, options: argparse.Namespace) -> dict[str, Contestant]:
     result = {OURS: _seed_rl(options.flags)}
-    if options.zoo_python:
+    if options.zoo_python and task.zoo:
         result["RL Zoo PPO"] = _zoo(options.zoo_python)
-    if options.sample_factory_python:
+    if options.sample_factory_python and task.sample_factory:
         result["Sample Factory"] = _sample_factory(options.sample_factory_python)
     return result
 
 
 def _run_task(
-    task: Task,
-    folder: pathlib.Path,
-    contestants: Mapping[str, Contestant],
-    options: argparse.Namespace,
+    task: Task, folder: pathlib.Path, options: argparse.Namespace
 ) -> dict[str, list[Learned]]:
+    contestants = _contestants(task, options)
     results: dict[str, list[Learned]] = {name: [] for name in contestants}
     for seed in map(int, options.seeds.split(",")):
         for name, contestant in contestants.items():

@@ -18,9 +18,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from seed_rl import check_env
 from seed_rl.check_env import CheckConfig
-from seed_rl.common.acting import environment_measure, goals
-from seed_rl.common.acting.environment_findings import Findings
-from seed_rl.common.acting.environment_measure import Cost
+from seed_rl.check_env.cost import Cost, judge
+from seed_rl.check_env.findings import Findings
+from seed_rl.common.acting import goals
 from seed_rl.common.errors import UserError
 from seed_rl.gym.env import GymConfig
 from seed_rl.testing.envs import MaskedEnv
@@ -255,7 +255,7 @@ COST = Cost(1000.0, 0.01, 0.1, 1.0, 0.0, False, 0)
 )
 def test_what_costs_too_much(cost: Cost, expected: dict[str, str]) -> None:
     findings = Findings()
-    environment_measure.judge(cost, findings)
+    judge(cost, findings)
     assert {finding.name for finding in findings} == set(expected)
     assert all(expected[finding.name] in finding.what for finding in findings)
 
@@ -331,6 +331,7 @@ def test_no_such_environment_is_an_error_of_the_call() -> None:
         (["--env_name=tests.test_check_env:Reach"], 0, "No problems found"),
         (["--env=tests.test_check_env:broken", '--env_kwargs={"name": "nan"}'], 1, "MUST BE"),
         (["--env=CartPool-v1"], 2, "Did you mean"),
+        (["--help"], 0, "usage: python -m seed_rl.check_env ["),
     ],
 )
 def test_the_program(repository: Any, arguments: list[str], code: int, said: str) -> None:

@@ -18,7 +18,7 @@ FREE = (
     "seed_rl/gym/*env*.py",
     "seed_rl/mujoco/*env*.py",
     "seed_rl/*/*_main.py",
-    "seed_rl/check_env.py",
+    "seed_rl/check_env/*.py",
     # What environments of users, and their tests, import.
     "seed_rl/testing/*.py",
     "seed_rl/common/types.py",

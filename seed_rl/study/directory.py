@@ -188,7 +188,7 @@ class Study:
         machine = f"{processor.cores()} cores ({processor.model()})"
         record = {
             "spec": spec_lib.to_json(self.spec),
-            "commits": _with(before.get("commits", ()), _commit()),
+            "commits": _with(before.get("commits", ()), commit()),
             "machines": _with(before.get("machines", ()), machine),
         }
         try:
@@ -231,7 +231,7 @@ def _with(values: Iterable[str], value: str) -> list[str]:
     return [*dict.fromkeys(filter(None, [*values, value]))]
 
 
-def _commit() -> str:
+def commit() -> str:
     """What `git describe` says of the source that runs; "" outside a checkout."""
     root = Path(__file__).parents[2]  # Whose repository it must be, not one around it.
     command = ["git", f"--git-dir={root}/.git", f"--work-tree={root}", "describe"]

@@ -1,5 +1,6 @@
 """`benchmarks.learning`: when a score counts as reached, and what other libraries' logs say."""
 
+import argparse
 import json
 import math
 import subprocess
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import learning
+from benchmarks.learning import TASKS
 from seed_rl.common.run_files import returns_log
 
 
@@ -85,6 +87,14 @@ def test_results_of_a_task_replace_earlier_ones(tmp_path: Path) -> None:
     assert ours == f"| Hopper, 2,000 | **seed_rl** | {missed} |"
     none = "not in 90; at best 1,234, 1,234 | not reached | not in 5,000 to 5,000"
     assert other == f"|  | X | {none} |"
+
+
+def test_only_libraries_that_know_a_task_run_it() -> None:
+    """Guards football, for which the others have neither settings nor an example."""
+    options = argparse.Namespace(flags=[], zoo_python="python", sample_factory_python="python")
+    known = {name: list(learning._contestants(task, options)) for name, task in TASKS.items()}
+    assert known.pop("football") == [learning.OURS]
+    assert all(len(names) == 3 for names in known.values())
 
 
 @pytest.mark.slow

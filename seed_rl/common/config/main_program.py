@@ -102,7 +102,7 @@ def help_text(program: str) -> str:
     """The options of the program, under the headings of their classes."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
-    name = f"python -m {spec.name}" if spec else program
+    name = f"python -m {spec.name.removesuffix('.__main__')}" if spec else program
     headings = [h for h in flags.FLAGS.flags_by_module_dict() if not _is_hidden(h)]
     texts = [flags.FLAGS.module_help(heading).strip("\n") for heading in headings]
     options = "\n\n".join(filter(None, texts))  # All flags of a heading may have been replaced.

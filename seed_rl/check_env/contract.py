@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from seed_rl.check_env.findings import Findings, Unusable
+from seed_rl.check_env.goal_check import GoalCheck
+from seed_rl.check_env.space_check import check_spaces
 from seed_rl.common import nest
 from seed_rl.common.acting import action_masks, env_adapters, rewards
 from seed_rl.common.acting import spaces as space_lib
-from seed_rl.common.acting.environment_findings import Findings, Unusable
-from seed_rl.common.acting.goal_check import GoalCheck
-from seed_rl.common.acting.space_check import check_spaces
 from seed_rl.common.errors import UserError
 from seed_rl.common.types import LARGEST
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from seed_rl.check_env.findings import Findings, Unusable
 from seed_rl.common.acting import spaces as space_lib
-from seed_rl.common.acting.environment_findings import Findings, Unusable
 from seed_rl.common.errors import UserError
 
 

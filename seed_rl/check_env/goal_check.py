@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from seed_rl.check_env.findings import Findings
 from seed_rl.common.acting import goals
-from seed_rl.common.acting.environment_findings import Findings
 from seed_rl.common.errors import UserError
 
 _STEPS = 200  # Compared one by one, and as a batch.

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from seed_rl.check_env.findings import Findings
 from seed_rl.common import nest
 from seed_rl.common.acting import spaces
-from seed_rl.common.acting.environment_findings import Findings
 
 _WINDOWS = 5
 _LEAST_LEAK = 1 << 20

@@ -1,10 +1,4 @@
-"""Checks an environment: what is wrong, what it costs, and how to fix it.
-
-    python -m seed_rl.check_env --env=my_package.maze:make --env_kwargs='{"size": 9}'
-
-Takes the options of the environment that the programs of `seed_rl.gym` take. The exit code is 0 if
-agents can train on it, 1 if something must be fixed, 2 if there is no such environment.
-"""
+"""What is wrong with an environment, what it costs, and how to fix it."""
 
 from __future__ import annotations
 
@@ -17,14 +11,16 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from seed_rl.check_env import cost as cost_lib
+from seed_rl.check_env import space_check
+from seed_rl.check_env.contract import Contract
+from seed_rl.check_env.cost import Clock, Cost
+from seed_rl.check_env.findings import Findings, Unusable
 from seed_rl.common import nest
-from seed_rl.common.acting import action_masks, env_wrappers, environment_measure, space_check
+from seed_rl.common.acting import action_masks, env_wrappers
 from seed_rl.common.acting import spaces as space_lib
-from seed_rl.common.acting.environment_check import Contract
-from seed_rl.common.acting.environment_findings import Findings, Unusable
-from seed_rl.common.acting.environment_measure import Clock, Cost
 from seed_rl.common.acting.vector_environment import AutoresetMode, VectorEnvironment
-from seed_rl.common.config.options import Checked, define_flags, from_flags, option, run_main
+from seed_rl.common.config.options import Checked, option
 from seed_rl.common.types import LARGEST
 from seed_rl.gym import env as gym_env
 
@@ -127,8 +123,8 @@ def _check_single(
             last: list[Any] = [None]
             random = np.random.default_rng(1)
             reset()
-            cost = environment_measure.measure(step, config.check_seconds)
-        environment_measure.judge(cost, findings)
+            cost = cost_lib.measure(step, config.check_seconds)
+        cost_lib.judge(cost, findings)
         facts += _of_cost(cost, observations, played.action_space)
     with findings.of("close()", config.check_timeout_s):
         contract.env.close()
@@ -198,8 +194,8 @@ def _check_vector(
 
         with findings.of("Playing on", config.check_seconds + config.check_timeout_s):
             last = [env.reset()]
-            cost = environment_measure.measure(step, config.check_seconds)
-        environment_measure.judge(cost, findings)
+            cost = cost_lib.measure(step, config.check_seconds)
+        cost_lib.judge(cost, findings)
         facts += _of_cost(cost, env.observation_space, env.action_space)
     env.close()
 
@@ -246,7 +242,7 @@ def _of_masks(where: str) -> list[str]:
 
 
 def _of_cost(cost: Cost, observations: Any, actions: Any) -> list[str]:
-    size = environment_measure.bytes_per_step(observations, actions)
+    size = cost_lib.bytes_per_step(observations, actions)
     reset = "" if cost.reset_s is None else f"; a reset takes {cost.reset_s * 1e3:,.2f} ms"
     return [
         f"Speed: {cost.steps_per_s:,.0f} steps/s on one core, resets included{reset}.",
@@ -268,19 +264,3 @@ def report(facts: Sequence[str], findings: Findings) -> str:
     lines += ["", verdict if found else "No problems found."]
     wrapped = [textwrap.fill(line, 100, subsequent_indent="    ") for line in lines]
     return "\n".join(wrapped)
-
-
-def main() -> None:
-    """Checks the environment of the command line."""
-    define_flags(gym_env.GymConfig, CheckConfig)
-
-    def run() -> int:
-        facts, findings = check(from_flags(gym_env.GymConfig), from_flags(CheckConfig))
-        print(report(facts, findings))
-        return int(any(finding.must for finding in findings))
-
-    run_main(run)
-
-
-if __name__ == "__main__":
-    main()

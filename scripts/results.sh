@@ -18,7 +18,7 @@ fi
 directory=${1:-runs/results}
 kept=docs/results
 studies=(
-  mujoco_ppo mujoco_sac atari_classics_vtrace football_academy atari_r2d2
+  mujoco_ppo mujoco_ppo_v4 mujoco_sac atari_classics_vtrace football_academy atari_r2d2
   atari_ppo atari_ppo_cleanrl atari5_vtrace freeway_vtrace
 )
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the studies behind docs/results, one after the other and niced: over 30 hours on two cores.
+# Runs the studies behind docs/results, one after the other and niced: an estimated 30 hours or more on two cores.
 # Ctrl-C saves and stops; the same command continues. Runs whose results are in docs/results are not
 # run again, so another machine continues from a clone.
 #
@@ -18,7 +18,7 @@ fi
 directory=${1:-runs/results}
 kept=docs/results
 studies=(
-  mujoco_ppo mujoco_ppo_v4 mujoco_sac atari_classics_vtrace football_academy atari_r2d2
+  mujoco_ppo mujoco_ppo_v4 pong_vtrace mujoco_sac atari_classics_vtrace football_academy atari_r2d2
   atari_ppo atari_ppo_cleanrl atari5_vtrace freeway_vtrace
 )
 

@@ -34,6 +34,8 @@ _STATISTICS = (
     ("mean", statistics.mean),
     ("optimality gap", statistics.optimality_gap),
 )
+_UNLIKE = {"training return": "in training", "best evaluation": "best of the run"}
+"""What a protocol may say that makes a score another kind than ours, and how columns name it."""
 
 
 class FinishedRun(NamedTuple):
@@ -181,7 +183,7 @@ def _protocol(study: FinishedStudy) -> str:
     left = "" if done == planned else f"; {done} of {planned} runs are done"
     commits = ", ".join(study.commits) or "not recorded"
     machines = f" On {', '.join(study.machines)}." if study.machines else ""
-    others = "and the other tasks likewise. " if len(study.tasks) > 1 else ""
+    others = "and likewise for the other rows. " if len(study.tasks) > 1 else ""
     return (
         f"    ./run_local.sh {command}\n\n{others}{spec.description} {spec.frames:,} frames, "
         f"seeds 1 to {spec.seeds}{left}. {scores}{machines} Commit: {commits}."
@@ -203,7 +205,7 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
             [
                 *(task, f"**{number(mean.estimate)}**", _interval(mean)),
                 ", ".join(number(run.score) for run in runs),
-                number(float(np.mean([run.training for run in runs]))),
+                _estimate(statistics.mean_of_seeds([run.training for run in runs])),
                 number(float(np.mean([run.frames_per_s for run in runs]))),
                 *(published.get(method, "") for method in methods),
             ]
@@ -212,10 +214,10 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
 
 
 def _title(row: Reference, frames: int) -> str:
-    """The method, and what makes its score unlike those of the study: frames, training returns."""
+    """The method, and what makes its score unlike those of the study."""
     others = float(row.frames)
     unlike = [f"{others / 1e6:g}M frames"] if others not in (0, frames) else []
-    unlike += ["in training"] if "training return" in row.protocol else []
+    unlike += [mark for words, mark in _UNLIKE.items() if words in row.protocol]
     return f"{row.method} ({', '.join(unlike)})" if unlike else row.method
 
 
@@ -247,14 +249,14 @@ def comparison(names: Sequence[str], scores: Sequence[Scores], unit: str) -> str
     lines = [["", *(name for name, _ in _STATISTICS)]]
     for name, one in zip(names, scores, strict=True):
         found = [statistics.estimate(statistic, one) for _, statistic in _STATISTICS]
-        lines.append([name, *(f"{part.estimate:.2f} ({_interval(part, '.2f')})" for part in found)])
+        lines.append([name, *(_estimate(part, ".2f") for part in found)])
     text = f"{table(lines)}\n\n"
     text += f"Over {len(scores[0])} tasks; 1 is {unit}. In brackets, 95 % intervals.\n"
     for name, one in zip(names[1:], scores[1:], strict=True):
         better = statistics.estimate(statistics.improvement, [*one, *scores[0]])
         text += (
             f"The probability that {name} is better than {names[0]} is "
-            f"{better.estimate:.2f} ({_interval(better, '.2f')}).\n"
+            f"{_estimate(better, '.2f')}.\n"
         )
     return text
 
@@ -265,15 +267,20 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, "|---" * len(rows[0]) + "|", *rest])
 
 
+def _estimate(of: Interval, form: str = "") -> str:
+    return f"{number(of.estimate, form)} ({_interval(of, form)})"
+
+
 def _interval(of: Interval, form: str = "") -> str:
     if math.isnan(of.low):
         return "one seed"
-    show = (lambda value: format(value, form)) if form else number
-    return f"{show(of.low)} to {show(of.high)}"
+    return f"{number(of.low, form)} to {number(of.high, form)}"
 
 
-def number(value: float) -> str:
-    """With as many digits as matter: 5,819 or 17.3 or 0.42."""
+def number(value: float, form: str = "") -> str:
+    """In a format; by default with as many digits as matter: 5,819 or 17.3 or 0.42."""
+    if form:
+        return format(value, form)
     digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 10 else 2
     return f"{value:,.{digits}f}"
 

@@ -27,7 +27,7 @@ REFERENCES = """agent,task,method,score,deviation,frames,seeds,protocol,source
 ,A-v1,random,10,,0,,,
 ,A-v1,human,110,,0,,,
 ,B-v1,human,2000,,0,,,
-vtrace,A-v1,Another,80,5,1000,3,whole games,https://example.org
+vtrace,A-v1,Another,80,5,1000,3,"whole games, best evaluation",https://example.org
 ,A-v1,Longer,100,5,2500000,3,"sticky, training return",https://example.org
 ppo,A-v1,Unlike,100,5,1000,3,last returns,https://example.org
 """
@@ -50,7 +50,7 @@ def folder(tmp_path):
         *((1, 1, "B-v1", 1000, "done"), (1, 2, "B-v1", 3000, "done")),
     ]
     lines = [
-        f"{c},{s},{task},1,50,9,{score},1,1,10,500,{status},\n"
+        f"{c},{s},{task},1,{score - 10 * s},9,{score},1,1,10,500,{status},\n"
         for c, s, task, score, status in rows
     ]
     (path / FILE_NAME).write_text(HEADER + "".join(lines) + "1,3,B-v1,,,,,,,0,400,running,\n")
@@ -79,11 +79,13 @@ def test_tables_on_a_page(folder, tmp_path, capsys):
     assert "1,000 frames, seeds 1 to 3; 5 of 6 runs are done." in text
     assert "On 2 cores (X). Commit: abc123." in text
     # Student's t with two degrees of freedom is 4.303: of 60, 110 and 85, 4.303 * 25 / sqrt(3).
-    assert "| A-v1 | **85.0** | 22.9 to 147.1 | 60.0, 110.0, 85.0 | 50.0 | 500.0 |" in text
+    assert "| A-v1 | **85.0** | 22.9 to 147.1 | 60.0, 110.0, 85.0 | 65.0 (" in text
+    # Training returns 50, 90 and 55: 4.303 * 21.8 / sqrt(3).
+    assert "| 65.0 (10.9 to 119.1) | 500.0 |" in text
     assert "| 500.0 | 10 | 110 | 80 ± 5 | 100 ± 5 |" in text
-    assert "| frames/s | random | human | Another | Longer (2.5M frames, in training) |" in text
+    assert "| frames/s | random | human | Another (best of the run) | Longer (2.5M frames, in training) |" in text
     assert "| B-v1 | **2,000** | -10,706 to 14,706 | 1,000, 3,000 |" in text
-    assert "Another: whole games (https://example.org)" in text
+    assert "Another: whole games, best evaluation (https://example.org)" in text
     assert "Unlike" not in text
     # A: 0.5, 1, 0.75. B, whose zero is 0: 0.5, 1.5. The middle of five: 0.75 and parts of others.
     (row,) = [line for line in text.splitlines() if line.startswith("| two_tasks |")]

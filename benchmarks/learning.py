@@ -63,8 +63,8 @@ class Task(NamedTuple):
       title: for the table of results.
       goal: mean return.
       ours: arguments of the launcher.
-      zoo: the environment's name in rl_zoo3; empty: it has no settings for it.
-      sample_factory: arguments of Python, module first; empty: it has no example.
+      zoo: the environment's name in rl_zoo3; empty: it is not compared.
+      sample_factory: arguments of Python, module first; empty: it is not compared.
     """
 
     title: str
@@ -102,13 +102,7 @@ TASKS = {
         "Hopper-v4",
         (*_MUJOCO, "--env=mujoco_hopper"),
     ),
-    "pong": Task(
-        "Pong",
-        18,
-        ("atari", "vtrace", "4", "4", "--game=Pong"),
-        "PongNoFrameskip-v4",
-        ("-m", "sf_examples.atari.train_atari", "--env=atari_pong"),
-    ),
+    "pong": Task("Pong", 18, ("atari", "vtrace", "4", "4", "--game=Pong")),
     "football": Task(
         "Football, academy_empty_goal_close",
         0.9,

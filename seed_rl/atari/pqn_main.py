@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from seed_rl.agents.pqn import program
 from seed_rl.atari.environment import FAMILY
+from seed_rl.common.config.network_config import AUTO
 from seed_rl.common.config.presets import Preset
 
 PRESET = Preset(
@@ -15,6 +16,7 @@ PRESET = Preset(
         episodic_life=True,
         full_action_space=False,
         max_abs_reward=1.0,
+        compute_dtype=AUTO,
     ),
 )
 """The paper's, with the frames of its code for Pong; see docs/agents/pqn.md."""

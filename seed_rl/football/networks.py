@@ -35,7 +35,7 @@ class PackedPlanesEncoder(tf.Module):
         super().__init__(name="packed_planes_encoder")
         cls: Any = {**TORSOS, "gfootball": GFootballTorso}[torso]
         first = functools.partial(Conv2D, input_scale=1.0 / 255.0)
-        self.torso = cls(first, tf.as_dtype(compute_dtype))
+        self.torso = cls(first, compute_dtype)
         self.num_features: int = self.torso.num_features
 
     def initial_state(self, batch_size: int | tf.Tensor) -> tuple[()]:

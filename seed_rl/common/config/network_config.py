@@ -7,8 +7,19 @@ import dataclasses
 from seed_rl.common.config.options import Checked, option
 
 TORSOS = ("nature", "impala_shallow", "impala_deep")
-COMPUTE_DTYPES = ("float32", "bfloat16")
+FLOAT32, BFLOAT16, AUTO = "float32", "bfloat16", "auto"
 ACTIVATIONS = ("relu", "tanh")
+
+
+def compute_dtype_option() -> str:
+    """The option of all networks for images."""
+    dtype: str = option(
+        FLOAT32,
+        "Type of the network's computations. Weights remain float32. auto: bfloat16 where the "
+        "hardware multiplies it, which is faster, and float32 elsewhere.",
+        choices=(FLOAT32, BFLOAT16, AUTO),
+    )
+    return dtype
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,12 +38,7 @@ class TorsoConfig(Checked):
         minimum=1,
         network=True,
     )
-    compute_dtype: str = option(
-        "float32",
-        "Type of the network's computations; bfloat16 is faster if the hardware supports it. "
-        "Weights remain float32.",
-        choices=COMPUTE_DTYPES,
-    )
+    compute_dtype: str = compute_dtype_option()
 
 
 @dataclasses.dataclass(frozen=True)

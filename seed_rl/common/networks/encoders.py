@@ -22,7 +22,10 @@ class NatureTorso(tf.Module):
     first_kernel_size, first_stride, num_features = 8, 4, 512
 
     def __init__(
-        self, first: Callable[..., Conv2D], compute_dtype: tf.DType, layer_norm: bool = False
+        self,
+        first: Callable[..., Conv2D],
+        compute_dtype: tf.DType | str,
+        layer_norm: bool = False,
     ):
         """Creates layers; `first` creates the convolution of the observations."""
         super().__init__(name="nature_torso")
@@ -52,7 +55,10 @@ class ImpalaShallowTorso(tf.Module):
     first_kernel_size, first_stride, num_features = 8, 4, 256
 
     def __init__(
-        self, first: Callable[..., Conv2D], compute_dtype: tf.DType, layer_norm: bool = False
+        self,
+        first: Callable[..., Conv2D],
+        compute_dtype: tf.DType | str,
+        layer_norm: bool = False,
     ):
         """Creates layers; `first` creates the convolution of the observations."""
         super().__init__(name="impala_shallow_torso")
@@ -86,7 +92,10 @@ class ImpalaDeepTorso(tf.Module):
     filters: Sequence[int] = (16, 32, 32)
 
     def __init__(
-        self, first: Callable[..., Conv2D], compute_dtype: tf.DType, layer_norm: bool = False
+        self,
+        first: Callable[..., Conv2D],
+        compute_dtype: tf.DType | str,
+        layer_norm: bool = False,
     ):
         """Creates layers; `first` creates the convolution of the observations."""
         super().__init__(name="impala_deep_torso")
@@ -168,7 +177,7 @@ class ImageEncoder(tf.Module):
             height, width, channels = self._frame_shape
             block = self._block
             self._frame_shape = (height // block, width // block, channels * block**2)
-        self.torso = cls(self._first_convolution, tf.as_dtype(compute_dtype), layer_norm)
+        self.torso = cls(self._first_convolution, compute_dtype, layer_norm)
         self.num_features: int = self.torso.num_features
 
     def initial_state(self, batch_size: int | tf.Tensor) -> Any:

@@ -14,9 +14,18 @@ def cores() -> int:
 
 def model() -> str:
     """The model's name as Linux gives it; the architecture where it gives none."""
+    return _cpuinfo("model name") or platform.machine()
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether it has instructions for bfloat16, which is slower than float32 without them."""
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_cpuinfo("flags").split())
+
+
+def _cpuinfo(field: str) -> str:
+    """What Linux says of the first core; empty where it says nothing."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), "")

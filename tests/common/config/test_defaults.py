@@ -164,10 +164,15 @@ R2D2 = dict(
     clip_norm=40.0,
 )
 EFFECTIVE = {
-    "seed_rl.atari.r2d2_main": {**R2D2, "total_environment_frames": 40_000_000},
+    "seed_rl.atari.r2d2_main": {
+        **R2D2,
+        "total_environment_frames": 40_000_000,
+        "compute_dtype": "auto",
+    },
     "seed_rl.atari.vtrace_main": dict(
         total_environment_frames=40_000_000,
         max_abs_reward=1.0,
+        compute_dtype="auto",
         batch_size=8,
         learning_rate=6e-4,
         entropy_cost=0.002,

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from seed_rl.agents.policy_gradient import program
 from seed_rl.atari.environment import FAMILY
-from seed_rl.common.config.network_config import AUTO
 from seed_rl.common.config.presets import Preset
 
 PRESET = Preset(
@@ -26,7 +25,7 @@ PRESET = Preset(
         clip_range=0.1,
         entropy_cost=0.01,
         max_abs_reward=1.0,
-        compute_dtype=AUTO,
+        compute_dtype="auto",
         learning_rate=2.5e-4,
         clip_norm=0.5,
     ),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from seed_rl.agents.pqn import program
 from seed_rl.atari.environment import FAMILY
-from seed_rl.common.config.network_config import AUTO
 from seed_rl.common.config.presets import Preset
 
 PRESET = Preset(
@@ -16,7 +15,7 @@ PRESET = Preset(
         episodic_life=True,
         full_action_space=False,
         max_abs_reward=1.0,
-        compute_dtype=AUTO,
+        compute_dtype="auto",
     ),
 )
 """The paper's, with the frames of its code for Pong; see docs/agents/pqn.md."""

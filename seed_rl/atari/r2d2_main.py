@@ -9,13 +9,12 @@ from collections.abc import Sequence
 
 from seed_rl.agents.r2d2 import program
 from seed_rl.atari.environment import FAMILY
-from seed_rl.common.config.network_config import AUTO
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
 from seed_rl.compat import old_flags
 from seed_rl.compat.r2d2_agents import create_agent  # noqa: F401  For programs.
 
-PRESET = Preset("atari r2d2", dict(total_environment_frames=40_000_000, compute_dtype=AUTO))
+PRESET = Preset("atari r2d2", dict(total_environment_frames=40_000_000, compute_dtype="auto"))
 """As long as the other agents' runs; the paper's are 250 times as long."""
 
 

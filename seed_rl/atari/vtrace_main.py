@@ -10,7 +10,7 @@ from typing import Any
 
 from seed_rl.agents.vtrace import program
 from seed_rl.atari.environment import FAMILY
-from seed_rl.common.config.network_config import AUTO, ConvNetworkConfig
+from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.presets import Preset
 
@@ -19,7 +19,7 @@ PRESET = Preset(
     dict(
         total_environment_frames=40_000_000,
         max_abs_reward=1.0,
-        compute_dtype=AUTO,
+        compute_dtype="auto",
         # Small batches make many updates from few frames, which suits a workstation. With an
         # entropy cost of 0.01, the policy on Pong stays uniform for millions of frames.
         batch_size=8,

@@ -10,7 +10,7 @@ from typing import Any
 
 from seed_rl.agents.vtrace import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config.network_config import AUTO, ConvNetworkConfig
+from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
@@ -25,7 +25,7 @@ PRESET = Preset(
     dict(
         total_environment_frames=1_000_000_000,
         torso="impala_deep",
-        compute_dtype=AUTO,
+        compute_dtype="auto",
         lstm_sizes=(256,),
         stack_size=1,
         unroll_length=100,

@@ -12,7 +12,7 @@ from typing import Any
 
 from seed_rl.agents.vtrace import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config.network_config import AUTO, TORSOS, compute_dtype_option
+from seed_rl.common.config.network_config import TORSOS, compute_dtype_option
 from seed_rl.common.config.options import Checked, from_flags, option
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
@@ -32,7 +32,7 @@ PRESET = Preset(
         learning_rate=0.00019896,
         learning_rate_decay=False,
         total_environment_frames=500_000_000,
-        compute_dtype=AUTO,
+        compute_dtype="auto",
     ),
 )
 """The paper's; see docs/environments/football.md."""

@@ -7,17 +7,17 @@ import dataclasses
 from seed_rl.common.config.options import Checked, option
 
 TORSOS = ("nature", "impala_shallow", "impala_deep")
-FLOAT32, BFLOAT16, AUTO = "float32", "bfloat16", "auto"
+COMPUTE_DTYPES = ("float32", "bfloat16", "auto")
 ACTIVATIONS = ("relu", "tanh")
 
 
 def compute_dtype_option() -> str:
     """The option of all networks for images."""
     dtype: str = option(
-        FLOAT32,
-        "Type of the network's computations. Weights remain float32. auto: bfloat16 where the "
-        "hardware multiplies it, which is faster, and float32 elsewhere.",
-        choices=(FLOAT32, BFLOAT16, AUTO),
+        "float32",
+        "Type of the network's computations; weights remain float32. auto: bfloat16, which is "
+        "faster, where the hardware has instructions for it, and float32 elsewhere.",
+        choices=COMPUTE_DTYPES,
     )
     return dtype
 

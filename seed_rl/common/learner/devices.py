@@ -26,6 +26,7 @@ from absl import logging
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import several_learners, tpu_encoding, variables
+from seed_rl.common.networks.layers import Layer
 from seed_rl.common.system.nvidia import machine_has_gpu
 
 Encoding = Callable[[Any], Any]
@@ -49,11 +50,13 @@ class Devices(NamedTuple):
     encode: Encoding
     decode: Encoding
 
-    def describe(self) -> str:
-        """What infers and what trains: "inference on gpu:0, training on gpu:1, gpu:2"."""
+    def describe(self, network: tf.Module) -> str:
+        """What infers and trains: "inference on gpu:0, training on gpu:1, gpu:2, in bfloat16"."""
         inference = _short([_full_name(device) for device in self.inference_devices])
         training = _short(_training_devices(self.training_strategy))
-        return f"inference on {inference}, training on {training}"
+        types = {part.compute_dtype for part in network.submodules if isinstance(part, Layer)}
+        dtype = ", in bfloat16" if tf.bfloat16 in types else ""
+        return f"inference on {inference}, training on {training}{dtype}"
 
     def unused_gpus(self) -> str | None:
         """A warning about GPUs of this machine that neither infer nor train; None: all do."""

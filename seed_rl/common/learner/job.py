@@ -153,7 +153,10 @@ class TrainingJob:
 
         self.run.check_exposure()
         logdirs.check(self.run.logdir)
-        options = {**self.options, run_record.DEVICES: self.devices.describe()}
+        options = {
+            **self.options,
+            run_record.DEVICES: self.devices.describe(self.algorithm.network),
+        }
         job = dataclasses.replace(
             self,
             options=run_record.describe(options),

@@ -132,9 +132,9 @@ class Learner:
             log_period_s=config.log_period_secs,
             record=job.options,
             tasks=job.env_config if isinstance(job.env_config, Tasks) else None,
-            devices=job.devices.describe(),
+            devices=job.devices.describe(network),
         )
-        logging.info("Devices: %s.", job.devices.describe())
+        logging.info("Devices: %s.", job.devices.describe(network))
         if idle := job.devices.unused_gpus():
             logging.warning("%s", idle)
             self._reporter.warn("devices", idle)

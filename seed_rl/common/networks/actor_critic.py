@@ -185,7 +185,7 @@ class ConvAgent(ActorCritic):
           lstm_size: units of the LSTM, or of each of several; 0 for none. With an LSTM, the
             previous action and reward are inputs too, as in IMPALA.
           stack_size: number of frames in a stack.
-          compute_dtype: "float32" or "bfloat16", type of the matrix products and convolutions.
+          compute_dtype: type of the matrix products and convolutions.
           observation_dtype: type of the frames.
         """
         lstm_sizes = (lstm_size,) if isinstance(lstm_size, int) else tuple(lstm_size)

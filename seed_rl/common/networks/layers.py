@@ -7,18 +7,12 @@ and recurrent layers skip the cast on the small batches of inference.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
-from absl import logging
 
-from seed_rl.common.config.network_config import AUTO
-from seed_rl.common.system import processor
-
-_AMPERE = (8, 0)
-"""Compute capability of the first NVIDIA GPUs that multiply bfloat16."""
+from seed_rl.common.networks import compute_dtype as compute_dtypes
 
 Initializer = Callable[[Sequence[int]], tf.Tensor]
 """Maps the shape of a kernel, [..., inputs, outputs], to its initial value <float32>."""
@@ -58,24 +52,6 @@ def orthogonal(gain: float = 1.0) -> Initializer:
     return initialize
 
 
-@functools.cache
-def _fastest_dtype() -> tf.DType:
-    """bfloat16 if the accelerators, or without any the processor, multiply it."""
-    capabilities = [
-        tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0))
-        for gpu in tf.config.list_physical_devices("GPU")
-    ]
-    if tf.config.list_logical_devices("TPU"):
-        native = True
-    elif capabilities:
-        native = min(capabilities) >= _AMPERE
-    else:
-        native = processor.multiplies_bfloat16()
-    dtype = tf.bfloat16 if native else tf.float32
-    logging.info("compute_dtype=auto: this machine's networks compute in %s.", dtype.name)
-    return dtype
-
-
 class Layer(tf.Module):
     """A layer that creates its variables on the first call."""
 
@@ -83,13 +59,12 @@ class Layer(tf.Module):
         """Creates a layer without variables.
 
         Args:
-          compute_dtype: type of the arithmetic and the outputs; variables are float32. "auto":
-            bfloat16 where the hardware multiplies it.
+          compute_dtype: type of the arithmetic and the outputs; variables are float32; see
+            `compute_dtype.resolve`.
           name: name of the module.
         """
         super().__init__(name=name)
-        fastest = compute_dtype == AUTO
-        self.compute_dtype = _fastest_dtype() if fastest else tf.as_dtype(compute_dtype)
+        self.compute_dtype = compute_dtypes.resolve(compute_dtype)
 
     def add_variable(self, name: str, initial_value: Callable[[], tf.Tensor]) -> tf.Variable:
         """A trainable float32 variable, created outside any graph being traced."""

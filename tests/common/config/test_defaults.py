@@ -1,5 +1,6 @@
 """Layers of defaults, and where an option's value comes from."""
 
+import importlib
 import json
 import os
 import sys
@@ -231,3 +232,10 @@ def test_effective_defaults_of_the_programs(module):
     assert sorted(origins) == changed
     name = " ".join(module.removesuffix("_main").split(".")[1:])
     assert set(origins.values()) <= {"r2d2 preset", f"{name} preset"}
+
+
+@pytest.mark.parametrize("family", ["atari.ppo", "atari.pqn", "dmlab.vtrace", "football.vtrace"])
+def test_programs_for_images_compute_in_the_fastest_type(family):
+    """As those of `EFFECTIVE` do."""
+    module = importlib.import_module(f"seed_rl.{family}_main")
+    assert module.PRESET.values["compute_dtype"] == "auto"

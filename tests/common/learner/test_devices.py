@@ -13,6 +13,7 @@ from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import devices
 from seed_rl.common.learner.tpu_encoding import PackedIntegers, pack, unpack
+from seed_rl.common.networks.recurrent import StackedLSTM
 from seed_rl.common.types import EnvOutput
 from tests.helpers import PROGRAMS
 
@@ -91,7 +92,9 @@ def test_a_gpu_that_tensorflow_cannot_use_is_reported(tmp_path, monkeypatch, scr
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     chosen = devices.make_devices(DeviceConfig("cpu:0", "cpu:0"))
-    assert chosen.describe() == "inference on cpu:0, training on cpu:0"
+    where = "inference on cpu:0, training on cpu:0"
+    assert chosen.describe(StackedLSTM((4,))) == where
+    assert chosen.describe(StackedLSTM((4,), "bfloat16")) == f"{where}, in bfloat16"
     assert ("scripts/setup.sh gpu" in (chosen.unused_gpus() or "")) == warns
 
 

@@ -1,23 +1,27 @@
-"""The type of arithmetic that `compute_dtype=auto` chooses."""
+"""The type of arithmetic that `--compute_dtype=auto` chooses."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.common.networks import layers
+from seed_rl.common.networks import compute_dtype, layers
 from seed_rl.common.system import processor
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     """Returns a function that pretends a machine of some processor and accelerators."""
-    layers._fastest_dtype.cache_clear()
+    compute_dtype._native_dtype.cache_clear()
 
-    def pretend(cpu, capabilities=(), tpus=0):
+    def pretend(cpu, capabilities=(), tpus=0, onednn=None):
         gpus = {f"gpu{i}": capability for i, capability in enumerate(capabilities)}
         config = tf.config
+        if onednn:
+            monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", onednn)
+        else:
+            monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
         monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: cpu)
-        monkeypatch.setattr(config, "list_physical_devices", lambda kind: list(gpus))
+        monkeypatch.setattr(config, "get_visible_devices", lambda kind: list(gpus))
         monkeypatch.setattr(config, "list_logical_devices", lambda kind: ["tpu"] * tpus)
         details = {gpu: {"compute_capability": value} for gpu, value in gpus.items() if value}
         monkeypatch.setattr(
@@ -25,7 +29,7 @@ def machine(monkeypatch):
         )
 
     yield pretend
-    layers._fastest_dtype.cache_clear()
+    compute_dtype._native_dtype.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -33,6 +37,7 @@ def machine(monkeypatch):
     [
         (dict(cpu=True), tf.bfloat16),
         (dict(cpu=False), tf.float32),
+        (dict(cpu=True, onednn="0"), tf.float32),
         (dict(cpu=False, capabilities=[(8, 0), (9, 0)]), tf.bfloat16),
         # The processor does not count where GPUs compute, and the oldest of them decides.
         (dict(cpu=True, capabilities=[(9, 0), (7, 5)]), tf.float32),
@@ -40,7 +45,7 @@ def machine(monkeypatch):
         (dict(cpu=False, tpus=8), tf.bfloat16),
     ],
 )
-def test_auto_is_bfloat16_where_the_hardware_multiplies_it(machine, hardware, dtype):
+def test_auto_is_bfloat16_where_the_hardware_has_instructions(machine, hardware, dtype):
     machine(**hardware)
     assert layers.Layer("auto").compute_dtype == dtype
 
@@ -55,6 +60,15 @@ def test_the_layers_of_a_network_share_the_choice(machine):
     assert np.all(outputs == 0)
     assert layers.Dense(3, compute_dtype="auto").compute_dtype == tf.bfloat16
     assert {variable.dtype for variable in dense.variables} == {tf.float32}
+
+
+def test_hidden_gpus_do_not_count(monkeypatch):
+    """Guards `play` and `evaluate`, which compute on the processor beside a GPU."""
+    compute_dtype._native_dtype.cache_clear()
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: ["an old GPU"])
+    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    assert compute_dtype.resolve("auto") == tf.bfloat16
 
 
 def test_a_type_that_is_named_is_not_second_guessed(machine):

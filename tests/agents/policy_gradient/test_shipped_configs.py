@@ -130,7 +130,7 @@ def test_atari_with_an_lstm(tmp_path, socket_address):
         "seed_rl.atari.ppo_main",
         8 * 128 * 4 * 2,
         *("--game=Pong", f"--gin_bindings={binding}", "--log_period_secs=0.1"),
-        *("--lstm_sizes=32", "--batch_mode=shuffle", "--gamma=0.875"),
+        *("--lstm_sizes=32", "--batch_mode=shuffle", "--batches_per_step=4", "--gamma=0.875"),
     )
     record = run_record.read(logdir)
     assert (record["clip_range"], record["gin"]["ppo.epsilon"]) == (0.125, "0.125")

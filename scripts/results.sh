@@ -18,8 +18,8 @@ fi
 directory=${1:-runs/results}
 kept=docs/results
 studies=(
-  mujoco_ppo mujoco_ppo_v4 pong_vtrace mujoco_sac atari_classics_vtrace football_academy atari_r2d2
-  atari_ppo atari_ppo_cleanrl atari5_vtrace freeway_vtrace
+  mujoco_ppo mujoco_ppo_v4 atari_ppo_cleanrl atari_ppo mujoco_sac football_academy atari_r2d2
+  atari_classics_vtrace pong_vtrace atari5_vtrace freeway_vtrace
 )
 
 study() { # NAME [OPTION ...]

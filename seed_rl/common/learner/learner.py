@@ -121,6 +121,7 @@ class Learner:
         self._copy_weights = tf.function(self._copy_weights_eagerly, autograph=False)
         if self._copies:
             self._copy_weights()
+        where = job.devices.describe(network)
         self._reporter = Reporter(
             self._logdir,
             store=self._inference.store,
@@ -132,9 +133,9 @@ class Learner:
             log_period_s=config.log_period_secs,
             record=job.options,
             tasks=job.env_config if isinstance(job.env_config, Tasks) else None,
-            devices=job.devices.describe(network),
+            devices=where,
         )
-        logging.info("Devices: %s.", job.devices.describe(network))
+        logging.info("Devices: %s.", where)
         if idle := job.devices.unused_gpus():
             logging.warning("%s", idle)
             self._reporter.warn("devices", idle)

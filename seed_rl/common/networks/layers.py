@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from seed_rl.common.networks import compute_dtype as compute_dtypes
+from seed_rl.common.networks.compute_dtype import resolve
 
 Initializer = Callable[[Sequence[int]], tf.Tensor]
 """Maps the shape of a kernel, [..., inputs, outputs], to its initial value <float32>."""
@@ -64,7 +64,7 @@ class Layer(tf.Module):
           name: name of the module.
         """
         super().__init__(name=name)
-        self.compute_dtype = compute_dtypes.resolve(compute_dtype)
+        self.compute_dtype = resolve(compute_dtype)
 
     def add_variable(self, name: str, initial_value: Callable[[], tf.Tensor]) -> tf.Variable:
         """A trainable float32 variable, created outside any graph being traced."""

@@ -64,7 +64,6 @@ def test_the_layers_of_a_network_share_the_choice(machine):
 
 def test_hidden_gpus_do_not_count(monkeypatch):
     """Guards `play` and `evaluate`, which compute on the processor beside a GPU."""
-    compute_dtype._native_dtype.cache_clear()
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: ["an old GPU"])
     monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)

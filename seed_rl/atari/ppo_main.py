@@ -19,12 +19,12 @@ PRESET = Preset(
         full_action_space=False,
         gin_config=("seed_rl/atari/gin/ppo.gin",),
         step_size_transitions=2048,
-        batch_size_transitions=128,
+        batch_size_transitions=64,
         batch_mode="split",  # With an LSTM: "shuffle" keeps unrolls whole.
         epochs_per_step=4,
         # What the sizes are if one of them is set instead.
         unroll_length=128,
-        batches_per_step=16,
+        batches_per_step=32,
         clip_range=0.1,
         entropy_cost=0.01,
         max_abs_reward=1.0,
@@ -33,7 +33,7 @@ PRESET = Preset(
         clip_norm=0.5,
     ),
 )
-"""CleanRL's, with half of its minibatches' size; see docs/agents/policy_gradient.md."""
+"""CleanRL's, with a quarter of its minibatches' size; see docs/agents/policy_gradient.md."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -41,7 +41,7 @@ def find(arguments: Sequence[str], runs: pathlib.Path) -> pathlib.Path:
         if run_lock.running_pid(logdir) is None:
             raise UserError(f"No run is active in {logdir}.")
         return logdir
-    logdirs = sorted(path.parent for path in runs.glob(f"*/{run_lock.FILE_NAME}"))
+    logdirs = sorted(path.parent for path in runs.rglob(run_lock.FILE_NAME))
     running = [logdir for logdir in logdirs if run_lock.running_pid(logdir) is not None]
     if not running:
         raise UserError(f"No run is active under {runs}; give its LOGDIR.\n{USAGE}")

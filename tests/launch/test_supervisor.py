@@ -302,12 +302,12 @@ def test_stop_local_stops_the_run_named(start, repository):
 
 
 def test_stop_local_finds_the_only_run(start, repository, tmp_path):
-    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "pong").mkdir(parents=True)
     command = [repository / "stop_local.sh"]
     options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 30, "cwd": tmp_path}
     assert "No run is active under" in subprocess.run(command, **options).stderr
     first = start("train", "run", "1", name="runs/first")
-    second = start("train", "run", "1", name="runs/second")
+    second = start("train", "run", "1", name="runs/pong/seed2")
     wait_until(lambda: is_locked(first) and is_locked(second))
     result = subprocess.run(command, **options)
     assert result.returncode == 2 and "Several runs are active" in result.stderr

@@ -41,8 +41,10 @@ def find(arguments: Sequence[str], runs: pathlib.Path) -> pathlib.Path:
         if run_lock.running_pid(logdir) is None:
             raise UserError(f"No run is active in {logdir}.")
         return logdir
-    logdirs = sorted(path.parent for path in runs.rglob(run_lock.FILE_NAME))
-    running = [logdir for logdir in logdirs if run_lock.running_pid(logdir) is not None]
+    logdirs = {path.parent for path in runs.rglob(run_lock.FILE_NAME)}
+    active = {logdir for logdir in logdirs if run_lock.running_pid(logdir) is not None}
+    # A study, which stops its runs, is outside of them.
+    running = sorted(logdir for logdir in active if active.isdisjoint(logdir.parents))
     if not running:
         raise UserError(f"No run is active under {runs}; give its LOGDIR.\n{USAGE}")
     if len(running) > 1:

@@ -303,12 +303,14 @@ def test_stop_local_stops_the_run_named(start, repository):
 
 def test_stop_local_finds_the_only_run(start, repository, tmp_path):
     (tmp_path / "runs" / "pong").mkdir(parents=True)
+    (tmp_path / "runs" / "first" / "runs").mkdir(parents=True)
     command = [repository / "stop_local.sh"]
     options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 30, "cwd": tmp_path}
     assert "No run is active under" in subprocess.run(command, **options).stderr
     first = start("train", "run", "1", name="runs/first")
     second = start("train", "run", "1", name="runs/pong/seed2")
-    wait_until(lambda: is_locked(first) and is_locked(second))
+    inside = start("train", "run", "1", name="runs/first/runs/0000-seed1")  # As in a study.
+    wait_until(lambda: is_locked(first) and is_locked(second) and is_locked(inside))
     result = subprocess.run(command, **options)
     assert result.returncode == 2 and "Several runs are active" in result.stderr
     wait_until(second.training)
@@ -317,6 +319,8 @@ def test_stop_local_finds_the_only_run(start, repository, tmp_path):
     wait_until(first.training)
     assert subprocess.run(command, **options).returncode == 0
     assert first.wait() == 0
+    inside.signal(signal.SIGTERM)
+    assert inside.wait() == 0
 
 
 def test_the_panel_on_a_terminal(start, tmp_path):

@@ -102,7 +102,7 @@ TASKS = {
         "Hopper-v4",
         (*_MUJOCO, "--env=mujoco_hopper"),
     ),
-    "pong": Task("Pong", 18, ("atari", "vtrace", "4", "4", "--game=Pong")),
+    "pong": Task("Pong", 18, ("atari", "ppo", "4", "4", "--game=Pong")),
     "football": Task(
         "Football, academy_empty_goal_close",
         0.9,

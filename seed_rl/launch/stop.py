@@ -23,7 +23,7 @@ _HELP = f"""\
 
 Stops a run started by ./run_local.sh; the run saves a checkpoint first.
 
-  LOGDIR  the run's directory (default: the only active run under runs/)
+  LOGDIR  the run's directory (default: the only active run in runs/ or a folder of it)
 """
 _PATIENCE_S = 330.0  # Longer than the supervisor waits for the learner.
 
@@ -41,10 +41,10 @@ def find(arguments: Sequence[str], runs: pathlib.Path) -> pathlib.Path:
         if run_lock.running_pid(logdir) is None:
             raise UserError(f"No run is active in {logdir}.")
         return logdir
-    logdirs = {path.parent for path in runs.rglob(run_lock.FILE_NAME)}
-    active = {logdir for logdir in logdirs if run_lock.running_pid(logdir) is not None}
-    # A study, which stops its runs, is outside of them.
-    running = sorted(logdir for logdir in active if active.isdisjoint(logdir.parents))
+    # Not deeper: a study stops its runs, which are in NAME/runs/.
+    locks = [*runs.glob(f"*/{run_lock.FILE_NAME}"), *runs.glob(f"*/*/{run_lock.FILE_NAME}")]
+    logdirs = sorted(path.parent for path in locks)
+    running = [logdir for logdir in logdirs if run_lock.running_pid(logdir) is not None]
     if not running:
         raise UserError(f"No run is active under {runs}; give its LOGDIR.\n{USAGE}")
     if len(running) > 1:

@@ -309,10 +309,7 @@ def main(arguments: Sequence[str]) -> int:
     references = read_references(options.references) if options.references else []
     sections = {study.name: markdown(study, references) for study in studies}
     for path, study in zip(options.studies, studies, strict=True):
-        panels = [
-            curves.Panel(task, "frames", [_curve(runs)]) for task, runs in study.tasks.items()
-        ]
-        curves.draw(panels, path / "curves.png", "training return")
+        curves.draw(panels(study), path / "curves.png", "training return")
     if scores := normalized(studies, references, options.unit):
         names = [study.name for study in studies]
         sections["comparison"] = comparison(names, scores, options.unit)
@@ -329,9 +326,20 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _curve(runs: Sequence[FinishedRun]) -> curves.Curve:
+def panels(study: FinishedStudy) -> list[curves.Panel]:
+    """One for each environment, with a curve for each setting in which the study ran it."""
+    drawn: dict[str, list[curves.Curve]] = {}
+    for task, runs in study.tasks.items():
+        parts = task.split(", ")
+        setting = ", ".join(part for part in parts if "=" in part)
+        environment = ", ".join(part for part in parts if "=" not in part)
+        drawn.setdefault(environment, []).append(_curve(setting, runs))
+    return [curves.Panel(title, "frames", panel) for title, panel in drawn.items()]
+
+
+def _curve(label: str, runs: Sequence[FinishedRun]) -> curves.Curve:
     """Of a task; all runs of a study have the same points."""
-    return curves.Curve("", runs[0].curve[:, 0], np.array([run.curve[:, 1] for run in runs]))
+    return curves.Curve(label, runs[0].curve[:, 0], np.array([run.curve[:, 1] for run in runs]))
 
 
 def update_page(page: Path, sections: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from seed_rl.study import program, statistics
+from seed_rl.study import aggregate, program, statistics
 from seed_rl.study.results import CURVES, FILE_NAME
 
 SPEC = {
@@ -114,6 +114,14 @@ def test_settings_are_named(folder, capsys, first, second):
     assert program.main(["aggregate", str(folder)]) == 0, capsys.readouterr().err
     assert f"| setting={first} | **85.0** |" in (output := capsys.readouterr().out), output
     assert f"| setting={second} | **2,000** |" in output
+    # They are compared on one axis.
+    (panel,) = aggregate.panels(aggregate.read(folder))
+    assert [one.label for one in panel.curves] == [f"setting={first}", f"setting={second}"]
+
+
+def test_environments_have_an_axis_each(folder):
+    found = aggregate.panels(aggregate.read(folder))
+    assert [(panel.title, len(panel.curves)) for panel in found] == [("A-v1", 1), ("B-v1", 1)]
 
 
 def test_what_cannot_be_aggregated_is_said(folder, tmp_path, capsys):

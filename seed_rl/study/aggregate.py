@@ -330,7 +330,7 @@ def panels(study: FinishedStudy) -> list[curves.Panel]:
     """One for each environment, with a curve for each setting in which the study ran it."""
     drawn: dict[str, list[curves.Curve]] = {}
     for task, runs in study.tasks.items():
-        parts = task.split(", ")
+        parts = list(itertools.starmap(_part_of_task, study.configurations[task].values.items()))
         setting = ", ".join(part for part in parts if "=" in part)
         environment = ", ".join(part for part in parts if "=" not in part)
         drawn.setdefault(environment, []).append(_curve(setting, runs))

@@ -265,6 +265,7 @@ def draw(panels: Sequence[Panel], out: str | Path, y_label: str = "episode retur
     grid = made.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.remove()
+    explained: list[str] = []
     for axes, panel in zip(grid.flat, panels, strict=False):
         for number, one in enumerate(panel.curves):
             _draw_curve(axes, one, f"C{number % 10}")
@@ -273,8 +274,10 @@ def draw(panels: Sequence[Panel], out: str | Path, y_label: str = "episode retur
         axes.grid(alpha=0.3)
         if panel.x == "frames":
             axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0), useMathText=True)
-    if any(one.label for one in panels[0].curves):
-        grid[0, 0].legend(fontsize="small")
+        # Colours mean the same as in the panel before, unless a study lacks some of the runs.
+        if any(labels := [one.label for one in panel.curves]) and labels != explained:
+            axes.legend(fontsize="small")
+            explained = labels
     for axes in grid[:, 0]:
         axes.set_ylabel(y_label)
     save(made, out)

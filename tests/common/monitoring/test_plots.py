@@ -81,3 +81,17 @@ def test_mistakes_are_told_in_one_line(tmp_path, capsys):
     write_run(tmp_path / "a", [1])
     assert plots.main([str(tmp_path / "a"), f"--out={tmp_path}/no/where.png"]) == 2
     assert "Cannot write" in capsys.readouterr().err
+
+
+def test_panels_with_other_curves_have_their_own_legends(monkeypatch, tmp_path):
+    """Guards studies that lack runs: the first colour is then not the same setting everywhere."""
+    figures = []
+    monkeypatch.setattr(plots, "save", lambda made, out: figures.append(made))
+    curves = [
+        plots.Curve(label, np.array([1.0, 2.0]), np.zeros((1, 2))) for label in ("a=1", "a=2")
+    ]
+    panels = [plots.Panel("", "frames", shown) for shown in (curves, curves, curves[1:])]
+    plots.draw(panels, tmp_path / "curves.png")
+    legends = [axes.get_legend() for axes in figures[0].axes]
+    shown = [one and [text.get_text() for text in one.get_texts()] for one in legends]
+    assert shown == [["a=1", "a=2"], None, ["a=2"]]

@@ -102,7 +102,8 @@ def inference_gets_the_newest_weights():
     with tf.device("/device:CPU:2"):
         expected = agent(inputs).numpy()
     for function in functions:
-        np.testing.assert_allclose(function().numpy(), expected, rtol=1e-5)
+        # Older weights differ by about 1, sums near 0 by their rounding.
+        np.testing.assert_allclose(function().numpy(), expected, rtol=1e-5, atol=1e-5)
     try:
         devices.copy_variables(agent, [Agent()])  # Never called: it has no variables yet.
     except ValueError as error:

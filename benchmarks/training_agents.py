@@ -33,7 +33,8 @@ class Agent(NamedTuple):
 
 def create(workload: Workload, compute_dtype: str) -> Agent:
     """The agent that a workload's learner trains."""
-    agent = _ppo(workload) if workload.agent == "ppo" else _pixel_agent(workload, compute_dtype)
+    make = _ppo if workload.agent == "ppo" else _pixel_agent
+    agent = make(workload, compute_dtype)
     with agent.strategy.scope():
         inference.initialize(agent.algorithm, agent.algorithm.network, agent.specs)
     return agent
@@ -101,26 +102,28 @@ def _r2d2(workload: Workload, compute_dtype: str, spaces: Any, specs: Specs) -> 
     )
 
 
-def _ppo(workload: Workload) -> Agent:
+def _ppo(workload: Workload, compute_dtype: str) -> Agent:
     """The agent that the program's preset describes, in the sizes of the workload."""
     from seed_rl.agents.policy_gradient import gin_config, gin_options
+    from seed_rl.agents.policy_gradient import program as on_policy
     from seed_rl.agents.policy_gradient.algorithm import create_job
     from seed_rl.agents.policy_gradient.config import OnPolicyConfig
     from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
     from seed_rl.common.config.learner_config import LearnerConfig
     from seed_rl.common.config.run_config import RunConfig
 
-    program = importlib.import_module(workload.program)
+    preset = importlib.import_module(workload.program).PRESET
     sizes = {"unroll_length": workload.unroll_length, "batch_size": workload.batch_size}
     # As in the program, where sizes in unrolls replace a preset's in transitions.
     unset = {"step_size_transitions": None, "batch_size_transitions": None}
-    options = {**program.PRESET.values, **workload.flags, **unset, **sizes}
+    options = {**preset.values, **workload.network, **workload.flags, **unset, **sizes}
+    options["compute_dtype"] = compute_dtype
     gin_config.load(options["gin_config"])
     gin_options.settle(gin_options.of_preset(options))
     family = workload.environments()
     job = create_job(
         family.create,
-        program.create_agent,
+        on_policy.create_agent,
         create_loss=gin_config.create_loss,
         on_policy=from_values(OnPolicyConfig, options),
         settings=from_values(MinibatchSettings, options),
@@ -128,7 +131,7 @@ def _ppo(workload: Workload) -> Agent:
         optimizer=gin_config.optimizer_config(),
         run=RunConfig(num_envs=workload.num_envs),
         config=from_values(LearnerConfig, options),
-        env_config=from_values(family.config, workload.env),
+        env_config=from_values(family.config, {**preset.values, **workload.env}),
         device_config=from_values(DeviceConfig, options),
     )
     return Agent(job.algorithm, job.specs, job.devices.training_strategy)
@@ -149,7 +152,7 @@ def _vtrace_batch(workload: Workload, agent: Agent) -> Unroll:
 
 
 def _ppo_batch(workload: Workload, agent: Agent) -> Unroll:
-    """Normal observations and rewards, with actions that the policy samples for them.
+    """Normal rewards and observations, images of noise, with the actions that the policy samples.
 
     Ratios of probabilities are 1 at first, and move from there as in a real training step.
     """
@@ -157,8 +160,14 @@ def _ppo_batch(workload: Workload, agent: Agent) -> Unroll:
     batch, steps = workload.unrolls_per_step, workload.unroll_length + 1
     rows = batch * steps
     prev_actions, env_outputs = zeros([rows], (specs.action, specs.env_output))
+    observation = env_outputs.observation
+    if observation.dtype.is_integer:
+        noise = tf.random.uniform(observation.shape, maxval=256, dtype=tf.int32, seed=1)
+        noise = tf.cast(noise, observation.dtype)
+    else:
+        noise = tf.random.normal(observation.shape, seed=1)
     env_outputs = env_outputs._replace(
-        observation=tf.random.normal(env_outputs.observation.shape, seed=1),
+        observation=noise,
         reward=tf.random.normal([rows], seed=2),
     )
     state = algorithm.network.initial_state(rows)

@@ -128,6 +128,17 @@ WORKLOADS = {
         actors=2,
         frames_per_transition=1,
     ),
+    "W6": Workload(
+        "PPO on Pong with the preset's sizes: training steps of 2,048 transitions, 4 epochs, "
+        "minibatches of 64",
+        "atari",
+        "ppo",
+        unroll_length=64,
+        batch_size=1,
+        network=_NATURE,
+        env=_PONG,
+        flags={"batches_per_step": 32},
+    ),
 }
 """All workloads, by name."""
 

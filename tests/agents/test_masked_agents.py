@@ -17,8 +17,16 @@ SIZES = {"replay_buffer_min_size": 20, "replay_buffer_size": 1000}
     [
         ("vtrace", {"env_kwargs": '{"choices": [2, 3]}'}),
         ("r2d2", {"env_kwargs": '{"place": "observation"}', **SIZES}),
-        ("ppo", {"env_kwargs": '{"choices": [2, 3], "place": "observation"}', "batch_size": 4}),
-        ("pqn", {"env_kwargs": '{"place": "observation"}', "step_size_transitions": 128}),
+        pytest.param(
+            "ppo",
+            {"env_kwargs": '{"choices": [2, 3], "place": "observation"}', "batch_size": 4},
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            "pqn",
+            {"env_kwargs": '{"place": "observation"}', "step_size_transitions": 128},
+            marks=pytest.mark.nightly,
+        ),
         ("sac", {**SIZES}),
     ],
 )

@@ -57,7 +57,11 @@ def test_a_network_that_normalizes_its_observations_is_told_of_each_step(train, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["vtrace", "r2d2", "sac", "policy_gradient", "pqn"])
+@pytest.mark.parametrize(
+    "agent",
+    ["policy_gradient"]  # Whose steps are compiled by default.
+    + [pytest.param(a, marks=pytest.mark.nightly) for a in ("vtrace", "r2d2", "sac", "pqn")],
+)
 def test_compiled_steps_learn_the_same(train, agent):
     """Guards --jit, of losses that draw nothing at random: weights, metrics and feedback."""
     interpreted, compiled = (train(agent, 1, jit) for jit in ("false", "true"))

@@ -13,7 +13,7 @@ from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes
-from seed_rl.common.learner.devices import make_devices
+from seed_rl.common.learner.devices import batches, make_devices
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import EnvOutput
@@ -93,10 +93,9 @@ class Run(contextlib.AbstractContextManager):
     def start(self):
         """Starts the algorithm's threads; `act` starts the actor."""
         self.algorithm.before_first_step(self.train_steps)
-        self._batches = iter(
-            self._strategy.distribute_datasets_from_function(
-                lambda _: self.algorithm.dataset(self.store, self._per_replica, lambda x: x)
-            )
+        self._batches = batches(
+            self._strategy,
+            lambda: self.algorithm.dataset(self.store, self._per_replica, lambda x: x),
         )
 
     def act(self):

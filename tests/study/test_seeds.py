@@ -57,8 +57,13 @@ def test_what_seeds_exclude_is_said(flags, message):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "agent",
-    [["ppo"], ["pqn"], ["vtrace", "--block_inference_on_training=true"]],
-    ids=lambda a: a[0],
+    [
+        pytest.param(["ppo"], id="ppo"),
+        pytest.param(["pqn"], id="pqn", marks=pytest.mark.nightly),
+        pytest.param(
+            ["vtrace", "--block_inference_on_training=true"], id="vtrace", marks=pytest.mark.nightly
+        ),
+    ],
 )
 def test_same_seed_same_curve(tmp_path: Path, agent: list[str]) -> None:
     """With one actor and turns, seed 1 gives the same episodes again, and seed 2 others."""

@@ -31,7 +31,9 @@ def create_optimizer(
         )
     optimizer: Any
     if config.optimizer == ADAM:
-        optimizer = tf.keras.optimizers.Adam(
+        from seed_rl.common.learner.fused_adam import FusedAdam
+
+        optimizer = FusedAdam(
             learning_rate,
             beta_1=config.adam_beta1,
             beta_2=config.adam_beta2,

@@ -52,6 +52,22 @@ def orthogonal(gain: float = 1.0) -> Initializer:
     return initialize
 
 
+def to_rows(tensor: tf.Tensor) -> tf.Tensor:
+    """[..., n] -> [rows, n], for products with a matrix.
+
+    `tf.matmul` of more dimensions is a batch of products. Its gradient for the matrix is as many
+    matrices, which are then added: for an unroll, one for each step.
+    """
+    return tensor if len(tensor.shape) == 2 else tf.reshape(tensor, [-1, tensor.shape[-1]])
+
+
+def from_rows(rows: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
+    """[rows, m] -> [..., m], the rows being those of `tensor`, [..., n]."""
+    if len(tensor.shape) == 2:
+        return rows
+    return tf.reshape(rows, tf.concat([tf.shape(tensor)[:-1], [rows.shape[-1]]], axis=0))
+
+
 class Layer(tf.Module):
     """A layer that creates its variables on the first call."""
 
@@ -147,10 +163,11 @@ class Dense(Layer):
             self.kernel = self.add_variable("kernel", lambda: self._kernel_initializer(shape))
             self.bias = self.add_variable("bias", lambda: tf.zeros([self._units]))
         dtype = tf.float32 if use_float32 else self.compute_dtype
-        outputs = tf.matmul(tf.cast(inputs, dtype), tf.cast(self.kernel, dtype))
+        outputs = tf.matmul(tf.cast(to_rows(inputs), dtype), tf.cast(self.kernel, dtype))
         outputs = tf.nn.bias_add(outputs, tf.cast(self.bias, dtype))
         outputs = self._norm(outputs) if self._norm else outputs
-        return self.cast(self._activation(outputs) if self._activation else outputs)
+        outputs = self.cast(self._activation(outputs) if self._activation else outputs)
+        return from_rows(outputs, inputs)
 
 
 class Conv2D(Layer):

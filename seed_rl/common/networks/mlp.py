@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from seed_rl.common.networks.layers import Activation, Dense, Initializer, Layer, variance_scaling
+from seed_rl.common.networks.layers import (
+    Activation,
+    Dense,
+    Initializer,
+    Layer,
+    from_rows,
+    to_rows,
+    variance_scaling,
+)
 from seed_rl.common.networks.space_encoder import ACTIVATIONS
 
 
@@ -49,10 +57,9 @@ class MLP(tf.Module):
         """[..., n] -> [..., units]; with copies, [..., copies * units], one after the other."""
         if not self._copies:
             return self._apply(inputs)
-        outputs = self._apply(tf.reshape(inputs, [-1, inputs.shape[-1]]))
-        outputs = tf.transpose(outputs, [1, 0, 2])
-        width = outputs.shape[1] * outputs.shape[2]
-        return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:-1], [width]], axis=0))
+        outputs = tf.transpose(self._apply(to_rows(inputs)), [1, 0, 2])
+        rows = tf.reshape(outputs, [-1, outputs.shape[1] * outputs.shape[2]])
+        return from_rows(rows, inputs)
 
     def _apply(self, inputs: tf.Tensor) -> tf.Tensor:
         for layer in self._layers:

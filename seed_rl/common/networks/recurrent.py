@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from seed_rl.common.networks.layers import Layer, orthogonal, variance_scaling
+from seed_rl.common.networks.layers import (
+    Layer,
+    from_rows,
+    orthogonal,
+    to_rows,
+    variance_scaling,
+)
 
 
 class LSTMState(NamedTuple):
@@ -68,8 +74,8 @@ class LSTM(Layer):
         # On the few rows of inference, casting the kernels would cost more than it saves.
         dtype = self.compute_dtype if unroll else tf.float32
         recurrent_kernel = tf.cast(self.recurrent_kernel, dtype)
-        projected = tf.matmul(tf.cast(inputs, dtype), tf.cast(self.input_kernel, dtype))
-        projected = tf.cast(projected, tf.float32) + self.bias
+        rows = tf.matmul(tf.cast(to_rows(inputs), dtype), tf.cast(self.input_kernel, dtype))
+        projected = from_rows(tf.cast(rows, tf.float32) + self.bias, inputs)
         keep = tf.cast(tf.logical_not(done), tf.float32)[..., tf.newaxis]
         if not unroll:
             _, hidden, cell = _step(projected, recurrent_kernel, keep, *state)
@@ -189,8 +195,8 @@ def _unroll(
             reverse=True,
         )
         d_kernel = tf.matmul(
-            _rows(hiddens_before, recurrent_kernel.dtype),
-            _rows(d_projected, recurrent_kernel.dtype),
+            tf.cast(to_rows(hiddens_before), recurrent_kernel.dtype),
+            tf.cast(to_rows(d_projected), recurrent_kernel.dtype),
             transpose_a=True,
         )
         return d_projected, d_kernel, None, d_hidden[0], d_cell[0]
@@ -201,11 +207,6 @@ def _unroll(
 def _kept(state: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
     """`state`, but 0 where `keep` is 0, even if `state` is NaN there."""
     return tf.math.multiply_no_nan(state, keep)
-
-
-def _rows(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Reshapes [time, batch, n] to <dtype>[time * batch, n]."""
-    return tf.cast(tf.reshape(tensor, [-1, tensor.shape[-1]]), dtype)
 
 
 class StackedLSTM(tf.Module):

@@ -52,8 +52,13 @@ class FollowEnv(gymnasium.Env):
 
 @pytest.mark.parametrize(
     ("config", "epochs", "frames"),
-    [("ppo", 5, 10_000), ("pg", 1, 10_000), ("vtrace", 5, 10_000), ("awr", 5, 10_000)]
-    + [("vmpo", 5, 25_000)],
+    [
+        ("ppo", 5, 10_000),
+        ("pg", 1, 10_000),
+        pytest.param("vtrace", 5, 10_000, marks=pytest.mark.nightly),
+        pytest.param("awr", 5, 10_000, marks=pytest.mark.nightly),
+        pytest.param("vmpo", 5, 25_000, marks=pytest.mark.nightly),
+    ],
 )
 def test_the_cue_is_named(tmp_path, config, epochs, frames):
     """The optimum is 3, chance gives 1. Guards each policy loss, from the file to the returns."""
@@ -70,7 +75,10 @@ def test_the_cue_is_named(tmp_path, config, epochs, frames):
     assert returns[-300:].mean() > 0.97 * 3
 
 
-@pytest.mark.parametrize(("config", "frames"), [("ppo", 20_000), ("vmpo", 40_000)])
+@pytest.mark.parametrize(
+    ("config", "frames"),
+    [("ppo", 20_000), pytest.param("vmpo", 40_000, marks=pytest.mark.nightly)],
+)
 def test_the_target_is_followed(tmp_path, config, frames):
     """Continuous actions: means and deviations; evaluation takes the means."""
     job = make_job(

@@ -139,7 +139,9 @@ def manager(run, directory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("save_replay", ["never", "stop", "always"])
+@pytest.mark.parametrize(
+    "save_replay", [pytest.param("never", marks=pytest.mark.nightly), "stop", "always"]
+)
 def test_checkpoint_and_resume(tmp_path, save_replay):
     """Guards that a resumed run continues with target network, frames and, if wanted, replay."""
     config = R2D2Config(burn_in=1, n_steps=2)

@@ -17,6 +17,7 @@ from seed_rl.agents.policy_gradient.modules.minibatches import mean_of_steps
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.devices import make_devices
+from seed_rl.common.learner.fused_adam import FusedAdam
 from seed_rl.common.learner.training import TrainingStep, mean_result
 
 
@@ -68,7 +69,7 @@ def main():
     strategy = make_devices(config).training_strategy
     with strategy.scope():
         algorithm = Regression()
-        optimizer = getattr(tf.keras.optimizers, optimizer_name)(0.1)
+        optimizer = {"SGD": tf.keras.optimizers.SGD, "Adam": FusedAdam}[optimizer_name](0.1)
     step = TrainingStep(algorithm, optimizer, strategy, clip_norm=5.0)
     generator = np.random.default_rng(0)
     inputs = generator.normal(size=[5, 4, 3]).astype(np.float32)

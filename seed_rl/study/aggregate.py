@@ -178,7 +178,8 @@ def _protocol(study: FinishedStudy) -> str:
     episodes = min(run.episodes for runs in study.tasks.values() for run in runs)
     scores = "Scores are training returns of the last interval."
     if episodes:
-        scores = f"Scores are means of {episodes} episodes of the final checkpoint."
+        actions = ", with sampled actions" if spec.evaluation_actions == "sampled" else ""
+        scores = f"Scores are means of {episodes} episodes of the final checkpoint{actions}."
     done, planned = sum(map(len, study.tasks.values())), spec.configurations * spec.seeds
     left = "" if done == planned else f"; {done} of {planned} runs are done"
     commits = ", ".join(study.commits) or "not recorded"

@@ -37,7 +37,7 @@ RESULTS = "results.csv"
 EVALUATION = "evaluation.json"
 _FAILURE = "failure.txt"
 _MAY_GROW = ("configurations", "seeds")
-_MAY_CHANGE = ("description", "evaluation_episodes")
+_MAY_CHANGE = ("description", "evaluation_episodes", "evaluation_actions")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,12 +72,14 @@ class StudyRun:
         """Whether it has trained to its end and been evaluated, if that is wanted."""
         if self.record is not None:
             return True
-        return self.trained(spec) and len(self.evaluated()) >= spec.evaluation_episodes
+        return self.trained(spec) and len(self.evaluated(spec)) >= spec.evaluation_episodes
 
-    def evaluated(self) -> list[float]:
-        """The scores of its evaluation's episodes; [] without one."""
+    def evaluated(self, spec: Spec) -> list[float]:
+        """The scores of its evaluation's episodes; [] without one with the actions of the spec."""
         try:
             record = json.loads((self.logdir / EVALUATION).read_text(encoding="utf-8"))
+            if record["actions"] != spec.evaluation_actions:
+                return []
             return [float(episode["score"]) for episode in record["episodes"]]
         except (OSError, ValueError, LookupError, TypeError):
             return []

@@ -129,7 +129,7 @@ def write(study: Study, results: Sequence[Result]) -> Path:
         if result.rating is not None:
             rating = (*map(_number, result.rating[:2]), result.rating.episodes)
         rate = "" if result.frames_per_s is None else f"{result.frames_per_s:.0f}"
-        scores = result.run.evaluated()
+        scores = result.run.evaluated(study.spec)
         functions = (np.mean, np.std, np.median)
         played = [_number(float(f(scores))) if scores else "" for f in functions]
         sampled = [configuration.values.get(name, "") for name in names]

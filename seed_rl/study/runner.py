@@ -56,6 +56,7 @@ def evaluation(study: Study, run: StudyRun) -> list[str]:
     """The command that evaluates a finished run."""
     episodes = study.spec.evaluation_episodes
     options = [f"--episodes={episodes}", f"--envs={min(episodes, _EVALUATION_ENVS)}"]
+    options += [f"--{study.spec.evaluation_actions}"]
     options += [f"--seed={run.seed}", f"--json={run.logdir / directory.EVALUATION}", "--trust"]
     return [sys.executable, "-m", "seed_rl.evaluate", str(run.logdir), *options]
 

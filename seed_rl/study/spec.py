@@ -18,6 +18,7 @@ MEASURES = ("average", "final")
 SAMPLERS = ("random", "grid", "tpe")
 PRUNERS = ("none", "median", "hyperband", "successive_halving")
 EPISODES = ("training", "evaluation")
+ACTIONS = ("greedy", "sampled")
 GIN_BINDINGS = "gin_bindings"
 
 # Flags that a study sets itself, and what to write instead.
@@ -124,6 +125,7 @@ class Spec:
       choices: what is sampled, in an order in which conditions come first.
       performance: how runs are rated.
       evaluation_episodes: how many episodes each finished run is evaluated for; 0: it is not.
+      evaluation_actions: "greedy" or "sampled", as the flags of `seed_rl.evaluate`.
       description: for the reader.
     """
 
@@ -142,6 +144,7 @@ class Spec:
     sampler: Method = Method("random")
     pruner: Method = Method("none")
     evaluation_episodes: int = 0
+    evaluation_actions: str = "greedy"
     description: str = ""
 
 
@@ -200,6 +203,7 @@ def from_json(values: Mapping[str, Any], where: str = "the spec") -> Spec:
         sampler=sampler,
         pruner=_method(values, "pruner", PRUNERS, where),
         evaluation_episodes=fields.take(values, "evaluation_episodes", fields.natural, where, 0),
+        evaluation_actions=fields.take(values, "evaluation_actions", _actions, where, "greedy"),
         description=fields.take(values, "description", fields.text, where, ""),
     )
     _check_targets(spec, where)
@@ -212,12 +216,22 @@ def _measure(value: Any, where: str) -> Measure:
     measure = fields.take(values, "measure", fields.text, where, "average")
     episodes = fields.take(values, "episodes", fields.text, where, "training")
     for name, given, known in (("measure", measure, MEASURES), ("episodes", episodes, EPISODES)):
-        if given not in known:
-            raise UserError(f"{where}: no {name} {quoted(given)}{fields.nearest(given, known)}")
+        _check_known(name, given, known, where)
     intervals = fields.take(values, "intervals", fields.count, where, 20)
     return Measure(
         measure, intervals, episodes, fields.take(values, "score", fields.truth, where, False)
     )
+
+
+def _actions(value: Any, where: str) -> str:
+    actions = fields.text(value, where)
+    _check_known("actions", actions, ACTIONS, where)
+    return actions
+
+
+def _check_known(name: str, given: str, known: Sequence[str], where: str) -> None:
+    if given not in known:
+        raise UserError(f"{where}: no {name} {quoted(given)}{fields.nearest(given, known)}")
 
 
 def _configurations(

@@ -62,6 +62,7 @@ MISTAKES = [
     ({"measure": "mean"}, ("performance",), 'no measure "mean"; '),
     ({"interval": 3}, ("performance",), 'did you mean "intervals"?'),
     ({"score": 1}, ("performance",), '"score" must be true or false, not 1'),
+    ("samples", ("evaluation_actions",), 'no actions "samples"; did you mean "sampled"?'),
     ("tpd", ("sampler",), '"sampler" has no "tpd"; did you mean "tpe"?'),
     ({"median": {}, "none": {}}, ("pruner",), '"pruner" must be one of none, median, '),
 ]

@@ -133,6 +133,10 @@ def test_runs_are_evaluated_and_kept_as_curves(study):
     assert row["status"] == "done" and row["evaluation_episodes"] == "2"
     assert (float(row["evaluation_mean"]), float(row["evaluation_std"])) == (7.5, 0.5)
     assert study.starts() == ["end"]
+    # With other actions they are played again.
+    study.spec["evaluation_actions"] = "sampled"
+    assert study.run() == 0 and study.rows()[0]["status"] == "stopped"
+    assert study.run() == 0 and study.rows() == [row] and study.starts() == ["end"]
     curve = study.rows("curves.csv")
     assert len(curve) == 50 and float(curve[-1]["return"]) == float(row["final_return"])
     record = json.loads((study.path / "study.json").read_text())

@@ -12,15 +12,18 @@ from seed_rl.study import directory, program, runner
 # Plays one episode more each time, so that a first evaluation may end with too few.
 EVALUATION = """
 import json, pathlib, sys
-path = pathlib.Path(sys.argv[1])
-played = json.loads(path.read_text())["episodes"] if path.exists() else []
-path.write_text(json.dumps({"episodes": [*played, {"score": 7.0 + len(played)}]}))
+path, actions = pathlib.Path(sys.argv[1]), sys.argv[2]
+record = json.loads(path.read_text()) if path.exists() else {}
+played = record["episodes"] if record.get("actions") == actions else []
+played.append({"score": 7.0 + len(played)})
+path.write_text(json.dumps({"actions": actions, "episodes": played}))
 """
 LAUNCHER = (sys.executable, str(pathlib.Path(__file__).with_name("study_launcher.py")))
 
 
 def evaluation(study: directory.Study, run: directory.StudyRun) -> list[str]:
-    return [sys.executable, "-c", EVALUATION, str(run.logdir / directory.EVALUATION)]
+    file, actions = run.logdir / directory.EVALUATION, study.spec.evaluation_actions
+    return [sys.executable, "-c", EVALUATION, str(file), actions]
 
 
 def main() -> int:

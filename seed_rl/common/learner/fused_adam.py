@@ -10,8 +10,8 @@ import tensorflow as tf
 class FusedAdam(tf.keras.optimizers.Adam):
     """Keras's Adam, whose update of a variable is one pass over memory instead of ten.
 
-    Weights, state and checkpoints are the same, but for rounding. Of small minibatches of a network
-    with convolutions, Keras's update takes a quarter of the time (docs/performance.md).
+    Weights, state and checkpoints are the same, but for rounding. With small minibatches, Keras's
+    takes about a fifth of the time of training (docs/performance.md).
     """
 
     def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.common.networks.layers import Dense
 from seed_rl.common.networks.recurrent import LSTM, LSTMState, StackedLSTM
 
 
@@ -115,6 +116,25 @@ def test_gradients_of_an_unroll_equal_those_of_its_steps():
     for one, other in zip(tf.nest.flatten(unrolled()), tf.nest.flatten(expected), strict=True):
         assert np.any(other)
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_an_unroll_is_multiplied_as_one_matrix():
+    """Guards the gradients of kernels from being computed for each step and then added."""
+    lstm, dense = LSTM(4), Dense(3)
+    inputs, done = map(tf.constant, random_inputs(5, 6, 2, 3))
+    dense(lstm(inputs, lstm.initial_state(2), done, unroll=True)[0])
+
+    @tf.function
+    def gradient():
+        with tf.GradientTape() as tape:
+            hidden, _ = lstm(inputs, lstm.initial_state(2), done, unroll=True)
+            loss = tf.reduce_sum(tf.square(dense(hidden)))
+        return tape.gradient(loss, (lstm.trainable_variables, dense.trainable_variables))
+
+    graph = gradient.get_concrete_function().graph.as_graph_def()
+    nodes = [*graph.node, *(node for called in graph.library.function for node in called.node_def)]
+    ops = {node.op for node in nodes}
+    assert "MatMul" in ops and not any(op.startswith("BatchMatMul") for op in ops)
 
 
 def test_bfloat16_keeps_a_float32_state_close_to_float32s():

@@ -131,7 +131,7 @@ def _ppo(workload: Workload, compute_dtype: str) -> Agent:
         optimizer=gin_config.optimizer_config(),
         run=RunConfig(num_envs=workload.num_envs),
         config=from_values(LearnerConfig, options),
-        env_config=from_values(family.config, {**preset.values, **workload.env}),
+        env_config=from_values(family.config, workload.env),
         device_config=from_values(DeviceConfig, options),
     )
     return Agent(job.algorithm, job.specs, job.devices.training_strategy)
@@ -152,7 +152,7 @@ def _vtrace_batch(workload: Workload, agent: Agent) -> Unroll:
 
 
 def _ppo_batch(workload: Workload, agent: Agent) -> Unroll:
-    """Normal rewards and observations, images of noise, with the actions that the policy samples.
+    """Normal rewards; normal observations, or noise for images; actions as the policy samples them.
 
     Ratios of probabilities are 1 at first, and move from there as in a real training step.
     """

@@ -136,7 +136,7 @@ WORKLOADS = {
         unroll_length=64,
         batch_size=1,
         network=_NATURE,
-        env=_PONG,
+        env={**_PONG, "episodic_life": True, "full_action_space": False},
         flags={"batches_per_step": 32},
     ),
 }

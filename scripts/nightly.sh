@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What takes too long for every change: sanitizers, long attacks and long fuzzing of the server, and
 # the tests marked nightly: packaging, examples and programs of the docs that train, the programs of
-# the benchmarks, containers, the whole life of a run on Slurm. 40 minutes on two cores;
+# the benchmarks, containers, the whole life of a run on Slurm, what repeats for one agent or loss
+# what other tests do for another. 45 minutes on two cores;
 # docs/native_op.md has the last result.
 set -euo pipefail
 

@@ -75,7 +75,7 @@ class StudyRun:
         return self.trained(spec) and len(self.evaluated(spec)) >= spec.evaluation_episodes
 
     def evaluated(self, spec: Spec) -> list[float]:
-        """The scores of its evaluation's episodes; [] without one with the actions of the spec."""
+        """The scores of its evaluation's episodes; [] if there is none, or one of other actions."""
         try:
             record = json.loads((self.logdir / EVALUATION).read_text(encoding="utf-8"))
             if record["actions"] != spec.evaluation_actions:
@@ -153,7 +153,7 @@ class Study:
 
     def runs_of(self, configuration: Configuration) -> list[StudyRun]:
         """The runs of a configuration, one for each seed."""
-        names = [f"{configuration.number:04d}-seed{n}" for n in range(1, self.spec.seeds + 1)]
+        names = [_run_name(configuration.number, n) for n in range(1, self.spec.seeds + 1)]
         runs, logs = self.path / "runs", self.path / "logs"
         return [
             StudyRun(
@@ -165,6 +165,13 @@ class Study:
             )
             for seed, name in enumerate(names, 1)
         ]
+
+    def only_scores(self) -> bool:
+        """Whether results.csv has scores of runs without a logdir."""
+        return any(
+            int(row["evaluation_episodes"]) and not (self.path / "runs" / _run_name(*key)).exists()
+            for key, row in self.recorded.items()
+        )
 
     def _draw_recorded(self) -> None:
         """Draws the configurations of results.csv, if the study has been copied without them."""
@@ -220,13 +227,24 @@ def open_study(path: Path, spec: Spec) -> Study:
     if record is None:
         return Study(path, spec)
     before = spec_lib.from_json(record["spec"], str(path / FILE_NAME))
+    study = Study(path, spec, tuple(c["values"] for c in record.get("configurations", ())))
     changes = differences(spec_lib.to_json(before), spec_lib.to_json(spec))
+    if spec.evaluation_actions != before.evaluation_actions and study.only_scores():
+        changes.append(
+            f'"evaluation_actions" was {fields.quoted(before.evaluation_actions)}, is now '
+            f"{fields.quoted(spec.evaluation_actions)}, and {RESULTS} has scores of runs whose "
+            "logdirs are not here, so that they cannot be evaluated again"
+        )
     if changes:
         raise UserError(
             f"{path} has a study of another spec: {'; '.join(changes)}. Undo that, or choose "
             "another directory with --directory=DIR."
         )
-    return Study(path, spec, tuple(c["values"] for c in record.get("configurations", ())))
+    return study
+
+
+def _run_name(configuration: int, seed: int) -> str:
+    return f"{configuration:04d}-seed{seed}"
 
 
 def _with(values: Iterable[str], value: str) -> list[str]:

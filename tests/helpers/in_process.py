@@ -14,6 +14,7 @@ from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes
 from seed_rl.common.learner.devices import batches, make_devices
+from seed_rl.common.learner.fused_adam import FusedAdam
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import EnvOutput
@@ -56,7 +57,7 @@ class Run(contextlib.AbstractContextManager):
         strategy = placement.training_strategy
         with strategy.scope():
             self.algorithm = self.create_algorithm(replay, unroll_length, num_envs, num_eval_envs)
-            optimizer = tf.keras.optimizers.Adam(learning_rate, epsilon=1e-4)
+            optimizer = FusedAdam(learning_rate, epsilon=1e-4)
         self.inference = CentralInference(
             self.algorithm,
             self.specs,

@@ -161,6 +161,10 @@ def test_a_copy_of_its_results_continues_elsewhere(study, tmp_path):
     assert {name for name in seeds if "." not in name} == {"0000-seed2", "0001-seed2"}
     assert study.rows()[::2] == before and len(study.rows()) == 4
     assert [row for row in study.rows("curves.csv") if row["seed"] == "1"] == curves
+    # Nor are scores of greedy actions taken for others.
+    study.spec["evaluation_actions"] = "sampled"
+    assert study.run() == 2 and "results.csv has scores of runs whose" in study.text()
+    del study.spec["evaluation_actions"]
     # Results of other configurations are not taken for ours.
     (study.path / "optuna.log").unlink()
     value = before[0]["value"]

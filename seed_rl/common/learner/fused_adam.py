@@ -10,8 +10,9 @@ import tensorflow as tf
 class FusedAdam(tf.keras.optimizers.Adam):
     """Keras's Adam, whose update of a variable is one pass over memory instead of ten.
 
-    Weights, state and checkpoints are the same, but for rounding. With small minibatches, Keras's
-    takes about a fifth of the time of training (docs/performance.md).
+    Weights, state and checkpoints are the same, but for rounding. For float32 variables, without
+    `amsgrad`. With small minibatches, Keras's takes a fifth of the time of training
+    (docs/performance.md).
     """
 
     def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:

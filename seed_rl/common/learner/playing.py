@@ -93,7 +93,9 @@ def play(job: TrainingJob, request: PlayRequest) -> None:
             def stopped() -> bool:
                 return interrupted() or next(taken) >= limit
 
-            played = play_episodes(env, policy, request.seed, request.episodes, stopped)
+            greedy = request.weights is not None and not request.sampled
+            hint = ". If the agent repeats itself, play with --sampled" if greedy else ""
+            played = play_episodes(env, policy, request.seed, request.episodes, stopped, hint)
             for number, episode in enumerate(played, 1):
                 print(json.dumps(dataclasses.asdict(episode)), file=results, flush=True)
                 print(
@@ -148,6 +150,7 @@ def play_episodes(
     seed: int | None,
     episodes: int,
     stopped: Callable[[], bool] = lambda: False,
+    hint: str = "",
 ) -> Iterator[Episode]:
     """Plays like an actor and the learner's inference together, and yields episodes as they end.
 
@@ -160,6 +163,7 @@ def play_episodes(
       seed: of the first reset; None: a different one each time.
       episodes: how many to play.
       stopped: asked before each step.
+      hint: printed behind the length of an episode that takes long.
     """
     observation = env.reset(seed)
     k = len(tf.nest.flatten(observation)[0])
@@ -172,7 +176,7 @@ def play_episodes(
     while left.any() and not stopped():
         if time.monotonic() - last_news > _NEWS_S:
             last_news = time.monotonic()
-            print(f"{steps.max():,} steps so far in the longest episode", file=sys.stderr)
+            print(f"{steps.max():,} steps so far in the longest episode{hint}", file=sys.stderr)
         # Copied, because the next step writes into the same arrays.
         tensors = tf.nest.map_structure(lambda a: tf.constant(np.array(a)), env_output)
         action, state = policy.act(tensors, state)

@@ -18,6 +18,7 @@ Initializer = Callable[[Sequence[int]], tf.Tensor]
 """Maps the shape of a kernel, [..., inputs, outputs], to its initial value <float32>."""
 
 Activation = Callable[[tf.Tensor], tf.Tensor]
+"""Of [rows, n], or of [batch, height, width, n]."""
 
 
 def variance_scaling(scale: float = 1.0) -> Initializer:
@@ -55,17 +56,17 @@ def orthogonal(gain: float = 1.0) -> Initializer:
 def to_rows(tensor: tf.Tensor) -> tf.Tensor:
     """[..., n] -> [rows, n], for products with a matrix.
 
-    `tf.matmul` of more dimensions is a batch of products. Its gradient for the matrix is as many
-    matrices, which are then added: for an unroll, one for each step.
+    `tf.matmul` of more dimensions is a batch of products, such as one for each step of an unroll.
+    Its gradient computes that of the matrix for each of them, and then adds them up.
     """
     return tensor if len(tensor.shape) == 2 else tf.reshape(tensor, [-1, tensor.shape[-1]])
 
 
-def from_rows(rows: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
-    """[rows, m] -> [..., m], the rows being those of `tensor`, [..., n]."""
-    if len(tensor.shape) == 2:
+def from_rows(rows: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """[rows, m] -> [..., m], with the leading dimensions of `like`."""
+    if len(like.shape) == 2:
         return rows
-    return tf.reshape(rows, tf.concat([tf.shape(tensor)[:-1], [rows.shape[-1]]], axis=0))
+    return tf.reshape(rows, tf.concat([tf.shape(like)[:-1], [rows.shape[-1]]], axis=0))
 
 
 class Layer(tf.Module):

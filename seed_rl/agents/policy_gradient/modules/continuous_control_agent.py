@@ -16,7 +16,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
 from seed_rl.common.networks.action_mask import masked, without_mask
 from seed_rl.common.networks.actor_critic import AgentOutput
-from seed_rl.common.networks.layers import Activation, Dense, Initializer, Layer
+from seed_rl.common.networks.layers import Activation, Dense, Initializer, Layer, to_rows
 from seed_rl.common.networks.recurrent import LSTMState, StackedLSTM
 from seed_rl.common.normalization.input_normalization import InputNormalization
 from seed_rl.common.types import EnvOutput
@@ -268,7 +268,7 @@ class _Torso(tf.Module):
         if unroll:
             rows = tf.reshape(rows, tf.concat([tf.shape(done), rows.shape[1:]], axis=0))
         rows, state = self.core(rows, state, done, unroll)
-        return (tf.reshape(rows, [-1, rows.shape[-1]]) if unroll else rows), state
+        return to_rows(rows), state
 
 
 class _Head(Layer):

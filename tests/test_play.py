@@ -269,8 +269,11 @@ class Lives(gymnasium.Env):
         return np.full(1, self._steps, np.float32), 1.0, over, False, info
 
 
-def test_whole_games_are_played():
-    """Guards returns, lengths and recurrent states from ends of the learner's episodes alone."""
+def test_whole_games_are_played(monkeypatch, capsys):
+    """Guards returns, lengths and recurrent states from ends of the learner's episodes alone; and
+    that who waits for a long game learns of it, and what to do.
+    """
+    monkeypatch.setattr(playing, "_NEWS_S", 0.0)
     seen = []
 
     def act(prev_actions, env_outputs, state):
@@ -280,7 +283,9 @@ def test_whole_games_are_played():
     specs = Specs(tf.TensorSpec([], tf.int64), EnvOutput(*(None,) * 5))
     env = BatchedEnvironment(lambda *_: Lives(), 1, 0)
     policy = ActingPolicy(act, lambda size: (), specs)
-    assert list(playing.play_episodes(env, policy, None, 2)) == [playing.Episode(6, 6.0, 6.0)] * 2
+    played = list(playing.play_episodes(env, policy, None, 2, hint=": --sampled"))
+    assert played == [playing.Episode(6, 6.0, 6.0)] * 2
+    assert "5 steps so far in the longest episode: --sampled\n" in capsys.readouterr().err
     assert [step for step, done in seen if done] == [0.0]  # At the second game's start.
 
 

@@ -1,6 +1,6 @@
 """What an accelerator does for a learner: one Markdown report.
 
-    scripts/check_gpu.sh [--expect=cpu] [--quick]
+    scripts/check_gpu.sh [--expect=cpu] [--quick] [--only=PART]
 
 1. Each agent trains for some steps, with actors, and must do so on the device.
 2. Inference by batch size, and training steps, alone. On an accelerator in wall time, from the call
@@ -14,16 +14,18 @@ The exit code is 1 if a part failed; the others are reported all the same.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import contextlib
+import multiprocessing
+import os
 import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmarks import load, report, training
+from benchmarks import load, report, training, training_parts
 from benchmarks.load_learner import LOADS
 from benchmarks.workloads import WORKLOADS
 from seed_rl.common.run_files import progress
@@ -45,6 +47,7 @@ _RUNS = (
     ("W2", "bfloat16"),
     ("W3", "bfloat16"),
     ("W4", "float32"),
+    ("W6", "bfloat16"),
 )
 
 
@@ -55,14 +58,25 @@ def main() -> None:
         "--expect", default="gpu", help="device that must do the work: gpu, cpu, tpu"
     )
     parser.add_argument("--quick", action="store_true", help="a few seconds each, to try it out")
+    chosen = {part.__name__: part for part in (agents, parts, whole_systems, deepmind_lab)}
+    parser.add_argument(
+        "--only", action="append", choices=chosen, help="run this part; may be repeated"
+    )
+    parser.add_argument(
+        "--workload", action="append", choices=[name for name, _ in _RUNS], help="the same"
+    )
     args = parser.parse_args()
     args.part_seconds, args.seconds = (1.0, 4.0) if args.quick else (4.0, 15.0)
-    args.runs = _RUNS[::4] if args.quick else _RUNS
+    args.warmup = 5.0 if args.quick else 10.0
+    args.runs = [_RUNS[0], _RUNS[4]] if args.quick else _RUNS
+    if args.workload:
+        args.runs = [run for run in _RUNS if run[0] in args.workload]
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     failed: list[str] = []
     _print_machine()
-    for part in (agents, parts, whole_systems, deepmind_lab):
-        with _reported(part.__name__, failed):
-            part(args)
+    for name in args.only or chosen:
+        with _reported(name, failed):
+            chosen[name](args)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
@@ -91,44 +105,53 @@ def _print_machine() -> None:
 
 
 def agents(args: argparse.Namespace) -> None:
-    """Trains with each agent as a user would, and checks the devices that it reports."""
-    rows = []
-    for agent, env in _AGENTS.items():
-        with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
-            run = Path(folder) / "run"
-            command = [sys.executable, "-m", "seed_rl.command", "train", agent, env]
-            command += ["--actors=1", f"--logdir={run}"]
-            command += [f"--total_environment_frames={_SMOKE_FRAMES}"]
-            if agent == "r2d2":
-                command += ["--replay_buffer_min_size=10"]
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=_SMOKE_LIMIT_S)
-            state = progress.read(run)
-            if ended.returncode or state is None:
-                raise SystemExit(f"{agent} ended with {ended.returncode}:\n{ended.stdout[-1500:]}")
-            devices = state.devices
-            if devices.count(args.expect) < 2:
-                raise SystemExit(f"{agent}: {devices}; expected {args.expect} for both")
-            rows.append((agent, env, state.frames, devices))
+    """Trains with all agents at once, and checks the devices that each reports."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        rows = list(pool.map(lambda agent: _train(agent, args.expect), _AGENTS))
     report.print_table("Each agent trains", ["agent", "environment", "frames", "devices"], rows)
+
+
+def _train(agent: str, expect: str) -> tuple[str, str, int, str]:
+    """Trains as a user would: agent, environment, frames and devices."""
+    with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
+        run = Path(folder) / "run"
+        command = [sys.executable, "-m", "seed_rl.command", "train", agent, _AGENTS[agent]]
+        command += ["--actors=1", f"--logdir={run}"]
+        command += [f"--total_environment_frames={_SMOKE_FRAMES}"]
+        if agent == "r2d2":
+            command += ["--replay_buffer_min_size=10"]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=_SMOKE_LIMIT_S)
+        state = progress.read(run)
+    if ended.returncode or state is None:
+        output = (ended.stdout + ended.stderr)[-1500:]
+        raise SystemExit(f"{agent} ended with {ended.returncode}:\n{output}")
+    if state.devices.count(expect) < 2:
+        raise SystemExit(f"{agent}: {state.devices}; expected {expect} for both")
+    return agent, _AGENTS[agent], state.frames, state.devices
 
 
 def parts(args: argparse.Namespace) -> None:
     """Inference by batch size and a training step, of each workload."""
-    batches = _BATCHES[1:3] if args.quick else _BATCHES
+    batches = _BATCHES[1::2] if args.quick else _BATCHES
     rows = []
     for name, dtype in args.runs:
-        row: list[Any] = [name, dtype]
-        for num_envs in batches:
-            part = training.measure_part(_options(args, name, dtype, num_envs), "infer")
-            row.append(part["us"] * num_envs / 1e3)
-        part = training.measure_part(_options(args, name, dtype, jit="false"), "train")
-        size = WORKLOADS[name].unrolls_per_step * WORKLOADS[name].unroll_length
-        compiled = training.measure_part(_options(args, name, dtype, jit="true"), "train")
-        ms = [us * size / WORKLOADS[name].samples / 1e3 for us in (part["us"], compiled["us"])]
-        row += [size, *ms, part["us"]]
-        rows.append(row)
+        workload = WORKLOADS[name]
+        size = workload.unrolls_per_step * workload.unroll_length
+        infer = [_options(args, name, dtype, num_envs) for num_envs in batches]
+        infer_ms = _ms(training_parts.measure_infer, infer)
+        train = [_options(args, name, dtype, jit=jit) for jit in ("false", "true")]
+        train_ms = _ms(training_parts.measure_train, train)
+        rows.append(
+            [
+                name,
+                dtype,
+                *(ms * num_envs for ms, num_envs in zip(infer_ms, batches, strict=True)),
+                size,
+                *(ms * size / workload.samples for ms in train_ms),
+            ]
+        )
     report.print_table(
-        f"Alone, ms of {'the device' if part['on_accelerator'] else 'a core'}",
+        f"Alone, ms of {'a core' if args.expect == 'cpu' else 'the device'}",
         [
             "workload",
             "type",
@@ -136,10 +159,18 @@ def parts(args: argparse.Namespace) -> None:
             "transitions a step",
             "training step",
             "compiled (--jit)",
-            "training, µs a transition",
         ],
         rows,
     )
+
+
+def _ms(
+    measure: Callable[[argparse.Namespace], float], options: Sequence[argparse.Namespace]
+) -> list[float]:
+    """Milliseconds per transition by each of the options, measured in a process of their own."""
+    pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+    with pool:
+        return [us / 1e3 for us in pool.map(measure, options)]
 
 
 def whole_systems(args: argparse.Namespace) -> None:
@@ -225,7 +256,7 @@ def _options(
         num_envs=num_envs,
         actors=processor.cores(),
         seconds=args.seconds,
-        warmup=10.0,
+        warmup=args.warmup,
         part_seconds=args.part_seconds,
     )
 

@@ -35,6 +35,8 @@ from benchmarks.workloads import WORKLOADS, chosen
 from seed_rl.common.run_files import progress
 from seed_rl.common.system import processor
 
+_START_LIMIT_S = 180.0
+
 
 def main() -> None:
     """Runs the benchmark, or one part of it in a child process."""
@@ -218,9 +220,16 @@ def _environment(checkout: Path | None = None) -> dict[str, str]:
 
 
 def wait_for_training(logdir: Path, learner: subprocess.Popen[bytes]) -> None:
+    """Waits for the first training step.
+
+    Raises:
+      SystemExit: the learner ended, or takes too long; with the ends of the logs.
+    """
+    end = time.monotonic() + _START_LIMIT_S
     while (state := progress.read(logdir)) is None or state.frames == 0:
-        if learner.poll() is not None:
-            sys.exit((logdir / "learner-0.log").read_text())
+        if learner.poll() is not None or time.monotonic() > end:
+            logs = [logdir / f"{name}-0.log" for name in ("learner", "actor")]
+            sys.exit("\n".join(log.read_text()[-1000:] for log in logs if log.exists()))
         time.sleep(0.2)
 
 

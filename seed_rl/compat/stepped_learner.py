@@ -57,9 +57,9 @@ class SteppedLearner(Learner):
         Returns:
           Its metrics <float32>[] by name; None if a stop ended the wait.
         """
-        server = self.serve()
-        self._await_experience(server)
-        return self._train_step(server, self._all_batches())
+        self.serve()
+        self._await_experience()
+        return self._train_step(self._all_batches())
 
     def run(self) -> None:
         """Trains until `done`, saving checkpoints from time to time."""

@@ -40,6 +40,21 @@ def test_tensors_kept_by_the_function_are_not_overwritten_by_later_batches(socke
         np.testing.assert_array_equal(kept.dequeue(), np.full([2, 5000], i))
 
 
+def test_a_tensor_ends_with_the_rows_of_its_batch(socket_address):
+    """Guards copies to a GPU, and what serializes, from memory that a fuller batch would use."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 7], tf.int32)])
+    def serialized(x):
+        message = tf.io.serialize_tensor(x)
+        return tf.fill([tf.shape(x)[0]], tf.strings.length(message)), x
+
+    with serving(socket_address, serialized):
+        client = ops.Client(socket_address)
+        sizes, x = client.serialized(np.ones([2, 7], np.int32))
+    np.testing.assert_array_equal(x, np.ones([2, 7]))
+    assert values(sizes) == 2 * [len(tf.io.serialize_tensor(x).numpy())]
+
+
 def test_many_clients_get_their_own_rows(socket_address):
     """Guards rows of concurrent calls, of one row and of several, against being mixed up."""
     spec = tf.TensorSpec([None, 700], tf.int32)  # 2,800 bytes a row.
@@ -253,7 +268,24 @@ def test_who_gets_the_error_of_a_batch(socket_address, isolate_errors):
         failed = 1 if isolate_errors else 3
         # A call is counted after it has been answered.
         wait_until(lambda: server.stats()["functions"]["foo"]["errors"] >= failed)
-        assert server.stats()["functions"]["foo"]["errors"] == failed
+        stats = server.stats()["functions"]["foo"]
+        assert stats["errors"] == failed and "negative" in stats["last_error"]
+
+
+def test_the_last_error_is_short_and_printable(socket_address):
+    """Guards the terminal of the learner from text that a caller chose."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def echo(x):
+        tf.debugging.Assert(tf.reduce_all(x == ""), [x], summarize=-1)
+        return x
+
+    with serving(socket_address, echo) as server:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            ops.Client(socket_address).echo(['\x1b[31m"é\n' + 1000 * "a"])
+        wait_until(lambda: server.stats()["functions"]["echo"]["errors"])
+        message = server.stats()["functions"]["echo"]["last_error"]
+    assert message.isascii() and message.isprintable() and len(message) == 300
 
 
 def test_batching_is_chosen_by_the_shapes(socket_address):

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl import grpc
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.learner import BATCHES_END, Learner
@@ -82,13 +81,11 @@ class CollectiveLearner(Learner):
     def done(self) -> bool:
         return self.finished or self._ends
 
-    def _train_step(
-        self, server: grpc.Server, batches: Iterator[Any]
-    ) -> dict[str, tf.Tensor] | None:
+    def _train_step(self, batches: Iterator[Any]) -> dict[str, tf.Tensor] | None:
         with others_alive():
-            return super()._train_step(server, batches)
+            return super()._train_step(batches)
 
-    def _next(self, server: grpc.Server, batches: Iterator[Any]) -> Any:
+    def _next(self, batches: Iterator[Any]) -> Any:
         while True:
             self._batch = self._batch or self._pool.submit(next, batches)
             try:
@@ -105,7 +102,7 @@ class CollectiveLearner(Learner):
                 raise tf.errors.OutOfRangeError(None, None, "The learners end.")
             if not waits_for:
                 break
-            self._report(server, {})
+            self._report({})
         batch, self._batch = self._batch.result(), None
         return batch
 
@@ -127,7 +124,7 @@ class CollectiveLearner(Learner):
         self._reporter.warn("learners", _late(waits_for, rows[:, 5]) if late else None)
         return waits_for
 
-    def _await_experience(self, server: grpc.Server) -> None:
+    def _await_experience(self) -> None:
         """Nothing: `_next` reports while it waits."""
 
     def _save_if_due(self) -> None:

@@ -2,7 +2,7 @@
 
 One loop serves every agent (`Learner.train`):
 
-    while not self.done and self._train_step(server, batches) is not None:
+    while not self.done and self._train_step(batches) is not None:
         self._save_if_due()
 """
 
@@ -193,8 +193,8 @@ class Learner:
             return
         with self._opened(), self._serving() as server:
             batches = self._batches()
-            self._await_experience(server)
-            while not self.done and self._train_step(server, batches) is not None:
+            self._await_experience()
+            while not self.done and self._train_step(batches) is not None:
                 self._save_if_due()
             self._finish(server, on_trained)
 
@@ -222,7 +222,7 @@ class Learner:
         """Serves inference within the context, and reports while the loop waits."""
         with serving(self._job, self._inference) as server:
             try:
-                with self._reporter.watching():
+                with self._reporter.watching(lambda: server.stats()["functions"]["inference"]):
                     yield server
             finally:
                 self._inference.store.close()  # Before the server: no call may wait for training.
@@ -247,12 +247,10 @@ class Learner:
             self._algorithm.evaluate,
         )
 
-    def _train_step(
-        self, server: grpc.Server, batches: Iterator[Any]
-    ) -> dict[str, tf.Tensor] | None:
+    def _train_step(self, batches: Iterator[Any]) -> dict[str, tf.Tensor] | None:
         """Metrics of a training step; None if a stop ended the wait for unrolls."""
         try:
-            metrics, feedback = self._training.run(self._next(server, batches))
+            metrics, feedback = self._training.run(self._next(batches))
         except BATCHES_END:
             if self.done:
                 return None
@@ -264,25 +262,24 @@ class Learner:
         if self._copies:
             self._copy_weights()
         self._inference.store.trained()
-        self._report(server, metrics)
+        self._report(metrics)
         return metrics
 
-    def _next(self, server: grpc.Server, batches: Iterator[Any]) -> Any:
+    def _next(self, batches: Iterator[Any]) -> Any:
         """What to train on: one of `batches`, or the iterator; may raise one of `BATCHES_END`."""
         return batches
 
-    def _await_experience(self, server: grpc.Server) -> None:
+    def _await_experience(self) -> None:
         """Reports progress until the algorithm has enough experience to train on."""
         while not (self._algorithm.ready() or self.done):
             self._stop.wait(_REPORT_WAITING_S)
-            self._report(server, {})
+            self._report({})
 
-    def _report(self, server: grpc.Server, metrics: dict[str, Any], last: bool = False) -> None:
+    def _report(self, metrics: dict[str, Any], last: bool = False) -> None:
         report = self._reporter.step(
             self.frames,
             self._train_steps,
             metrics,
-            served=lambda: server.stats()["functions"]["inference"],
             extra=self._extra_logs,
             last=last,
         )
@@ -313,7 +310,7 @@ class Learner:
 
     def _finish(self, server: grpc.Server, on_trained: Callable[[], object]) -> None:
         """Reports, stops taking experience, and saves; tells actors if training is done."""
-        self._report(server, {}, last=True)
+        self._report({}, last=True)
         on_trained()
         self._reporter.phase("saving", self.frames)  # Says why actors end from here on.
         finished = self.finished

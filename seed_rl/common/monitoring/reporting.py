@@ -52,6 +52,29 @@ class _Served:
         }
 
 
+class FailingCalls:
+    """Detects that every call of the actors fails, which they report only in their own logs."""
+
+    def __init__(self) -> None:
+        self._calls, self._errors = 0, 0
+        self._error: str | None = None
+
+    def update(self, stats: Mapping[str, Any]) -> None:
+        """Takes the server's statistics of the inference function."""
+        calls, errors = stats["calls"] - self._calls, stats["errors"] - self._errors
+        self._calls, self._errors = stats["calls"], stats["errors"]
+        if errors and errors >= calls:
+            if self._error is None:
+                logging.warning("Every call of the actors fails: %s", stats["last_error"])
+            self._error = stats["last_error"]
+        elif calls:
+            self._error = None
+
+    def warning(self) -> str | None:
+        """A warning while there are only errors."""
+        return None if self._error is None else f"every call of the actors fails: {self._error}"
+
+
 class SilentEnvironments:
     """Detects environments whose actors stopped, hang or never connected.
 
@@ -140,6 +163,8 @@ class Reporter:
         self._progress = ProgressWriter(logdir, total_frames, start_frames, devices=devices)
         self._warnings: dict[str, str] = {}
         self._silent = SilentEnvironments(store.silence)
+        self._failing = FailingCalls()
+        self._served: Callable[[], Mapping[str, Any]]
         self._episodes = EpisodeStatistics(
             num_training_envs, num_action_repeats, logdir, start_frames, tasks=tasks
         )
@@ -177,8 +202,13 @@ class Reporter:
         self._summaries.clip(frames, gif)
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """Updates the progress file within the context while the training loop waits."""
+    def watching(self, served: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
+        """Updates the progress file within the context while the training loop waits.
+
+        Args:
+          served: returns the server's statistics of the inference function.
+        """
+        self._served = served
         end = threading.Event()
         thread = threading.Thread(target=self._watch, args=(end,), name="reporter", daemon=True)
         thread.start()
@@ -192,14 +222,24 @@ class Reporter:
         while not end.wait(_BEAT_S):
             with self._lock:
                 if self._progress.due(_PERIODS_OF_WAITING):
-                    self._progress.update(warning=self._warning(), silent_envs=self._silent_envs())
+                    self._progress.update(**self._actors(self._served()))
+
+    def _actors(self, stats: Mapping[str, Any]) -> dict[str, Any]:
+        """What progress says of the actors."""
+        if self._progress.last.phase in ("starting", "training"):  # Afterwards, calls are refused.
+            self._failing.update(stats)
+        return dict(
+            mean_inference_batch=self._served_lately.update(stats)["mean_batch"],
+            warning=self._warning(),
+            silent_envs=self._silent_envs(),
+        )
 
     def _warning(self) -> str | None:
         warnings = list(self._warnings.values())
         if (skipped := self._skipped.in_a_row) >= WARN_AFTER:
             warnings.append(f"the last {skipped} training steps were skipped")
-        if not_finite := self._store.not_finite.warning():
-            warnings.append(not_finite)
+        sources = (self._store.not_finite, self._failing)
+        warnings += [text for source in sources if (text := source.warning())]
         waited = 0.0 if self._trained is None else time.monotonic() - self._trained
         if waited > SILENCE_S and self._progress.last.phase == "training":
             warnings.append(f"no training step for {waited:.0f} s")
@@ -213,7 +253,6 @@ class Reporter:
         frames: int,
         train_steps: int,
         metrics: Mapping[str, Any],
-        served: Callable[[], Mapping[str, Any]],
         extra: Callable[[], Mapping[str, Any]],
         last: bool = False,
     ) -> Report | None:
@@ -223,7 +262,6 @@ class Reporter:
           frames: environment frames trained on so far.
           train_steps: training steps so far.
           metrics: scalars of this step.
-          served: returns the server's statistics of the inference function.
           extra: returns further values for TensorBoard, by name, as for `SummaryWriter.write`.
           last: publishes everything even if it is not due, so that short runs are reported too.
 
@@ -244,7 +282,7 @@ class Reporter:
             return None
         self._skipped.check()
         self._take_episodes()
-        stats = served()
+        stats = self._served()
         with self._lock:
             progress = self._progress.update(
                 phase="training",
@@ -253,9 +291,7 @@ class Reporter:
                 train_steps=train_steps,
                 episode_return_mean=self._episodes.recent_return,
                 episodes=self._episodes.count,
-                mean_inference_batch=self._served_lately.update(stats)["mean_batch"],
-                warning=self._warning(),
-                silent_envs=self._silent_envs(),
+                **self._actors(stats),
             )
         now = time.monotonic()
         if not last and now - self._logged < self._log_period_s:

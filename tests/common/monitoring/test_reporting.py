@@ -12,9 +12,10 @@ from seed_rl.common.monitoring import reporting
 from seed_rl.common.run_files import progress
 from seed_rl.common.types import EnvOutput, Step
 from seed_rl.launch import panel
+from tests.helpers.waiting import wait_until
 
 
-def stats(calls, rows, batches, queue_s, run_s):
+def stats(calls, rows, batches, queue_s, run_s, errors=0, last_error=""):
     """As the server gives them: counts and means since its start."""
     return dict(
         calls=calls,
@@ -23,6 +24,8 @@ def stats(calls, rows, batches, queue_s, run_s):
         mean_batch=rows / max(batches, 1),
         queue_wait_us=1e6 * queue_s / max(calls, 1),
         run_us=1e6 * run_s / max(batches, 1),
+        errors=errors,
+        last_error=last_error,
     )
 
 
@@ -68,15 +71,40 @@ def reporter(tmp_path, store):
         start_frames=0,
         log_period_s=1000,
     )
-    yield reporter
+    with reporter.watching(lambda: stats(1, 1, 1, 0, 0)):
+        yield reporter
     reporter.close()
 
 
 def report(reporter, skipped, times=1, last=True):
     for step in range(times):
-        served = stats(1, 1, 1, 0, 0)
         metrics = {"skipped_steps": tf.constant(float(skipped))}
-        reporter.step(1, step, metrics, lambda s=served: s, dict, last=last and step == times - 1)
+        reporter.step(1, step, metrics, dict, last=last and step == times - 1)
+
+
+def test_calls_that_all_fail_are_reported(caplog):
+    """Guards that the learner says what only the actors' logs said: why nothing trains."""
+    failing = reporting.FailingCalls()
+    for calls, errors, expected in (
+        (0, 0, None),  # No actor yet.
+        (8, 8, "every call of the actors fails: no copy"),
+        (8, 8, "every call of the actors fails: no copy"),  # They pause before they try again.
+        (9, 10, "every call of the actors fails: no copy"),  # One did not get as far as a batch.
+        (20, 11, None),
+        (30, 12, None),  # One actor's error is its own.
+    ):
+        failing.update(stats(calls, calls, calls, 0, 0, errors, "no copy"))
+        assert failing.warning() == expected
+    assert caplog.messages == ["Every call of the actors fails: no copy"]
+
+
+def test_the_reason_is_shown_before_the_first_training_step(tmp_path, reporter, monkeypatch):
+    """Guards the reporter that watches while the learner waits for experience."""
+    broken = stats(3, 3, 3, 0, 0, errors=3, last_error="no copy")
+    monkeypatch.setattr(reporter, "_served", lambda: broken)
+    wait_until(lambda: (now := progress.read(tmp_path)) is not None and now.warning)
+    assert progress.read(tmp_path).warning == "every call of the actors fails: no copy"
+    reporter.phase("saving", 1)  # From here on, calls are refused.
 
 
 def test_warnings_reach_the_panel(tmp_path, store, reporter):

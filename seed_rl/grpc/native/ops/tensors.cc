@@ -27,17 +27,15 @@ constexpr DataType kTypes[transport::kNumDTypes] = {
     tensorflow::DT_DOUBLE, tensorflow::DT_STRING,
 };
 
-// Memory owned by the transport.
-class ReceivedBuffer : public tensorflow::TensorBuffer {
+// Memory that belongs to the transport: all that a tensor which it owns keeps.
+class ReceivedMemory : public tensorflow::TensorBuffer {
  public:
-  explicit ReceivedBuffer(transport::Tensor tensor)
+  explicit ReceivedMemory(transport::Tensor tensor)
       : TensorBuffer(const_cast<char*>(tensor.data)),
-        bytes_(tensor.bytes),
-        owner_bytes_(std::max(tensor.bytes, tensor.owner_bytes)),
+        bytes_(std::max(tensor.bytes, tensor.owner_bytes)),
         owner_(std::move(tensor.owner)) {}
 
-  // All of the memory that a result may keep, not just the tensor's part.
-  size_t size() const override { return owner_bytes_; }
+  size_t size() const override { return bytes_; }
   TensorBuffer* root_buffer() override { return this; }
   void FillAllocationDescription(tensorflow::AllocationDescription* proto) const override {
     proto->set_requested_bytes(bytes_);
@@ -46,8 +44,25 @@ class ReceivedBuffer : public tensorflow::TensorBuffer {
 
  private:
   const size_t bytes_;
-  const size_t owner_bytes_;
   const std::shared_ptr<const void> owner_;
+};
+
+// A tensor in it. TensorFlow takes the size of a buffer for that of its tensor: where it copies one
+// to a GPU, for instance, or serializes it.
+class ReceivedBuffer : public tensorflow::TensorBuffer {
+ public:
+  ReceivedBuffer(tensorflow::core::RefCountPtr<ReceivedMemory> memory, size_t bytes)
+      : TensorBuffer(memory->data()), bytes_(bytes), memory_(std::move(memory)) {}
+
+  size_t size() const override { return bytes_; }
+  TensorBuffer* root_buffer() override { return memory_.get(); }
+  void FillAllocationDescription(tensorflow::AllocationDescription* proto) const override {
+    memory_->FillAllocationDescription(proto);
+  }
+
+ private:
+  const size_t bytes_;
+  const tensorflow::core::RefCountPtr<ReceivedMemory> memory_;
 };
 
 // Strips what TensorFlow adds to a message: "{{function_node f}} " before it, and lines with its
@@ -129,8 +144,10 @@ absl::Status FromTransport(transport::Tensor tensor, tensorflow::Tensor* result)
     return absl::OkStatus();
   }
   const DataType type = FromDType(tensor.dtype);
+  const size_t bytes = tensor.bytes;
+  tensorflow::core::RefCountPtr<ReceivedMemory> memory(new ReceivedMemory(std::move(tensor)));
   tensorflow::core::RefCountPtr<tensorflow::TensorBuffer> buffer(
-      new ReceivedBuffer(std::move(tensor)));
+      new ReceivedBuffer(std::move(memory), bytes));
   *result = tensorflow::Tensor(type, std::move(shape), std::move(buffer));
   return absl::OkStatus();
 }

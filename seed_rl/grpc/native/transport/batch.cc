@@ -112,26 +112,26 @@ std::shared_ptr<Gather> NewGather(int64_t rows) { return std::make_shared<Gather
 
 // --- Replies.
 
-bool Part::Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const {
+Status Part::Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const {
   if (gather) {
-    if (!gather->Add(*this, {}, results)) return false;
+    if (!gather->Add(*this, {}, results)) return {};
     if (!gather->status().ok()) {
       call.Fail(gather->status());
-      return true;
+      return gather->status();
     }
     const Part whole = {call, 0, call.rows, 0, nullptr};
     return whole.Reply(gather->results(), 0, batched);
   }
   grpc::ByteBuffer frame;
-  bool failed = false;
+  Status status;
   try {
     frame = ReplyFrame(results, first, batched);
   } catch (const std::bad_alloc&) {
-    frame = ErrorFrame(call.id, OutOfMemory());
-    failed = true;
+    status = OutOfMemory();
+    frame = ErrorFrame(call.id, status);
   }
   call.caller->Send(std::move(frame), call.bytes);
-  return failed;
+  return status;
 }
 
 grpc::ByteBuffer Part::ReplyFrame(const std::vector<Tensor>& results, int64_t first,

@@ -13,6 +13,8 @@ namespace {
 
 // Of calls that have failed together, this many are run alone: fewer groups than that do not pay.
 constexpr size_t kRunAlone = 4;
+// Characters of an error that are kept for Stats.
+constexpr size_t kErrorLength = 300;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -62,7 +64,7 @@ void Batcher::Add(Call call, const Frame& frame) {
       status = OutOfMemory();
     }
   }
-  CountError();
+  CountError(status);
   call.Fail(status);
 }
 
@@ -305,9 +307,12 @@ void Batcher::AnswerAll(const Batch& batch, size_t begin, size_t end, const Stat
 
 void Batcher::Answer(const Part& part, const Status& status, const std::vector<Tensor>& results,
                      int64_t first) {
-  const bool failed =
-      status.ok() ? part.Reply(results, first, signature_.batched()) : part.Fail(status);
-  if (failed) CountError();
+  if (!status.ok()) {
+    if (part.Fail(status)) CountError(status);
+    return;
+  }
+  const Status sent = part.Reply(results, first, signature_.batched());
+  if (!sent.ok()) CountError(sent);
 }
 
 void Batcher::Release(size_t executor, bool wake) {
@@ -330,9 +335,13 @@ void Batcher::Count(const Batch& batch, Clock::time_point start, Clock::time_poi
   quick_runs_.Note(end - start, batch.rows, batch.bytes, ok);
 }
 
-void Batcher::CountError() {
+void Batcher::CountError(const Status& status) {
+  std::string text = status.message.substr(0, kErrorLength);
+  // Callers may have chosen part of it, and it must fit into JSON and on a terminal.
+  std::replace_if(text.begin(), text.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
   std::lock_guard<std::mutex> lock(mu_);
   ++stats_.errors;
+  stats_.last_error = std::move(text);
 }
 
 // --- Shutdown.

@@ -33,6 +33,7 @@ struct BatcherStats {
   int64_t rows = 0;
   int64_t batches = 0;
   int64_t errors = 0;       // Calls answered with an error.
+  std::string last_error;   // The newest of them.
   double queue_wait_s = 0;  // Sum over calls, from arrival to the start of their run.
   double run_s = 0;         // Sum over batches.
 };
@@ -102,7 +103,7 @@ class Batcher {
   // Marks an executor as free; if `wake`, wakes a thread if there is work.
   void Release(size_t executor, bool wake);
   void Count(const Batch& batch, Clock::time_point start, Clock::time_point end, bool ok);
-  void CountError();
+  void CountError(const Status& status);
 
   const Binding binding_;
   const std::chrono::duration<double, std::milli> timeout_;

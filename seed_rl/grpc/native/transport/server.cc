@@ -374,6 +374,7 @@ std::string ServerImpl::Stats() {
                  ",\"queue_wait_us\":" + JsonNumber(stats.queue_wait_s / calls * 1e6) +
                  ",\"run_us\":" + JsonNumber(stats.run_s / batches * 1e6) +
                  ",\"errors\":" + std::to_string(stats.errors) +
+                 ",\"last_error\":" + JsonString(stats.last_error) +
                  ",\"waiting\":" + std::to_string(stats.waiting) + "}";
   }
   const double uptime = started_at_ == Clock::time_point()

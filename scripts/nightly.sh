@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What takes too long for every change: sanitizers, long attacks and long fuzzing of the server, and
-# the tests marked nightly: packaging, examples and programs of the docs that train, the programs of
-# the benchmarks, containers, the whole life of a run on Slurm, what repeats for one agent or loss
-# what other tests do for another. 45 minutes on two cores;
-# docs/native_op.md has the last result.
+# What takes too long for every change: sanitizers, long attacks and long fuzzing of the server, the
+# tests marked nightly (packaging, examples and programs of the docs that train, the programs of the
+# benchmarks, containers, the whole life of a run on Slurm, what repeats for one agent or loss what
+# other tests do for another), and those of SkyPilot's task file with its own parser. 45 minutes on
+# two cores; docs/native_op.md has the last result.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,3 +14,4 @@ scripts/stress.sh thread 3
 SEED_RL_FUZZ_MESSAGES=1000000 SEED_RL_FUZZ_SEED="${RANDOM}" \
   .venv/bin/python -m pytest -q tests/grpc/test_fuzz.py
 .venv/bin/python -m pytest -q -m nightly --timeout=1800
+sky/check.sh -k skypilot || [[ $? == 3 ]] # It says so where SkyPilot cannot be installed.

@@ -228,8 +228,10 @@ class Reporter:
         """What progress says of the actors."""
         if self._progress.last.phase in ("starting", "training"):  # Afterwards, calls are refused.
             self._failing.update(stats)
+        batch = self._served_lately.update(stats)["mean_batch"]
         return dict(
-            mean_inference_batch=self._served_lately.update(stats)["mean_batch"],
+            # While actors wait for training, as for a long first step, the last one.
+            mean_inference_batch=batch or self._progress.last.mean_inference_batch,
             warning=self._warning(),
             silent_envs=self._silent_envs(),
         )

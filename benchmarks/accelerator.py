@@ -41,6 +41,7 @@ _SMOKE_FRAMES = 2000
 _SMOKE_LIMIT_S = 180
 _BATCHES = (1, 16, 64, 256, 1024)
 _ENVS_PER_CORE = 16
+_SPAWN = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork.
 _RUNS = (
     ("W1", "float32"),
     ("W1", "bfloat16"),
@@ -63,7 +64,10 @@ def main() -> None:
         "--only", action="append", choices=chosen, help="run this part; may be repeated"
     )
     parser.add_argument(
-        "--workload", action="append", choices=[name for name, _ in _RUNS], help="the same"
+        "--workload",
+        action="append",
+        choices=sorted(dict(_RUNS)),
+        help="measure this one, of those of parts and whole_systems; may be repeated",
     )
     args = parser.parse_args()
     args.part_seconds, args.seconds = (1.0, 4.0) if args.quick else (4.0, 15.0)
@@ -71,6 +75,7 @@ def main() -> None:
     args.runs = [_RUNS[0], _RUNS[4]] if args.quick else _RUNS
     if args.workload:
         args.runs = [run for run in _RUNS if run[0] in args.workload]
+    _require(args.expect)  # With TensorFlow's warnings, which say what is missing.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     failed: list[str] = []
     _print_machine()
@@ -84,13 +89,24 @@ def main() -> None:
 @contextlib.contextmanager
 def _reported(name: str, failed: list[str]) -> Iterator[None]:
     """Prints what goes wrong, and continues."""
-    print(f"accelerator: {name}", file=sys.stderr)
+    _say(name)
     try:
         yield
     except (Exception, SystemExit):
         failed.append(name)
         print(f"**{name} failed:**\n\n```\n{traceback.format_exc().strip()[-1500:]}\n```\n")
     sys.stdout.flush()
+
+
+def _require(expect: str) -> None:
+    with concurrent.futures.ProcessPoolExecutor(1, _SPAWN) as pool:
+        if pool.submit(training_parts.on_accelerator).result() != (expect != "cpu"):
+            sys.exit(f"error: TensorFlow does not compute on the {expect} here; see --expect")
+
+
+def _say(*what: object) -> None:
+    """Shows progress; what it has measured is not lost if it is stopped before its table."""
+    print("accelerator:", *what, file=sys.stderr, flush=True)
 
 
 def _print_machine() -> None:
@@ -150,6 +166,7 @@ def parts(args: argparse.Namespace) -> None:
                 *(ms * size / workload.samples for ms in train_ms),
             ]
         )
+        _say(*rows[-1])
     report.print_table(
         f"Alone, ms of {'a core' if args.expect == 'cpu' else 'the device'}",
         [
@@ -168,8 +185,7 @@ def _ms(
     measure: Callable[[argparse.Namespace], float], options: Sequence[argparse.Namespace]
 ) -> list[float]:
     """Milliseconds per transition by each of the options, measured in a process of their own."""
-    pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-    with pool:
+    with concurrent.futures.ProcessPoolExecutor(1, _SPAWN) as pool:
         return [us / 1e3 for us in pool.map(measure, options)]
 
 
@@ -192,6 +208,7 @@ def whole_systems(args: argparse.Namespace) -> None:
                 whole["mean_inference_batch"],
             )
         )
+        _say(*rows[-1])
     report.print_table(
         "The whole system",
         [

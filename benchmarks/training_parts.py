@@ -1,6 +1,6 @@
 """The parts of the training benchmark and their measurement.
 
-Each is measured in its own process: `python -m benchmarks.training --part=NAME`.
+`python -m benchmarks.training` measures each in a process of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks that all agents train on this machine's GPU, and how fast. Meant to take ten minutes.
+# Checks that all agents train on this machine's GPU, and how fast.
 #
-#   scripts/check_gpu.sh [FILE] [--expect=cpu] [--quick]
+#   scripts/check_gpu.sh [FILE] [--only=PART ...] [--workload=W3 ...] [--expect=cpu] [--quick]
 #
 # FILE (default: build/check_gpu.md) gets the report in Markdown, for docs/results. --expect=cpu tries
 # the program out where there is no GPU. Exit code 0: everything ran on the device.

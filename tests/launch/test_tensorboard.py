@@ -68,7 +68,8 @@ def report(logdir: pathlib.Path, start_frames: int = 0, **options: Any) -> None:
         record=RECORD,
         **options,
     )
-    served = dict(calls=1, rows=2, batches=1, queue_wait_us=1.0, run_us=1.0, errors=0)
+    counts = dict(calls=1, rows=2, batches=1, answered=1, errors=0)
+    served = dict(counts, queue_wait_us=1.0, run_us=1.0)
     metrics = {"loss": 0.5, "losses/policy": 0.25, "skipped_steps": 0.0}
     with reporter.watching(lambda: served):
         reporter.step(start_frames + 40, 1, metrics, dict, last=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import threading
 import time
@@ -26,6 +27,7 @@ from seed_rl.common.run_files.progress import SILENCE_S, ProgressWriter
 
 _LONG_PAUSE_S = 10.0
 _BEAT_S = 1.0
+_LOG_PERIOD_S = 60.0
 _PERIODS_OF_WAITING = 2.5  # Without a report for this long, the training loop is waiting.
 # Tags of the training steps' metrics by their names; others get the prefix train/.
 _TAGS = {"loss": f"{MAIN}/loss", "skipped_steps": "train/skipped_fraction"}
@@ -53,26 +55,34 @@ class _Served:
 
 
 class FailingCalls:
-    """Detects that every call of the actors fails, which they report only in their own logs."""
+    """Detects that no call of the actors succeeds; why is otherwise only in their own logs.
 
-    def __init__(self) -> None:
-        self._calls, self._errors = 0, 0
+    Args:
+      clock: returns seconds; tests replace it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._succeeded, self._errors = clock(), 0  # When a call last did; errors until then.
+        self._answered = 0
+        self._logged = -math.inf
         self._error: str | None = None
 
     def update(self, stats: Mapping[str, Any]) -> None:
         """Takes the server's statistics of the inference function."""
-        calls, errors = stats["calls"] - self._calls, stats["errors"] - self._errors
-        self._calls, self._errors = stats["calls"], stats["errors"]
-        if errors and errors >= calls:
-            if self._error is None:
-                logging.warning("Every call of the actors fails: %s", stats["last_error"])
+        now = self._clock()
+        if stats["answered"] > self._answered:
+            self._answered, self._errors = stats["answered"], stats["errors"]
+            self._succeeded, self._error = now, None
+        elif stats["errors"] > self._errors and now - self._succeeded > SILENCE_S:
             self._error = stats["last_error"]
-        elif calls:
-            self._error = None
+            if now - self._logged > _LOG_PERIOD_S:
+                logging.warning("No call of the actors succeeds: %s", self._error)
+                self._logged = now
 
     def warning(self) -> str | None:
         """A warning while there are only errors."""
-        return None if self._error is None else f"every call of the actors fails: {self._error}"
+        return None if self._error is None else f"no call of the actors succeeds: {self._error}"
 
 
 class SilentEnvironments:
@@ -226,12 +236,14 @@ class Reporter:
 
     def _actors(self, stats: Mapping[str, Any]) -> dict[str, Any]:
         """What progress says of the actors."""
-        if self._progress.last.phase in ("starting", "training"):  # Afterwards, calls are refused.
+        last = self._progress.last
+        if last.phase in ("starting", "training"):  # At the end, calls are refused.
             self._failing.update(stats)
         batch = self._served_lately.update(stats)["mean_batch"]
+        if last.phase == "starting":  # Actors may wait for a first step that takes a minute.
+            batch = batch or last.mean_inference_batch
         return dict(
-            # While actors wait for training, as for a long first step, the last one.
-            mean_inference_batch=batch or self._progress.last.mean_inference_batch,
+            mean_inference_batch=batch,
             warning=self._warning(),
             silent_envs=self._silent_envs(),
         )
@@ -284,8 +296,8 @@ class Reporter:
             return None
         self._skipped.check()
         self._take_episodes()
-        stats = self._served()
         with self._lock:
+            stats = self._served()  # Here, or `_watch` could have read newer ones.
             progress = self._progress.update(
                 phase="training",
                 last=last,

@@ -1,6 +1,8 @@
 """The learner's use of the server's statistics, and its warnings."""
 
+import itertools
 import logging
+import time
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from seed_rl.launch import panel
 from tests.helpers.waiting import wait_until
 
 
-def stats(calls, rows, batches, queue_s, run_s, errors=0, last_error=""):
+def stats(calls, rows, batches, queue_s, run_s, answered=0, errors=0, last_error=""):
     """As the server gives them: counts and means since its start."""
     return dict(
         calls=calls,
@@ -24,6 +26,7 @@ def stats(calls, rows, batches, queue_s, run_s, errors=0, last_error=""):
         mean_batch=rows / max(batches, 1),
         queue_wait_us=1e6 * queue_s / max(calls, 1),
         run_us=1e6 * run_s / max(batches, 1),
+        answered=answered,
         errors=errors,
         last_error=last_error,
     )
@@ -84,27 +87,55 @@ def report(reporter, skipped, times=1, last=True):
 
 def test_calls_that_all_fail_are_reported(caplog):
     """Guards that the learner says what only the actors' logs said: why nothing trains."""
-    failing = reporting.FailingCalls()
-    for calls, errors, expected in (
-        (0, 0, None),  # No actor yet.
-        (8, 8, "every call of the actors fails: no copy"),
-        (8, 8, "every call of the actors fails: no copy"),  # They pause before they try again.
-        (9, 10, "every call of the actors fails: no copy"),  # One did not get as far as a batch.
-        (20, 11, None),
-        (30, 12, None),  # One actor's error is its own.
+    now = [0.0]
+    failing = reporting.FailingCalls(lambda: now[0])
+    for seconds, answered, errors, fails in (
+        (1, 0, 0, False),  # No actor yet.
+        (10, 0, 8, False),
+        (16, 0, 9, True),
+        (17, 0, 9, True),  # They pause before they try again.
+        (30, 5, 10, False),
+        (60, 5, 10, False),  # Silence is another warning.
+        (61, 5, 11, True),
+        (200, 6, 50_000, False),  # The errors of one actor among others that work.
+        (300, 6, 50_001, True),
     ):
-        failing.update(stats(calls, calls, calls, 0, 0, errors, "no copy"))
-        assert failing.warning() == expected
-    assert caplog.messages == ["Every call of the actors fails: no copy"]
+        now[0] = float(seconds)
+        calls = answered + errors
+        failing.update(stats(calls, calls, calls, 0, 0, answered, errors, "no copy"))
+        expected = "no call of the actors succeeds: no copy" if fails else None
+        assert failing.warning() == expected, seconds
+    assert caplog.messages == 2 * ["No call of the actors succeeds: no copy"]  # Once a minute.
 
 
-def test_the_reason_is_shown_before_the_first_training_step(tmp_path, reporter, monkeypatch):
-    """Guards the reporter that watches while the learner waits for experience."""
-    broken = stats(3, 3, 3, 0, 0, errors=3, last_error="no copy")
-    monkeypatch.setattr(reporter, "_served", lambda: broken)
+@pytest.fixture
+def impatient(reporter, monkeypatch):
+    """The reporter, with errors and a clock that makes the first of them a failure of all calls."""
+    failing = reporting.FailingCalls(itertools.count(0.0, 100.0).__next__)
+    monkeypatch.setattr(reporter, "_failing", failing)
+    monkeypatch.setattr(reporter, "_served", lambda: stats(3, 3, 1, 0, 0, 0, 3, "no copy"))
+    return reporter
+
+
+def test_the_reason_is_shown_before_the_first_training_step(tmp_path, impatient):
+    """Guards the reporter that watches while the learner waits, and the size of the last batch."""
     wait_until(lambda: (now := progress.read(tmp_path)) is not None and now.warning)
-    assert progress.read(tmp_path).warning == "every call of the actors fails: no copy"
-    reporter.phase("saving", 1)  # From here on, calls are refused.
+    for _ in range(2):
+        state = progress.read(tmp_path)
+        assert state.warning == "no call of the actors succeeds: no copy"
+        assert (state.phase, state.mean_inference_batch) == ("starting", 3)
+        time.sleep(3)  # Until it has looked again, and no batch has run.
+    assert progress.read(tmp_path).time > state.time
+
+
+def test_training_steps_show_it_too_but_the_end_is_no_failure(tmp_path, impatient):
+    """Guards the warning in the reports of training steps, and its absence while a run ends."""
+    impatient.phase("saving", 1)
+    report(impatient, 0)
+    assert progress.read(tmp_path).warning is None
+    report(impatient, 0)  # The phase is training again.
+    assert progress.read(tmp_path).warning == "no call of the actors succeeds: no copy"
+    assert progress.read(tmp_path).mean_inference_batch == 0  # None ran since the last report.
 
 
 def test_warnings_reach_the_panel(tmp_path, store, reporter):

@@ -27,7 +27,8 @@ constexpr DataType kTypes[transport::kNumDTypes] = {
     tensorflow::DT_DOUBLE, tensorflow::DT_STRING,
 };
 
-// Memory that belongs to the transport: all that a tensor which it owns keeps.
+// Memory of the transport, from the start of a tensor. Its size is what stays allocated while the
+// tensor lives, for accounting; some of that may lie before the tensor.
 class ReceivedMemory : public tensorflow::TensorBuffer {
  public:
   explicit ReceivedMemory(transport::Tensor tensor)

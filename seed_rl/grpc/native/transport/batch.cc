@@ -112,9 +112,10 @@ std::shared_ptr<Gather> NewGather(int64_t rows) { return std::make_shared<Gather
 
 // --- Replies.
 
-Status Part::Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const {
+std::optional<Status> Part::Reply(const std::vector<Tensor>& results, int64_t first,
+                                  bool batched) const {
   if (gather) {
-    if (!gather->Add(*this, {}, results)) return {};
+    if (!gather->Add(*this, {}, results)) return std::nullopt;
     if (!gather->status().ok()) {
       call.Fail(gather->status());
       return gather->status();

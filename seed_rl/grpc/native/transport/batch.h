@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "seed_rl/grpc/native/transport/buffer_pool.h"
@@ -47,9 +48,10 @@ struct Part {
   std::shared_ptr<Gather> gather;  // Collects the results if the call has several parts.
 
   // Sends the part's results, which start at row `first` of `results`, or keeps them until the
-  // call's other parts are done. `batched`: whether results have the batch dimension. Returns the
-  // error that it sent instead, because another part failed or an allocation did.
-  Status Reply(const std::vector<Tensor>& results, int64_t first, bool batched) const;
+  // call's other parts are done. `batched`: whether results have the batch dimension. Returns what
+  // it sent: OK, or the error of another part or of an allocation; nothing if it keeps them.
+  std::optional<Status> Reply(const std::vector<Tensor>& results, int64_t first,
+                              bool batched) const;
   // Sends an error, once for all parts; returns whether it did.
   bool Fail(const Status& status) const;
 

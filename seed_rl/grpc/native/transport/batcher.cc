@@ -298,21 +298,26 @@ Status Batcher::RunChecked(size_t executor, std::vector<Tensor> arguments, int64
 
 void Batcher::AnswerAll(const Batch& batch, size_t begin, size_t end, const Status& status,
                         const std::vector<Tensor>& results, size_t executor, bool wake) {
+  int64_t answered = 0;
   for (size_t i = begin; i < end; ++i) {
     // So that a caller's next call finds the executor free.
     if (i + 1 == batch.parts.size()) Release(executor, wake);
-    Answer(batch.parts[i], status, results, batch.parts[i].first - batch.parts[begin].first);
+    const Part& part = batch.parts[i];
+    answered += Answer(part, status, results, part.first - batch.parts[begin].first);
   }
+  std::lock_guard<std::mutex> lock(mu_);
+  stats_.answered += answered;
 }
 
-void Batcher::Answer(const Part& part, const Status& status, const std::vector<Tensor>& results,
+bool Batcher::Answer(const Part& part, const Status& status, const std::vector<Tensor>& results,
                      int64_t first) {
   if (!status.ok()) {
     if (part.Fail(status)) CountError(status);
-    return;
+    return false;
   }
-  const Status sent = part.Reply(results, first, signature_.batched());
-  if (!sent.ok()) CountError(sent);
+  const std::optional<Status> sent = part.Reply(results, first, signature_.batched());
+  if (sent && !sent->ok()) CountError(*sent);
+  return sent && sent->ok();
 }
 
 void Batcher::Release(size_t executor, bool wake) {

@@ -32,6 +32,7 @@ struct BatcherStats {
   int64_t calls = 0;    // Calls that ran.
   int64_t rows = 0;
   int64_t batches = 0;
+  int64_t answered = 0;     // Calls answered with results.
   int64_t errors = 0;       // Calls answered with an error.
   std::string last_error;   // The newest of them.
   double queue_wait_s = 0;  // Sum over calls, from arrival to the start of their run.
@@ -98,7 +99,8 @@ class Batcher {
   // the batch's last reply; if `wake`, wakes a thread if there is work.
   void AnswerAll(const Batch& batch, size_t begin, size_t end, const Status& status,
                  const std::vector<Tensor>& results, size_t executor, bool wake);
-  void Answer(const Part& part, const Status& status, const std::vector<Tensor>& results,
+  // Returns whether it sent results.
+  bool Answer(const Part& part, const Status& status, const std::vector<Tensor>& results,
               int64_t first);
   // Marks an executor as free; if `wake`, wakes a thread if there is work.
   void Release(size_t executor, bool wake);

@@ -373,6 +373,7 @@ std::string ServerImpl::Stats() {
                  ",\"mean_batch\":" + JsonNumber(stats.rows / batches) +
                  ",\"queue_wait_us\":" + JsonNumber(stats.queue_wait_s / calls * 1e6) +
                  ",\"run_us\":" + JsonNumber(stats.run_s / batches * 1e6) +
+                 ",\"answered\":" + std::to_string(stats.answered) +
                  ",\"errors\":" + std::to_string(stats.errors) +
                  ",\"last_error\":" + JsonString(stats.last_error) +
                  ",\"waiting\":" + std::to_string(stats.waiting) + "}";

@@ -102,7 +102,15 @@ TASKS = {
         "Hopper-v4",
         (*_MUJOCO, "--env=mujoco_hopper"),
     ),
-    "pong": Task("Pong", 18, ("atari", "ppo", "4", "4", "--game=Pong")),
+    "pong": Task(  # The environment of RL Zoo, and studies/atari_ppo_cleanrl.json.
+        "Pong",
+        18,
+        (
+            *("atari", "ppo", "4", "4", "--game=Pong", "--sticky_actions=false"),
+            *("--max_random_noops=30", "--total_environment_frames=5000000"),
+        ),
+        "PongNoFrameskip-v4",
+    ),
     "football": Task(
         "Football, academy_empty_goal_close",
         0.9,

@@ -240,10 +240,8 @@ class Reporter:
         if last.phase in ("starting", "training"):  # At the end, calls are refused.
             self._failing.update(stats)
         batch = self._served_lately.update(stats)["mean_batch"]
-        if last.phase == "starting":  # Actors may wait for a first step that takes a minute.
-            batch = batch or last.mean_inference_batch
         return dict(
-            mean_inference_batch=batch,
+            mean_inference_batch=batch or last.mean_inference_batch,  # Actors wait for training.
             warning=self._warning(),
             silent_envs=self._silent_envs(),
         )

@@ -49,6 +49,7 @@ class Progress:
     first."""
     episodes: int
     mean_inference_batch: float
+    """Of the last second or so in which actors called."""
     eta_s: float | None
     """Seconds until `total_frames` at the current rate; None if unknown, for instance because
     training has stalled, or if the run has ended."""

@@ -28,6 +28,7 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         max_episode_frames: int | None = None,
         episodic_life: bool = False,
         grayscale: bool = True,
+        fire_reset: bool = False,
     ):
         """Wraps a game.
 
@@ -43,6 +44,7 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
           episodic_life: whether losing a life (except the last) ends the learner's episode while
             the game continues; `info["learning_episode_over"]` is then true.
           grayscale: whether observations are grey instead of in colour.
+          fire_reset: whether the first action of each game and life is FIRE, if the game has it.
 
         Raises:
           ValueError: if frame_skip or screen_size is not positive.
@@ -60,6 +62,9 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         self.episodic_life = episodic_life
         self.game_over = False
         self.lives = 0
+        meanings = environment.unwrapped.get_action_meanings() if fire_reset else []
+        self._fire = meanings.index("FIRE") if "FIRE" in meanings else None
+        self._life_begins = True
         self._ale = environment.unwrapped.ale
         self._frames = 0
         screen = (*self._ale.getScreenDims(), *(() if grayscale else (3,)))
@@ -107,6 +112,7 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         self.apply_random_noops()
         self.lives = self._ale.lives()
         self.game_over = False
+        self._life_begins = True
         self._frames = 0
         self._grab(0)
         self._screens[1].fill(0)
@@ -117,6 +123,8 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         terminated = truncated = False
         info: dict[str, Any] = {}
         lives_before = self.lives
+        if self._life_begins and self._fire is not None:
+            action = self._fire
         for left in reversed(range(self.frame_skip)):
             _, reward, terminated, truncated, info = self.environment.step(action)
             total += float(reward)
@@ -130,9 +138,10 @@ class AtariPreprocessing(gymnasium.Env[np.ndarray, int]):
         if self.max_episode_frames is not None and self._frames >= self.max_episode_frames:
             truncated = not terminated
         self.lives = self._ale.lives()
+        # Some games show zero lives for a few frames before they are over.
+        self._life_begins = not terminated and 0 < self.lives < lives_before
         if self.episodic_life and not terminated:
-            # Some games show zero lives for a few frames before they are over.
-            info["learning_episode_over"] = 0 < self.lives < lives_before
+            info["learning_episode_over"] = self._life_begins
         self.game_over = terminated
         return self._observation(), total, terminated, truncated, info
 

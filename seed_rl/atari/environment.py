@@ -52,6 +52,11 @@ class AtariConfig(Checked):
         "Whether losing a life ends the learner's episode, as in IMPALA. The game continues: "
         "reported returns and lengths, and evaluation, cover whole games.",
     )
+    fire_reset: bool = option(
+        False,
+        "Whether the first action of each game and of each life is FIRE, whatever the agent "
+        "chooses, in games that have it; as in the wrappers of Stable-Baselines3 and CleanRL.",
+    )
     num_action_repeats: int = option(4, "Frames per action.", minimum=1, shared=True)
     vectorized: bool = option(
         True,
@@ -107,6 +112,7 @@ def create_environment(task: int, config: AtariConfig) -> Any:
         max_random_noops=config.max_random_noops,
         max_episode_frames=config.max_episode_frames,
         episodic_life=config.episodic_life,
+        fire_reset=config.fire_reset,
     )
 
 
@@ -137,6 +143,7 @@ def create_batch(env_ids: Any, config: AtariConfig | None = None) -> Any:
         max_random_noops=config.max_random_noops,
         max_episode_frames=config.max_episode_frames,
         episodic_life=config.episodic_life,
+        fire_reset=config.fire_reset,
         repeat_action_probability=_repeat_probability(config),
         full_action_space=config.full_action_space,
     )

@@ -37,6 +37,7 @@ class AtariVectorEnvironment:
         repeat_action_probability: float = 0.0,
         full_action_space: bool = True,
         episodic_life: bool = False,
+        fire_reset: bool = False,
     ):
         """Creates the games; see `seed_rl.atari.environment.AtariConfig` for the options."""
         self._env_ids = np.asarray(env_ids, np.int32)
@@ -52,7 +53,7 @@ class AtariVectorEnvironment:
             maxpool=True,
             # ALE samples from [0, noop_max), other implementations from [0, max_random_noops].
             noop_max=max_random_noops + 1,
-            use_fire_reset=False,
+            use_fire_reset=False,  # That is only for games.
             episodic_life=False,
             life_loss_info=False,
             reward_clipping=False,
@@ -75,6 +76,10 @@ class AtariVectorEnvironment:
         self._truncated = np.zeros(size, np.bool_)
         self._episode_step = np.zeros(size, np.int32)
         self._episodic_life = episodic_life
+        legal = self._ale.get_action_set()
+        fires = fire_reset and ale_py.Action.FIRE in legal
+        self._fire = legal.index(ale_py.Action.FIRE) if fires else None
+        self._life_begins = np.ones(size, np.bool_)
         self._lives = np.zeros(size, np.int32)
 
     @property
@@ -96,6 +101,7 @@ class AtariVectorEnvironment:
         self._must_seed = False
         seeds = [-1 if s is None else s for s in env_seeds(seed, self._env_ids)]
         self._truncated.fill(False)
+        self._life_begins.fill(True)
         self._episode_step.fill(0)
         return self._reset_rows(list(range(len(seeds))), seeds)
 
@@ -108,6 +114,8 @@ class AtariVectorEnvironment:
         """
         # Checked here because an invalid action kills the native thread, which then never answers.
         actions = self._split_actions(action_batch)
+        if self._fire is not None:
+            actions = np.where(self._life_begins, self._fire, actions).tolist()
         try:
             self._ale.send(actions, self._full_strength)
             frames, rewards, terminated, _, info = self._ale.recv()
@@ -119,6 +127,7 @@ class AtariVectorEnvironment:
         # Some games show zero lives for a few frames before they are over.
         life_lost = ~done & (0 < lives) & (lives < self._lives)
         self._lives[:] = lives
+        self._life_begins = done | life_lost
         self._episode_step += 1
         self._truncated = ~done & (self._episode_step >= self._max_episode_steps)
         reward = rewards.astype(np.float32)

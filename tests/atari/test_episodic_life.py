@@ -1,4 +1,7 @@
-"""`--episodic_life`: a lost life ends the learner's episode, and the game continues."""
+"""`--episodic_life`: a lost life ends the learner's episode, and the game continues.
+
+`--fire_reset`: each game and life begins with FIRE.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,9 @@ class Reports(NamedTuple):
     observation: list[np.ndarray]
 
 
-def reference(chosen: np.ndarray, max_episode_frames: int) -> tuple[Reports, list[tuple]]:
+def reference(
+    chosen: np.ndarray, max_episode_frames: int, fire_reset: bool = False
+) -> tuple[Reports, list[tuple]]:
     """One game played with ALE itself, and (return, steps) of each whole game of it."""
     import cv2
 
@@ -65,8 +70,10 @@ def reference(chosen: np.ndarray, max_episode_frames: int) -> tuple[Reports, lis
 
     reports = Reports([], [], [], [], [])
     games, score, steps = [], 0.0, 0
-    cut_off = False
+    cut_off, begins = False, True
     for action in chosen:
+        if fire_reset and begins:
+            action = FIRE
         reward, done, abandoned = 0.0, False, False
         if cut_off:
             done = abandoned = True
@@ -81,6 +88,7 @@ def reference(chosen: np.ndarray, max_episode_frames: int) -> tuple[Reports, lis
             score += reward
             image = small(np.maximum(frames[-1], frames[-2]) if len(frames) > 1 else frames[-1])
             done = ale.game_over() or ale.lives() < lives
+        begins = done
         cut_off = not abandoned and not ale.game_over() and 4 * steps >= max_episode_frames
         if ale.game_over() or abandoned:
             games.append((score, steps))
@@ -106,16 +114,19 @@ def play(game: BatchedEnv, chosen: np.ndarray) -> list[Reports]:
     return reports
 
 
+@pytest.mark.parametrize("fire_reset", [False, True])
 @pytest.mark.parametrize("max_episode_frames", [108_000, 404])
 @pytest.mark.parametrize("native", [True, False])
-def test_a_lost_life_is_done_and_the_game_continues(native: bool, max_episode_frames: int) -> None:
+def test_a_lost_life_is_done_and_the_game_continues(
+    native: bool, max_episode_frames: int, fire_reset: bool
+) -> None:
     """Guards both environments against a game played with ALE itself, also over a time limit."""
     chosen = actions(2)
-    game = make(native, max_episode_frames=max_episode_frames)
+    game = make(native, max_episode_frames=max_episode_frames, fire_reset=fire_reset)
     played = play(game, chosen)
     game.close()
     for i, actual in enumerate(played):
-        expected, games = reference(chosen[:, i], max_episode_frames)
+        expected, games = reference(chosen[:, i], max_episode_frames, fire_reset)
         assert actual[:-1] == expected[:-1]
         np.testing.assert_array_equal(actual.observation, expected.observation)
         lost = [t for t, step in enumerate(actual.episode_step) if actual.done[t] and step]
@@ -173,3 +184,20 @@ def test_without_the_flag_only_games_end(native: bool) -> None:
     game.close()
     _, games = reference(chosen[:, 0], 108_000)
     assert sum(actual.done) == len(games)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_fire_starts_what_an_agent_would_wait_for(native: bool) -> None:
+    """Guards games that whoever never presses FIRE would not end, and games without FIRE."""
+    nothing = np.zeros([NUM_STEPS, 1], np.int64)
+    for fire_reset in (False, True):
+        game = make(native, 1, fire_reset=fire_reset)
+        (actual,) = play(game, nothing)
+        assert (
+            (sum(actual.done) > 5) == any(step == 0 for step in actual.episode_step) == fire_reset
+        )
+        game.close()
+    game = make(native, 1, game="Freeway", fire_reset=True)
+    assert game.action_space.n == 3
+    play(game, nothing[:5])
+    game.close()

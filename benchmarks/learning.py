@@ -102,13 +102,10 @@ TASKS = {
         "Hopper-v4",
         (*_MUJOCO, "--env=mujoco_hopper"),
     ),
-    "pong": Task(  # The environment of RL Zoo, and studies/atari_ppo_cleanrl.json.
+    "pong": Task(
         "Pong",
         18,
-        (
-            *("atari", "ppo", "4", "4", "--game=Pong", "--sticky_actions=false"),
-            *("--max_random_noops=30", "--total_environment_frames=5000000"),
-        ),
+        ("atari", "ppo", "4", "4", "--game=Pong", "--total_environment_frames=5000000"),
         "PongNoFrameskip-v4",
     ),
     "football": Task(

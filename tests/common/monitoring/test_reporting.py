@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import time
 
 import numpy as np
 import pytest
@@ -111,6 +110,7 @@ def test_calls_that_all_fail_are_reported(caplog):
 @pytest.fixture
 def impatient(reporter, monkeypatch):
     """The reporter, with errors and a clock that makes the first of them a failure of all calls."""
+    monkeypatch.setattr(reporting, "_PERIODS_OF_WAITING", 1)
     failing = reporting.FailingCalls(itertools.count(0.0, 100.0).__next__)
     monkeypatch.setattr(reporter, "_failing", failing)
     monkeypatch.setattr(reporter, "_served", lambda: stats(3, 3, 1, 0, 0, 0, 3, "no copy"))
@@ -119,13 +119,12 @@ def impatient(reporter, monkeypatch):
 
 def test_the_reason_is_shown_before_the_first_training_step(tmp_path, impatient):
     """Guards the reporter that watches while the learner waits, and the size of the last batch."""
-    wait_until(lambda: (now := progress.read(tmp_path)) is not None and now.warning)
-    for _ in range(2):
-        state = progress.read(tmp_path)
+    wait_until(lambda: progress.read(tmp_path).warning)
+    first = progress.read(tmp_path)
+    wait_until(lambda: progress.read(tmp_path).time > first.time)  # No batch has run since.
+    for state in (first, progress.read(tmp_path)):
         assert state.warning == "no call of the actors succeeds: no copy"
         assert (state.phase, state.mean_inference_batch) == ("starting", 3)
-        time.sleep(3)  # Until it has looked again, and no batch has run.
-    assert progress.read(tmp_path).time > state.time
 
 
 def test_training_steps_show_it_too_but_the_end_is_no_failure(tmp_path, impatient):

@@ -343,7 +343,8 @@ void Batcher::Count(const Batch& batch, Clock::time_point start, Clock::time_poi
 void Batcher::CountError(const Status& status) {
   std::string text = status.message.substr(0, kErrorLength);
   // Callers may have chosen part of it, and it must fit into JSON and on a terminal.
-  std::replace_if(text.begin(), text.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c > 0x7e; }, '?');
   std::lock_guard<std::mutex> lock(mu_);
   ++stats_.errors;
   stats_.last_error = std::move(text);

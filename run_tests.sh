@@ -13,8 +13,9 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 "$root/scripts/setup.sh" dev
 cd "$root"
 
-# More than four would get in each other's way: many tests start several processes themselves.
-parallel=(-n auto --maxprocesses 4 --dist worksteal)
+# One more than cores, since many tests wait for processes that they start; more than four would
+# get in each other's way.
+parallel=(-n "$(($(nproc) + 1))" --maxprocesses 4 --dist worksteal)
 selected=(-m "not slow and not nightly")
 arguments=()
 for argument in "$@"; do

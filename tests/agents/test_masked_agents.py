@@ -27,7 +27,7 @@ SIZES = {"replay_buffer_min_size": 20, "replay_buffer_size": 1000}
             {"env_kwargs": '{"place": "observation"}', "step_size_transitions": 128},
             marks=pytest.mark.nightly,
         ),
-        ("sac", {**SIZES}),
+        ("sac", {"replay_ratio": 64, **SIZES}),
     ],
 )
 def test_no_forbidden_action_is_taken(name, arguments, tmp_path):

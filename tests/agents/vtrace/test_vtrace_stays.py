@@ -46,7 +46,7 @@ def made(cls, **options):
     return cls(**{k: v for k, v in {**vtrace_main.PRESET.values, **options}.items() if k in names})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_cartpole_stays_learned_with_the_defaults_of_gym_vtrace():
     """With ReLUs, more weight on the values and no cost of divergence it falls to 340 here.
 

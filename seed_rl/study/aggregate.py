@@ -46,7 +46,6 @@ class FinishedRun(NamedTuple):
       score: mean score of its evaluation, or the training return without one.
       episodes: how many it was evaluated for.
       training: mean training return of the last interval.
-      frames_per_s: environment frames per second, as last reported.
       curve: <float>[points, 2], frames and the mean training return up to there.
     """
 
@@ -54,7 +53,6 @@ class FinishedRun(NamedTuple):
     score: float
     episodes: int
     training: float
-    frames_per_s: float
     curve: np.ndarray
 
 
@@ -132,7 +130,6 @@ def read(path: Path) -> FinishedStudy:
                 float(row["evaluation_mean"] or row["final_return"]),
                 int(row["evaluation_episodes"]),
                 float(row["final_return"]),
-                float(row["frames_per_s"] or math.nan),
                 np.array(curve),
             )
         )
@@ -192,9 +189,9 @@ def _protocol(study: FinishedStudy) -> str:
 
 
 def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
-    titles = {row: _title(row, study.spec.frames) for row in known}
+    titles = {row: _title(row, study.spec) for row in known}
     methods = list(dict.fromkeys(titles.values()))
-    lines = [["", "mean", "95 % interval", "each seed", "in training", "frames/s", *methods]]
+    lines = [["", "mean", "95 % interval", "each seed", "in training", *methods]]
     for task, runs in study.tasks.items():
         mean = statistics.mean_of_seeds(study.scores(task))
         published = {
@@ -207,18 +204,21 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
                 *(task, f"**{number(mean.estimate)}**", _interval(mean)),
                 ", ".join(number(run.score) for run in runs),
                 _estimate(statistics.mean_of_seeds([run.training for run in runs])),
-                number(float(np.mean([run.frames_per_s for run in runs]))),
                 *(published.get(method, "") for method in methods),
             ]
         )
     return table(lines)
 
 
-def _title(row: Reference, frames: int) -> str:
+def _title(row: Reference, spec: Spec) -> str:
     """The method, and what makes its score unlike those of the study."""
     others = float(row.frames)
-    unlike = [f"{others / 1e6:g}M frames"] if others not in (0, frames) else []
+    unlike = [f"{others / 1e6:g}M frames"] if others not in (0, spec.frames) else []
     unlike += [mark for words, mark in _UNLIKE.items() if words in row.protocol]
+    if "sticky" in row.protocol:
+        sticky = "no sticky" not in row.protocol
+        if sticky != bool(spec.flags.get("sticky_actions")):
+            unlike.append("sticky actions" if sticky else "no sticky actions")
     return f"{row.method} ({', '.join(unlike)})" if unlike else row.method
 
 

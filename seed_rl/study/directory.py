@@ -27,7 +27,6 @@ from seed_rl.common.system import files, processor
 from seed_rl.launch import run_lock
 from seed_rl.study import fields, trials
 from seed_rl.study import spec as spec_lib
-from seed_rl.study.fields import Scalar
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Spec
 from seed_rl.study.trials import Trials
@@ -63,7 +62,8 @@ class StudyRun:
     def name(self) -> str:
         return self.logdir.name
 
-    def trained(self, spec: Spec) -> bool:
+    @property
+    def trained(self) -> bool:
         """Whether it has trained to its end: its frames, or where a callback has ended it."""
         report = progress.read(self.logdir)
         return report is not None and report.phase == "done"
@@ -72,7 +72,7 @@ class StudyRun:
         """Whether it has trained to its end and been evaluated, if that is wanted."""
         if self.record is not None:
             return True
-        return self.trained(spec) and len(self.evaluated(spec)) >= spec.evaluation_episodes
+        return self.trained and len(self.evaluated(spec)) >= spec.evaluation_episodes
 
     def evaluated(self, spec: Spec) -> list[float]:
         """The scores of its evaluation's episodes; [] if there is none, or one of other actions."""
@@ -121,20 +121,15 @@ class Study:
     Attributes:
       path: the absolute path of the directory.
       spec: what is studied.
-      adopted: the values of the configurations that an earlier version kept in study.json.
     """
 
     path: Path
     spec: Spec
-    adopted: tuple[Mapping[str, Scalar], ...] = ()
 
     @functools.cached_property
     def trials(self) -> Trials:
         """The configurations, for which the directory must exist."""
-        opened = Trials(self.spec, self.path / trials.FILE_NAME)
-        for values in self.adopted[len(opened.configurations()) :]:
-            opened.adopt(values)
-        return opened
+        return Trials(self.spec, self.path / trials.FILE_NAME)
 
     @functools.cached_property
     def recorded(self) -> Mapping[tuple[int, int], Mapping[str, str]]:
@@ -227,7 +222,7 @@ def open_study(path: Path, spec: Spec) -> Study:
     if record is None:
         return Study(path, spec)
     before = spec_lib.from_json(record["spec"], str(path / FILE_NAME))
-    study = Study(path, spec, tuple(c["values"] for c in record.get("configurations", ())))
+    study = Study(path, spec)
     changes = differences(spec_lib.to_json(before), spec_lib.to_json(spec))
     if spec.evaluation_actions != before.evaluation_actions and study.only_scores():
         changes.append(

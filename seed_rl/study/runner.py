@@ -192,7 +192,7 @@ class Runner:
 
     def _start(self, run: StudyRun) -> None:
         run.set_failure(None)
-        trains = not run.trained(self._study.spec)
+        trains = not run.trained
         if not trains:
             self._evaluated.add(run)
         arguments = [*self._launcher, *command(self._study, run)]
@@ -230,7 +230,7 @@ class Runner:
             self._tell(run.configuration)
         elif run in self._stopping:
             self._pruned += 1
-        elif code == 0 and run.trained(self._study.spec) and run not in self._evaluated:
+        elif code == 0 and run.trained and run not in self._evaluated:
             self._waiting.appendleft(run)
         elif self._stop_requested:
             if code not in _STOPPED:

@@ -21,7 +21,6 @@ from optuna.storages.journal import JournalFileBackend
 
 from seed_rl.common.errors import UserError
 from seed_rl.study import sampling
-from seed_rl.study.fields import Scalar
 from seed_rl.study.sampling import Configuration
 from seed_rl.study.spec import Method, Spec, grid
 
@@ -98,18 +97,11 @@ class Trials:
         """
         number = len(self._study.get_trials(deepcopy=False))
         if self._spec.sampler.name == "grid":
-            return self.adopt(grid(self._spec.choices)[number])
-        self._study.sampler = self._sampler(number)
-        return self._draw(self._study.ask())
-
-    def adopt(self, values: Mapping[str, Scalar]) -> Configuration:
-        """Adds a configuration that Optuna has not drawn, as the next one."""
-        kinds = {choice.name: choice.kind for choice in self._spec.choices}
-        known = {
-            name: sampling.label(value) if kinds[name] == "values" else value
-            for name, value in values.items()
-        }
-        self._study.enqueue_trial(known, user_attrs={_VALUES: dict(values)})
+            values = grid(self._spec.choices)[number]
+            labels = {name: sampling.label(value) for name, value in values.items()}
+            self._study.enqueue_trial(labels, user_attrs={_VALUES: values})
+        else:
+            self._study.sampler = self._sampler(number)
         return self._draw(self._study.ask())
 
     def recover(self) -> None:

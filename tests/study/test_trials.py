@@ -5,8 +5,8 @@ import json
 import pytest
 
 from seed_rl.common.errors import UserError
-from seed_rl.study import directory, trials
 from seed_rl.study import spec as spec_lib
+from seed_rl.study import trials
 from seed_rl.study.spec import Method
 from seed_rl.study.trials import Trials
 
@@ -46,25 +46,6 @@ def test_a_damaged_journal_is_a_user_error(spec, tmp_path):
     path.write_text("no json\n{}\n")
     with pytest.raises(UserError, match="journal is damaged .*Restore it, or choose another"):
         Trials(spec, path)
-
-
-def test_studies_of_an_earlier_version_are_continued(spec, tmp_path):
-    """It kept all configurations in study.json; their runs have their numbers."""
-    values = [
-        {"learning_rate": 0.001, "advantage": "@GAE()", "gae_lambda": 0.9, "unroll_length": 7},
-        {"learning_rate": 0.0001, "advantage": "@NStep()", "unroll_length": 20},
-    ]
-    record = spec_lib.to_json(spec)
-    del record["sampler"], record["pruner"]
-    configurations = [{"number": n, "values": each} for n, each in enumerate(values)]
-    file = tmp_path / directory.FILE_NAME
-    file.write_text(json.dumps({"spec": record, "configurations": configurations}))
-    for _ in range(2):
-        study = directory.open_study(tmp_path, spec)
-        study.write()
-        assert [c.values for c in study.trials.configurations()] == values
-    assert "configurations" not in json.loads(file.read_text())
-    assert study.trials.ask().number == 2
 
 
 def test_a_sampler_that_learns(spec, change):

@@ -100,23 +100,16 @@ def typed() -> frozenset[str]:
     return frozenset(name for name in of_flags() if flag_origins.origin(name).startswith(given))
 
 
-def settle(
-    options: Mapping[str, Any],
-    chosen: Collection[str] = (),
-    saved: Mapping[str, str] | None = None,
-) -> Settled:
+def settle(options: Mapping[str, Any], chosen: Collection[str] = ()) -> Settled:
     """Sets the parameters that the current gin config leaves open.
 
     Args:
       options: values by name.
       chosen: those that the user has given.
-      saved: as gin writes them, parameters of a saved run from before the options existed: they
-        take the place of the others.
 
     Raises:
       UserError: the config has another value for one of `chosen`.
     """
-    saved = saved or {}
     bound: dict[str, set[str]] = {}
     instead: dict[str, Any] = {}
     own_optimizer = gin_config.bindings("create_optimizer").get("optimizer_fn") is not None
@@ -128,8 +121,6 @@ def settle(
                 part, _, argument = parameter.rpartition(".")
                 known = gin_config.bindings(part)
                 if argument not in known:
-                    if name not in chosen and parameter in saved:
-                        wanted = gin_internals.parse_value(saved[parameter])
                     gin.bind_parameter(parameter, wanted)
                     bound.setdefault(name, set()).add(parameter)
                 elif _agree(parameter, known[argument], wanted):

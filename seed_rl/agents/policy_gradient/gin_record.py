@@ -7,11 +7,9 @@ since, and over new defaults of the parts.
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import re
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import gin
@@ -47,13 +45,11 @@ class SavedConfig:
       files: its --gin_config; None: not recorded.
       parameters: of all parts, as gin writes their values, by name.
       replayed: whether the program replays the run.
-      options: names of the options that it has recorded.
     """
 
     files: tuple[str, ...] | None
     parameters: dict[str, str]
     replayed: bool
-    options: frozenset[str] = frozenset()
 
 
 def saved_config(logdir: str) -> SavedConfig | None:
@@ -63,16 +59,13 @@ def saved_config(logdir: str) -> SavedConfig | None:
     if record is None:
         return None
     known = record.get(run_record.GIN)
-    if not isinstance(known, Mapping):  # Recorded before 0.2.
-        known = {}
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            known = parsed(Path(logdir, gin_config.OPERATIVE_FILE).read_text(encoding="utf-8"))
     files = record.get("gin_config")
     return SavedConfig(
         tuple(map(str, files)) if isinstance(files, list) else None,
-        {str(name): str(value) for name, value in known.items()},
+        {str(name): str(value) for name, value in known.items()}
+        if isinstance(known, Mapping)
+        else {},
         replayed is not None,
-        frozenset(record),
     )
 
 
@@ -107,8 +100,7 @@ def load(
     )
     if config.gin_config and not shipped:
         options = {name: options[name] for name in chosen}
-    before = saved is not None and not saved.options & options.keys()
-    return gin_options.settle(options, chosen, parameters if before else None)
+    return gin_options.settle(options, chosen)
 
 
 def record(

@@ -250,28 +250,10 @@ class BatchSource:
     def _load(self) -> Sequence[np.ndarray]:
         """The fields of the batch."""
         assert self._sample is not None
-        sample, self._sample = self._usable(self._sample), None
+        sample, self._sample = self._sample, None
         self._ages.append(float(np.mean(sample.ages)))
         unrolls = self._hindsight(sample.unrolls) if self._hindsight else sample.unrolls
         return *tf.nest.flatten(unrolls), sample.keys, sample.importance_weights
-
-    def _usable(self, sample: ReplaySample) -> ReplaySample:
-        """The sample, with a good unroll in the place of each that is not finite.
-
-        A replay that earlier versions have saved may contain them. Their priority becomes 0. A
-        sample without any finite unroll stays as it is: the training step is skipped.
-        """
-        unrolls: Unroll = sample.unrolls
-        good = finite_unrolls.finite(unrolls.agent_state, unrolls.env_outputs).numpy()
-        if good.all() or not good.any():
-            return sample
-        self._replay.update_priorities(sample.keys[~good], np.zeros(np.sum(~good)))
-        rows = np.where(good, np.arange(len(good)), np.argmax(good))
-        return sample._replace(
-            unrolls=_chosen(unrolls, rows),
-            keys=sample.keys[rows],
-            importance_weights=sample.importance_weights[rows],
-        )
 
 
 class ReplayMixer:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import seed_rl
-from tests.common.monitoring.test_metrics import read_arrays
+from tests.helpers.events import read_arrays
 
 SIZES = {"replay_buffer_min_size": 20, "replay_buffer_size": 1000}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from seed_rl import experiment
 from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.run_files import returns_log, run_record
 from seed_rl.mujoco import toy_env
+from tests.helpers.events import read_arrays
 from tests.helpers.on_policy_runs import make_job
 from tests.helpers.system_helpers import train_to_end
 
@@ -154,10 +154,5 @@ def test_atari_with_an_lstm(tmp_path, socket_address):
 
 def logged(logdir):
     """Scalars in TensorBoard's files: <float32>[points] by tag."""
-    points = {}
-    for path in logdir.glob("events.out.tfevents*"):
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
-            for value in event.summary.value:
-                if (number := tf.make_ndarray(value.tensor)).dtype == np.float32:
-                    points.setdefault(value.tag, []).append(number)
-    return {tag: np.stack(values) for tag, values in points.items()}
+    points = {tag: [array for _, array in all_] for tag, all_ in read_arrays(logdir).items()}
+    return {tag: np.stack(all_) for tag, all_ in points.items() if all_[0].dtype == np.float32}

@@ -8,6 +8,7 @@ import time
 from seed_rl.common.acting.actor import ActorConfig
 from seed_rl.common.acting.env_group import Environments
 from seed_rl.common.acting.local_actors import PROCESSES, LocalActors
+from tests.helpers.run_helpers import is_alive
 from tests.helpers.waiting import wait_until
 
 
@@ -17,14 +18,6 @@ def create_that_hangs(env_id, path):
     simulator = subprocess.Popen(["sleep", "600"])
     pathlib.Path(path).write_text(str(simulator.pid))
     time.sleep(600)
-
-
-def is_running(pid):
-    try:
-        status = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_killing_an_actor_ends_the_processes_of_its_environments(tmp_path):
@@ -40,5 +33,5 @@ def test_killing_an_actor_ends_the_processes_of_its_environments(tmp_path):
     finally:
         actors.kill()
     pid = int(path.read_text())
-    wait_until(lambda: not is_running(pid))
+    wait_until(lambda: not is_alive(pid))
     assert actors.error is None

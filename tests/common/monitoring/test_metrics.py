@@ -10,20 +10,11 @@ from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.monitoring.metrics import EpisodeStatistics, MeanMetrics, SummaryWriter
 from seed_rl.common.run_files import returns_log
 from seed_rl.compat.progress_logger import ProgressLogger
-
-
-def read_arrays(logdir):
-    """{name: [(step, array), ...]} of all event files, read the way TensorBoard does."""
-    arrays = {}
-    for path in sorted(logdir.glob("events.out.tfevents.*")):
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
-            for value in event.summary.value:
-                arrays.setdefault(value.tag, []).append((event.step, tf.make_ndarray(value.tensor)))
-    return arrays
+from tests.helpers.events import read_arrays
 
 
 def read_scalars(logdir):
-    """The same, of scalars."""
+    """{name: [(step, value), ...]} of scalars."""
     arrays = read_arrays(logdir)
     return {name: [(step, array.item()) for step, array in all_] for name, all_ in arrays.items()}
 

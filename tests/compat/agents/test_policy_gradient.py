@@ -25,6 +25,7 @@ from seed_rl.common.run_files import returns_log
 from seed_rl.compat.agents.policy_gradient import job
 from seed_rl.mujoco import ppo_main, ppo_parts
 from tests.helpers import PROGRAMS
+from tests.helpers.events import read_arrays
 from tests.helpers.system_helpers import train_to_end
 
 PARTS = """
@@ -217,10 +218,7 @@ def test_means_of_evaluations(tmp_path):
         means = evaluator.process()
     writer.close()
     assert means["greedy"] == expected and means["sampled"]["episode_returns"] == 5.0
-    (events,) = tmp_path.iterdir()
-    tags = {
-        v.tag for e in tf.compat.v1.train.summary_iterator(str(events)) for v in e.summary.value
-    }
+    tags = read_arrays(tmp_path)
     assert "greedy/episode_returns" in tags and len(tags) == 6
     evaluator.reset()
     assert evaluator.process(write_tf_summaries=False) == {}

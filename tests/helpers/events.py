@@ -1,0 +1,18 @@
+"""What is in TensorBoard's files."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+
+def read_arrays(logdir: pathlib.Path) -> dict[str, list[tuple[int, np.ndarray]]]:
+    """{name: [(step, array), ...]} of all event files, read the way TensorBoard does."""
+    arrays: dict[str, list[tuple[int, np.ndarray]]] = {}
+    for path in sorted(logdir.glob("events.out.tfevents.*")):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                arrays.setdefault(value.tag, []).append((event.step, tf.make_ndarray(value.tensor)))
+    return arrays

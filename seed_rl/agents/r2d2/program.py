@@ -17,16 +17,17 @@ from seed_rl.common.config.run_config import RunConfig
 PRESET = Preset(
     "r2d2",
     dict(
-        batch_size=16,
+        # Small batches make many training steps from few frames.
+        batch_size=4,
         burn_in=10,
         discounting=0.99,
         replay_buffer_size=25_000,
         replay_buffer_min_size=1_000,
-        replay_ratio=3.0,
+        replay_ratio=4.0,
         # Each update of the target network propagates values by n_steps. With few training steps
-        # per hour, an update every 500 of them would delay learning by hours.
-        update_target_every_n_step=100,
-        learning_rate=3e-4,
+        # per hour, rare updates would delay learning by hours.
+        update_target_every_n_step=400,
+        learning_rate=1e-4,
         learning_rate_decay=False,
         optimizer_epsilon=1e-4,
         clip_norm=40.0,

@@ -152,14 +152,14 @@ def environment():
 
 
 R2D2 = dict(
-    batch_size=16,
+    batch_size=4,
     burn_in=10,
     discounting=0.99,
     replay_buffer_size=25_000,
     replay_buffer_min_size=1_000,
-    replay_ratio=3.0,
-    update_target_every_n_step=100,
-    learning_rate=3e-4,
+    replay_ratio=4.0,
+    update_target_every_n_step=400,
+    learning_rate=1e-4,
     learning_rate_decay=False,
     optimizer_epsilon=1e-4,
     clip_norm=40.0,
@@ -185,7 +185,6 @@ EFFECTIVE = {
         "batch_size": 32,
         "replay_buffer_size": 20_000,
         "replay_buffer_min_size": 200,
-        "replay_ratio": 4.0,
         "update_target_every_n_step": 200,
         "learning_rate": 5e-4,
         "optimizer_epsilon": 1e-3,

@@ -121,7 +121,7 @@ def _print_machine() -> None:
 
 
 def agents(args: argparse.Namespace) -> None:
-    """Trains with all agents at once, and checks the devices that each reports."""
+    """Trains with four agents at once, and checks the devices that each reports."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
         rows = list(pool.map(lambda agent: _train(agent, args.expect), _AGENTS))
     report.print_table("Each agent trains", ["agent", "environment", "frames", "devices"], rows)

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from seed_rl.agents.r2d2 import program
 from seed_rl.compat import old_flags, original_defaults
 from tests.helpers import PROGRAMS, run_python
 
@@ -103,5 +104,10 @@ def test_the_page_lists_the_defaults_and_flags(repository):
     names = (original_defaults.VTRACE, original_defaults.R2D2, original_defaults.SAC)
     for preset, listed in zip((*names, original_defaults.ON_POLICY), agents, strict=True):
         assert {**every, **listed} == preset.values
+    r2d2 = tables.partition("\n### R2D2\n")[2].partition("\n### ")[0]
+    ours = dict(re.findall(r"^\| `(\w+)`.* \| ([\d.]+) \|$", r2d2, re.MULTILINE))
+    shared = ours.keys() & program.PRESET.values.keys()
+    assert len(shared) >= 8
+    assert all(float(ours[name]) == program.PRESET.values[name] for name in shared)
     listed = re.findall(r"^\| (`.*?) \|", old.partition("\n## ")[0], re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(listed))) == {*old_flags.TABLE, "clip_norm"}

@@ -17,15 +17,15 @@ from seed_rl.common.config.run_config import RunConfig
 PRESET = Preset(
     "r2d2",
     dict(
-        # Small batches make many training steps from few frames.
+        # At a given replay ratio, smaller batches mean more training steps per frame.
         batch_size=4,
         burn_in=10,
         discounting=0.99,
         replay_buffer_size=25_000,
         replay_buffer_min_size=1_000,
         replay_ratio=4.0,
-        # Each update of the target network propagates values by n_steps. With few training steps
-        # per hour, rare updates would delay learning by hours.
+        # Every 32,000 frames of Atari. Each update of the target network propagates values by
+        # n_steps, so rare ones delay learning.
         update_target_every_n_step=400,
         learning_rate=1e-4,
         learning_rate_decay=False,
@@ -33,7 +33,8 @@ PRESET = Preset(
         clip_norm=40.0,
     ),
 )
-"""Learns Pong on two cores. For the settings of the paper: `seed_rl/atari/r2d2_paper.flags`."""
+"""For two cores; docs/agents/r2d2.md has what it learned. The settings of the paper:
+`seed_rl/atari/r2d2_paper.flags`."""
 
 
 def create_agent(

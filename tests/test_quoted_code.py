@@ -32,7 +32,7 @@ def test_each_page_of_code_is_a_page(repository):
         assert 0 < quoted <= MOST_LINES
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_notebook_of_the_library_page_runs(repository, tmp_path, forks):
     """Guards every block of the page, one after the other as in a notebook."""
     page = (repository / "docs" / "library.md").read_text()

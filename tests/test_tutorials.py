@@ -78,7 +78,7 @@ def test_a_section_works(tmp_path, repository, free_port, section):
     assert (b"losses/weights" in events) == (section == "Your loss")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_notebook_runs(tmp_path, repository):
     """Guards its cells, with fewer frames; and what it prints, lines instead of a panel."""
     notebook = json.loads((repository / "examples" / "quickstart.ipynb").read_text())

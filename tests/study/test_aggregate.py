@@ -1,5 +1,6 @@
 """Results of studies as Markdown: from the files that a study writes, or a copy of them."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -101,6 +102,24 @@ def test_tables_on_a_page(folder, tmp_path, capsys):
         shutil.copy(folder / name, copy)
     assert program.main(["aggregate", str(copy), *command[2:], f"--page={page}"]) == 0
     assert page.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("sticky", "protocol", "mark"),
+    [
+        (False, "sticky actions", "A (sticky actions)"),
+        (True, "sticky actions", "A"),
+        (False, "no sticky actions", "A"),
+        (True, "no sticky actions", "A (no sticky actions)"),
+        (True, "whole games", "A"),
+    ],
+)
+def test_scores_with_other_sticky_actions_are_marked(folder, sticky, protocol, mark):
+    """Guards a column that stands beside ours as if it had been measured likewise."""
+    study = aggregate.read(folder)
+    spec = dataclasses.replace(study.spec, flags={"sticky_actions": sticky})
+    row = aggregate.Reference("", "A-v1", "A", "1", "", "0", "", protocol, "")
+    assert f"| in training | {mark} |" in aggregate.markdown(study._replace(spec=spec), [row])
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 32), (True, False)])

@@ -58,13 +58,11 @@ def saved_config(logdir: str) -> SavedConfig | None:
     record = replayed or saved_run.record(logdir)
     if record is None:
         return None
-    known = record.get(run_record.GIN)
-    files = record.get("gin_config")
+    known, files = record.get(run_record.GIN), record.get("gin_config")
+    parameters = known if isinstance(known, Mapping) else {}
     return SavedConfig(
         tuple(map(str, files)) if isinstance(files, list) else None,
-        {str(name): str(value) for name, value in known.items()}
-        if isinstance(known, Mapping)
-        else {},
+        {str(name): str(value) for name, value in parameters.items()},
         replayed is not None,
     )
 

@@ -47,8 +47,8 @@ them).
                         and in which actors look it up each time they start (with SEED_RL_ADDRESS
                         for the learner: it writes that). Of several learners, each has a file:
                         FILE, FILE-1, ...
-  SEED_RL_START         with it, for several learners: a text that they share, and that is another
-                        at each start, so that none takes the addresses of an earlier one
+  SEED_RL_START         with it, for several learners: a text that they share and that differs at
+                        each start, so that none takes an address of an earlier start
   SEED_RL_BIND          host at which the learner listens instead, such as [::] or 10.0.0.5
   SEED_RL_PROXY         path of a Unix socket, for learner and proxy: the learner listens there, and
                         the proxy (HAProxy, which asks actors for certificates) where actors connect
@@ -63,9 +63,9 @@ them).
 
 Where these are unset, variables of engines count: JOB_COMPLETION_INDEX (Kubernetes) and
 SLURM_ARRAY_TASK_ID are an index; SKYPILOT_NODE_RANK 0 is the learner, at port 8686 of the first of
-SKYPILOT_NODE_IPS, and others are actors; in CLUSTER_SPEC or TF_CONFIG (Google's custom jobs), pool
-0 is the learner, pool 1 are the actors, pool 3 the evaluators. Of several learners, the first nodes
-are the learners; those after the first are pool 2.
+SKYPILOT_NODE_IPS, and others are actors; in CLUSTER_SPEC (Google's custom jobs), pool 0 is the
+learner, pool 1 are the actors. Of several learners, the first nodes are the learners; those after
+the first are pool 2.
 
   --learners=N          N learners, each with ACTORS / N of the actors, train one network together;
                         needs --insecure, and a --logdir that all of them see (docs/deployment.md)

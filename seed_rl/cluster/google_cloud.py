@@ -1,6 +1,6 @@
 """One replica of a custom job on Google Cloud (Vertex AI): what `gcp/submit.py` has it run.
 
-The service says in CLUSTER_SPEC (and TF_CONFIG) which replica this is; `seed_rl.cluster` does the
+The service says in CLUSTER_SPEC which replica this is; `seed_rl.cluster` does the
 rest. Added here: the token from Secret Manager, several actors on one machine, a learner in another
 job than its actors, trials of hyperparameter tuning.
 """
@@ -124,8 +124,8 @@ def machine_index(environment: Mapping[str, str]) -> int:
     task = roles.cluster_task(environment)
     if task is None:
         raise UserError(
-            "Neither CLUSTER_SPEC nor TF_CONFIG is set, as Google's custom jobs set them. "
-            "Elsewhere, use python -m seed_rl.cluster."
+            "CLUSTER_SPEC is not set, as Google's custom jobs set it. Elsewhere, use python -m "
+            "seed_rl.cluster."
         )
     return task.index + (roles.number(environment, "SEED_RL_FIRST_MACHINE") or 0)
 
@@ -161,8 +161,6 @@ def tasks(actors: int, evaluators: int, environment: Mapping[str, str]) -> list[
 def _actors(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     evaluators = roles.evaluators_from(environment)
     options, _ = run.parse(arguments, evaluators)
-    if not environment.get("SEED_RL_EVALUATORS"):
-        evaluators = 0  # Those of pool 3 have machines of their own.
     place = environment.get("SEED_RL_ADDRESS_OBJECT")
     waits = (
         [f"--{name}_timeout_s={run.MOVED_S}" for name in ("connect", "reconnect")] if place else []

@@ -25,23 +25,14 @@ DEFAULT_PORT = 8686
 _INDICES = ("SEED_RL_INDEX", "JOB_COMPLETION_INDEX", "SLURM_ARRAY_TASK_ID")
 _INDEX_DIR = "SEED_RL_INDEX_DIR"
 _RANK, _NODES = "SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS"
-# Google's names of the pools of a custom job, in CLUSTER_SPEC and in TF_CONFIG. The first has one
-# replica, so of several learners the others are in the third.
-_POOLS = {
-    "workerpool0": LEARNER,
-    "workerpool1": ACTOR,
-    "workerpool2": LEARNER,
-    "workerpool3": EVALUATOR,
-    "chief": LEARNER,
-    "master": LEARNER,
-    "worker": ACTOR,
-    "ps": LEARNER,
-    "evaluator": EVALUATOR,
-}
-_FURTHER = ("workerpool2", "ps")
+# The pools of Google's custom jobs. The first has one replica, so of several learners the others are
+# in the third.
+_CLUSTER_SPEC = "CLUSTER_SPEC"
+_FIRST, _FURTHER = "workerpool0", "workerpool2"
+_POOLS = {_FIRST: LEARNER, "workerpool1": ACTOR, _FURTHER: LEARNER}
 _NO_ROLE = (
     "Unknown role of this process: set SEED_RL_ROLE to one of "
-    f"{', '.join(ROLES)}. (SkyPilot's {_RANK} and Google's CLUSTER_SPEC or TF_CONFIG also work.)"
+    f"{', '.join(ROLES)}. (SkyPilot's {_RANK} and Google's {_CLUSTER_SPEC} also work.)"
 )
 
 
@@ -85,7 +76,7 @@ def role_from(environment: Mapping[str, str], learners: int = 1) -> Role:
         raise UserError(f"SEED_RL_ROLE must be one of {', '.join(ROLES)}, not '{kind}'.")
     if task is not None and task.kind == kind == LEARNER and task.index >= learners:
         raise UserError(
-            f"This process is in a pool of further learners ({' or '.join(_FURTHER)}): say "
+            f"This process is in the pool of further learners ({_FURTHER}): say "
             f"--learners={task.index + 1} or more on the command line of all processes."
         )
     serves = kind in (LEARNER, PROXY)
@@ -141,20 +132,16 @@ def evaluators_from(environment: Mapping[str, str]) -> int:
     Raises:
       UserError: it is not a number.
     """
-    count = number(environment, "SEED_RL_EVALUATORS")
-    if count is None and (task := cluster_task(environment)):
-        count = task.evaluators
-    return count or 0
+    return number(environment, "SEED_RL_EVALUATORS") or 0
 
 
 @dataclasses.dataclass(frozen=True)
 class ClusterTask:
-    """This process, the learners' addresses and the evaluators, from Google's custom jobs."""
+    """This process and the learners' addresses, from Google's custom jobs."""
 
     kind: str
     index: int
     learner: str | None
-    evaluators: int
 
 
 def cluster_task(environment: Mapping[str, str]) -> ClusterTask | None:
@@ -163,38 +150,28 @@ def cluster_task(environment: Mapping[str, str]) -> ClusterTask | None:
     Raises:
       UserError: they say something else.
     """
-    for variable in ("CLUSTER_SPEC", "TF_CONFIG"):
-        if text := environment.get(variable):
-            return _parse_cluster(variable, text)
-    return None
-
-
-def _parse_cluster(variable: str, text: str) -> ClusterTask:
+    text = environment.get(_CLUSTER_SPEC)
+    if not text:
+        return None
     try:
         spec = json.loads(text)
         pool, index = str(spec["task"]["type"]), int(spec["task"]["index"])
         hosts = {name: [str(host) for host in known] for name, known in spec["cluster"].items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
-            f"{variable} is malformed ({type(error).__name__}: {error}): it must be JSON like "
+            f"{_CLUSTER_SPEC} is malformed ({type(error).__name__}: {error}): it must be JSON like "
             '{"cluster": {"workerpool0": ["HOST:PORT"], ...}, "task": {"type": "workerpool1", '
             '"index": 0}}. Set SEED_RL_ROLE, SEED_RL_INDEX and SEED_RL_ADDRESS and unset it if it '
             "is not meant for this run."
         ) from error
     if pool not in _POOLS:
         raise UserError(
-            f"{variable} puts this process into the pool '{pool}', which SEED RL does not use: "
-            "workerpool0 is the learner, workerpool1 are the actors, workerpool2 further learners, "
-            "workerpool3 the evaluators."
+            f"{_CLUSTER_SPEC} puts this process into the pool '{pool}', which SEED RL does not use: "
+            "workerpool0 is the learner, workerpool1 are the actors, workerpool2 further learners. "
+            "Evaluators run on the actors' machines."
         )
-    index += pool in _FURTHER
-    pools = sorted(hosts, key=_FURTHER.__contains__)  # Learner 0 first.
-    places = {
-        role: [host for name in pools if _POOLS.get(name) == role for host in hosts[name]]
-        for role in (LEARNER, EVALUATOR)
-    }
-    learner = ",".join(places[LEARNER]) or None
-    return ClusterTask(_POOLS[pool], index, learner, len(places[EVALUATOR]))
+    learners = [host for name in (_FIRST, _FURTHER) for host in hosts.get(name, ())]
+    return ClusterTask(_POOLS[pool], index + (pool == _FURTHER), ",".join(learners) or None)
 
 
 def number(environment: Mapping[str, str], name: str) -> int | None:

@@ -14,7 +14,6 @@ from seed_rl.common.errors import UserError
 POOLS = {
     "workerpool0": ["chief-0:2222"],
     "workerpool1": ["worker-0:2222", "worker-1:2222"],
-    "workerpool3": ["eval-0:2222"],
 }
 SKYPILOT = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2\n10.0.0.3"}
 
@@ -42,10 +41,6 @@ def cluster_spec(pool, index=0, cluster=POOLS):
         ({"SKYPILOT_NODE_RANK": "2", **SKYPILOT}, Role("actor", 1)),
         ({"CLUSTER_SPEC": cluster_spec("workerpool0")}, Role("learner")),
         ({"CLUSTER_SPEC": cluster_spec("workerpool1", 1)}, Role("actor", 1)),
-        ({"CLUSTER_SPEC": cluster_spec("workerpool3")}, Role("evaluator", 0)),
-        ({"TF_CONFIG": cluster_spec("chief")}, Role("learner")),
-        ({"TF_CONFIG": cluster_spec("worker", 1)}, Role("actor", 1)),
-        ({"TF_CONFIG": cluster_spec("evaluator")}, Role("evaluator", 0)),
     ],
 )
 def test_what_each_engine_says(environment, role):
@@ -64,6 +59,8 @@ def test_what_each_engine_says(environment, role):
         ({"SEED_RL_INDEX": "5", "SKYPILOT_NODE_RANK": "2", **SKYPILOT}, Role("actor", 5)),
         ({"SEED_RL_INDEX": "5", "CLUSTER_SPEC": cluster_spec("workerpool1")}, Role("actor", 5)),
         ({"CLUSTER_SPEC": cluster_spec("workerpool1", 1)}, Role("actor", 1)),
+        # Of another engine, about other processes.
+        ({"SEED_RL_INDEX": "5", "TF_CONFIG": cluster_spec("trainer")}, Role("actor", 5)),
     ],
 )
 def test_our_variables_win(environment, role):
@@ -91,12 +88,11 @@ def test_our_variables_win(environment, role):
         ({"CLUSTER_SPEC": "{nonsense"}, r"CLUSTER_SPEC is malformed \(JSONDecodeError"),
         ({"CLUSTER_SPEC": "[]"}, "CLUSTER_SPEC is malformed"),
         ({"CLUSTER_SPEC": '{"cluster": {}}'}, r"malformed \(KeyError: 'task'\): it must be JSON"),
-        ({"TF_CONFIG": '{"task": {"type": "worker", "index": "a"}}'}, "TF_CONFIG is malformed"),
+        ({"CLUSTER_SPEC": '{"task": {"type": "worker", "index": "a"}}'}, "malformed .ValueError"),
         ({"CLUSTER_SPEC": cluster_spec("workerpool1", cluster=[1])}, "CLUSTER_SPEC is malformed"),
-        ({"CLUSTER_SPEC": cluster_spec("workerpool4")}, "the pool 'workerpool4', which SEED"),
+        ({"CLUSTER_SPEC": cluster_spec("workerpool3")}, "the pool 'workerpool3', which SEED"),
         # Guards a second learner of a run that has one.
         ({"CLUSTER_SPEC": cluster_spec("workerpool2")}, "further learners .*: say --learners=2"),
-        ({"TF_CONFIG": cluster_spec("ps", 1)}, "further learners .*: say --learners=3"),
     ],
 )
 def test_mistakes(environment, message):
@@ -120,7 +116,6 @@ SEVERAL = {**POOLS, "workerpool2": ["ps-0:2222", "ps-1:2222"]}
         ({"CLUSTER_SPEC": cluster_spec("workerpool0", cluster=SEVERAL)}, Role("learner", 0)),
         ({"CLUSTER_SPEC": cluster_spec("workerpool2", 1, SEVERAL)}, Role("learner", 2)),
         ({"CLUSTER_SPEC": cluster_spec("workerpool1", 1, SEVERAL)}, Role("actor", 1)),
-        ({"TF_CONFIG": cluster_spec("ps")}, Role("learner", 1)),
     ],
 )
 def test_which_of_three_learners(environment, role):
@@ -159,9 +154,8 @@ def test_addresses_of_several_learners():
         ({}, None),
         ({"SEED_RL_ADDRESS": "learner:1"}, "learner:1"),
         (SKYPILOT, "10.0.0.1:8686"),
-        ({"CLUSTER_SPEC": cluster_spec("workerpool3")}, "chief-0:2222"),
-        ({"TF_CONFIG": cluster_spec("worker", cluster={"chief": ["c:3"]})}, "c:3"),
-        ({"CLUSTER_SPEC": cluster_spec("worker", cluster={})}, None),
+        ({"CLUSTER_SPEC": cluster_spec("workerpool1")}, "chief-0:2222"),
+        ({"CLUSTER_SPEC": cluster_spec("workerpool1", cluster={})}, None),
         ({"SEED_RL_ADDRESS": "learner:1", **SKYPILOT}, "learner:1"),
     ],
 )
@@ -174,8 +168,6 @@ def test_address(environment, address):
     [
         ({}, 0),
         ({"SEED_RL_EVALUATORS": "3"}, 3),
-        ({"CLUSTER_SPEC": cluster_spec("workerpool0")}, 1),
-        ({"SEED_RL_EVALUATORS": "0", "CLUSTER_SPEC": cluster_spec("workerpool0")}, 0),
     ],
 )
 def test_evaluators(environment, number):

@@ -37,7 +37,8 @@ def run(
 ) -> int:
     """Restores the run from `url`, runs a learner, and copies its files to `url` until it ends.
 
-    SIGTERM and SIGINT are passed on to the learner; what it then saves is copied, too.
+    SIGTERM and SIGINT are passed on to the learner; what it then saves is copied, too. Before it has
+    started, they end the waiting or the restoring.
 
     Args:
       command: gives the learner's command line for a local logdir.
@@ -58,26 +59,34 @@ def run(
     logdir = scratch / (url.rstrip("/").rpartition("/")[2] or "run")
     logdir.mkdir()
     mirror = Mirror(RemoteFiles(url), logdir)
-    with _Signals() as signals:
+    code = stopped_code
+    with _Signals() as signals, contextlib.suppress(_StoppedEarlyError):
         mirror.claim()
-        code = stopped_code
-        with mirror.showing_life():
-            mirror.restore()
-            if not signals.received:
+        try:
+            with mirror.showing_life():
+                mirror.restore()
+                signals.early = False
                 learner = list(command(logdir))
                 code = _run(learner, environment, signals, mirror, period_s, after_copy)
                 _copy_the_rest(mirror)
                 after_copy(logdir)
+        except _StoppedEarlyError:
+            pass
         with contextlib.suppress(Exception):  # The next learner then waits a little.
             mirror.release()
     shutil.rmtree(scratch, ignore_errors=True)
     return code
 
 
+class _StoppedEarlyError(BaseException):
+    """A signal before the learner has started; no handler of `Exception` retries."""
+
+
 class _Signals:
-    """Passes SIGTERM and SIGINT on to the learner."""
+    """Passes SIGTERM and SIGINT on to the learner; while `early`, raises `_StoppedEarlyError`."""
 
     def __init__(self) -> None:
+        self.early = True
         self.received = False
         self.learner: subprocess.Popen[bytes] | None = None
         self._previous: dict[int, Any] = {}
@@ -92,6 +101,9 @@ class _Signals:
 
     def _pass_on(self, number: int, frame: types.FrameType | None) -> None:
         self.received = True
+        if self.early:
+            self.early = False  # Once: a second signal does not interrupt what follows.
+            raise _StoppedEarlyError
         if self.learner is not None:
             self.learner.send_signal(number)
 

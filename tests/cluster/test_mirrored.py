@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 import shutil
@@ -53,19 +54,26 @@ def test_a_failed_learners_files_are_copied_and_its_code_is_returned(
     assert list((tmp_path / "disk").iterdir()) == []
 
 
+@pytest.mark.parametrize("during", ["claim", "restore"])
 def test_a_stop_before_the_learner_has_started_is_not_a_finished_run(
-    bucket: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    during: str, bucket: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when a spot machine is taken away while it restores the run."""
-    monkeypatch.setattr(
-        mirrored.Mirror, "restore", lambda mirror: signal.raise_signal(signal.SIGTERM)
-    )
+    """As when a spot machine is taken away, with 30 s of notice, while it waits for the lease of
+    the last learner or downloads the run; the next one waits no longer than before.
+    """
+
+    def interrupted(mirror: mirrored.Mirror) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError(f"{during} went on")
 
     def command(logdir: pathlib.Path) -> list[str]:
         raise AssertionError("the learner was started")
 
+    monkeypatch.setattr(mirrored.Mirror, during, interrupted)
     url = f"file://{bucket}/run"
     assert mirrored.run(command, url, {}, lambda logdir: None, 0.1, stopped_code=75) == 75
+    owner = RemoteFiles(url).read(OWNER)
+    assert owner is None if during == "claim" else json.loads(owner or b"")["owner"] is None
 
 
 def test_a_learner_shows_life_between_rounds_of_copying(

@@ -43,10 +43,10 @@ tensorboard_image() { echo "${prefix}tensorboard:$tag"; }
 # The family of a game or program: those that need no packages of their own share the base.
 family_of() { # GAME
   case "$1" in
-    gym | *.py) echo base ;;
+    gym | external | *.py) echo base ;;
     *)
       [[ " ${families[*]} " == *" $1 "* ]] ||
-        fail "unknown game '$1'; choose from: ${families[*]} gym, or the path of a program of yours"
+        fail "unknown game '$1'; choose from: ${families[*]} gym external, or the path of a program of yours"
       echo "$1"
       ;;
   esac

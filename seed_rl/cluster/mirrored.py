@@ -37,8 +37,8 @@ def run(
 ) -> int:
     """Restores the run from `url`, runs a learner, and copies its files to `url` until it ends.
 
-    SIGTERM and SIGINT are passed on to the learner; what it then saves is copied, too. Before it has
-    started, they end the waiting or the restoring.
+    SIGTERM and SIGINT are passed on to the learner; what it then saves is copied, too. Before it
+    has started, they end the waiting or the restoring.
 
     Args:
       command: gives the learner's command line for a local logdir.

@@ -25,8 +25,8 @@ DEFAULT_PORT = 8686
 _INDICES = ("SEED_RL_INDEX", "JOB_COMPLETION_INDEX", "SLURM_ARRAY_TASK_ID")
 _INDEX_DIR = "SEED_RL_INDEX_DIR"
 _RANK, _NODES = "SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS"
-# The pools of Google's custom jobs. The first has one replica, so of several learners the others are
-# in the third.
+# The pools of Google's custom jobs. The first has one replica, so of several learners the others
+# are in the third.
 _CLUSTER_SPEC = "CLUSTER_SPEC"
 _FIRST, _FURTHER = "workerpool0", "workerpool2"
 _POOLS = {_FIRST: LEARNER, "workerpool1": ACTOR, _FURTHER: LEARNER}
@@ -166,9 +166,9 @@ def cluster_task(environment: Mapping[str, str]) -> ClusterTask | None:
         ) from error
     if pool not in _POOLS:
         raise UserError(
-            f"{_CLUSTER_SPEC} puts this process into the pool '{pool}', which SEED RL does not use: "
-            "workerpool0 is the learner, workerpool1 are the actors, workerpool2 further learners. "
-            "Evaluators run on the actors' machines."
+            f"{_CLUSTER_SPEC} puts this process into the pool '{pool}', which SEED RL does not "
+            "use: workerpool0 is the learner, workerpool1 are the actors, workerpool2 further "
+            "learners. Evaluators run on the actors' machines."
         )
     learners = [host for name in (_FIRST, _FURTHER) for host in hosts.get(name, ())]
     return ClusterTask(_POOLS[pool], index + (pool == _FURTHER), ",".join(learners) or None)

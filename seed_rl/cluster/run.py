@@ -202,6 +202,11 @@ def parse(arguments: Sequence[str], evaluators: int = 0) -> tuple[RunOptions, st
     """
     logdirs = [a.partition("=")[2] for a in arguments if a.startswith(_LOGDIR)]
     options = run_arguments.parse([a for a in arguments if not a.startswith(_LOGDIR)])
+    if options.game == run_arguments.EXTERNAL:
+        raise UserError(
+            "A cluster cannot start external actors. Start the learner with ./run_local.sh "
+            "external ... --expose, and the actors on any machine (docs/clients.md)."
+        )
     if options.server_address:
         raise UserError(
             "--server_address cannot be set here: set SEED_RL_ADDRESS, for all processes."

@@ -206,7 +206,7 @@ def parse(arguments: Sequence[str]) -> RunOptions:
         passed_on = (f"--agent={agent}", *passed_on)
     port = own.get("tensorboard_port")
     _check_exposed(own)
-    _check_seeds(own, passed_on)
+    _check_seeds(game, own, passed_on)
     remote = _count(own["remote_actors"], "--remote_actors") if "remote_actors" in own else 0
     actors = _count(positional[2], "ACTORS", least=0 if remote else 1)
     if game == EXTERNAL and not remote:
@@ -313,11 +313,15 @@ def _check_exposed(own: dict[str, str]) -> None:
         )
 
 
-def _check_seeds(own: dict[str, str], passed_on: Sequence[str]) -> None:
+def _check_seeds(game: str, own: dict[str, str], passed_on: Sequence[str]) -> None:
     if "seeds" not in own:
         if "at_once" in own:
             raise UserError("--at_once is for several runs: --seeds=N.")
         return
+    if game == EXTERNAL:
+        raise UserError(
+            f"{EXTERNAL} cannot be combined with --seeds: each run needs its own actors."
+        )
     for name in _OF_ONE_RUN.keys() & own.keys():
         raise UserError(f"--{name} cannot be combined with --seeds: {_OF_ONE_RUN[name]}.")
     if any(flag.lstrip("-").startswith("seed=") for flag in passed_on):

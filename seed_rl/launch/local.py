@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.system import memory, processor
-from seed_rl.common.system.nvidia import machine_has_gpu
+from seed_rl.common.system import memory
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import games, panel, proxy
 from seed_rl.launch.arguments import RunOptions
@@ -31,9 +30,6 @@ from seed_rl.launch.supervisor import TENSORBOARD, Supervisor, SupervisorConfig
 _STUDY = "seed_rl.study"  # Whose runs this program is: it is started, not imported.
 _ANSWER_S = 120
 """Longest time that a program may take to check its flags, its imports included."""
-
-_ENVS_PER_CORE = 16
-"""Fewer than this many environments per core leave a GPU idle; assumed, not measured."""
 
 _ACTOR_BYTES = 32_000_000
 """Private memory of an actor with a tiny environment. (Resident are 67 MB, with libraries.)"""
@@ -94,12 +90,6 @@ def create_supervisor(options: RunOptions) -> Supervisor:
         tasks = f"--task={options.actors} to {actors - 1}" if options.remote_actors else "no actors"
         place = options.expose or options.server_address
         facts["you start"] = f"{tasks}, --env_batch_size={options.envs_per_actor}, for {place}"
-    cores = processor.cores()
-    if num_envs < _ENVS_PER_CORE * cores and machine_has_gpu():
-        facts["hint"] = (
-            f"a GPU infers for many environments as fast as for few: {cores} cores may step "
-            f"{cores} actors of {_ENVS_PER_CORE} or more"
-        )
     tensorboard = None
     if options.tensorboard:
         port = options.tensorboard_port or free_port()

@@ -20,12 +20,9 @@ are divided into `BINS` bins of equal probability, each of which counts as one v
 2. *Distribution among the best*: values that are over-represented among the best configurations
    matter. The best are the m = max(ceil(0.05 n), min(`FEWEST`, n)) configurations of C with the
    highest p_i (ties: the lower number first), without failed ones. With k_v of them having the
-   value v, the share s = k_v / m has the 95 % score interval of Wilson, with z = 1.96:
-
-       (s + z^2 / 2m  ±  z sqrt(s (1 - s) / m + z^2 / 4m^2)) / (1 + z^2 / m),
-
-   which, unlike the normal approximation, is sensible for small m and shares of 0 and 1. It is to
-   be compared with the share of v among all of C, |C_v| / n.
+   value v, the share s = k_v / m has the 95 % score interval of Wilson, which, unlike the normal
+   approximation, is sensible for small m and shares of 0 and 1. It is to be compared with the share
+   of v among all of C, |C_v| / n.
 
 The choice of these intervals is ours.
 """
@@ -54,7 +51,6 @@ FEWEST = 3
 BINS = 4
 RESAMPLES = 1000
 _MOST_VALUES = 8  # Integer ranges with more are divided into bins.
-_Z = 1.959963984540054  # The 97.5th percentile of the normal distribution.
 
 
 class Interval(NamedTuple):
@@ -175,14 +171,11 @@ def percentile_interval(values: Sequence[float]) -> Interval:
 
 
 def share_interval(count: int, total: int) -> Interval:
-    """The share `count / total` with its Wilson score interval."""
-    share = count / total
-    centre = share + _Z**2 / (2 * total)
-    spread = _Z * math.sqrt(share * (1 - share) / total + _Z**2 / (4 * total**2))
-    scale = 1 + _Z**2 / total
-    low, high = (centre - spread) / scale, (centre + spread) / scale
-    # Exact at 0 and 1, in spite of rounding.
-    return Interval(share, low if count else 0.0, high if count < total else 1.0)
+    """The share `count / total` with its 95 % interval by Wilson's score method."""
+    from scipy import stats  # Takes a second to import.
+
+    low, high = stats.binomtest(count, total).proportion_ci(0.95, "wilson")
+    return Interval(count / total, float(low), float(high))
 
 
 def write(study: Study, analyses: Sequence[tuple[Choice, Sequence[Value]]]) -> Path:

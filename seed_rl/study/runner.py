@@ -71,7 +71,7 @@ def check(study: Study) -> None:
     for configuration in sampling.covering(spec, trials.preview(spec)):
         run = study.runs_of(configuration)[0]
         try:
-            local.ask_program(arguments.parse(command(study, run)))
+            local.ask_program(arguments.parse(command(study, run)), quiet=True)
         except UserError as error:
             raise UserError(f"With {configuration}: {error}") from error
 

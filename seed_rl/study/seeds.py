@@ -35,7 +35,7 @@ def open_study(line: Sequence[str]) -> tuple[Study, int]:
         single = local.ask_program(dataclasses.replace(options, fresh=True)).logdir
         assert single is not None
         path = single.with_name(f"{single.name}-seeds")
-    asked = local.ask_program(dataclasses.replace(options, logdir=path))
+    asked = local.ask_program(dataclasses.replace(options, logdir=path), quiet=True)
     return directory.open_study(path, _spec(options, asked.frames)), options.at_once
 
 

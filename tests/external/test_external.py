@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from seed_rl.cluster import run as cluster_run
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.external.env import ExternalConfig, create_environment
+from seed_rl.launch import arguments
 from tests.helpers.waiting import PATIENCE_S
 
 SPACES = ("--observations=float32[4]", "--actions=2 choices from 0")
@@ -52,6 +54,15 @@ def started(*command: str, cwd: Any, **options: Any) -> Any:
             yield process
         finally:
             process.kill()
+
+
+def test_what_cannot_start_external_actors_says_so() -> None:
+    """Guards against messages about options that the user has not set."""
+    line = ["external", "ppo", "2", *SPACES, "--total_environment_frames=1000"]
+    with pytest.raises(UserError, match="external cannot be combined with --seeds"):
+        arguments.parse([*line, "--seeds=3"])
+    with pytest.raises(UserError, match=r"A cluster cannot start external actors. .* --expose"):
+        cluster_run.parse(line)
 
 
 ACTOR = ["seed_rl.gym.ppo_main", "--run_mode=actor", "--env_name=CartPole-v1", "--task=-1"]

@@ -13,7 +13,7 @@ import pytest
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import run_record
 from seed_rl.launch import arguments as run_arguments
-from seed_rl.launch import games, local, panel
+from seed_rl.launch import games, local
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
@@ -199,6 +199,20 @@ def test_a_flag_file_does_not_change_what_the_supervisor_sets(tmp_path):
     learner = local.create_supervisor(parsed)._learner_command(0, tmp_path)
     after = learner[learner.index("--flagfile=my.flags") :]
     assert {"--run_mode=learner", "--num_envs=12", "--env_batch_size=4"} < set(after)
+
+
+def test_a_flag_file_of_the_package_is_found_from_any_directory(tmp_path, monkeypatch):
+    """Guards those who installed with pip, whose working directory has no sources."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    line = "atari vtrace 2 4 --game=Breakout --flagfile=seed_rl/atari/{} --logdir=run"
+    parsed = run_arguments.parse(line.format("impala_paper.flags").split())
+    assert local.ask_program(parsed).frames == 200_000_000
+    with pytest.raises(UserError, match="seed_rl/atari/imapla.flags"):
+        local.ask_program(run_arguments.parse(line.format("imapla.flags").split()))
+    (tmp_path / "seed_rl/atari").mkdir(parents=True)
+    (tmp_path / "seed_rl/atari/impala_paper.flags").write_text("--total_environment_frames=7\n")
+    assert local.ask_program(parsed).frames == 7, "one of the working directory comes first"
 
 
 def test_an_unknown_flag_names_the_help_that_lists_all():
@@ -438,20 +452,3 @@ def test_the_agent_of_a_program(tmp_path, monkeypatch, text):
         UserError, match=r"my_program\.py: .*run_local.sh my_program.py --help lists"
     ):
         local.ask_program(run_arguments.parse(["my_program.py", "1", "--sise=4"]))
-
-
-def test_a_gpu_with_few_environments_is_a_hint(tmp_path, monkeypatch):
-    """Guards people with a GPU against a run that leaves it idle."""
-    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho GPU 0\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4))
-    shown = {}
-    monkeypatch.setattr(panel, "create", lambda _, facts: shown.update(facts))
-    for envs, hinted in ((8, True), (16, False)):
-        parsed = run_arguments.parse(["atari", "vtrace", "4", str(envs), "--tensorboard=false"])
-        parsed = dataclasses.replace(parsed, logdir=tmp_path / "run")
-        shown.clear()
-        local.create_supervisor(parsed)
-        assert ("hint" in shown) == hinted

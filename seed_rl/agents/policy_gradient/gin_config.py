@@ -6,7 +6,6 @@ import contextlib
 import difflib
 import inspect
 import logging
-import os
 import pathlib
 import re
 import tokenize
@@ -33,6 +32,7 @@ from seed_rl.common.config import network_config
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.distributions import spaces
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import shipped
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -44,9 +44,8 @@ OPERATIVE_FILE = "operative_config.gin"
 
 _SUFFIX = ".gin"
 _BINDING = re.compile(r"^([\w./]+) =", re.MULTILINE)
-_LAYOUT = pathlib.Path(__file__).resolve().parents[3]  # Contains the package.
 
-gin.add_config_file_search_path(str(_LAYOUT))  # For includes.
+gin.add_config_file_search_path(str(shipped.LAYOUT))  # For includes.
 
 # Dataclasses that other agents set by flags, as parts of a gin config.
 optimizer_config = gin.external_configurable(OptimizerConfig, module="seed_rl")
@@ -182,19 +181,18 @@ def _included_by_path() -> Iterator[None]:
 
 def is_shipped(name: str) -> bool:
     """Whether `load` takes a file of this name from the package."""
-    path = next((f for f in (pathlib.Path(name).expanduser(), _LAYOUT / name) if f.is_file()), None)
-    return path is not None and path.resolve().is_relative_to(_LAYOUT / "seed_rl")
+    path = shipped.find(name)
+    return path is not None and path.resolve().is_relative_to(shipped.LAYOUT / "seed_rl")
 
 
 def _found(name: str) -> pathlib.Path:
-    for folder in (pathlib.Path(), _LAYOUT):
-        path = folder / os.path.expanduser(name)
-        if path.is_file():
-            return path
-    shipped = sorted(
-        str(path.relative_to(_LAYOUT)) for path in _LAYOUT.glob(f"seed_rl/*/gin/*{_SUFFIX}")
+    if path := shipped.find(name):
+        return path
+    known = sorted(
+        str(path.relative_to(shipped.LAYOUT))
+        for path in shipped.LAYOUT.glob(f"seed_rl/*/gin/*{_SUFFIX}")
     )
-    raise UserError(f"--gin_config={name} does not exist.{_nearest(name, shipped)}")
+    raise UserError(f"--gin_config={name} does not exist.{_nearest(name, known)}")
 
 
 def _explained(error: str) -> str:

@@ -17,7 +17,7 @@ from absl import app, flags
 from seed_rl.common.config import familiar_names
 from seed_rl.common.config.flag_definitions import OLD_FLAGS
 from seed_rl.common.errors import UserError
-from seed_rl.common.system import terminal
+from seed_rl.common.system import shipped, terminal
 
 
 def run_main(
@@ -65,12 +65,22 @@ def run_main(
 
     argv = sys.argv if argv is None else argv
     try:  # The run's record is written from it, too.
-        sys.argv = familiar_names.translated(argv, set(flags.FLAGS))
+        argv = familiar_names.translated(argv, set(flags.FLAGS))
+        sys.argv = [_with_shipped_file(argument) for argument in argv]
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     app.run(guarded, flags_parser=functools.partial(_parse, prepare, instead or {}))
     raise AssertionError("app.run returned")
+
+
+def _with_shipped_file(argument: str) -> str:
+    """A --flagfile of the package, such as seed_rl/football/workstation.flags, by its full path."""
+    name, equals, path = argument.partition("=")
+    if name not in ("--flagfile", "-flagfile") or not equals or os.path.exists(path):
+        return argument
+    found = shipped.find(path)
+    return f"{name}={found}" if found else argument
 
 
 def _parse(

@@ -327,7 +327,7 @@ def write_tensorboard(
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError as error:
-        raise missing_extra("learner", "Writing for TensorBoard", error) from error
+        raise missing_extra("tensorboard", "Writing for TensorBoard", error) from error
     for group in groups:
         one = curve(group, "frames", score, smoothing)
         hours = np.mean([_hours_at(rows, one.x) for rows in group.runs], 0)

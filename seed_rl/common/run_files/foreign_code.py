@@ -24,10 +24,10 @@ from absl import flags
 from gin import config_parser
 
 from seed_rl.common.run_files import run_record
+from seed_rl.common.system import shipped
 
-_PACKAGE = Path(__file__).resolve().parents[2]
-_LAYOUT = _PACKAGE.parent  # Where gin configs and includes are looked up, too.
-_EXAMPLES = _LAYOUT / "examples"
+_PACKAGE = shipped.LAYOUT / "seed_rl"
+_EXAMPLES = shipped.LAYOUT / "examples"
 _PROGRAMS = re.compile(r"seed_rl\.\w+\.\w+_main")
 _ENVIRONMENTS = "seed_rl.testing.envs"
 _OF_THE_CALLER = "seed_rl.gym.from_python:create"  # Creates what the user gives, not the record.
@@ -104,21 +104,20 @@ def _wrappers(value: str) -> list[str]:
 
 def _gin_file(name: str) -> list[str]:
     """A gin file as `gin_config.load` finds it."""
-    return _gin_at(os.path.expanduser(name), ())
+    return _gin_at(name, ())
 
 
 def _gin_at(name: str, seen: tuple[Path, ...]) -> list[str]:
     """Of a gin file that is not SEED RL's: its real path, and what it imports and includes."""
-    for folder in (Path(), _LAYOUT):
-        path = (folder / name).resolve()
-        if not (folder / name).is_file():
-            continue
-        if path.is_relative_to(_PACKAGE) or path in seen:
-            return []
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            return [str(path), *_gin(path.read_text(), (*seen, path))]
-        return [str(path)]
-    return []  # Loading it reports that.
+    found = shipped.find(name)
+    if found is None:
+        return []  # Loading it reports that.
+    path = found.resolve()
+    if path.is_relative_to(_PACKAGE) or path in seen:
+        return []
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return [str(path), *_gin(path.read_text(), (*seen, path))]
+    return [str(path)]
 
 
 def _gin(text: str, seen: tuple[Path, ...]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 FRAMES = "--total_environment_frames="
-SETUP = "~/seed_rl/scripts/setup.sh gym,video,plot\nexport PATH=~/seed_rl/.venv/bin:$PATH\n"
+SETUP = "~/seed_rl/scripts/setup.sh gym,video,plot,study\nexport PATH=~/seed_rl/.venv/bin:$PATH\n"
 # What a section leaves behind; all commands of the page are run by one of them.
 MADE = {
     "Train an agent": ["cartpole.mp4", "cartpole.png", "runs/gym-vtrace-CartPole-v1"],

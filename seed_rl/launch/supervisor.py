@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.run_files import progress
+from seed_rl.common.system import terminal
 from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch.actor_record import SupervisedActor
 from seed_rl.launch.guardian import Guardian
@@ -128,7 +129,7 @@ class Supervisor:
         with contextlib.ExitStack() as stack:
             lock = self._prepare_logdir()
             stack.callback(lock.release)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in terminal.stop_signals():
                 stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
             scratch = pathlib.Path(tempfile.mkdtemp(prefix="seed_rl_"))
             self._guardian = Guardian(lock.fileno(), self._config.stop_timeout_s, scratch)

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.system import terminal
 from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch import arguments, local, run_lock, stop
 from seed_rl.launch.log_text import tail
@@ -166,7 +167,7 @@ class Runner:
     def run(self) -> None:
         """Runs until all runs have ended, or until SIGINT, SIGTERM or SIGHUP."""
         with contextlib.ExitStack() as stack:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in terminal.stop_signals():
                 stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
             stack.callback(self._terminate)
             with self._panel:

@@ -183,6 +183,20 @@ def test_a_terminal_that_hangs_up(start):
     assert run.saved()
 
 
+def test_a_terminal_that_hangs_up_under_nohup(start):
+    """Guards `nohup ./run_local.sh ... &`, which is to survive the end of the session."""
+    run = start(
+        "train", "run", "1", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    )
+    wait_until(run.training)
+    run.signal(signal.SIGHUP)
+    time.sleep(1.5)  # Processes are looked at twice a second.
+    assert run.process.poll() is None
+    run.signal(signal.SIGINT)
+    assert run.wait() == 0
+    assert run.saved()
+
+
 def test_output_to_a_full_disk(start):
     with open("/dev/full", "w") as full:
         run = start("train", "run", "1", stdout=full)

@@ -25,6 +25,12 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """The signals that stop a run: SIGHUP, of a closed terminal, unless nohup has it ignored."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *(() if ignored else (signal.SIGHUP,)))
+
+
 def interrupt_ends() -> object:
     """Makes Ctrl-C end this process immediately, unless ignored; returns the previous handler.
 

@@ -43,6 +43,7 @@ class System:
         self.processes = training.start_system(args, logdir, checkout, actor_flags) + proxies
         while not self._frames():
             if self.processes[0].poll() is not None:
+                self.end()
                 sys.exit((logdir / "learner-0.log").read_text())
             time.sleep(0.2)
         time.sleep(args.warmup)

@@ -1,4 +1,4 @@
-"""Options of the V-trace networks."""
+"""Options of the networks of all agents."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ObservationConfig(Checked):
 
 
 def _lstm_sizes() -> tuple[int, ...]:
-    """The option shared by all V-trace networks."""
+    """The option shared by convolutional and dense actor-critic networks."""
     sizes: tuple[int, ...] = option(
         (),
         "Units of the LSTM, or of several stacked ones (256,128), after all other layers; its "

@@ -1,7 +1,6 @@
 #include "seed_rl/grpc/native/transport/rpc.h"
 
 namespace seed_rl::transport {
-namespace {}  // namespace
 
 Rpc::Rpc(RpcHost* host, grpc::ServerCompletionQueue* queue)
     : host_(host), queue_(queue), stream_(&context_) {

@@ -1,7 +1,7 @@
 """When an actor that has crashed, or several learners of which one has, start again.
 
-The counts and pauses are the same under ./run_local.sh, on the machines of a cluster, and in Slurm's
-jobs (slurm/job.sh), which ask for a decision with
+The counts and pauses are the same under ./run_local.sh, on the machines of a cluster, and in
+Slurm's jobs (slurm/job.sh), which ask for a decision with
 
     python -m seed_rl.launch.restarts FAILURES LIFETIME_S
 

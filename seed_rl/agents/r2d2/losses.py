@@ -248,21 +248,21 @@ def replay_errors(
     def part(start: int | None, stop: int | None) -> tuple[Nest, EnvOutput]:
         return tf.nest.map_structure(lambda t: t[start:stop], (prev_actions, env_outputs))
 
-    def run(network: Any) -> Any:
-        state = agent_state
-        if burn_in:
-            before, observed = part(None, burn_in)
-            _, state = call_network(network, before, observed, state, unroll=True, is_training=True)
-            state = tf.nest.map_structure(tf.stop_gradient, state)
-        before, observed = part(burn_in, None)
-        output, _ = call_network(network, before, observed, state, unroll=True, is_training=True)
-        return output
+    def run(network: Any, state: Nest, *steps: Any) -> tuple[Any, Nest]:
+        return call_network(network, *steps, state, unroll=True, is_training=True)
 
-    outputs = run(training_network), run(target_network)
+    state = agent_state
+    if burn_in:
+        _, state = run(training_network, state, *part(None, burn_in))
+        state = tf.nest.map_structure(tf.stop_gradient, state)
+    output, _ = run(training_network, state, *part(burn_in, None))
+    # No gradient flows here, so the burn-in need not be apart: two calls would cost more.
+    target_output, _ = run(target_network, agent_state, prev_actions, env_outputs)
+    target_output = target_output._replace(q_values=target_output.q_values[burn_in:])
     if rewards is not None:
         env_outputs = env_outputs._replace(reward=rewards)
     trained_on = tf.nest.map_structure(lambda t: t[burn_in:], env_outputs)
-    return td_errors(config, *outputs, trained_on, actions[burn_in:])
+    return td_errors(config, output, target_output, trained_on, actions[burn_in:])
 
 
 def get_envs_epsilon(

@@ -112,6 +112,7 @@ def test_the_cue_is_remembered(tmp_path):
     assert experiment.run(job, callbacks=()).returns[-300:].mean() > 0.95
 
 
+@pytest.mark.nightly
 def test_cart_pole(tmp_path):
     """The defaults of `gym ppo`. A random policy balances for 22 steps."""
     job = make_job(

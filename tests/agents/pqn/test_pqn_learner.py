@@ -165,14 +165,14 @@ def test_the_cue_is_named(tmp_path):
     assert new.algorithm.logs()["train/epsilon"] == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_cue_is_remembered(tmp_path):
     """A recurrent network, trained on shuffled whole unrolls: 1 with memory, 1/3 without."""
     job = make_job(tmp_path, toy_env.ToyMemoryEnv, frames=30_000, lstm_sizes=(32,))
     assert experiment.run(job, callbacks=()).returns[-300:].mean() > 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_cart_pole(tmp_path):
     """A random policy balances for 22 steps."""
     pqn = PQNConfig(

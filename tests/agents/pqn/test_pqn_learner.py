@@ -23,7 +23,7 @@ from seed_rl.common.learner.devices import copy_variables
 from seed_rl.common.run_files import run_record
 from seed_rl.common.types import EnvOutput
 from seed_rl.mujoco import toy_env
-from tests.agents.policy_gradient.test_shipped_configs import logged
+from tests.helpers.events import read_scalars
 from tests.helpers.network_inputs import assert_unroll_equals_steps, random_steps
 from tests.helpers.system_helpers import train_to_end
 
@@ -195,7 +195,7 @@ def test_atari(tmp_path, socket_address):
     )
     record = run_record.read(logdir)
     assert (record["unroll_length"], record["layer_norm"]) == (128, True)
-    metrics = logged(logdir)
+    metrics = read_scalars(logdir)
     assert {"train/losses/value", "train/value/prediction", "train/epsilon"} <= metrics.keys()
     assert all(np.isfinite(values).all() for values in metrics.values())
     assert metrics["train/skipped_fraction"].max() == 0

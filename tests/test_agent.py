@@ -13,6 +13,7 @@ from seed_rl.agent import REPEATED
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list
+from seed_rl.gym import from_python
 
 SMALL = {"actors": 1, "envs": 4, "unroll_length": 10, "seed": 1}
 
@@ -89,10 +90,15 @@ def test_mistakes_are_exceptions(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="lerning_rate"):
         seed_rl.train("vtrace", "CartPole-v1", lerning_rate=1e-3)
-    with pytest.raises(UserError, match="exit code 2: actor [01]: .*NoSuchEnv"):
-        seed_rl.train("vtrace", "NoSuchEnv-v1")
     with pytest.raises(UserError, match="write actors= envs=, .*seed-rl train ppo CartPole-v1"):
         seed_rl.train("ppo", "CartPole-v1", n_envs=8)
+
+
+@pytest.mark.slow
+def test_mistakes_that_only_actors_notice_are_exceptions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="exit code 2: actor [01]: .*NoSuchEnv"):
+        seed_rl.train("vtrace", "NoSuchEnv-v1")
 
 
 @pytest.mark.slow
@@ -127,11 +133,9 @@ def countdown(length):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["class", "object"])
-def test_environments_that_only_this_process_has(kind, tmp_path):
-    """Guards lambdas, classes of notebooks and objects, also of an agent that was copied."""
-    made = countdown(4)
-    environment = made if kind == "class" else made()
+def test_environments_that_only_this_process_has(tmp_path):
+    """Guards lambdas and classes of notebooks, also of an agent that was copied."""
+    environment = countdown(4)
     agent = seed_rl.train("vtrace", environment, frames=640, actors=1, logdir=tmp_path / "run")
     agent.save(tmp_path / "copy")
     copy = seed_rl.load(tmp_path / "copy", env=environment)
@@ -139,6 +143,25 @@ def test_environments_that_only_this_process_has(kind, tmp_path):
         assert each.evaluate(episodes=2)["return"]["mean"] == 4.0
     with pytest.raises(UserError, match=r"seed_rl.load\(RUN, env="):
         seed_rl.load(tmp_path / "copy").evaluate(episodes=2)
+
+
+def test_an_environment_that_was_created_already(tmp_path, monkeypatch):
+    """One actor gets it: a copy, with all that was done to it."""
+    environment, runs = countdown(4)(), []
+    environment.place = "here"
+
+    def run(arguments, variables):
+        with monkeypatch.context() as process:
+            for name, value in variables.items():
+                process.setenv(name, value)
+            runs.append((arguments, from_python.create()))
+
+    monkeypatch.setattr("seed_rl.agent._run", run)
+    seed_rl.train("vtrace", environment, logdir=tmp_path / "run")
+    [(arguments, created)] = runs
+    assert arguments[3:7] == ["gym", "vtrace", "1", "1"]  # One actor with one environment.
+    assert f"--env_name={from_python.NAME}" in arguments
+    assert type(created) is type(environment) and created.place == "here"
 
 
 def test_environments_that_cannot_be(tmp_path):

@@ -126,9 +126,12 @@ def test_train_stop_at_the_end_resume(tmp_path):
     small = ["--total_environment_frames=2000", "--unroll_length=10", "--tensorboard=false"]
     seed_rl("train", "vtrace", "CartPole-v1", "--actors=1", "--envs=4", *small)
     run = "runs/gym-vtrace-CartPole-v1"
-    assert progress.read(tmp_path / run).frames >= 2000
+    frames = progress.read(tmp_path / run).frames
+    assert frames >= 2000
     seed_rl("resume", run, "--total_environment_frames=4000", "--tensorboard=false")
     assert progress.read(tmp_path / run).frames >= 4000
+    log = (tmp_path / run / "logs" / "learner.log").read_text()
+    assert f"Resuming after {frames} environment frames" in log
     record = json.loads((tmp_path / run / "config.json").read_text())
     assert (record["num_envs"], record["unroll_length"]) == (4, 10)
     assert "mean" in seed_rl("evaluate", run, "--episodes=2", "--envs=2")

@@ -22,49 +22,18 @@ from seed_rl import experiment
 from seed_rl.agents.r2d2 import algorithm as r2d2_algorithm
 from seed_rl.agents.r2d2 import networks as r2d2_networks
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
-from seed_rl.agents.vtrace import algorithm as vtrace_algorithm
-from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common import nest
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
 from seed_rl.common.callbacks import Callback
 from seed_rl.common.config.learner_config import LearnerConfig
-from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.acting_policy import ActingPolicy
-from seed_rl.common.networks.network_factory import create_network
 from seed_rl.common.system.file_lock import LearnerLock
+from tests.helpers.vtrace_runs import OFTEN, cart_pole, make_job
 
 pytestmark = pytest.mark.slow
-
-
-OFTEN = {"log_period_secs": 0.1}
-
-
-def cart_pole(env_id=0, config=None):
-    del env_id, config
-    return wrap_for_agent(gymnasium.make("CartPole-v1"))
-
-
-def recurrent(actions, observations, distribution):
-    return create_network(
-        observations, distribution, mlp=MLPNetworkConfig(mlp_sizes=(8,), lstm_sizes=(8,))
-    )
-
-
-def make_job(logdir, frames, create_env=cart_pole, learner=(), **run):
-    sizes = {"num_envs": 4, "env_batch_size": 2, "seed": 1, **run}
-    return vtrace_algorithm.create_job(
-        create_env,
-        recurrent,
-        vtrace=VTraceConfig(),
-        env_config={},  # Not the flags, which another test may have parsed.
-        run=RunConfig(logdir=str(logdir), **sizes),
-        config=LearnerConfig(
-            total_environment_frames=frames, batch_size=4, unroll_length=10, **dict(learner)
-        ),
-    )
 
 
 @pytest.fixture

@@ -62,6 +62,23 @@ def table_rows(output):
     return [(float(reward), int(steps)) for reward, steps in rows]
 
 
+def test_the_summary_of_returns():
+    """Guards the interval of the mean, which is for a sample, and each quantile by its name."""
+    returns = [1.0, 2.0, 3.0, 4.0, 10.0]
+    error = np.std(returns, ddof=1) / np.sqrt(5)  # As scipy.stats.sem.
+    assert play.summary(returns) == {
+        "mean": 4.0,
+        "low": pytest.approx(4.0 - 1.96 * error),
+        "high": pytest.approx(4.0 + 1.96 * error),
+        "std": pytest.approx(np.sqrt(10)),
+        "median": 3.0,
+        "min": 1.0,
+        "max": 10.0,
+    }
+    one = play.summary([7.0])
+    assert one.pop("std") == 0.0 and set(one.values()) == {7.0}  # No interval, and no NaN.
+
+
 @pytest.mark.slow
 def test_cartpole_from_training_to_video(tmp_path, socket_address):
     """Guards the options beside a run, weights from a checkpoint and from the exported model.

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import seed_rl
 from seed_rl import experiment
-from tests.test_experiment import make_job
+from tests.helpers.vtrace_runs import make_job
 
 # Not a folder of any name: a checkout may be called seed_rl, with TensorFlow below it.
 PACKAGE = os.path.join(os.path.dirname(seed_rl.__file__), "")

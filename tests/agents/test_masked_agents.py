@@ -16,7 +16,11 @@ SIZES = {"replay_buffer_min_size": 20, "replay_buffer_size": 1000}
     "name, arguments",
     [
         ("vtrace", {"env_kwargs": '{"choices": [2, 3]}'}),
-        ("r2d2", {"env_kwargs": '{"place": "observation"}', **SIZES}),
+        pytest.param(
+            "r2d2",
+            {"env_kwargs": '{"place": "observation"}', **SIZES},
+            marks=pytest.mark.nightly,
+        ),
         pytest.param(
             "ppo",
             {"env_kwargs": '{"choices": [2, 3], "place": "observation"}', "batch_size": 4},

@@ -68,13 +68,6 @@ def test_it_passes_conformance_through_the_proxy(
 
 
 @pytest.mark.nightly
-def test_its_cartpole_is_learned(
-    cartpole: pathlib.Path, tmp_path: Any, socket_address: str
-) -> None:
-    check_learning(cartpole, folder=tmp_path, socket=socket_address)
-
-
-@pytest.mark.nightly
 def test_its_cartpole_is_learned_through_the_proxy(
     cartpole: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
 ) -> None:

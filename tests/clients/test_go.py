@@ -68,12 +68,6 @@ def test_it_passes_conformance_through_the_proxy(
     check_conformance(cartpole, folder=tmp_path, socket=socket_address, proxy_port=free_port)
 
 
-def test_its_cartpole_is_learned(
-    cartpole: pathlib.Path, tmp_path: Any, socket_address: str
-) -> None:
-    check_learning(cartpole, folder=tmp_path, socket=socket_address)
-
-
 def test_its_cartpole_is_learned_through_the_proxy(
     cartpole: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
 ) -> None:

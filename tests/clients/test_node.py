@@ -102,10 +102,6 @@ def test_success_of_a_truncated_episode(node: pathlib.Path) -> None:
     assert done.stdout.splitlines() == ["0 1", "1 1", "0 NaN"], done.stderr
 
 
-def test_its_cartpole_is_learned(node: pathlib.Path, tmp_path: Any, socket_address: str) -> None:
-    check_learning("node", node / _CARTPOLE, folder=tmp_path, socket=socket_address)
-
-
 def test_its_cartpole_is_learned_through_the_proxy(
     node: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
 ) -> None:

@@ -11,7 +11,7 @@ from seed_rl import experiment
 from seed_rl.common.callbacks import Callback
 from seed_rl.common.run_files import progress
 from seed_rl.common.system.file_lock import LearnerLock
-from tests.test_experiment import OFTEN, make_job
+from tests.helpers.vtrace_runs import OFTEN, make_job
 
 pytestmark = pytest.mark.slow
 

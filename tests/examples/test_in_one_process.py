@@ -4,7 +4,7 @@ import pytest
 
 from examples import in_one_process
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def test_trains_and_plays(tmp_path):

@@ -84,12 +84,7 @@ def test_jobs_fit_the_schema_of_the_api() -> None:
     ("right", "wrong"),
     [
         ("workerPoolSpecs:", "workerPoolSpec:"),
-        ("replicaCount: 1", "replicas: 1"),
         ('"STANDARD"', '"STANDART"'),
-        ('"NVIDIA_TESLA_A100"', '"NVIDIA_A100"'),
-        ("replicaCount: 1", 'replicaCount: "one"'),
-        ("    imageUri:", "    image:"),
-        ('timeout: "604800s"', 'timeout: "7 days"'),
     ],
 )
 def test_the_schema_finds_planted_mistakes(right: str, wrong: str) -> None:

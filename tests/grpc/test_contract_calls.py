@@ -1,5 +1,8 @@
 """Contracts of calls: the errors that both clients report."""
 
+import re
+import tempfile
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -78,71 +81,91 @@ def ints(*shape):
     return np.ones(shape, np.int32)
 
 
-@pytest.mark.parametrize(
-    ("name", "args", "message"),
-    [
-        # A list is a nest of arguments, whatever would fit its place; the number comes first.
-        ("alone", ([42, 43],), r"Expects 1 arguments, but 2 is provided"),
-        ("alone", (["a", "b", "c"],), r"Expects 1 arguments, but 3 is provided"),
-        ("batched", ([ints(3), ints(3)],), r"Expects 1 arguments, but 2 is provided"),
-        ("alone", ([],), r"Expects 1 arguments, but 0 is provided"),
-        ("two", (ints(2, 3),), r"Expects 2 arguments, but 1 is provided"),
-        # Types of all arguments, then shapes.
-        ("two", (ints(9, 9), "a"), r"Expects arg\[1\] to be int32 but string is provided"),
-        (
-            "alone",
-            (ints(2, 2),),
-            r"Expects arg\[0\] to have shape with 1 dimension\(s\), but had shape \[2,2\]",
-        ),
-        ("alone", (42,), r"Expects arg\[0\] to have shape with 1 dimension\(s\), but had .* \[\]"),
-        ("alone", (ints(3),), r"Expects arg\[0\] to have shape \[2\], but had shape \[3\]"),
-        (
-            "batched",
-            (ints(3, 4),),
-            r"Expects arg\[0\] to have shape with suffix \[3\], but had shape \[3,4\]",
-        ),
-        (
-            "batched",
-            (ints(4),),
-            r"Expects arg\[0\] to have shape with suffix \[3\], but had shape \[4\]",
-        ),
-        (
-            "fixed_batch",
-            (ints(9, 5),),
-            r"Expects arg\[0\] to have shape with suffix \[3\], but had shape \[9,5\]",
-        ),
-        (
-            "scalar",
-            (ints(1),),
-            r"Expects arg\[0\] to have shape with 0 dimension\(s\), but had shape \[1\]",
-        ),
-        (
-            "frames",
-            (ints(2, 3, 3),),
-            r"Expects arg\[0\] to have shape with suffix \[2,3\], but had shape \[2,3,3\]",
-        ),
-        ("fixed_batch", (ints(9, 3),), r"Expects a leading dimension from 1 to 4, but it is 9"),
-        (
-            "two",
-            (ints(2, 3), ints(4, 5)),
-            r"Expects arg\[1\] to have shape with suffix \[3\], but had shape \[4,5\]",
-        ),
-        (
-            "two",
-            (ints(2, 3), ints(4, 3)),
-            r"the same leading dimension, but arg\[0\] has 2 and arg\[1\] has 4",
-        ),
-    ],
-)
-def test_argument_errors(socket_address, connect, name, args, message):
+WRONG = [
+    # A list is a nest of arguments, whatever would fit its place; the number comes first.
+    ("alone", ([42, 43],), r"Expects 1 arguments, but 2 is provided"),
+    ("alone", (["a", "b", "c"],), r"Expects 1 arguments, but 3 is provided"),
+    ("batched", ([ints(3), ints(3)],), r"Expects 1 arguments, but 2 is provided"),
+    ("alone", ([],), r"Expects 1 arguments, but 0 is provided"),
+    ("two", (ints(2, 3),), r"Expects 2 arguments, but 1 is provided"),
+    # Types of all arguments, then shapes.
+    ("two", (ints(9, 9), "a"), r"Expects arg\[1\] to be int32 but string is provided"),
+    (
+        "alone",
+        (ints(2, 2),),
+        r"Expects arg\[0\] to have shape with 1 dimension\(s\), but had shape \[2,2\]",
+    ),
+    ("alone", (42,), r"Expects arg\[0\] to have shape with 1 dimension\(s\), but had .* \[\]"),
+    ("alone", (ints(3),), r"Expects arg\[0\] to have shape \[2\], but had shape \[3\]"),
+    (
+        "batched",
+        (ints(3, 4),),
+        r"Expects arg\[0\] to have shape with suffix \[3\], but had shape \[3,4\]",
+    ),
+    (
+        "batched",
+        (ints(4),),
+        r"Expects arg\[0\] to have shape with suffix \[3\], but had shape \[4\]",
+    ),
+    (
+        "fixed_batch",
+        (ints(9, 5),),
+        r"Expects arg\[0\] to have shape with suffix \[3\], but had shape \[9,5\]",
+    ),
+    (
+        "scalar",
+        (ints(1),),
+        r"Expects arg\[0\] to have shape with 0 dimension\(s\), but had shape \[1\]",
+    ),
+    (
+        "frames",
+        (ints(2, 3, 3),),
+        r"Expects arg\[0\] to have shape with suffix \[2,3\], but had shape \[2,3,3\]",
+    ),
+    ("fixed_batch", (ints(9, 3),), r"Expects a leading dimension from 1 to 4, but it is 9"),
+    (
+        "two",
+        (ints(2, 3), ints(4, 5)),
+        r"Expects arg\[1\] to have shape with suffix \[3\], but had shape \[4,5\]",
+    ),
+    (
+        "two",
+        (ints(2, 3), ints(4, 3)),
+        r"the same leading dimension, but arg\[0\] has 2 and arg\[1\] has 4",
+    ),
+    # One row of the first argument, a batch of the other, and the reverse.
+    ("two", (ints(3), ints(2, 3)), r"arg\[1\] to have shape with 2 dimension\(s\), .* \[2,3\]"),
+    ("two", (ints(2, 3), ints(3)), r"arg\[1\] to have shape with 2 dimension\(s\), .* \[3\]"),
+]
+"""(function, arguments, what the error says)"""
+
+
+@pytest.fixture(scope="module")
+def busy_address():
+    """Of a server for all calls with wrong arguments."""
+    with tempfile.TemporaryDirectory(prefix="seed_rl_") as folder:
+        address = f"unix:{folder}/socket"
+        with serving(address, alone, batched, fixed_batch, two, scalar, frames):
+            yield address
+
+
+def error_of(call, name, args):
+    try:
+        return f"no error, but {call(name, *args)}"
+    except call.error as error:
+        return str(error)
+
+
+def test_argument_errors(busy_address, connect):
     """Guards texts and order of the checks, alike in both clients, and a connection that lives."""
-    with serving(socket_address, alone, batched, fixed_batch, two, scalar, frames):
-        call = connect(socket_address)
-        with pytest.raises(call.error, match=message):
-            call(name, *args)
-        with pytest.raises(AttributeError, match="no function 'nothing'.*alone"):
-            call("nothing", 1)
-        assert call("alone", ints(2)) == 2
+    call = connect(busy_address)
+    for name, args, message in WRONG:
+        error = error_of(call, name, args)
+        assert re.search(message, error), f"{name}{args}: {error}"
+        assert call("alone", ints(2)) == 2, f"after {name}{args}"
+    with pytest.raises(AttributeError, match="no function 'nothing'.*alone"):
+        call("nothing", 1)
+    assert call("alone", ints(2)) == 2
 
 
 def test_a_list_of_the_right_number_is_taken_apart(socket_address, connect):

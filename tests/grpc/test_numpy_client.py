@@ -80,27 +80,18 @@ def test_calls_without_waiting(address):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((), "Expects 2 arguments, but 0 is provided"),
-        ((1, 2, 3), "Expects 2 arguments, but 3 is provided"),
         ((1, [1.0, 2.0]), r"Expects 2 arguments, but 3 is provided \(a list is a nest"),
         (("a", PAIR), r"Expects arg\[0\] to be int32 but string is provided"),
         ((1.5, PAIR), r"Expects arg\[0\] to be int32 but float32 is provided"),
         ((True, PAIR), r"Expects arg\[0\] to be int32 but bool is provided"),
-        ((np.int64(1), PAIR), r"Expects arg\[0\] to be int32 but int64 is provided"),
-        ((1, np.zeros(2)), r"Expects arg\[1\] to be float32 but float64 is provided"),
         ((2**31, PAIR), r"arg\[0\]: 2147483648 is out of the range of int32"),
-        ((1, 1.0), r"Expects arg\[1\] to have shape with 2 dimension\(s\), but had shape \[\]"),
-        ((1, PAIR[:1]), r"Expects arg\[1\] to have shape with suffix \[2\], but had shape \[1\]"),
-        ((ONE, PAIR), r"Expects arg\[1\] to have shape with 2 dim.* but had shape \[2\]"),
-        ((ONE, PAIR[:1, None]), r"arg\[1\] to have shape with suffix \[2\], but had shape \[1,1\]"),
-        ((ONE, np.stack([PAIR] * 2)), r"same leading dimension, but arg\[0\] has 1 and .* has 2"),
-        ((1, PAIR[None]), r"Expects arg\[1\] to have shape with 2 dim.* but had shape \[1,2\]"),
-        ((ONE[None], PAIR[None]), r"Expects arg\[0\] to have shape with 1 dimension"),
         ((ONE[:0], np.zeros((0, 2), np.float32)), "a leading dimension of at least 1, but it is 0"),
     ],
 )
 def test_arguments_are_checked(address, args, message):
-    """Mistakes are found before anything is sent, and the message names them."""
+    """Mistakes are found before anything is sent, and the message names them. For shapes, see
+    test_contract_calls.py.
+    """
     arguments = [INTS, TensorSpec("float32", (None, 2))]
     server = serve(address, lambda a, b: [a], arguments)
     with Client(address) as client:

@@ -9,7 +9,9 @@ from seed_rl.grpc import ops
 
 @pytest.mark.parametrize("op_threads", [0, 1, 2])
 def test_results_do_not_depend_on_threads(op_threads, socket_address):
-    """Guards convolutions, products and random numbers, which split their work among threads."""
+    """Guards convolutions, which split their work among threads; of random choices, which do so
+    too, only that they are possible ones.
+    """
     kernel = tf.Variable(tf.random.stateless_normal([5, 5, 3, 8], [1, 2]))
 
     @tf.function(input_signature=[tf.TensorSpec([None, 40, 40, 3], tf.float32)])

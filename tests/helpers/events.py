@@ -16,3 +16,9 @@ def read_arrays(logdir: pathlib.Path) -> dict[str, list[tuple[int, np.ndarray]]]
             for value in event.summary.value:
                 arrays.setdefault(value.tag, []).append((event.step, tf.make_ndarray(value.tensor)))
     return arrays
+
+
+def read_scalars(logdir: pathlib.Path) -> dict[str, np.ndarray]:
+    """The scalars among them: <float32>[points] by name."""
+    points = {tag: [array for _, array in all_] for tag, all_ in read_arrays(logdir).items()}
+    return {tag: np.stack(all_) for tag, all_ in points.items() if all_[0].dtype == np.float32}

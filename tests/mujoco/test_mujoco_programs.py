@@ -17,7 +17,8 @@ def returns(logdir: Any) -> list[Any]:
     return list(returns_log.read(logdir / returns_log.FILE_NAME))
 
 
-@pytest.mark.parametrize("discretization", [pytest.param("none", marks=pytest.mark.nightly), "log"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("discretization", ["none", "log"])
 def test_vtrace_trains_on_half_cheetah(
     tmp_path: Any, socket_address: str, discretization: str
 ) -> None:

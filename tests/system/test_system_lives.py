@@ -272,11 +272,24 @@ def test_two_actors_of_one_task(place, side, actors):
         ([FAULTY, '--env_kwargs={"fault": "raise", "at": 30}'], 1, "raised in step()."),
         ([FAULTY, '--env_kwargs={"fault": "shape", "at": 33}'], 2, "does not fit its space"),
         ([FAULTY, '--env_kwargs={"fault": "exit", "at": 30}'], 77, None),
+        (
+            [FAULTY, '--env_kwargs={"fault": "sys_exit", "at": 30}'],
+            1,  # Not its 0, which would pass for an actor that was stopped.
+            f"Environment {TROUBLED * ENVS_PER_ACTOR} called sys.exit() in step(). SystemExit(0)",
+        ),
+        (
+            [FAULTY, '--env_kwargs={"fault": "no_reward", "at": 30}'],
+            2,  # None would become NaN on the way.
+            f"Environment {TROUBLED * ENVS_PER_ACTOR}: its reward is None",
+        ),
         (["--task=100"], 2, "Environment id 200 "),
         (["--env_name=Pendulum-v1", "--env_kwargs={}"], 2, "same environment options"),
         (["--env_kwargs={}", f"--task={STRANGER}"], 2, "action space"),
     ],
-    ids=["raises", "changes shape", "exits", "id out of range", "other observations", "actions"],
+    ids=[
+        *("raises", "changes shape", "exits", "calls sys.exit", "reward None"),
+        *("id out of range", "other observations", "actions"),
+    ],
 )
 def test_an_actor_in_trouble_tells_why_and_harms_nobody(
     place, side, actors, options, code, message

@@ -26,6 +26,7 @@ def released(tmp_path: Path) -> Path:
     logdir = tmp_path / "run"
     shutil.copytree(RELEASED, logdir)
     checkpoint = checkpoint_list.list_checkpoints(logdir / "checkpoints")[-1].path
+    shutil.copy(checkpoint / run_record.FILE, logdir)  # A run writes both alike.
     record = run_record.read(checkpoint)
     del record["mlp_activation"], record["origins"]["mlp_activation"]
     record["arguments"].remove("--mlp_activation=tanh")

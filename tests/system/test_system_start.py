@@ -71,10 +71,10 @@ def test_a_directory_with_a_run_of_another_environment(place):
 
 
 def test_ending_before_any_actor_came(place):
-    """It still obeys. A second one is refused on its address, and in its directory, where it would
-    overwrite what the first has written.
+    """It still obeys, with --stopped_exit_code. A second one is refused on its address, and in its
+    directory, where it would overwrite what the first has written.
     """
-    learner = place.learner()
+    learner = place.learner("--stopped_exit_code=75")
     wait_until(lambda: "Serving inference" in learner.text(), running=learner)
     other = place.learner(f"--logdir={place.logdir}-2")
     assert other.wait() == 2, other.text()
@@ -86,18 +86,21 @@ def test_ending_before_any_actor_came(place):
     assert (place.logdir / "config.json").read_bytes() == config
     assert learner.code is None
     learner.send(signal.SIGTERM)
-    assert learner.wait() == 0
+    assert learner.wait() == 75
     assert "Ended after 0 environment frames" in learner.text()
     assert "Traceback" not in learner.text()
 
 
 def test_ending_during_start_up(place):
-    """SIGTERM while TensorFlow is loaded and while variables are made: an end without noise."""
-    early, late = place.learner(), place.learner(f"--logdir={place.logdir}-2")
+    """SIGTERM while TensorFlow is loaded and while variables are made: an end without noise, and
+    with --stopped_exit_code even before the flags are parsed.
+    """
+    early = place.learner("--stopped_exit_code=75")
+    late = place.learner(f"--logdir={place.logdir}-2")
     wait_until(lambda: is_importing(early.pid), running=early)
     early.send(signal.SIGTERM)
     wait_until(lambda: (place.logdir.with_name("run-2")).is_dir(), running=late)
     late.send(signal.SIGTERM)
-    for learner in (early, late):
-        assert learner.wait() == 0, learner.text()
+    for learner, code in ((early, 75), (late, 0)):
+        assert learner.wait() == code, learner.text()
         assert "Traceback" not in learner.text()

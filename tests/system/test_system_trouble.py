@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import re
 import signal
-import tempfile
 import time
 
 import pytest
@@ -15,7 +15,7 @@ from seed_rl.common.errors import NotSavedError
 from seed_rl.common.run_files import progress as progress_lib
 from tests.helpers import full_disk
 from tests.helpers.local_runs import frames_saved, nothing_runs, processes_of, start, trains_on
-from tests.helpers.system_helpers import FAULTY, LIFE_STEP, site
+from tests.helpers.system_helpers import site
 from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,9 @@ def family_of(pid):
 
 
 def test_term_to_every_process_saves(place):
-    """Guards jobs that a manager ends by signalling all of their processes, more than once."""
+    """Guards jobs that a manager ends by signalling all of their processes, more than once, and a
+    learner that gets signals as long as it lives.
+    """
     run = start(place)
     trains_on(place, run)
     family = family_of(run.pid)
@@ -56,27 +58,19 @@ def test_term_to_every_process_saves(place):
                 os.killpg(group, signal.SIGTERM)
             except ProcessLookupError:
                 pass  # An actor that has ended.
+
+    def no_learner_is_left():
+        for pid in processes_of(place, "learner").values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        return not processes_of(place, "learner")
+
+    wait_until(no_learner_is_left)
     assert run.wait() == 0, run.text()
     assert nothing_runs(place)
     assert frames_saved(place) == place.progress().frames > 0
     assert place.progress().phase == "stopped"
     assert f"stopped; the same command resumes from here ({frames_saved(place):,}" in run.text()
-
-
-def test_a_learner_termed_again_and_again_saves(tmp_path):
-    with (
-        tempfile.TemporaryDirectory(prefix="seed_rl_") as folder,
-        site(tmp_path, f"unix:{folder}/socket", LIFE_STEP) as place,
-    ):
-        learner = place.learner("--batch_size=4", "--unroll_length=5", "--num_envs=4")
-        place.actor(0, "--num_envs=4", "--env_batch_size=4")
-        place.trains_on(learner, 100)
-        for _ in range(3):
-            learner.send(signal.SIGTERM)
-        wait_until(lambda: learner.send(signal.SIGTERM) or learner.code is not None)
-        assert learner.wait() == 0, learner.text()
-        assert frames_saved(place) == place.progress().frames > 0
-        assert place.progress().phase == "stopped"
 
 
 def test_a_disk_that_fills_up(place):
@@ -125,16 +119,3 @@ def test_stopped_actors_are_named(place):
     trains_on(place, run)
     run.send(signal.SIGINT)
     assert run.wait() == 0, run.text()
-
-
-def test_an_environment_that_ends_its_program_is_told(tmp_path):
-    """Guards sys.exit(0) in an environment, which looks like an actor that was stopped."""
-    with (
-        tempfile.TemporaryDirectory(prefix="seed_rl_") as folder,
-        site(tmp_path, f"unix:{folder}/socket", FAULTY) as place,
-    ):
-        place.learner("--batch_size=1", "--unroll_length=5", '--env_kwargs={"fault": ""}')
-        actor = place.actor(0, '--env_kwargs={"fault": "sys_exit", "at": 30}')
-        assert actor.wait() == 1, actor.text()
-        (error,) = actor.errors()
-        assert "Environment 0 called sys.exit() in step(). SystemExit(0)" in error

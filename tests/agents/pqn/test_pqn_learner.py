@@ -23,7 +23,7 @@ from seed_rl.common.learner.devices import copy_variables
 from seed_rl.common.run_files import run_record
 from seed_rl.common.types import EnvOutput
 from seed_rl.mujoco import toy_env
-from tests.agents.policy_gradient.test_shipped_configs import logged
+from tests.helpers.events import read_scalars
 from tests.helpers.network_inputs import assert_unroll_equals_steps, random_steps
 from tests.helpers.system_helpers import train_to_end
 
@@ -165,14 +165,14 @@ def test_the_cue_is_named(tmp_path):
     assert new.algorithm.logs()["train/epsilon"] == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_cue_is_remembered(tmp_path):
     """A recurrent network, trained on shuffled whole unrolls: 1 with memory, 1/3 without."""
     job = make_job(tmp_path, toy_env.ToyMemoryEnv, frames=30_000, lstm_sizes=(32,))
     assert experiment.run(job, callbacks=()).returns[-300:].mean() > 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_cart_pole(tmp_path):
     """A random policy balances for 22 steps."""
     pqn = PQNConfig(
@@ -195,7 +195,7 @@ def test_atari(tmp_path, socket_address):
     )
     record = run_record.read(logdir)
     assert (record["unroll_length"], record["layer_norm"]) == (128, True)
-    metrics = logged(logdir)
+    metrics = read_scalars(logdir)
     assert {"train/losses/value", "train/value/prediction", "train/epsilon"} <= metrics.keys()
     assert all(np.isfinite(values).all() for values in metrics.values())
     assert metrics["train/skipped_fraction"].max() == 0

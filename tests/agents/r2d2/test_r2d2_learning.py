@@ -56,7 +56,7 @@ def test_a_cue_is_remembered_across_burn_in():
         assert best_evaluation(run, 0.95, min_episodes=100, max_steps=2000) >= 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_cart_pole():
     """Guards learning from returns that reach far beyond an unroll, in episodes of any length."""
     r2d2 = R2D2Config(

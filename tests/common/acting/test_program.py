@@ -9,9 +9,6 @@ from tests.helpers import PROGRAMS
 from tests.helpers.waiting import PATIENCE_S
 
 EXISTING = PROGRAMS / "existing_main.py"
-MODULES = [
-    f"seed_rl.{game}.{agent}_main" for game in ("atari", "gym") for agent in ("vtrace", "r2d2")
-]
 
 
 def run(*arguments):
@@ -20,7 +17,7 @@ def run(*arguments):
     )
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", ["seed_rl.gym.vtrace_main", "seed_rl.atari.r2d2_main"])
 def test_a_program_without_a_run_mode_says_so(module, tmp_path):
     """Guards that nothing becomes a learner by default: one line, exit code 2, no file written."""
     result = run("-m", module, f"--logdir={tmp_path}/run")
@@ -70,6 +67,7 @@ program.main(family, (), print, **eval(sys.argv.pop(1)))
         ("r2d2", ["--n_steps=100"], "--unroll_length=20 is shorter than"),
         ("ppo", ["--step_size_transitions=101"], "4 training environments"),
         ("pqn", ["--batch_size=2", "--batch_size_transitions=64"], "set one or the other"),
+        ("ppo", ["--vf_coef=0.5"], "write --baseline_cost=..., the weight of the squared error"),
         ("ppo", ["--gamma=0.9", "--discounting=0.8"], "--gamma and --discounting are the same"),
         (
             "ppo",
@@ -78,7 +76,7 @@ program.main(family, (), print, **eval(sys.argv.pop(1)))
         ),
     ],
 )
-def test_contradictions_are_found_before_anything_starts(agent, flags, message):
+def test_mistakes_are_found_before_anything_starts(agent, flags, message):
     """By what ./run_local.sh and the dry runs of clusters ask first."""
     main = ("-m", f"seed_rl.gym.{agent}_main", "--run_mode=learner", "--num_envs=4")
     result = run(*main, *flags, "--only_check_args")

@@ -56,11 +56,16 @@ def test_training_threads(forks):
         ("/device:gpu:0", " GPU:0 ", 2, (GPUS[:1], GPUS[:1])),
     ],
 )
-@pytest.mark.parametrize("batch_size", [8, 16, 32])  # Those of the presets.
-def test_the_split_of_gpus(inference, training, gpus, expected, batch_size):
+def test_the_split_of_gpus(inference, training, gpus, expected):
+    """With the batch of 8 of a preset."""
     config = DeviceConfig(inference_devices=inference, training_devices=training)
     available = ["/device:CPU:0", *GPUS[:gpus]]
-    assert devices.choose(config, available, batch_size) == expected
+    assert devices.choose(config, available, batch_size=8) == expected
+
+
+def test_a_larger_batch_is_split_likewise():
+    available = [CPU, *GPUS]
+    assert devices.choose(DeviceConfig(), available, batch_size=32) == (GPUS[:4], GPUS[4:])
 
 
 @pytest.mark.parametrize(

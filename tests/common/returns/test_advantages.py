@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.common.returns import advantages
-from seed_rl.common.returns.vtrace import from_importance_weights
 
 GAMMA = 0.9
 
@@ -124,32 +123,6 @@ def test_an_abandoned_step_may_have_any_number_in_it():
             np.testing.assert_array_equal(one[:3], other[:3])
             assert np.isfinite(one).all()
         assert estimator(**steps)[0][2] == steps["values"][2]
-
-
-@pytest.mark.parametrize("lambda_", [0.6, 1.0])
-def test_agrees_with_the_other_vtrace_where_both_say_the_same(lambda_):
-    """Targets for weights up to 1; on-policy advantages for lambda = 1."""
-    steps = random_steps(1, 9)
-    steps["done_abandoned"][:] = False
-
-    def papers(steps):
-        return from_importance_weights(
-            steps["target_action_log_probs"],
-            steps["behaviour_action_log_probs"],
-            np.where(steps["done_terminated"], 0.0, GAMMA),
-            steps["rewards"],
-            steps["values"][:-1],
-            steps["values"][-1],
-            lambda_=lambda_,
-        )
-
-    targets, _ = advantages.VTrace(lambda_)(**steps)
-    np.testing.assert_allclose(targets, papers(steps).vs, rtol=1e-5, atol=1e-5)
-    steps["target_action_log_probs"] = steps["behaviour_action_log_probs"]
-    targets, gains = advantages.VTrace(lambda_)(**steps)
-    np.testing.assert_allclose(targets, papers(steps).vs, rtol=1e-5, atol=1e-5)
-    if lambda_ == 1.0:
-        np.testing.assert_allclose(gains, papers(steps).pg_advantages, rtol=1e-5, atol=1e-5)
 
 
 ESTIMATORS = [advantages.GAE(0.9), advantages.VTrace(0.9), advantages.NStep(2)]

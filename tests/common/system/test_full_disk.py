@@ -8,7 +8,9 @@ from tests.helpers.waiting import PATIENCE_S
 
 
 def test_saving_and_summaries_without_room(tmp_path, repository):
-    """Guards the reported reason, and that everything works once there is space."""
+    """Guards the reported reason, the last good checkpoint, and that everything works once there is
+    space.
+    """
     (tmp_path / "run").mkdir()
     program = [sys.executable, "-m", "tests.helpers.programs.full_disk_program", tmp_path / "run"]
     result = subprocess.run(

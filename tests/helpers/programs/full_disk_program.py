@@ -3,6 +3,7 @@
 full_disk_program.py DIRECTORY
 """
 
+import os
 import pathlib
 import sys
 
@@ -15,20 +16,30 @@ from seed_rl.common.system import files
 from tests.helpers.waiting import wait_until
 
 
+def fill(path):
+    try:
+        with open(path, "ab", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+    except OSError as error:
+        assert files.is_no_room(error)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     variable = tf.Variable(tf.ones([20000]))
     manager = checkpoints.CheckpointManager(folder / "checkpoints", {"variable": variable})
     assert manager.save(1) is not None and manager.problem is None
     filling = folder / "filling"
-    try:
-        with open(filling, "wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
-    except OSError as error:
-        assert files.is_no_room(error)
+    fill(filling)
+    os.truncate(filling, filling.stat().st_size - 40_000)  # Half of a checkpoint.
+    assert manager.save(2) is None
+    fill(filling)
     assert manager.save(2) is None
     assert manager.problem == f"no space left in {folder / 'checkpoints'}", manager.problem
+    assert [entry.step for entry in checkpoints.list_checkpoints(folder / "checkpoints")] == [1]
+    assert manager.restore_latest() == 1
+    assert not list((folder / "checkpoints").glob(".saving-*"))
     try:
         checkpoints.CheckpointManager(folder / "checkpoints", {"variable": variable})
     except UserError as error:

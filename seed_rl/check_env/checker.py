@@ -224,7 +224,7 @@ def _of_spaces(observations: spaces.Space[Any], actions: spaces.Space[Any]) -> l
         described = space_lib.describe(observations), space_lib.describe(actions)
     except Exception:  # A finding has the reason.
         return []
-    images = [space_lib.is_image(leaf) for leaf in space_check.leaf_spaces(observations)]
+    images = [space_lib.is_image(leaf) for leaf in space_lib.leaf_spaces(observations)]
     network = "convolutions" if all(images) else "dense layers"
     if any(images) and not all(images):
         network = "convolutions for the images, dense layers for the rest, concatenated"

@@ -26,7 +26,7 @@ def check_spaces(
         except UserError as error:
             findings.must("space", str(error), "Learner and actors refuse to start.", "Wrap it.")
             raise Unusable from None
-    for leaf in leaf_spaces(actions):
+    for leaf in space_lib.leaf_spaces(actions):
         if isinstance(leaf, spaces.Box) and not (leaf.is_bounded() and leaf.dtype.kind == "f"):
             findings.must(
                 "actions",
@@ -35,7 +35,7 @@ def check_spaces(
                 "Declare the smallest and largest useful values, as a Box of floats; use "
                 "MultiDiscrete for whole numbers.",
             )
-    for leaf in leaf_spaces(observations):
+    for leaf in space_lib.leaf_spaces(observations):
         _check_image(leaf, findings)
 
 
@@ -63,12 +63,3 @@ def _check_image(leaf: spaces.Space[Any], findings: Findings) -> None:
             "They are flattened for dense layers; convolutions take [height, width, channels].",
             "Return np.moveaxis(image, 0, -1). (For uint8, this is automatic.)",
         )
-
-
-def leaf_spaces(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
-    """The spaces of all arrays of a space."""
-    if isinstance(space, spaces.Dict):
-        return [leaf for sub in space.spaces.values() for leaf in leaf_spaces(sub)]
-    if isinstance(space, spaces.Tuple):
-        return [leaf for sub in space.spaces for leaf in leaf_spaces(sub)]
-    return [space]

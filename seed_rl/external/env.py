@@ -39,13 +39,13 @@ class ExternalConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for leaf in _leaves(self.space("observations", "float32[4]")):
+        for leaf in spaces.leaf_spaces(self.space("observations", "float32[4]")):
             if not isinstance(leaf, Box) or leaf.dtype not in (np.uint8, np.float32):
                 raise UserError(
                     f"--observations: {spaces.describe(leaf)} must be float32 (vectors, grids) or "
                     "uint8 (images, masks); clients convert, choices to one-hot vectors."
                 )
-        for leaf in _leaves(self.space("actions", "2 choices from 0")):
+        for leaf in spaces.leaf_spaces(self.space("actions", "2 choices from 0")):
             if isinstance(leaf, Box) and not ((leaf.low == -1).all() and (leaf.high == 1).all()):
                 raise UserError(
                     f"--actions: {spaces.describe(leaf)} must be from -1 to 1; clients scale them."
@@ -89,14 +89,6 @@ def create_environment(task: int, config: ExternalConfig) -> gymnasium.Env[Any, 
     """An environment that has the spaces of `config`, and cannot be stepped."""
     del task
     return ExternalEnvironment(config.space("observations"), config.space("actions"))
-
-
-def _leaves(space: gymnasium.Space[Any]) -> list[Any]:
-    if isinstance(space, gymnasium.spaces.Dict):
-        return [leaf for part in space.spaces.values() for leaf in _leaves(part)]
-    if isinstance(space, gymnasium.spaces.Tuple):
-        return [leaf for part in space.spaces for leaf in _leaves(part)]
-    return [space]
 
 
 FAMILY = EnvironmentFamily(ExternalConfig, create_environment)

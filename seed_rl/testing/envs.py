@@ -69,7 +69,7 @@ class FaultyEnv(LifeStepEnv):
 
     FAULTS = (
         *("raise", "raise_in_reset", "hang", "exit", "sys_exit", "shape", "dtype", "slow_start"),
-        *("nan_observation", "nan_reward", "no_reward", ""),
+        *("nan_observation", "no_reward", ""),
     )
 
     def __init__(self, fault: str, at: int = 5, seconds: float = 3600.0, episode_length: int = 10):
@@ -78,7 +78,7 @@ class FaultyEnv(LifeStepEnv):
         Args:
           fault: "raise" (in step); "raise_in_reset"; "hang" (step prints "hanging" and sleeps for
             `seconds`); "exit" (of the process, code 77); "sys_exit" (code 0); "shape" or "dtype"
-            (wrong in the observation); "nan_observation" or "nan_reward" (from step `at` on);
+            (wrong in the observation); "nan_observation" (from step `at` on);
             "no_reward" (None as reward); "slow_start" (the constructor takes `seconds`); "": none.
           at: number of the faulty step (counted over all episodes) or reset, from 1.
           seconds: duration of "hang" or "slow_start".
@@ -122,11 +122,8 @@ class FaultyEnv(LifeStepEnv):
                 observation = observation.astype(np.complex64)
             if self._fault == "no_reward":
                 reward = None  # type: ignore[assignment]
-        if self._steps_taken >= self._at:
-            if self._fault == "nan_observation":
-                observation = np.full_like(observation, np.nan)
-            if self._fault == "nan_reward":
-                reward = np.nan
+        if self._steps_taken >= self._at and self._fault == "nan_observation":
+            observation = np.full_like(observation, np.nan)
         return observation, reward, terminated, truncated, info
 
 

@@ -245,19 +245,21 @@ def replay_errors(
     burn_in = config.burn_in
     env_outputs = EnvOutput(*env_outputs)
 
-    def part(start: int | None, stop: int | None) -> tuple[Nest, EnvOutput]:
-        return tf.nest.map_structure(lambda t: t[start:stop], (prev_actions, env_outputs))
-
-    def run(network: Any, state: Nest, *steps: Any) -> tuple[Any, Nest]:
-        return call_network(network, *steps, state, unroll=True, is_training=True)
+    def run(
+        network: Any, state: Nest, start: int | None = None, stop: int | None = None
+    ) -> tuple[Any, Nest]:
+        before, observed = tf.nest.map_structure(
+            lambda t: t[start:stop], (prev_actions, env_outputs)
+        )
+        return call_network(network, before, observed, state, unroll=True, is_training=True)
 
     state = agent_state
     if burn_in:
-        _, state = run(training_network, state, *part(None, burn_in))
+        _, state = run(training_network, state, stop=burn_in)
         state = tf.nest.map_structure(tf.stop_gradient, state)
-    output, _ = run(training_network, state, *part(burn_in, None))
+    output, _ = run(training_network, state, start=burn_in)
     # No gradient flows here, so the burn-in need not be apart: two calls would cost more.
-    target_output, _ = run(target_network, agent_state, prev_actions, env_outputs)
+    target_output, _ = run(target_network, agent_state)
     target_output = target_output._replace(q_values=target_output.q_values[burn_in:])
     if rewards is not None:
         env_outputs = env_outputs._replace(reward=rewards)

@@ -36,6 +36,15 @@ class ArraySpec:
         return f"{self.dtype.name}{list(self.shape)}"
 
 
+def leaf_spaces(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
+    """The spaces of all arrays of a space."""
+    if isinstance(space, spaces.Dict):
+        return [leaf for sub in space.spaces.values() for leaf in leaf_spaces(sub)]
+    if isinstance(space, spaces.Tuple):
+        return [leaf for sub in space.spaces for leaf in leaf_spaces(sub)]
+    return [space]
+
+
 def wire_dtype(dtype: Any) -> np.dtype[Any]:
     """The type in which arrays of `dtype` are transferred and trained on."""
     dtype = np.dtype(dtype)

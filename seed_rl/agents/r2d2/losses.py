@@ -258,7 +258,7 @@ def replay_errors(
         _, state = run(training_network, state, stop=burn_in)
         state = tf.nest.map_structure(tf.stop_gradient, state)
     output, _ = run(training_network, state, start=burn_in)
-    # No gradient flows here, so the burn-in need not be apart: two calls would cost more.
+    # No gradient flows here, so one call does: with small batches, two cost more.
     target_output, _ = run(target_network, agent_state)
     target_output = target_output._replace(q_values=target_output.q_values[burn_in:])
     if rewards is not None:

@@ -141,7 +141,6 @@ PRESET = Preset("ppo", dict(unroll_length=32, lambda_=0.95, reward_scaling=0.1, 
 if __name__ == "__main__":
     program.main(
         vtrace_main.FAMILY,
-        vtrace_main.create_agent,
         algorithm=algorithm,
         agent_configs=(MLPNetworkConfig, ConvNetworkConfig, PPOConfig),
         presets=(vtrace_main.PRESET, PRESET),

@@ -32,7 +32,6 @@ def algorithm() -> type:
 if __name__ == "__main__":
     program.main(
         vtrace_main.FAMILY,
-        vtrace_main.create_agent,
         algorithm=algorithm,
         agent_configs=(MLPNetworkConfig, ConvNetworkConfig, RNDConfig),
         presets=(vtrace_main.PRESET,),

@@ -6,12 +6,9 @@ Hyperparameters of the IMPALA paper: --flagfile=seed_rl/atari/impala_paper.flags
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from seed_rl.agents.vtrace import program
 from seed_rl.atari.environment import FAMILY
-from seed_rl.common.config.network_config import ConvNetworkConfig
-from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.presets import Preset
 
 PRESET = Preset(
@@ -32,27 +29,13 @@ PRESET = Preset(
 """For two cores; docs/results has what it learned, on Pong before actions persisted."""
 
 
-def create_agent(
-    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
-) -> Any:
-    """The network that the flags describe."""
-    del action_space
-    from seed_rl.common.networks import network_factory  # Actors must not import TensorFlow.
-
-    return network_factory.create_network(
-        env_observation_space, parametric_action_distribution, conv=from_flags(ConvNetworkConfig)
-    )
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the learner or an actor, depending on --run_mode.
 
     Args:
       argv: name of the program, then flags; None: the command line.
     """
-    program.main(
-        FAMILY, create_agent, agent_configs=(ConvNetworkConfig,), presets=(PRESET,), argv=argv
-    )
+    program.main(FAMILY, presets=(PRESET,), argv=argv)
 
 
 if __name__ == "__main__":

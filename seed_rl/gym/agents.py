@@ -21,12 +21,7 @@ from seed_rl.agents.r2d2 import program as r2d2
 from seed_rl.agents.sac import program as sac
 from seed_rl.agents.vtrace import program as vtrace
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config.network_config import (
-    ConvNetworkConfig,
-    MLPNetworkConfig,
-    ObservationConfig,
-)
-from seed_rl.common.config.options import UserError, from_flags
+from seed_rl.common.config.options import UserError
 from seed_rl.common.config.presets import Preset
 
 VTRACE = Preset(
@@ -112,25 +107,6 @@ SAC = Preset(
 """For Pendulum-v1, see docs/agents/sac.md."""
 
 
-def create_vtrace_agent(
-    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
-) -> Any:
-    """The network that the flags describe: convolutions for images, dense layers otherwise."""
-    del action_space
-    # Actors must not import TensorFlow.
-    from seed_rl.common.networks import network_factory, space_encoder
-    from seed_rl.common.normalization import normalizer
-
-    space_encoder.refuse_unused_flags(env_observation_space)
-    network = network_factory.create_network(
-        env_observation_space,
-        parametric_action_distribution,
-        conv=from_flags(ConvNetworkConfig),
-        mlp=from_flags(MLPNetworkConfig),
-    )
-    return normalizer.normalized(network, from_flags(ObservationConfig))
-
-
 def create_ppo_agent(
     action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
@@ -159,14 +135,7 @@ class Agent:
 
 
 AGENTS = {
-    "vtrace": Agent(
-        vtrace.main,
-        VTRACE,
-        {
-            "create_agent": create_vtrace_agent,
-            "agent_configs": (ObservationConfig, MLPNetworkConfig, ConvNetworkConfig),
-        },
-    ),
+    "vtrace": Agent(vtrace.main, VTRACE),
     "r2d2": Agent(r2d2.main, R2D2),
     "ppo": Agent(policy_gradient.main, PPO, {"create_agent": create_ppo_agent}),
     "pqn": Agent(pqn.main, PQN),

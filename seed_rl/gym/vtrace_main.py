@@ -6,7 +6,6 @@ from seed_rl.gym import agents
 from seed_rl.gym.env import FAMILY
 
 PRESET = agents.VTRACE
-create_agent = agents.create_vtrace_agent
 main = functools.partial(agents.run, "vtrace", FAMILY)
 """`main(argv=None)` runs the learner or an actor, depending on --run_mode."""
 

@@ -9,7 +9,6 @@ from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
 from seed_rl.compat import old_flags
-from seed_rl.gym import agents
 from seed_rl.mujoco import environment, shared_models
 
 PRESET = Preset(
@@ -40,8 +39,7 @@ FAMILY = EnvironmentFamily(
     check=environment.check_name,
 )
 
-
-create_agent = agents.create_vtrace_agent
+create_agent = program.create_agent
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -51,12 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
       argv: name of the program, then flags; None: the command line.
     """
     old_flags.provide()  # Scripts of the original pass them.
-    program.main(
-        FAMILY,
-        presets=(PRESET,),
-        argv=argv,
-        **agents.AGENTS["vtrace"].arguments,
-    )
+    program.main(FAMILY, create_agent, presets=(PRESET,), argv=argv)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ from gymnasium import spaces
 
 from seed_rl.agents.r2d2 import program as r2d2
 from seed_rl.agents.sac import program as sac
+from seed_rl.agents.vtrace import program as vtrace
 from seed_rl.common.acting.action_masks import KEY
 from seed_rl.common.config import options
 from seed_rl.common.config.network_config import ObservationConfig
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.types import EnvOutput
-from seed_rl.gym import agents
 
 T, B = 5, 3
 ACTIONS = spaces.Discrete(3)
@@ -20,7 +20,7 @@ ACTIONS = spaces.Discrete(3)
 
 @pytest.mark.parametrize(
     "create_agent",
-    [agents.create_vtrace_agent, r2d2.create_agent, sac.create_agent],
+    [vtrace.create_agent, r2d2.create_agent, sac.create_agent],
 )
 @pytest.mark.parametrize("on", [True, False])
 def test_networks_see_normalized_observations(create_agent, on, monkeypatch):
@@ -29,8 +29,7 @@ def test_networks_see_normalized_observations(create_agent, on, monkeypatch):
     def from_flags(cls):
         return cls(normalize_observations=on) if cls is ObservationConfig else cls()
 
-    for module in (options, agents):
-        monkeypatch.setattr(module, "from_flags", from_flags)
+    monkeypatch.setattr(options, "from_flags", from_flags)
     rng = np.random.default_rng(0)
     space = spaces.Dict(x=spaces.Box(-np.inf, np.inf, (4,)), **{KEY: spaces.Box(0, 1, (3,), "i1")})
     distribution = get_parametric_distribution_for_action_space(ACTIONS)

@@ -23,7 +23,7 @@ class AgentProgram:
       create_job: returns the agent's `create_job`; called only in the learner, so it imports
         TensorFlow itself.
       configs: its dataclasses of options, except for those of networks.
-      create_agent: returns the network; None: each program has its own.
+      create_agent: returns the network, unless a program has its own.
       network_configs: dataclasses of options of `create_agent`.
       presets: the agent's own defaults.
       check: refuses flags that contradict each other, before anything starts.
@@ -32,8 +32,8 @@ class AgentProgram:
     name: str
     create_job: Callable[[], Callable[..., Any]]
     configs: tuple[type, ...]
-    create_agent: Callable[..., Any] | None = None
-    network_configs: tuple[type, ...] = ()
+    create_agent: Callable[..., Any]
+    network_configs: tuple[type, ...]
     presets: tuple[Preset, ...] = ()
     check: Callable[[], None] | None = None
 
@@ -68,8 +68,6 @@ class AgentProgram:
           **defaults: further defaults of this program, applied last.
         """
         create_agent = create_agent or self.create_agent
-        if create_agent is None:
-            raise TypeError(f"{self.name} has no network of its own: pass create_agent.")
 
         def learn(env_config: Any) -> None:
             subclass = {"algorithm": algorithm()} if algorithm else {}

@@ -12,6 +12,7 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
 )
 from seed_rl.common.config import flag_origins
 from seed_rl.common.config.options import Checked, option, refuse_contradiction
+from seed_rl.common.config.reward_config import RewardConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
@@ -62,10 +63,9 @@ class OnPolicyConfig(StepConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class LossConfig(Checked):
+class LossConfig(RewardConfig):
     """On-policy agent: the loss."""
 
-    discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
     gae_lambda: float = option(
         0.95, "Lambda of the advantages, by GAE or V-trace.", minimum=0.0, maximum=1.0
     )
@@ -83,9 +83,6 @@ class LossConfig(Checked):
         minimum=0.0,
     )
     entropy_cost: float = option(0.0, "Weight of the entropy bonus.", minimum=0.0)
-    max_abs_reward: float | None = option(
-        None, "Rewards are clipped to this absolute value. Default: no clipping.", minimum=0.0
-    )
     reward_scaling: float = option(1.0, "Factor of rewards, after clipping.", minimum=0.0)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from seed_rl.common.config.options import Checked, option
+from seed_rl.common.config.reward_config import RewardConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class PQNConfig(Checked):
+class PQNConfig(RewardConfig):
     """PQN: acting and learning."""
 
-    discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
     trace_lambda: float = option(
         0.65,
         "Lambda of the targets: 0 looks one reward ahead, 1 to the end of the unroll.",
@@ -33,9 +33,6 @@ class PQNConfig(Checked):
     )
     eval_epsilon: float = option(
         1e-3, "Probability of a random action during evaluation.", minimum=0.0, maximum=1.0
-    )
-    max_abs_reward: float | None = option(
-        None, "Rewards are clipped to this absolute value. Default: no clipping.", minimum=0.0
     )
     reward_scaling: float = option(1.0, "Factor of rewards, after clipping.", minimum=0.0)
 

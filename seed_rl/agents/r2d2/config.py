@@ -6,14 +6,15 @@ import dataclasses
 
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import TorsoConfig
-from seed_rl.common.config.options import Checked, option
+from seed_rl.common.config.options import option
 from seed_rl.common.config.replay_config import ReplayConfig, validate_warm_up
+from seed_rl.common.config.reward_config import RewardConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class R2D2Config(Checked):
+class R2D2Config(RewardConfig):
     """R2D2: acting and learning, with library defaults from the paper."""
 
     discounting: float = option(0.997, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
@@ -47,10 +48,6 @@ class R2D2Config(Checked):
     )
     value_function_rescaling_epsilon: float = option(
         1e-3, "Epsilon of h.", minimum=0.0, network=True
-    )
-    reward_scaling: float = option(1.0, "Factor applied to rewards before clipping.", minimum=0.0)
-    max_abs_reward: float | None = option(
-        None, "Rewards are clipped to this absolute value. 0 or none: no clipping.", minimum=0.0
     )
     priority_eta: float = option(
         0.9,

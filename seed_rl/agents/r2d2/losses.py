@@ -15,6 +15,7 @@ from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.nest import Nest
 from seed_rl.common.returns.scans import backward_linear_scan
+from seed_rl.common.returns.transitions import transitions
 from seed_rl.common.types import EnvOutput
 
 _EPSILON_BASE, _FIRST_EXPONENT, _LAST_EXPONENT = 0.4, 1.0, 8.0
@@ -79,11 +80,10 @@ def n_step_bellman_target(
 
 def q_lambda_target(
     rewards: tf.Tensor,
-    done: tf.Tensor,
+    discounts: tf.Tensor,
     values: tf.Tensor,
     next_q: tf.Tensor,
     traces: tf.Tensor,
-    gamma: float,
 ) -> tf.Tensor:
     """Q(lambda) returns: G_t = r_t + gamma (V_{t+1} + lambda_{t+1} (G_{t+1} - Q_{t+1})).
 
@@ -91,17 +91,15 @@ def q_lambda_target(
 
     Args:
       rewards: <float32>[time, batch] of each action.
-      done: <bool>[time, batch] whether the action ended the episode.
+      discounts: <float32>[time, batch] gamma; 0 where the action ended the episode.
       values: <float32>[time, batch] V_{t+1}, the value of the state after each action.
       next_q: <float32>[time, batch] Q_{t+1}, the value of the next action in that state; not used
         where `traces` is 0, and may be -inf there.
       traces: <float32>[time, batch] lambda_{t+1}; 0 at the last step.
-      gamma: discount factor.
 
     Returns:
       <float32>[time, batch].
     """
-    discounts = gamma * (1.0 - tf.cast(done, rewards.dtype))
     corrections = tf.where(traces > 0, traces * next_q, tf.zeros_like(next_q))
     return backward_linear_scan(discounts * traces, rewards + discounts * (values - corrections))
 
@@ -172,12 +170,10 @@ def td_errors(
     qa_tm1 = tf.gather(q_tm1, a_tm1, batch_dims=2)
     best_t = tf.argmax(training_output.q_values[1:], axis=-1)
     v_t = tf.gather(target_output.q_values[1:], best_t, batch_dims=2)
-    r_t, done_t, abandoned_t = (
-        tensor[1:] for tensor in (env_outputs.reward, env_outputs.done, env_outputs.abandoned)
+    steps = transitions(
+        env_outputs, config.discounting, config.reward_scaling, config.max_abs_reward
     )
-    r_t *= config.reward_scaling
-    if config.max_abs_reward:
-        r_t = tf.clip_by_value(r_t, -config.max_abs_reward, config.max_abs_reward)
+    done_t, abandoned_t = env_outputs.done[1:], env_outputs.abandoned[1:]
     epsilon = config.value_function_rescaling_epsilon
     if config.value_function_rescaling:
         v_t = inverse_value_function_rescaling(v_t, epsilon)
@@ -191,17 +187,17 @@ def td_errors(
         next_q = tf.gather(target_output.q_values[1:], actions[1:], batch_dims=2)
         if config.value_function_rescaling:
             next_q = inverse_value_function_rescaling(next_q, epsilon)
-        targets = q_lambda_target(r_t, done_t, v_t, next_q, traces, config.discounting)
+        targets = q_lambda_target(steps.r_t, steps.discount_t, v_t, next_q, traces)
     else:
         targets = n_step_bellman_target(
-            r_t, done_t, v_t, config.discounting, config.n_steps, abandoned_t
+            steps.r_t, done_t, v_t, config.discounting, config.n_steps, abandoned_t
         )
     if config.value_function_rescaling:
         targets = value_function_rescaling(targets, epsilon)
     targets = tf.stop_gradient(targets)
     # Not a product: the action never taken may be one that the network masks (Q = -inf).
     errors = tf.where(abandoned_t, tf.zeros_like(targets), targets - qa_tm1)
-    return TDErrors(errors, 1.0 - tf.cast(abandoned_t, tf.float32), qa_tm1, targets)
+    return TDErrors(errors, steps.mask, qa_tm1, targets)
 
 
 def unroll_losses(td: TDErrors) -> tf.Tensor:

@@ -6,8 +6,9 @@ import dataclasses
 
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import MLPNetworkConfig
-from seed_rl.common.config.options import Checked, option
+from seed_rl.common.config.options import option
 from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig, validate_warm_up
+from seed_rl.common.config.reward_config import RewardConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
@@ -15,14 +16,9 @@ BOOTSTRAP_V, BOOTSTRAP_Q = "v", "q"
 
 
 @dataclasses.dataclass(frozen=True)
-class SACConfig(Checked):
+class SACConfig(RewardConfig):
     """SAC: the loss."""
 
-    discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
-    reward_scaling: float = option(1.0, "Factor applied to rewards before clipping.", minimum=0.0)
-    max_abs_reward: float | None = option(
-        None, "Rewards are clipped to this absolute value. 0 or none: no clipping.", minimum=0.0
-    )
     bootstrap_net: str = option(
         BOOTSTRAP_V,
         "Target network from which Q bootstraps: the state value V, or the critics (q) with an "

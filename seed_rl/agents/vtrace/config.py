@@ -7,6 +7,7 @@ from typing import Any
 
 from seed_rl.common.config.options import Checked, option
 from seed_rl.common.config.replay_config import ReplayConfig
+from seed_rl.common.config.reward_config import RewardConfig
 from seed_rl.common.errors import UserError
 
 NO_SHAPING, OPTIMISTIC, SOFT = "none", "optimistic_asymmetric", "soft_asymmetric"
@@ -14,10 +15,9 @@ NO_SHAPING, OPTIMISTIC, SOFT = "none", "optimistic_asymmetric", "soft_asymmetric
 
 
 @dataclasses.dataclass(frozen=True)
-class VTraceConfig(Checked):
+class VTraceConfig(RewardConfig):
     """V-trace: the loss."""
 
-    discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
     lambda_: float = option(
         1.0,
         "Lambda of the value targets, as in TD(lambda): 0 for one-step targets, 1 for full "
@@ -31,11 +31,6 @@ class VTraceConfig(Checked):
     max_pg_importance_weight: float = option(
         1.0, "Clipping threshold of importance weights in the policy gradient.", minimum=0.0
     )
-    reward_scaling: float = option(
-        1.0,
-        "Factor applied to rewards before clipping; returns of about 1 to 10 are learned fastest.",
-        minimum=0.0,
-    )
     reward_shaping: str = option(
         NO_SHAPING,
         "How rewards r are squashed before scaling, for tasks whose rewards differ in scale: "
@@ -46,9 +41,6 @@ class VTraceConfig(Checked):
     )
     asymmetric_rewards: bool = option(
         False, "For existing scripts: the same as --reward_shaping=optimistic_asymmetric."
-    )
-    max_abs_reward: float | None = option(
-        None, "Rewards are clipped to this absolute value. 0 or none: no clipping.", minimum=0.0
     )
     baseline_cost: float = option(
         0.5, "Weight of the value loss, half the mean squared error.", minimum=0.0

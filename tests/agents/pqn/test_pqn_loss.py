@@ -76,12 +76,13 @@ def test_targets_equal_numpy(lambda_):
         np.testing.assert_allclose(targets.numpy()[real], expected[real], rtol=1e-5, atol=1e-5)
 
 
-def test_loss_and_gradient_equal_numpy():
+@pytest.mark.parametrize("bound", [0.0, 1.0])
+def test_loss_and_gradient_equal_numpy(bound):
     """Only Q-values of actions that were taken learn, and a target passes no gradient back.
 
     One action is masked, and actions are numbered from 5.
     """
-    config = PQNConfig(discounting=GAMMA, max_abs_reward=1.0, reward_scaling=0.5)
+    config = PQNConfig(discounting=GAMMA, max_abs_reward=bound, reward_scaling=0.5)
     agent, env, acted = q_batch(3)
     q_values = agent.policy_logits.numpy()
     acted.action[0, 0] = 0
@@ -91,7 +92,8 @@ def test_loss_and_gradient_equal_numpy():
     loss = QLoss(agent, categorical_distribution(NUM_ACTIONS, tf.int32, start=5), config)
     with tf.GradientTape() as tape:
         value = loss(*arguments(env, acted._replace(action=acted.action + 5)))
-    env = env._replace(reward=0.5 * np.clip(env.reward, -1, 1))
+    clipped = np.clip(env.reward, -bound, bound) if bound else env.reward
+    env = env._replace(reward=0.5 * clipped)
     targets, real = numpy_targets(agent.baseline.numpy(), env, config.trace_lambda)
     expected, slopes = 0.0, np.zeros_like(q_values)
     for t, b in zip(*np.nonzero(real), strict=True):

@@ -115,6 +115,7 @@ def test_losses_equal_loops(bootstrap_net, quantiles):
         bootstrap_net=bootstrap_net,
         discounting=0.9,
         reward_scaling=2.0,
+        max_abs_reward=0.0,
         dropped_quantiles_per_critic=1,
     )
     critics = (3, quantiles) if quantiles else (3,)

@@ -94,7 +94,7 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
           policy_loss: see `PolicyLoss`; None in subclasses with a `_loss` of their own.
           discount_factor: per environment frame.
           regularizer: see `RegularizationLoss`; None for none.
-          max_abs_reward: rewards are clipped to this absolute value; None: not.
+          max_abs_reward: rewards are clipped to this absolute value; 0 or None: not.
           handle_abandoned_episodes_properly: whether the value of an abandoned episode's last state
             is bootstrapped. Otherwise the episode counts as terminated there.
           huber_delta: errors above it enter the value loss linearly; None: mean squared error.
@@ -280,7 +280,7 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
     def _rewards(self, rewards: tf.Tensor, learned: Any, acted: Any, mask: tf.Tensor) -> tf.Tensor:
         """Rewards <float32>[time, batch] of the transitions, from those of T + 1 steps."""
         rewards = rewards[1:]
-        if self._max_abs_reward is not None:
+        if self._max_abs_reward:
             rewards = tf.clip_by_value(rewards, -self._max_abs_reward, self._max_abs_reward)
         rewards *= self._reward_scaling
         if self._regularizer is not None and self._regularize_returns:

@@ -85,7 +85,7 @@ def numpy_loss(agent, env, acted, discount, scale=1.0, clip=None, huber=None, ep
     [
         ({}, {}),
         (dict(max_abs_reward=1.0, reward_scaling=0.3), dict(clip=1.0, scale=0.3)),
-        (dict(huber_delta=0.4), dict(huber=0.4)),
+        (dict(huber_delta=0.4, max_abs_reward=0.0), dict(huber=0.4)),  # 0: no clipping.
         (dict(value_ppo_style_clip_eps=0.3), dict(eps=0.3)),
         (dict(value_ppo_style_clip_eps=0.3, huber_delta=0.4), dict(eps=0.3, huber=0.4)),
         (dict(handle_abandoned_episodes_properly=False), dict(properly=False)),

@@ -10,10 +10,9 @@ is a program whose agent `--agent=vtrace|r2d2|ppo|pqn|sac` selects. No TensorFlo
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from seed_rl.agents.policy_gradient import program as policy_gradient
 from seed_rl.agents.pqn import program as pqn
@@ -107,37 +106,22 @@ SAC = Preset(
 """For Pendulum-v1, see docs/agents/sac.md."""
 
 
-def create_ppo_agent(
-    action_space: Any, env_observation_space: Any, parametric_action_distribution: Any
-) -> Any:
-    """The network that options and gin config describe; images are not stacked by default."""
-    del action_space
-    from seed_rl.agents.policy_gradient import networks  # Actors must not import TensorFlow.
-
-    return networks.create_network(
-        env_observation_space, parametric_action_distribution, stack_size=1
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class Agent:
+class Agent(NamedTuple):
     """An agent as programs start it.
 
     Attributes:
       main: its `program.main`.
       preset: defaults for small environments.
-      arguments: further arguments of `main`.
     """
 
     main: Callable[..., None]
     preset: Preset
-    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 AGENTS = {
     "vtrace": Agent(vtrace.main, VTRACE),
     "r2d2": Agent(r2d2.main, R2D2),
-    "ppo": Agent(policy_gradient.main, PPO, {"create_agent": create_ppo_agent}),
+    "ppo": Agent(policy_gradient.main, PPO),
     "pqn": Agent(pqn.main, PQN),
     "sac": Agent(sac.main, SAC),
 }
@@ -155,7 +139,7 @@ def run(
       **arguments: of the agent's `program.main`, such as `create_agent` or defaults of options.
     """
     known = AGENTS[agent]
-    known.main(family, presets=(known.preset,), argv=argv, **{**known.arguments, **arguments})
+    known.main(family, presets=(known.preset,), argv=argv, **arguments)
 
 
 def main(family: EnvironmentFamily, argv: Sequence[str] | None = None, **defaults: Any) -> None:

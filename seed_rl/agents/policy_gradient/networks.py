@@ -14,9 +14,7 @@ from seed_rl.common.networks import network_factory, space_encoder
 from seed_rl.common.normalization import normalizer
 
 
-def create_network(
-    observation_space: Any, distribution: ParametricDistribution, stack_size: int | None = None
-) -> tf.Module:
+def create_network(observation_space: Any, distribution: ParametricDistribution) -> tf.Module:
     """`ContinuousControlAgent` for vectors and nests of them.
 
     Where there are images, the network of the other actor-critic agents, configured by
@@ -25,21 +23,16 @@ def create_network(
     Args:
       observation_space: of one environment.
       distribution: over actions.
-      stack_size: frames that the network stacks unless the config says; None: the default of
-        `ConvNetworkConfig`.
 
     Raises:
       UserError: --normalize_observations was set, and all observations are images.
     """
     if not space_encoder.has_images(observation_space):
         return ContinuousControlAgent(distribution)
-    sizes = {}
-    if stack_size and "stack_size" not in gin_config.bindings("ConvNetworkConfig"):
-        sizes = {"stack_size": stack_size}
     network = network_factory.create_network(
         observation_space,
         distribution,
-        conv=gin_config.conv_network_config(**sizes),
+        conv=gin_config.conv_network_config(),
         mlp=gin_config.mlp_network_config(),
     )
     if space_encoder.only_images(observation_space):

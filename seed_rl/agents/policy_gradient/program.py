@@ -16,8 +16,8 @@ from seed_rl.agents.policy_gradient.config import (
     settled_sizes,
 )
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
-from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.acting.program import AgentProgram
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import (
@@ -110,5 +110,6 @@ def main(
         create_agent,
         (ObservationConfig, MLPNetworkConfig, ConvNetworkConfig),
         check=functools.partial(_check, gin_modules),
+        instead=instead,
     )
-    program.main(family, *arguments, instead=instead, **options)
+    program.main(family, *arguments, **options)

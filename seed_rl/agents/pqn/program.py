@@ -9,7 +9,7 @@ from seed_rl.agents.policy_gradient.config import StepConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import SPLIT, MinibatchSettings
 from seed_rl.agents.policy_gradient.program import check_sizes
 from seed_rl.agents.pqn.config import NormConfig, PQNConfig
-from seed_rl.common.acting.agent_program import AgentProgram
+from seed_rl.common.acting.program import AgentProgram
 from seed_rl.common.config.network_config import (
     ConvNetworkConfig,
     MLPNetworkConfig,

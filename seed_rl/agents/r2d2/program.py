@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config, validate
-from seed_rl.common.acting.agent_program import AgentProgram
+from seed_rl.common.acting.program import AgentProgram
 from seed_rl.common.config import options
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import ObservationConfig

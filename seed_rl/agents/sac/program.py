@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig, check_quantiles, validate
-from seed_rl.common.acting.agent_program import AgentProgram
+from seed_rl.common.acting.program import AgentProgram
 from seed_rl.common.config import options
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig

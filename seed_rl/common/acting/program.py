@@ -1,17 +1,20 @@
-"""A program that is a learner or one of its actors, for any agent and environment."""
+"""Main programs of agents: each is a learner or one of its actors, for any environment."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
 
+from seed_rl.common import remote_callbacks
 from seed_rl.common.acting import actor
 from seed_rl.common.acting.environment_family import EnvironmentFamily
+from seed_rl.common.callbacks import Callback
 from seed_rl.common.config import flag_origins, learner_config, logdirs, options
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.flag_definitions import SAVED_RUN
@@ -25,71 +28,122 @@ from seed_rl.common.run_files import saved_flags, saved_run
 _AGENT, _FRAMES, _REPEATS = "agent", "total_environment_frames", "num_action_repeats"
 
 
-def main(
-    family: EnvironmentFamily,
-    agent_configs: Sequence[type],
-    learn: Callable[[Any], None],
-    presets: Sequence[Preset] = (),
-    optimizer: type | None = OptimizerConfig,
-    argv: Sequence[str] | None = None,
-    agent: str = "",
-    instead: Mapping[str, str] | None = None,
-    check: Callable[[], None] | None = None,
-    **defaults: Any,
-) -> None:
-    """Parses flags and runs; does not return.
+@dataclasses.dataclass(frozen=True)
+class AgentProgram:
+    """Learners and actors of one agent, for any environment.
 
-    The value of an option is set by the last of: its dataclass, `presets` in order, `defaults`, and
-    the command line, where a flag file counts as what it contains.
-
-    Args:
-      family: the environments.
-      agent_configs: the agent's dataclasses of options.
-      learn: `learn(env_config)` runs the learner with the options that the flags set. It should
-        import TensorFlow itself: actors run this module too, and must be small and start quickly.
-      presets: defaults that replace those of the dataclasses, usually of the agent, then of the
-        agent on these environments.
-      optimizer: dataclass of the optimizer's options; None: not set by flags.
-      argv: name of the program, then flags; None: the command line.
-      agent: its name, which --agent may repeat: a call for another agent then fails.
-      instead: by names of flags that the program does not have, what to write instead.
-      check: refuses flags of a learner that contradict each other, with --only_check_args.
-      **defaults: further defaults of this program.
+    Attributes:
+      name: of the agent. `--agent` may repeat it: a call for another agent then fails.
+      create_job: returns the agent's `create_job`; called only in the learner, so it imports
+        TensorFlow itself.
+      configs: its dataclasses of options, except for those of networks.
+      create_agent: returns the network, unless a program has its own.
+      network_configs: dataclasses of options of `create_agent`.
+      presets: the agent's own defaults.
+      check: refuses flags of a learner that contradict each other, before anything starts.
+      instead: by names of flags that the agent does not have, what to write instead.
     """
-    options.define_flags(
-        RunConfig,
-        actor.ActorConfig,
-        family.config,
-        LearnerConfig,
-        *agent_configs,
-        *([optimizer] if optimizer else []),
-        DeviceConfig,
-        presets=presets,
-        **defaults,
-    )
-    if agent and _AGENT not in flags.FLAGS:
-        given = any(f.lstrip("-").startswith(f"{_AGENT}=") for f in argv or sys.argv)
+
+    name: str
+    create_job: Callable[[], Callable[..., Any]]
+    configs: tuple[type, ...]
+    create_agent: Callable[..., Any]
+    network_configs: tuple[type, ...]
+    presets: tuple[Preset, ...] = ()
+    check: Callable[[], None] | None = None
+    instead: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def main(
+        self,
+        family: EnvironmentFamily,
+        create_agent: Callable[..., Any] | None = None,
+        create_optimizer: Callable[[int], Any] | None = None,
+        algorithm: Callable[[], type] | None = None,
+        agent_configs: tuple[type, ...] | None = None,
+        presets: Sequence[Preset] = (),
+        argv: Sequence[str] | None = None,
+        callbacks: Sequence[Callback] = (),
+        **defaults: Any,
+    ) -> None:
+        """Parses flags and runs; does not return.
+
+        The value of an option is set by the last of: its dataclass, the agent's presets, `presets`
+        in order, `defaults`, and the command line, where a flag file counts as what it contains.
+
+        Args:
+          family: the environments.
+          create_agent: `create_agent(action_space, observation_space,
+            parametric_action_distribution)` returns the network; by default the agent's own,
+            with the options of `network_configs`. Called only in the learner, so it should import
+            TensorFlow itself.
+          create_optimizer: `create_optimizer(final_iteration)` returns (optimizer,
+            learning_rate_fn); by default, the flags of `OptimizerConfig` configure one.
+          algorithm: returns the agent's `Algorithm` or a subclass with the same constructor
+            arguments. Called only in the learner, so it should import TensorFlow itself.
+          agent_configs: dataclasses of options of `create_agent` and `algorithm`; None: those of
+            the agent's own network, if it is used.
+          presets: defaults that replace those of the dataclasses and of the agent.
+          argv: name of the program, then flags; None: the command line.
+          callbacks: called in the learner; actors create them, too, so they should start in
+            `on_start`.
+          **defaults: further defaults of this program.
+        """
+        create_agent = create_agent or self.create_agent
+        if agent_configs is None:
+            agent_configs = self.network_configs if create_agent is self.create_agent else ()
+        options.define_flags(
+            RunConfig,
+            actor.ActorConfig,
+            family.config,
+            LearnerConfig,
+            *self.configs,
+            *agent_configs,
+            OptimizerConfig,
+            DeviceConfig,
+            presets=(*self.presets, *presets),
+            **defaults,
+        )
+        self._define_agent_flag(sys.argv if argv is None else argv)
+
+        def run() -> None:
+            env_config: Any = options.from_flags(family.config)
+            if options.from_flags(RunConfig).required_mode() == ACTOR:
+                _act(family, env_config)
+                return
+            caller = os.environ.get(remote_callbacks.ADDRESS)
+            remote = [remote_callbacks.RemoteCallbacks(caller)] if caller else []
+            self.create_job()(
+                family.create,
+                create_agent,
+                create_optimizer,
+                env_config=env_config,
+                callbacks=(*callbacks, *remote),
+                **({"algorithm": algorithm()} if algorithm else {}),
+            ).execute()
+
+        options.run_main(run, lambda: _prepare(family, self.check), argv, self.instead)
+
+    def _define_agent_flag(self, argv: Sequence[str]) -> None:
+        if _AGENT in flags.FLAGS:
+            return
+        given = any(flag.lstrip("-").startswith(f"{_AGENT}=") for flag in argv)
         text = "The agent to train; in programs with several, it chooses among them."
         # Under a heading of absl's, a flag stays out of the run's record. To play a run that was
         # started with --agent, pass it again.
         heading = "Program" if given else "absl.agent"
-        flags.DEFINE_enum(_AGENT, agent, [agent], text, module_name=heading)
+        flags.DEFINE_enum(_AGENT, self.name, [self.name], text, module_name=heading)
 
-    def run() -> None:
-        env_config: Any = options.from_flags(family.config)
-        if options.from_flags(RunConfig).required_mode() != ACTOR:
-            learn(env_config)
-            return
-        config = options.from_flags(actor.ActorConfig)
-        seed = options.from_flags(DeviceConfig).own_seed(config.seed)
-        actor.actor_loop(
-            family.create,
-            dataclasses.replace(config, seed=seed),
-            env_config,
-            create_batch=family.create_batch,
-        )
 
-    options.run_main(run, lambda: _prepare(family, check), argv, instead)
+def _act(family: EnvironmentFamily, env_config: Any) -> None:
+    """Runs the actor that the flags describe."""
+    config = options.from_flags(actor.ActorConfig)
+    seed = options.from_flags(DeviceConfig).own_seed(config.seed)
+    actor.actor_loop(
+        family.create,
+        dataclasses.replace(config, seed=seed),
+        env_config,
+        create_batch=family.create_batch,
+    )
 
 
 def _prepare(family: EnvironmentFamily, check: Callable[[], None] | None) -> None:
@@ -130,7 +184,7 @@ def answer_check(
 
     Args:
       continuation: see `_continuation`; a `refusal` is enough.
-      check: see `main`.
+      check: see `AgentProgram`.
 
     Raises:
       UserError: the flags are invalid.

@@ -42,20 +42,39 @@ def test_action_repeats_that_no_environment_obeys_are_refused():
     """They would only miscount frames. A program that declares them as its default may."""
     program = """
 import dataclasses, sys
-from seed_rl.common.acting import environment_family, program
+from seed_rl.agents.vtrace import program
+from seed_rl.common.acting import environment_family
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     \"\"\"Own: options.\"\"\"
 
 family = environment_family.EnvironmentFamily(Config, None)
-program.main(family, (), print, **eval(sys.argv.pop(1)))
+program.main(family, **eval(sys.argv.pop(1)))
 """
     flags = "--run_mode=learner", "--num_action_repeats=4", "--only_check_args"
     result = run("-c", program, "{}", *flags)
     assert result.returncode == 2
     assert result.stderr.startswith("error: --num_action_repeats would have no effect: Config has")
     assert run("-c", program, "{'num_action_repeats': 4}", *flags).returncode == 0
+
+
+def test_any_option_can_be_a_default_of_a_program():
+    """Guards names that the main program's own parameters might take."""
+    program = "from seed_rl.agents.vtrace import program; from seed_rl.gym.env import FAMILY; "
+    program += "program.main(FAMILY, optimizer='rmsprop')"
+    result = run("-c", program, "--help")
+    assert result.returncode == 0, result.stderr
+    assert "(default: 'rmsprop')" in result.stdout
+
+
+def test_a_network_of_a_program_has_no_flags_of_the_agents_own():
+    """They would be accepted and change nothing."""
+    program = "from seed_rl.agents.vtrace import program; from seed_rl.gym.env import FAMILY; "
+    program += "program.main(FAMILY, lambda *spaces: None)"
+    result = run("-c", program, "--run_mode=learner", "--mlp_sizes=3", "--only_check_args")
+    assert result.returncode == 2
+    assert "Unknown command line flag 'mlp_sizes'" in result.stderr
 
 
 @pytest.mark.slow

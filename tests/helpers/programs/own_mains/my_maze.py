@@ -2,7 +2,7 @@
 
 from maze import Maze
 
-from seed_rl.common.acting import program
+from seed_rl.agents.vtrace import program
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 
-program.main(EnvironmentFamily(Maze, print, environment="size"), (), print)
+program.main(EnvironmentFamily(Maze, print, environment="size"))

@@ -11,8 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.agents.r2d2.networks import AgentOutput, AgentState, DuelingLSTM
+from seed_rl.agents.r2d2.networks import AgentOutput, DuelingLSTM
 from seed_rl.common.networks.encoders import ImageEncoder
+from seed_rl.common.networks.recurrent_network import AgentState, State
 from seed_rl.common.types import EnvOutput
 
 __all__ = [
@@ -49,10 +50,10 @@ class DuelingLSTMDQNNet(DuelingLSTM):
     def __call__(  # type: ignore[override]
         self,
         input_: tuple[tf.Tensor, EnvOutput],
-        agent_state: AgentState,
+        agent_state: State,
         unroll: bool = False,
         is_training: bool = False,
-    ) -> tuple[Any, AgentState]:
+    ) -> tuple[Any, State]:
         """As `DuelingLSTM`; `input_` is (prev_actions, env_outputs)."""
         return super().__call__(*input_, agent_state, unroll, is_training)
 

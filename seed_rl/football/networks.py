@@ -8,9 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.common.distributions.base import ParametricDistribution
-from seed_rl.common.networks.actor_critic import ActorCritic, AgentOutput, AgentState
+from seed_rl.common.networks.actor_critic import ActorCritic, AgentOutput
 from seed_rl.common.networks.encoders import TORSOS, ImpalaDeepTorso
 from seed_rl.common.networks.layers import Conv2D
+from seed_rl.common.networks.recurrent_network import AgentState
 from seed_rl.football.observation import WORD_BITS, unpackbits
 
 __all__ = ["AgentOutput", "AgentState", "GFootball"]

@@ -3,7 +3,6 @@
 from seed_rl.common.networks.actor_critic import (
     ActorCritic,
     AgentOutput,
-    AgentState,
     ConvAgent,
     MLPandLSTM,
     SpaceAgent,
@@ -13,7 +12,6 @@ from seed_rl.common.networks.network_factory import create_network
 __all__ = [
     "ActorCritic",
     "AgentOutput",
-    "AgentState",
     "ConvAgent",
     "MLPandLSTM",
     "SpaceAgent",

@@ -9,12 +9,11 @@ import tensorflow as tf
 
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.nest import Nest
-from seed_rl.common.networks.action_mask import masked, with_mask, without_mask
+from seed_rl.common.networks.action_mask import masked
 from seed_rl.common.networks.encoders import ImageEncoder, VectorEncoder
 from seed_rl.common.networks.layers import Dense, variance_scaling
-from seed_rl.common.networks.recurrent import StackedLSTM
+from seed_rl.common.networks.recurrent_network import RecurrentNetwork
 from seed_rl.common.networks.space_encoder import SpaceEncoder
-from seed_rl.common.types import EnvOutput
 
 
 class AgentOutput(NamedTuple):
@@ -31,23 +30,7 @@ class AgentOutput(NamedTuple):
     baseline: Any
 
 
-class AgentState(NamedTuple):
-    """A network's state between steps.
-
-    Attributes:
-      core_state: state of the recurrent layers.
-      frame_stacking_state: state of the encoder: the last few frames.
-    """
-
-    core_state: Any
-    frame_stacking_state: Any
-
-
-State = AgentState | tuple[()]
-"""() for a network without memory."""
-
-
-class ActorCritic(tf.Module):
+class ActorCritic(RecurrentNetwork):
     """Encoder, LSTM (or none), then policy and value heads."""
 
     def __init__(
@@ -63,7 +46,7 @@ class ActorCritic(tf.Module):
 
         Args:
           parametric_action_distribution: distribution that the policy head parametrizes.
-          encoder: `ImageEncoder`, `VectorEncoder` or a module with the same methods.
+          encoder: see `RecurrentNetwork`.
           lstm_sizes: units of each LSTM layer.
           prev_action_and_reward: whether to append the previous action and its reward, clipped to
             [-1, 1], to the features (as IMPALA does before its LSTM).
@@ -71,11 +54,9 @@ class ActorCritic(tf.Module):
             always float32.
           name: name of the module.
         """
-        super().__init__(name=name)
+        super().__init__(encoder, lstm_sizes, compute_dtype, name)
         self._distribution = parametric_action_distribution
         self._prev_action_and_reward = prev_action_and_reward
-        self.encoder = encoder
-        self._core = StackedLSTM(lstm_sizes, compute_dtype, name="core")
         # Small initial logits: the first policies are close to uniform.
         self._policy = Dense(
             parametric_action_distribution.param_size,
@@ -84,80 +65,13 @@ class ActorCritic(tf.Module):
         )
         self._baseline = Dense(1, name="baseline")
 
-    def initial_state(self, batch_size: int | tf.Tensor) -> State:
-        """State at the start of an environment's life."""
-        state = self._parts(batch_size)
-        return state if tf.nest.flatten(state) else ()
-
-    def _parts(self, batch_size: int | tf.Tensor) -> AgentState:
-        return AgentState(
-            self._core.initial_state(batch_size), self.encoder.initial_state(batch_size)
-        )
-
-    def stacked(self, env_outputs: EnvOutput, core_state: State) -> tuple[EnvOutput, State]:
-        """Stacks the frames of unrolls, so that their steps can be shuffled.
-
-        Args:
-          env_outputs: of [time, batch, ...].
-          core_state: before the first step.
-
-        Returns:
-          (`env_outputs` with stacks, which calls with the rest of the state take; that rest: () if
-          the network has no other memory).
-        """
-        lstm_state, encoder_state = core_state or self._parts(0)
-        if not tf.nest.flatten(encoder_state):
-            return env_outputs, core_state
-        whole = env_outputs.observation
-        observation = self.encoder.stacked(without_mask(whole), encoder_state, env_outputs.done)
-        rest = AgentState(lstm_state, ()) if tf.nest.flatten(lstm_state) else ()
-        return env_outputs._replace(observation=with_mask(observation, whole)), rest
-
-    def get_action(self, *args: Any, **kwargs: Any) -> tuple[AgentOutput, State]:
-        """The same as `__call__`, for existing code that calls it by this name."""
-        return self(*args, **kwargs)
-
-    def __call__(
-        self,
-        prev_actions: Nest,
-        env_outputs: EnvOutput,
-        core_state: State,
-        unroll: bool = False,
-        is_training: bool = False,
-    ) -> tuple[AgentOutput, State]:
-        """Runs one step, or all steps of an unroll.
-
-        Args:
-          prev_actions: nest of [batch, ...], or of [time, batch, ...] if `unroll`.
-          env_outputs: `EnvOutput`, or any tuple of its five fields, of [batch, ...] or
-            [time, batch, ...]; `done` resets the state before its step.
-          core_state: state before the first step; () if `stacked` has taken it.
-          unroll: whether there is a time dimension.
-          is_training: ignored.
-
-        Returns:
-          (AgentOutput, state after the last step).
-        """
-        del is_training
-        env_outputs = EnvOutput(*env_outputs)
-        done = env_outputs.done
-        lstm_state, encoder_state = core_state or self._parts(0)
-        if not core_state and tf.nest.flatten(encoder_state):
-            encoder_state = ()
-        observation = without_mask(env_outputs.observation)
-        features, encoder_state = self.encoder(observation, encoder_state, done, unroll)
-        if self._prev_action_and_reward:
-            reward = tf.clip_by_value(env_outputs.reward, -1.0, 1.0)[..., tf.newaxis]
-            action = self._distribution.action_features(prev_actions)
-            features = tf.concat(
-                [features, *(tf.cast(x, features.dtype) for x in (reward, action))], axis=-1
-            )
-        features, lstm_state = self._core(features, lstm_state, done, unroll)
-        new_state = AgentState(lstm_state, encoder_state) if core_state else ()
-        return self._heads(features, env_outputs.observation), new_state
+    def _previous(self, prev_actions: Nest, reward: tf.Tensor) -> Sequence[tf.Tensor]:
+        if not self._prev_action_and_reward:
+            return ()
+        reward = tf.clip_by_value(reward, -1.0, 1.0)[..., tf.newaxis]
+        return reward, self._distribution.action_features(prev_actions)
 
     def _heads(self, features: tf.Tensor, observation: Nest) -> AgentOutput:
-        """The outputs for features [..., n]; `observation` may have a mask of actions."""
         policy_logits = masked(self._policy(features), observation)
         baseline = tf.squeeze(self._baseline(features), axis=-1)
         return AgentOutput(self._distribution.sample(policy_logits), policy_logits, baseline)

@@ -69,7 +69,7 @@ class VTrace(ActorCriticAlgorithm):
         super().__init__(create_network, distribution, num_envs, num_eval_envs, specs)
         self.config = config
         self.block_inference_on_training |= config.block_inference_on_training
-        self._entropy_cost = losses.EntropyCost(config)
+        self._entropy_cost = losses.create_entropy_cost(config)
         self._popart = losses.make_popart(config) if config.popart else None
         self._replay = VTraceReplayConfig()
         self._mixer: ReplayMixer | None = None

@@ -19,7 +19,11 @@ from seed_rl.common.distributions.discrete import Categorical
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.learner import replicas
-from seed_rl.common.learner.coefficients import bounded_exp
+from seed_rl.common.learner.coefficients import (
+    Coefficient,
+    FixedCoefficient,
+    LagrangeInequalityCoefficient,
+)
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization.popart import PopArt
 from seed_rl.common.normalization.running_statistics import EMAMeanStd
@@ -27,58 +31,7 @@ from seed_rl.common.returns import vtrace
 from seed_rl.common.returns.transitions import transitions
 from seed_rl.common.types import EnvOutput
 
-_MIN_COST, _MAX_COST = 1e-8, 1e3
 _NUM_SAMPLES = 16  # Of the policy at each state, where a divergence has no closed form.
-
-
-class EntropyCost(tf.Module):
-    """Weight of the entropy bonus: fixed, or adjusted towards a target entropy.
-
-    With a target it is a Lagrange multiplier, trained by the same optimizer as the network; its
-    variable must be trained and checkpointed. The variable is the logarithm of the cost divided by
-    `entropy_cost_adjustment_speed`. So the cost stays positive, and an optimizer that moves each
-    weight by about the learning rate changes the cost by a factor of about
-    1 ± learning rate * speed.
-    """
-
-    def __init__(self, config: VTraceConfig, name: str = "entropy_cost"):
-        """Creates the variable, if there is a target.
-
-        Args:
-          config: `entropy_cost` is the initial weight.
-          name: of the module.
-
-        Raises:
-          UserError: there is a target, but the initial weight is 0.
-        """
-        super().__init__(name=name)
-        if config.target_entropy is not None and config.entropy_cost == 0:
-            raise UserError("--target_entropy needs an initial --entropy_cost above 0.")
-        self._config = config
-        self._speed = config.entropy_cost_adjustment_speed
-        self.adjusted = config.target_entropy is not None and self._speed > 0
-        if self.adjusted:
-            initial = math.log(config.entropy_cost) / self._speed
-            self.scaled_log_cost = tf.Variable(initial, dtype=tf.float32, name="scaled_log_cost")
-
-    def __call__(self) -> tf.Tensor:
-        """The weight, <float32>[]; differentiable if it is adjusted."""
-        if not self.adjusted:
-            return tf.constant(self._config.entropy_cost, tf.float32)
-        return bounded_exp(self._speed * self.scaled_log_cost, _MIN_COST, _MAX_COST)
-
-    def adjustment_loss(self, entropy: tf.Tensor) -> tf.Tensor:
-        """Lowers the cost if the entropy is above its target, and raises it if below.
-
-        Args:
-          entropy: <float32>[] mean entropy of the policy; no gradient flows into it.
-
-        Returns:
-          <float32>[], to be added to the loss.
-        """
-        if not self.adjusted:
-            return tf.constant(0.0)
-        return self() * tf.stop_gradient(entropy - self._config.target_entropy)
 
 
 def shaped(rewards: tf.Tensor, shaping: str) -> tf.Tensor:
@@ -106,7 +59,7 @@ def compute_loss(
     prev_actions: Nest,
     env_outputs: EnvOutput,
     agent_outputs: Any,
-    entropy_cost: EntropyCost,
+    entropy_cost: Coefficient,
     rewards: tf.Tensor | None = None,
     popart: PopArt | None = None,
     replay_ratio: int = 0,
@@ -122,7 +75,7 @@ def compute_loss(
       env_outputs: `EnvOutput` or any tuple of its five fields, [time + 1, batch, ...].
       agent_outputs: `AgentOutput` of [time + 1, batch, ...], recorded at inference; its
         `policy_logits` are the behaviour policy's.
-      entropy_cost: weight of the entropy bonus.
+      entropy_cost: weight of the entropy bonus, see `create_entropy_cost`.
       rewards: <float32>[time + 1, batch] to learn from; None: those of `env_outputs`, which the
         network reads in any case.
       popart: normalizes values; the value targets of this batch update its statistics. None: the
@@ -181,14 +134,13 @@ def compute_loss(
     policy_loss = -mean(tf.math.multiply_no_nan(target_log_probs, advantages))
     baseline_loss = 0.5 * mean(tf.square(value_errors))
     entropy = of_new(pi_tm1.entropy())
-    cost = entropy_cost()
     kl = of_new(mu_tm1.kl_divergence(pi_tm1))
 
     loss = (
         policy_loss
         + config.baseline_cost * baseline_loss
-        - tf.stop_gradient(cost) * entropy
-        + entropy_cost.adjustment_loss(entropy)
+        + entropy_cost.scale_loss(-entropy)
+        + entropy_cost.adjustment_loss(-entropy)
     )
     if config.kl_cost:  # The divergence may be infinite, and 0 times that is NaN.
         loss += config.kl_cost * kl
@@ -198,7 +150,7 @@ def compute_loss(
         "losses/baseline": baseline_loss,
         "losses/kl": kl,
         "policy/entropy": entropy,
-        "policy/entropy_cost": cost,
+        "policy/entropy_cost": entropy_cost(),
         "policy/importance_weight": mean(rhos),
         "policy/importance_weight_clipped": mean(
             tf.cast(rhos > config.max_importance_weight, tf.float32)
@@ -247,6 +199,25 @@ def implied_divergence(pi: Distribution, mu: Distribution, max_weight: float) ->
 
     divergence = tf.math.log(expectation(tf.exp(log_share))) - expectation(log_share)
     return tf.stop_gradient(divergence)
+
+
+def create_entropy_cost(config: VTraceConfig) -> Coefficient:
+    """The weight of the entropy bonus: fixed, or a multiplier that keeps the entropy at a target.
+
+    Raises:
+      UserError: there is a target, but the initial weight is 0.
+    """
+    target, cost = config.target_entropy, config.entropy_cost
+    if target is not None and cost == 0:
+        raise UserError("--target_entropy needs an initial --entropy_cost above 0.")
+    if target is None or config.entropy_cost_adjustment_speed == 0:
+        return FixedCoefficient(cost)
+    return LagrangeInequalityCoefficient(
+        threshold=-target,  # Of minus the entropy.
+        init_alpha=cost,
+        alpha_range=(1e-8, 1e3),
+        adjustment_speed=config.entropy_cost_adjustment_speed,
+    )
 
 
 def make_popart(config: VTraceConfig) -> PopArt:

@@ -23,6 +23,7 @@ from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
+from seed_rl.common.learner.coefficients import Coefficient
 from seed_rl.common.learner.job import CreateAgent, CreateOptimizer
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization.popart import PopArt
@@ -57,8 +58,8 @@ def compute_loss(
       logger: creates the session that receives the metrics.
       parametric_action_distribution: distribution parametrized by `policy_logits`.
       agent: the network. With `--target_entropy` it must have an attribute `entropy_cost`, a
-        `losses.EntropyCost`, whose variable is trained with it. With `--popart`, `popart` of
-        `losses.make_popart`, whose variables are trained.
+        `Coefficient` that is trained with it (see `losses.create_entropy_cost`). With `--popart`,
+        `popart` of `losses.make_popart`, whose variables are trained.
       agent_state: nest of [batch, ...].
       prev_actions: nest of [time + 1, batch, ...].
       env_outputs: nest of [time + 1, batch, ...].
@@ -72,13 +73,14 @@ def compute_loss(
     """
     config = options.from_flags(VTraceConfig)
     entropy_cost = getattr(agent, "entropy_cost", None)
-    if not isinstance(entropy_cost, losses.EntropyCost):
+    if not isinstance(entropy_cost, Coefficient):
         if config.target_entropy is not None:
             raise UserError(
                 "--target_entropy needs a trained entropy cost: give the agent one with "
-                "agent.entropy_cost = seed_rl.agents.vtrace.losses.EntropyCost(VTraceConfig(...))."
+                "agent.entropy_cost = "
+                "seed_rl.agents.vtrace.losses.create_entropy_cost(VTraceConfig(...))."
             )
-        entropy_cost = losses.EntropyCost(config)
+        entropy_cost = losses.create_entropy_cost(config)
     popart = getattr(agent, "popart", None)
     if config.popart and not isinstance(popart, PopArt):
         raise UserError(

@@ -136,7 +136,7 @@ class Tables(Algorithm):
                 behaviour.action,
                 env_outputs,
                 behaviour,
-                losses.EntropyCost(self.config),
+                losses.create_entropy_cost(self.config),
             )
         )
 

@@ -20,7 +20,7 @@ def test_an_lstm_learns_to_name_a_cue_that_is_gone():
     distribution = categorical_distribution(NUM_CUES, tf.int32)
     agent = networks.MLPandLSTM(distribution, [], [16])
     config = VTraceConfig(entropy_cost=0.01)
-    entropy_cost = losses.EntropyCost(config)
+    entropy_cost = losses.create_entropy_cost(config)
     optimizer = tf.keras.optimizers.Adam(0.02)
 
     def play():

@@ -80,7 +80,7 @@ def test_every_variable_is_trained(name):
             prev_actions,
             env_outputs,
             behaviour,
-            losses.EntropyCost(config),
+            losses.create_entropy_cost(config),
         )
     variables = agent.trainable_variables
     assert variables and all(v.dtype == tf.float32 for v in variables)

@@ -61,7 +61,7 @@ def test_cartpole_stays_learned_with_the_defaults_of_gym_vtrace():
     )
     options = made(OptimizerConfig)
     optimizer, _ = create_optimizer(10**9, options)
-    entropy_cost = losses.EntropyCost(config)
+    entropy_cost = losses.create_entropy_cost(config)
 
     @tf.function(autograph=False)
     def act(observation):

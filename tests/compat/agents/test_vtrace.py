@@ -93,7 +93,7 @@ def test_compute_loss_logs_what_our_loss_returns():
     distribution = categorical_distribution(2, tf.int32)
     config = options.from_flags(VTraceConfig)  # Other tests of this process may define flags.
     expected, metrics = losses.compute_loss(
-        config, distribution, Separate(), *batch, losses.EntropyCost(config)
+        config, distribution, Separate(), *batch, losses.create_entropy_cost(config)
     )
     logger = utils.ProgressLogger()
     for agent in (Separate(), Pair()):

@@ -9,17 +9,10 @@ from typing import Any
 
 from absl import flags
 
-from seed_rl.agents.policy_gradient.config import (
-    LossConfig,
-    OnPolicyConfig,
-    StepConfig,
-    settled_sizes,
-)
+from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig, settled_sizes
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.acting.agent_program import AgentProgram
 from seed_rl.common.acting.environment_family import EnvironmentFamily
-from seed_rl.common.config.device_config import DeviceConfig
-from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import (
     ConvNetworkConfig,
     MLPNetworkConfig,
@@ -76,10 +69,7 @@ def check_sizes() -> None:
     Raises:
       UserError: see `settled_sizes`.
     """
-    run, learner = from_flags(RunConfig), from_flags(LearnerConfig, batch_size=1)
-    settings = from_flags(MinibatchSettings)
-    learners = from_flags(DeviceConfig).learners
-    settled_sizes(from_flags(StepConfig), settings, run, learner.unroll_length, learners)
+    settled_sizes()
 
 
 def _check(gin_modules: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,6 @@ from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
     GeneralizedOnPolicyLoss,
 )
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
-from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
@@ -134,17 +132,16 @@ def create_job(
     """
     on_policy = on_policy or from_flags(OnPolicyConfig)
     continuous = continuous or ContinuousDistributionConfig()
-    run = run or from_flags(RunConfig)
-    config = config or from_flags(LearnerConfig, batch_size=1)  # `sizes` replaces it.
     settings = settings or from_flags(MinibatchSettings)
-    learners = (options.get("device_config") or from_flags(DeviceConfig)).learners
-    sizes, on_policy = settled_sizes(on_policy, settings, run, config.unroll_length, learners)
+    on_policy, sized, config = settled_sizes(
+        on_policy, settings, run, config, options.get("device_config")
+    )
 
     def create_algorithm(context: AlgorithmContext) -> PolicyGradient:
         observation_space, action_space = context.spaces
         distribution = get_parametric_distribution_for_action_space(action_space, continuous)
         return algorithm(
-            sizes.minibatches,
+            sized,
             lambda: create_agent_fn(action_space, observation_space, distribution),
             create_loss,
             distribution,
@@ -159,9 +156,7 @@ def create_job(
         create_algorithm,
         create_optimizer_fn,
         run=run,
-        config=dataclasses.replace(
-            config, batch_size=sizes.unrolls, unroll_length=sizes.unroll_length
-        ),
+        config=config,
         optimizer=optimizer or OptimizerConfig(),
         agent_options=(on_policy, settings, continuous),
         **options,

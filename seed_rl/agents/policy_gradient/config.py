@@ -11,7 +11,9 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     nearest_divisors,
 )
 from seed_rl.common.config import flag_origins
-from seed_rl.common.config.options import Checked, option, refuse_contradiction
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.options import Checked, from_flags, option, refuse_contradiction
 from seed_rl.common.config.reward_config import RewardConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
@@ -155,42 +157,52 @@ def step_sizes(
 
 
 def settled_sizes(
-    config: StepConfig,
-    minibatches: MinibatchSettings,
-    run: RunConfig,
-    unroll_length: int,
-    learners: int,
-) -> tuple[StepSizes, StepConfig]:
+    config: StepConfig | None = None,
+    settings: MinibatchSettings | None = None,
+    run: RunConfig | None = None,
+    learner: LearnerConfig | None = None,
+    devices: DeviceConfig | None = None,
+) -> tuple[StepConfig, MinibatchSettings, LearnerConfig]:
     """The sizes of a program: what its user has chosen wins over a preset's sizes in transitions.
 
+    Options that are not given come from the flags.
+
     Args:
-      config: options.
-      minibatches: see `step_sizes`.
+      config: sizes of a training step.
+      settings: its minibatches, see `step_sizes`.
       run: the environments of a learner.
-      unroll_length: see `step_sizes`.
-      learners: how many train together.
+      learner: its `batch_size` is not used.
+      devices: how many learners train together.
 
     Returns:
-      The sizes, and the options from which they follow.
+      The options from which the sizes follow, and minibatches and learner with these sizes.
 
     Raises:
       UserError: see `step_sizes`; or flags contradict each other.
     """
+    config = config or from_flags(StepConfig)
+    settings = settings or from_flags(MinibatchSettings)
+    run = run or from_flags(RunConfig)
+    learner = learner or from_flags(LearnerConfig, batch_size=1)  # Replaced below.
     about = flag_origins.may_be_adapted("step_size_transitions")
     others = ("unroll_length", "batches_per_step", "batch_size")
     if about and any(map(flag_origins.is_chosen, others)):
         config = dataclasses.replace(config, step_size_transitions=None)
         if not flag_origins.is_chosen("batch_size_transitions"):
             config = dataclasses.replace(config, batch_size_transitions=None)
+    learners = (devices or from_flags(DeviceConfig)).learners
     envs = learners * (run.num_envs - run.num_eval_envs)
-    sizes = step_sizes(config, minibatches, unroll_length, envs, about)
+    sizes = step_sizes(config, settings, learner.unroll_length, envs, about)
     for given, name, value in (
         ("step_size_transitions", "unroll_length", sizes.unroll_length),
         ("batch_size_transitions", "batches_per_step", sizes.minibatches.batches_per_step),
     ):
         if size := getattr(config, given):
             refuse_contradiction(name, value, f"--{given}={size}")
-    return sizes, config
+    learner = dataclasses.replace(
+        learner, batch_size=sizes.unrolls, unroll_length=sizes.unroll_length
+    )
+    return config, sizes.minibatches, learner
 
 
 def _multiples(size: int, factor: int) -> str:

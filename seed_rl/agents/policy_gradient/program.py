@@ -9,17 +9,10 @@ from typing import Any
 
 from absl import flags
 
-from seed_rl.agents.policy_gradient.config import (
-    LossConfig,
-    OnPolicyConfig,
-    StepConfig,
-    settled_sizes,
-)
+from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig, settled_sizes
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.acting.program import AgentProgram
-from seed_rl.common.config.device_config import DeviceConfig
-from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import (
     ConvNetworkConfig,
     MLPNetworkConfig,
@@ -70,20 +63,8 @@ def _load_gin(modules: Sequence[str]) -> tuple[Any, Any]:
     return saved, gin_record.load(from_flags(OnPolicyConfig), saved, options, typed)
 
 
-def check_sizes() -> None:
-    """Refuses flags whose sizes of a training step contradict each other.
-
-    Raises:
-      UserError: see `settled_sizes`.
-    """
-    run, learner = from_flags(RunConfig), from_flags(LearnerConfig, batch_size=1)
-    settings = from_flags(MinibatchSettings)
-    learners = from_flags(DeviceConfig).learners
-    settled_sizes(from_flags(StepConfig), settings, run, learner.unroll_length, learners)
-
-
 def _check(gin_modules: Sequence[str]) -> None:
-    check_sizes()
+    settled_sizes()
     # The parts of gin configs import TensorFlow, for seconds: only where the user names some.
     if any(flags.FLAGS[name].present for name in ("gin_config", "gin_bindings")):
         _load_gin(gin_modules)

@@ -6,7 +6,6 @@ through epochs of minibatches.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,6 @@ from seed_rl.agents.policy_gradient.modules.generalized_onpolicy_loss import (
 )
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.agents.pqn.config import PQNConfig
-from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.run_config import RunConfig
@@ -218,12 +216,7 @@ def create_job(
     """
     pqn = pqn or from_flags(PQNConfig)
     settings = settings or from_flags(MinibatchSettings)
-    run = run or from_flags(RunConfig)
-    config = config or from_flags(LearnerConfig, batch_size=1)  # `sizes` replaces it.
-    learners = (options.get("device_config") or from_flags(DeviceConfig)).learners
-    sizes, step = settled_sizes(
-        step or from_flags(StepConfig), settings, run, config.unroll_length, learners
-    )
+    step, sized, config = settled_sizes(step, settings, run, config, options.get("device_config"))
     block_inference = step.block_inference_on_training
 
     def create_algorithm(context: AlgorithmContext) -> PQN:
@@ -236,7 +229,7 @@ def create_job(
         distribution = get_parametric_distribution_for_action_space(actions)
         return algorithm(
             pqn,
-            sizes.minibatches,
+            sized,
             lambda: create_agent_fn(actions, observations, distribution),
             distribution,
             context.run.num_envs,
@@ -251,9 +244,7 @@ def create_job(
         create_algorithm,
         create_optimizer_fn,
         run=run,
-        config=dataclasses.replace(
-            config, batch_size=sizes.unrolls, unroll_length=sizes.unroll_length
-        ),
+        config=config,
         agent_options=(pqn, step, settings),
         **options,
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seed_rl.agents.policy_gradient.config import StepConfig
+from seed_rl.agents.policy_gradient.config import StepConfig, settled_sizes
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import SPLIT, MinibatchSettings
-from seed_rl.agents.policy_gradient.program import check_sizes
 from seed_rl.agents.pqn.config import NormConfig, PQNConfig
 from seed_rl.common.acting.program import AgentProgram
 from seed_rl.common.config.network_config import (
@@ -64,7 +63,7 @@ PROGRAM = AgentProgram(
     create_agent,
     (NormConfig, ObservationConfig, MLPNetworkConfig, ConvNetworkConfig),
     (PRESET,),
-    check_sizes,
+    settled_sizes,
 )
 
 main = PROGRAM.main

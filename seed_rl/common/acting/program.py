@@ -50,7 +50,7 @@ class AgentProgram:
     create_agent: Callable[..., Any]
     network_configs: tuple[type, ...]
     presets: tuple[Preset, ...] = ()
-    check: Callable[[], None] | None = None
+    check: Callable[[], object] | None = None
     instead: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def main(
@@ -146,7 +146,7 @@ def _act(family: EnvironmentFamily, env_config: Any) -> None:
     )
 
 
-def _prepare(family: EnvironmentFamily, check: Callable[[], None] | None) -> None:
+def _prepare(family: EnvironmentFamily, check: Callable[[], object] | None) -> None:
     """Settles the flags that the user has not typed, and refuses action repeats without effect.
 
     Unless --logdir is given, the run's directory is named after the environment, and after the
@@ -178,7 +178,7 @@ def _prepare(family: EnvironmentFamily, check: Callable[[], None] | None) -> Non
 
 
 def answer_check(
-    continuation: Callable[[], Mapping[str, Any]], check: Callable[[], None] | None = None
+    continuation: Callable[[], Mapping[str, Any]], check: Callable[[], object] | None = None
 ) -> None:
     """Prints what `./run_local.sh` asks a program for with --only_check_args.
 

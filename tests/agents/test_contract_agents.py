@@ -14,7 +14,9 @@ from seed_rl.agents.vtrace import learner as vtrace_learner
 from seed_rl.agents.vtrace import networks as vtrace_networks
 from seed_rl.atari import networks as atari_networks
 from seed_rl.common import utils
+from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.inference.network_calls import call_network
+from seed_rl.common.networks import network_factory
 from seed_rl.common.networks.encoders import VectorEncoder
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.dmlab import networks as dmlab_networks
@@ -25,13 +27,10 @@ DISTRIBUTION = categorical_distribution(NUM_ACTIONS, tf.int32)
 FRAME, VECTOR, LAB = (84, 84, 1), (5,), (72, 96, 3)
 NETWORKS = {
     "ActorCritic": (
-        lambda: vtrace_networks.ActorCritic(DISTRIBUTION, VectorEncoder((8,)), (4,), True),
-        VECTOR,
-    ),
-    "ConvAgent": (lambda: vtrace_networks.ConvAgent(DISTRIBUTION, FRAME, lstm_size=4), FRAME),
-    "SpaceAgent": (
-        lambda: vtrace_networks.SpaceAgent(DISTRIBUTION, Box(-1.0, 1.0, VECTOR, np.float32)),
-        VECTOR,
+        lambda: network_factory.create_network(
+            Box(0, 255, FRAME, np.uint8), DISTRIBUTION, ConvNetworkConfig(lstm_sizes=(4,))
+        ),
+        FRAME,
     ),
     "MLPandLSTM": (lambda: vtrace_networks.MLPandLSTM(DISTRIBUTION, (8,), (4,)), VECTOR),
     "ImpalaDeep": (lambda: dmlab_networks.ImpalaDeep(NUM_ACTIONS), LAB),

@@ -11,9 +11,9 @@ from seed_rl.agents.pqn.config import NormConfig
 from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.nest import Nest
-from seed_rl.common.networks.action_mask import masked, without_mask
+from seed_rl.common.networks import network_factory
+from seed_rl.common.networks.action_mask import masked
 from seed_rl.common.networks.actor_critic import ActorCritic, AgentOutput
-from seed_rl.common.networks.space_encoder import SpaceEncoder
 
 
 class QNetwork(ActorCritic):
@@ -30,25 +30,17 @@ def create_network(
     conv: ConvNetworkConfig | None = None,
     mlp: MLPNetworkConfig | None = None,
     norm: NormConfig | None = None,
-) -> QNetwork:
+) -> ActorCritic:
     """Creates a network with convolutions for images, dense layers for vectors, both for nests.
 
     Args:
       observation_space: of one environment.
       distribution: over actions; has one parameter per action.
-      conv: options of the layers for images, and of the LSTM.
-      mlp: options of the layers for all other inputs.
-      norm: options of all these layers.
+      conv: see `network_factory.create_network`.
+      mlp: see `network_factory.create_network`.
+      norm: options of all layers for inputs.
     """
-    conv, mlp = conv or ConvNetworkConfig(), mlp or MLPNetworkConfig()
-    encoder = SpaceEncoder(
-        without_mask(observation_space),
-        mlp.mlp_sizes,
-        conv.torso,
-        conv.stack_size,
-        conv.compute_dtype,
-        mlp.mlp_activation,
-        (norm or NormConfig()).layer_norm,
+    layer_norm = (norm or NormConfig()).layer_norm
+    return network_factory.create_network(
+        observation_space, distribution, conv, mlp, layer_norm, QNetwork
     )
-    sizes = conv.lstm_sizes
-    return QNetwork(distribution, encoder, sizes, any(sizes), conv.compute_dtype, "q_network")

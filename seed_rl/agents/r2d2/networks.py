@@ -10,11 +10,10 @@ from gymnasium import spaces
 
 from seed_rl.agents.r2d2.config import QNetworkConfig
 from seed_rl.common.nest import Nest
-from seed_rl.common.networks.action_mask import masked, without_mask
-from seed_rl.common.networks.encoders import ImageEncoder
+from seed_rl.common.networks.action_mask import masked
 from seed_rl.common.networks.layers import Dense, variance_scaling
 from seed_rl.common.networks.recurrent_network import RecurrentNetwork
-from seed_rl.common.networks.space_encoder import SpaceEncoder, is_image
+from seed_rl.common.networks.space_encoder import SpaceEncoder
 
 
 class AgentOutput(NamedTuple):
@@ -80,15 +79,13 @@ def create_network(
       config: options.
     """
     config = config or QNetworkConfig()
-    space = without_mask(observation_space)
-    options = (config.torso, config.stack_size)
-    encoder: Any
-    if is_image(space):
-        encoder = ImageEncoder(
-            space.shape, *options, tf.as_dtype(space.dtype), compute_dtype=config.compute_dtype
-        )
-    else:
-        encoder = SpaceEncoder(space, config.mlp_sizes, *options, config.compute_dtype)
+    encoder = SpaceEncoder(
+        observation_space,
+        config.mlp_sizes,
+        config.torso,
+        config.stack_size,
+        config.compute_dtype,
+    )
     return DuelingLSTM(
         num_actions, encoder, config.lstm_size, config.head_size, config.compute_dtype
     )

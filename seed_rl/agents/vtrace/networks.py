@@ -1,19 +1,5 @@
-"""The networks of the V-trace agent: those of every actor-critic, see `common/networks`."""
+"""The networks of the V-trace agent for existing programs; ours: `common/networks`."""
 
-from seed_rl.common.networks.actor_critic import (
-    ActorCritic,
-    AgentOutput,
-    ConvAgent,
-    MLPandLSTM,
-    SpaceAgent,
-)
-from seed_rl.common.networks.network_factory import create_network
+from seed_rl.common.networks.actor_critic import AgentOutput, MLPandLSTM
 
-__all__ = [
-    "ActorCritic",
-    "AgentOutput",
-    "ConvAgent",
-    "MLPandLSTM",
-    "SpaceAgent",
-    "create_network",
-]
+__all__ = ["AgentOutput", "MLPandLSTM"]

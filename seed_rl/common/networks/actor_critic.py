@@ -10,10 +10,9 @@ import tensorflow as tf
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.nest import Nest
 from seed_rl.common.networks.action_mask import masked
-from seed_rl.common.networks.encoders import ImageEncoder, VectorEncoder
+from seed_rl.common.networks.encoders import VectorEncoder
 from seed_rl.common.networks.layers import Dense, variance_scaling
 from seed_rl.common.networks.recurrent_network import RecurrentNetwork
-from seed_rl.common.networks.space_encoder import SpaceEncoder
 
 
 class AgentOutput(NamedTuple):
@@ -75,80 +74,6 @@ class ActorCritic(RecurrentNetwork):
         policy_logits = masked(self._policy(features), observation)
         baseline = tf.squeeze(self._baseline(features), axis=-1)
         return AgentOutput(self._distribution.sample(policy_logits), policy_logits, baseline)
-
-
-class ConvAgent(ActorCritic):
-    """Actor-critic for images, with frames stacked on the learner."""
-
-    def __init__(
-        self,
-        parametric_action_distribution: ParametricDistribution,
-        observation_shape: Sequence[int],
-        torso: str = "nature",
-        lstm_size: int | Sequence[int] = 0,
-        stack_size: int = 1,
-        compute_dtype: tf.DType | str = tf.float32,
-        observation_dtype: tf.DType = tf.uint8,
-    ):
-        """Creates layers; the first call creates their variables.
-
-        Args:
-          parametric_action_distribution: distribution that the policy head parametrizes.
-          observation_shape: [height, width, channels] of one frame.
-          torso: "nature", "impala_shallow" or "impala_deep".
-          lstm_size: units of the LSTM, or of each of several; 0 for none. With an LSTM, the
-            previous action and reward are inputs too, as in IMPALA.
-          stack_size: number of frames in a stack.
-          compute_dtype: type of the matrix products and convolutions.
-          observation_dtype: type of the frames.
-        """
-        lstm_sizes = (lstm_size,) if isinstance(lstm_size, int) else tuple(lstm_size)
-        super().__init__(
-            parametric_action_distribution,
-            ImageEncoder(observation_shape, torso, stack_size, observation_dtype, compute_dtype),
-            lstm_sizes=lstm_sizes,
-            prev_action_and_reward=any(lstm_sizes),
-            compute_dtype=compute_dtype,
-            name="conv_agent",
-        )
-
-
-class SpaceAgent(ActorCritic):
-    """Actor-critic for any Gymnasium observation space: images, vectors, choices and nests."""
-
-    def __init__(
-        self,
-        parametric_action_distribution: ParametricDistribution,
-        observation_space: Any,
-        mlp_sizes: Sequence[int] = (64, 64),
-        lstm_sizes: Sequence[int] = (),
-        torso: str = "nature",
-        stack_size: int = 1,
-        compute_dtype: tf.DType | str = tf.float32,
-        mlp_activation: str = "relu",
-    ):
-        """Creates layers; the first call creates their variables.
-
-        Args:
-          parametric_action_distribution: distribution that the policy head parametrizes.
-          observation_space: observation space of one environment.
-          mlp_sizes: units of each dense layer, for all inputs but images.
-          lstm_sizes: units of each LSTM layer, on the features of all inputs.
-          torso: torso for images.
-          stack_size: number of images in a stack.
-          compute_dtype: type of the arithmetic.
-          mlp_activation: "relu" or "tanh", for the dense layers.
-        """
-        super().__init__(
-            parametric_action_distribution,
-            SpaceEncoder(
-                observation_space, mlp_sizes, torso, stack_size, compute_dtype, mlp_activation
-            ),
-            lstm_sizes=lstm_sizes,
-            prev_action_and_reward=any(lstm_sizes),
-            compute_dtype=compute_dtype,
-            name="space_agent",
-        )
 
 
 class MLPandLSTM(ActorCritic):

@@ -7,8 +7,13 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
-from seed_rl.agents.vtrace import losses, networks
+from seed_rl.agents.pqn import networks as pqn
+from seed_rl.agents.vtrace import losses
 from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common.config.network_config import ConvNetworkConfig, MLPNetworkConfig
+from seed_rl.common.errors import UserError
+from seed_rl.common.networks.actor_critic import MLPandLSTM
+from seed_rl.common.networks.network_factory import create_network
 from seed_rl.common.parametric_distribution import (
     categorical_distribution,
     get_parametric_distribution_for_action_space,
@@ -19,7 +24,6 @@ from tests.helpers.network_inputs import assert_unroll_equals_steps
 
 ACTIONS = categorical_distribution(4, tf.int64)
 random_steps = functools.partial(network_inputs.random_steps, num_actions=4)
-conv_agent = functools.partial(networks.ConvAgent, ACTIONS, (84, 84, 1), stack_size=4)
 NESTED = spaces.Dict(
     camera=spaces.Box(0, 255, (40, 44, 3), np.uint8),
     grid=spaces.Box(0, 255, (4, 4), np.uint8),
@@ -29,20 +33,34 @@ NESTED = spaces.Dict(
 IMAGE = spaces.Box(0, 255, (84, 84, 1), np.uint8)
 LAB = spaces.Box(0, 255, (72, 96, 3), np.uint8)
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+CONFIGS = ConvNetworkConfig, MLPNetworkConfig
+
+
+def conv_agent(**options):
+    return create_network(IMAGE, ACTIONS, ConvNetworkConfig(**options))
+
 
 AGENTS = {
     "nature": (conv_agent, IMAGE),
-    "nature_lstm": (lambda: conv_agent(lstm_size=16), IMAGE),
-    "shallow_lstm": (lambda: conv_agent("impala_shallow", 16, stack_size=2), IMAGE),
+    "nature_lstm": (lambda: conv_agent(lstm_sizes=(16,)), IMAGE),
+    "shallow_lstm": (
+        lambda: conv_agent(torso="impala_shallow", lstm_sizes=(16,), stack_size=2),
+        IMAGE,
+    ),
     "deep_lab": (lambda: ImpalaDeep(4), LAB),
-    "mlp": (lambda: networks.MLPandLSTM(ACTIONS, [8], []), VECTOR),
-    "mlp_lstms": (lambda: networks.MLPandLSTM(ACTIONS, [8], [6, 5]), VECTOR),
-    "mlp_nested": (lambda: networks.MLPandLSTM(ACTIONS, [8], [6]), NESTED),
+    "mlp": (lambda: MLPandLSTM(ACTIONS, [8], []), VECTOR),
+    "mlp_lstms": (lambda: MLPandLSTM(ACTIONS, [8], [6, 5]), VECTOR),
+    "mlp_nested": (lambda: MLPandLSTM(ACTIONS, [8], [6]), NESTED),
     "space_nested": (
-        lambda: networks.SpaceAgent(ACTIONS, NESTED, [8], [6], stack_size=2),
+        lambda: create_network(
+            NESTED,
+            ACTIONS,
+            ConvNetworkConfig(stack_size=2),
+            MLPNetworkConfig((8,), lstm_sizes=(6,)),
+        ),
         NESTED,
     ),
-    "space_choice": (lambda: networks.SpaceAgent(ACTIONS, spaces.Discrete(5)), spaces.Discrete(5)),
+    "space_choice": (lambda: create_network(spaces.Discrete(5), ACTIONS), spaces.Discrete(5)),
 }
 
 
@@ -89,7 +107,7 @@ def test_every_variable_is_trained(name):
 
 
 def test_an_lstm_sees_the_previous_action_and_the_clipped_reward():
-    agent = conv_agent(lstm_size=16)
+    agent = conv_agent(lstm_sizes=(16,))
     _, env_outputs = random_steps(IMAGE, 1, 2)
     env_output = at(env_outputs, 0)
 
@@ -104,7 +122,7 @@ def test_an_lstm_sees_the_previous_action_and_the_clipped_reward():
 
 def test_what_lies_before_done_does_not_matter():
     """Frames and recurrent state of an ended episode must not leak into the next."""
-    agent = conv_agent(lstm_size=16)
+    agent = conv_agent(lstm_sizes=(16,))
     prev_actions, env_outputs = random_steps(IMAGE, 4, 2)
     done = tf.constant([[False, False], [True, True], [False, False], [False, False]])
     env_outputs = env_outputs._replace(done=done)
@@ -116,11 +134,12 @@ def test_what_lies_before_done_does_not_matter():
     np.testing.assert_array_equal(ours.baseline[1:], theirs.baseline[1:])
 
 
-@pytest.mark.parametrize("torso, lstm_size", [("nature", 0), ("impala_deep", 16)])
-def test_bfloat16_is_close_to_float32_and_keeps_float32_outside(torso, lstm_size):
+@pytest.mark.parametrize("torso, lstm_sizes", [("nature", ()), ("impala_deep", (16,))])
+def test_bfloat16_is_close_to_float32_and_keeps_float32_outside(torso, lstm_sizes):
     tf.random.set_seed(0)
     exact, half = (
-        conv_agent(torso, lstm_size, compute_dtype=dtype) for dtype in ("float32", "bfloat16")
+        conv_agent(torso=torso, lstm_sizes=lstm_sizes, compute_dtype=dtype)
+        for dtype in ("float32", "bfloat16")
     )
     prev_actions, env_outputs = random_steps(IMAGE, 2, 3)
     expected, _ = exact(prev_actions, env_outputs, exact.initial_state(3), unroll=True)
@@ -134,6 +153,23 @@ def test_bfloat16_is_close_to_float32_and_keeps_float32_outside(torso, lstm_size
     np.testing.assert_allclose(outputs.baseline, expected.baseline, atol=0.1 * spread)
 
 
+@pytest.mark.parametrize("create", [create_network, pqn.create_network])
+@pytest.mark.parametrize("space", [IMAGE, VECTOR, NESTED], ids=["image", "vector", "nest"])
+@pytest.mark.parametrize("config", CONFIGS)
+def test_either_config_makes_the_lstm(create, space, config):
+    """Guards callers of the library from a network without the memory that they asked for."""
+    configs = {cls: cls(lstm_sizes=(6, 5) if cls is config else (0,)) for cls in CONFIGS}
+    network = create(space, ACTIONS, *configs.values())
+    state = network.initial_state(2).core_state
+    assert [layer.hidden.shape for layer in state] == [(2, 6), (2, 5)]
+
+
+def test_two_different_lstms_are_refused():
+    configs = ConvNetworkConfig(lstm_sizes=(6,)), MLPNetworkConfig(lstm_sizes=(5,))
+    with pytest.raises(UserError, match=r"\(6,\) .* \(5,\) describe one LSTM"):
+        create_network(NESTED, ACTIONS, *configs)
+
+
 def test_first_policies_are_close_to_uniform():
     agent = conv_agent()
     prev_actions, env_outputs = random_steps(IMAGE, 1, 16)
@@ -144,7 +180,7 @@ def test_first_policies_are_close_to_uniform():
 def test_mixed_actions_go_in_and_out():
     space = spaces.Dict(steer=spaces.Box(-1, 1, (2,), np.float32), button=spaces.Discrete(3))
     distribution = get_parametric_distribution_for_action_space(space)
-    agent = networks.SpaceAgent(distribution, VECTOR, [8], [6])
+    agent = create_network(VECTOR, distribution, mlp=MLPNetworkConfig(lstm_sizes=(6,)))
     _, env_outputs = random_steps(VECTOR, 3, 2)
     prev_actions = {"steer": tf.zeros([3, 2, 2]), "button": tf.zeros([3, 2], tf.int64)}
     outputs, _ = agent(prev_actions, env_outputs, agent.initial_state(2), unroll=True)

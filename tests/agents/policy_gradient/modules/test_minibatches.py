@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium import spaces
 
 from seed_rl.agents.policy_gradient.modules import minibatches, policy_losses
 from seed_rl.agents.policy_gradient.modules import ppo_training_step_utils as old_names
@@ -18,12 +19,13 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     MinibatchSettings,
 )
 from seed_rl.agents.policy_gradient.modules.policy_regularizers import KLPolicyRegularizer
+from seed_rl.common.config.network_config import ConvNetworkConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.algorithm import StepResult
 from seed_rl.common.learner.training import minimize
 from seed_rl.common.monitoring.skipped_steps import SkippedSteps
-from seed_rl.common.networks.actor_critic import ConvAgent
+from seed_rl.common.networks.network_factory import create_network
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.returns.advantages import GAE
 from seed_rl.common.types import EnvOutput, Unroll
@@ -352,9 +354,10 @@ def test_stacked_frames_are_shuffled_with_their_transitions():
     rng = np.random.default_rng(0)
     batch = make_batch()
     images = tf.constant(rng.integers(0, 256, (T + 1, B, 84, 84, 1)), tf.uint8)
-    network = ConvAgent(DISTRIBUTION, (84, 84, 1), stack_size=3)
+    space = spaces.Box(0, 255, (84, 84, 1), np.uint8)
+    network = create_network(space, DISTRIBUTION, ConvNetworkConfig(stack_size=3))
     past = tf.cast(tf.random.uniform([B, 21, 21, 32], maxval=256, dtype=tf.int32), tf.uint8)
-    state = network.initial_state(B)._replace(frame_stacking_state=past)
+    state = network.initial_state(B)._replace(frame_stacking_state=(past,))
     env_outputs = batch.env_outputs._replace(observation=images)
     batch = batch._replace(agent_state=state, env_outputs=env_outputs)
     whole, _ = network(batch.prev_actions, env_outputs, state, unroll=True)
@@ -372,7 +375,8 @@ def test_stacked_frames_are_shuffled_with_their_transitions():
         (expected[1], advantages),
     ):
         np.testing.assert_allclose(tf.reshape(there, [-1]).numpy()[order], here[0], rtol=1e-5)
-    recurrent = ConvAgent(DISTRIBUTION, (84, 84, 1), lstm_size=4, stack_size=3)
+    config = ConvNetworkConfig(stack_size=3, lstm_sizes=(4,))
+    recurrent = create_network(space, DISTRIBUTION, config)
     batch = batch._replace(agent_state=recurrent.initial_state(B))
     with pytest.raises(UserError, match="recurrent state"):
         minibatches.split_into_transitions(

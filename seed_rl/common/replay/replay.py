@@ -151,16 +151,13 @@ class PrioritizedReplay:
           Keys <int64>[n] of the unrolls.
 
         Raises:
-          ValueError: the unrolls do not match the specs, or the priorities are invalid.
+          ValueError: the unrolls do not match the specs, or the priorities are invalid; nothing
+            was inserted.
           ReplayTimeout, ReplayClosed: nothing was inserted.
         """
-        arrays, size = self.layout.arrays(unrolls, time_major)
-        if priorities is None:
-            priorities = np.ones(size)
-        checked = _checked_priorities(priorities, (size,))
         self.limiter.await_insert(timeout_s)
-        keys = self.storage.insert(self.layout.pack(arrays), checked, time_major)
-        self.limiter.count_insert(size)
+        keys = self.storage.insert(unrolls, priorities, time_major)
+        self.limiter.count_insert(len(keys))
         return keys
 
     def sample(
@@ -206,9 +203,7 @@ class PrioritizedReplay:
         Raises:
           ValueError: a priority is NaN, infinite or negative; none was set.
         """
-        keys = np.ascontiguousarray(keys, np.int64)
-        checked = _checked_priorities(priorities, keys.shape)
-        return self.storage.update_priorities(keys, checked)
+        return self.storage.update_priorities(keys, priorities)
 
     def batches(self, batch_size: int) -> Iterator[ReplaySample]:
         """Samples of `batch_size` unrolls, until the replay is closed."""
@@ -273,22 +268,6 @@ class PrioritizedReplay:
     def _importance_weights(self, probabilities: np.ndarray, size: int) -> np.ndarray:
         weights = (size * probabilities) ** -self.config.importance_sampling_exponent
         return np.asarray(weights, np.float32)
-
-
-def _checked_priorities(priorities: npt.ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns `priorities` as <float64>.
-
-    Raises:
-      ValueError: they have another shape, or one is negative or not finite.
-    """
-    result = np.ascontiguousarray(priorities, np.float64)
-    if result.shape != shape:
-        raise ValueError(f"priorities must have shape {list(shape)}, got {list(result.shape)}.")
-    # The comparisons are false for NaN too.
-    valid = (result >= 0) & (result < np.inf)
-    if not valid.all():
-        raise ValueError(f"priorities must be finite and not negative, got {result[~valid][0]}.")
-    return result
 
 
 class _Rates:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from seed_rl.common import nest
 from seed_rl.common.replay import native
@@ -87,31 +88,34 @@ class UnrollStorage:
         return stats.next_key - stats.oldest_key
 
     def insert(
-        self, values: nest.Nest, priorities: np.ndarray, time_major: bool = True
+        self,
+        values: nest.Nest,
+        priorities: npt.ArrayLike | None = None,
+        time_major: bool = True,
     ) -> np.ndarray:
         """Inserts a batch of unrolls.
 
         Args:
           values: nest of arrays [time, n, ...], or [n, time, ...] if not `time_major`.
-          priorities: <float64>[n], finite and not negative.
+          priorities: <float>[n], finite and not negative; None: all 1.
           time_major: see `values`.
 
         Returns:
           The keys <int64>[n] of the unrolls.
 
         Raises:
-          ValueError: structure, dtypes or shapes differ from the layout.
+          ValueError: structure, dtypes or shapes differ from the layout, or the priorities are
+            invalid; nothing was inserted.
         """
         arrays, size = self.layout.arrays(values, time_major)
-        if priorities.shape != (size,):
-            raise ValueError(f"{size} unrolls need priorities [{size}], got {priorities.shape}.")
+        checked = _checked_priorities(np.ones(size) if priorities is None else priorities, (size,))
         keys = np.empty(size, np.int64)
         native.call(
             "replay_insert",
             self._handle,
             size,
             self.layout.views(arrays, time_major),
-            native.pointer(priorities),
+            native.pointer(checked),
             time.time(),
             native.pointer(keys),
         )
@@ -169,18 +173,23 @@ class UnrollStorage:
         )
         return self.layout.pack(arrays), found
 
-    def update_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> int:
-        """Sets the priorities <float64>[n] of `keys` <int64>[n], ignoring evicted keys.
+    def update_priorities(self, keys: npt.ArrayLike, priorities: npt.ArrayLike) -> int:
+        """Sets the priorities <float>[n] of `keys` <int64>[n], ignoring evicted keys.
 
         Returns:
           The number of priorities set.
+
+        Raises:
+          ValueError: a priority is NaN, infinite or negative; none was set.
         """
+        keys = np.ascontiguousarray(keys, np.int64)
+        checked = _checked_priorities(priorities, keys.shape)
         return native.call(
             "replay_update_priorities",
             self._handle,
             len(keys),
             native.pointer(keys),
-            native.pointer(priorities),
+            native.pointer(checked),
         )
 
     def priorities(self, keys: np.ndarray) -> np.ndarray:
@@ -283,6 +292,22 @@ class Snapshot:
                 _view(segment.ends, ctypes.c_uint32, segment.count),
                 _view(segment.data, ctypes.c_uint8, segment.bytes),
             )
+
+
+def _checked_priorities(priorities: npt.ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns `priorities` as <float64>.
+
+    Raises:
+      ValueError: they have another shape, or one is negative or not finite.
+    """
+    result = np.ascontiguousarray(priorities, np.float64)
+    if result.shape != shape:
+        raise ValueError(f"priorities must have shape {list(shape)}, got {list(result.shape)}.")
+    # The comparisons are false for NaN too.
+    valid = (result >= 0) & (result < np.inf)
+    if not valid.all():
+        raise ValueError(f"priorities must be finite and not negative, got {result[~valid][0]}.")
+    return result
 
 
 def _view(address: int | None, item: type, count: int) -> np.ndarray:

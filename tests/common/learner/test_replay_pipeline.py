@@ -10,12 +10,7 @@ from seed_rl.common.learner.replay_pipeline import ReplayMixer
 from seed_rl.common.replay import FieldSpec, PrioritizedReplay
 from seed_rl.common.types import EnvOutput, Unroll
 
-
-def unrolls(rewards: list[float]) -> Unroll:
-    """Unrolls of two steps, whose rewards and recurrent state are `rewards`."""
-    array = np.array([rewards, rewards], np.float32)
-    flags, count = np.zeros(array.shape, np.bool_), np.zeros(array.shape, np.int32)
-    return Unroll(array[0], (), EnvOutput(array, flags, array, flags, count), ())
+EMPTY = 12
 
 
 def uniform_replay() -> PrioritizedReplay:
@@ -28,13 +23,14 @@ def uniform_replay() -> PrioritizedReplay:
 
 def test_new_unrolls_are_mixed_with_all_earlier_ones() -> None:
     """Guards LASER's batches: the new ones first, each once, then the right number of others, with
-    their own recurrent states; and a replay into which nothing comes that is not finite.
+    their own recurrent states; and a replay into which nothing comes that is not finite or has no
+    transition.
     """
     count, ratio = 30, 3
     rewards = tf.reshape(tf.range(2.0 * count), [count, 2])
     rewards = tf.where(rewards == 7, np.inf, rewards)
     new = tf.data.Dataset.from_tensor_slices(rewards).map(
-        lambda r: tf.nest.map_structure(tf.identity, mixable(r))
+        lambda r: tf.nest.map_structure(tf.identity, two_steps(r))
     )
     mixer = ReplayMixer(uniform_replay(), ratio)
     replayed: list[float] = []
@@ -45,13 +41,13 @@ def test_new_unrolls_are_mixed_with_all_earlier_ones() -> None:
         np.testing.assert_array_equal(reward[0, :2], rewards[i])
         np.testing.assert_array_equal(reward, np.stack([batch.agent_state.numpy()] * 2))
         replayed.extend(reward[0, 2:])
-    assert len(mixer.replay) == 2 * count - 1
-    assert set(replayed) <= set(np.delete(np.arange(2 * count), 7))
+    assert len(mixer.replay) == 2 * count - 2
+    assert set(replayed) <= set(np.delete(np.arange(2 * count), [7, EMPTY]))
     assert len(set(replayed)) > count, "not only the newest"
 
 
-def mixable(rewards: tf.Tensor) -> Unroll:
-    """As `unrolls`, of tensors."""
+def two_steps(rewards: tf.Tensor) -> Unroll:
+    """Unrolls whose rewards and recurrent state are `rewards`; all of `EMPTY` is abandoned."""
     both = tf.stack([rewards, rewards])
-    flags, steps = tf.zeros_like(both, tf.bool), tf.zeros_like(both, tf.int32)
+    flags, steps = tf.equal(both, EMPTY), tf.zeros_like(both, tf.int32)
     return Unroll(rewards, (), EnvOutput(both, flags, both, flags, steps), ())

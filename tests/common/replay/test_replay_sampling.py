@@ -136,7 +136,9 @@ def test_bad_priorities_change_nothing(bad: float) -> None:
         replay.update_priorities([0, 1], [3.0, bad])
     with pytest.raises(ValueError, match="priorities must be finite"):
         replay.insert(unrolls([5]), [bad])
-    assert len(replay) == 2
+    with pytest.raises(ValueError, match="priorities must have shape"):
+        replay.insert(unrolls([5]), [1.0, 2.0])
+    assert len(replay) == 2 and replay.stats().inserted == 2
     np.testing.assert_array_equal(replay.storage.priorities(np.arange(2)), [1.0, 2.0])
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the studies behind docs/results, one after the other and niced: an estimated 30 hours or more on two cores.
-# Ctrl-C or SIGTERM saves and stops; the same command continues. Runs whose results are in docs/results are not
-# run again, so another machine continues from a clone.
+# Runs the studies behind docs/results, one after the other and niced: an estimated 30 hours or more
+# on two cores. Ctrl-C, SIGTERM or a closed terminal saves and stops; the same command continues.
+# Runs whose results are in docs/results are not run again, so another machine continues from a clone.
 #
 # scripts/results.sh [DIRECTORY]         (default: runs/results)
 # scripts/results.sh --keep [DIRECTORY]  copies the results so far to docs/results and writes its tables
@@ -66,7 +66,7 @@ else
   set -m  # Ctrl-C reaches the study once, from the trap.
   stopped=
   study=
-  trap 'stopped=1; [[ -z $study ]] || kill -INT "$study"' INT TERM
+  trap 'stopped=1; [[ -z $study ]] || kill -INT "$study"' INT TERM HUP  # nohup's stays ignored.
   run_studies
 fi
 exit "$failed"

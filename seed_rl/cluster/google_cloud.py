@@ -1,8 +1,8 @@
 """One replica of a custom job on Google Cloud (Vertex AI): what `gcp/submit.py` has it run.
 
-The service says in CLUSTER_SPEC which replica this is; `seed_rl.cluster` does the
-rest. Added here: the token from Secret Manager, several actors on one machine, a learner in another
-job than its actors, trials of hyperparameter tuning.
+The service says in CLUSTER_SPEC which replica this is; `seed_rl.cluster` does the rest. Added here:
+the token from Secret Manager, several actors on one machine, a learner in another job than its
+actors, trials of hyperparameter tuning.
 """
 
 from __future__ import annotations

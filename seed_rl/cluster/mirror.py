@@ -80,6 +80,11 @@ class Mirror:
     def url(self) -> str:
         return self._remote.url
 
+    @property
+    def claimed(self) -> bool:
+        """Whether this learner has been the writer."""
+        return self._beats > 0
+
     def claim(self) -> None:
         """Becomes the only writer: at once if the last one's lease is released or has ended.
 

@@ -60,20 +60,21 @@ def run(
     logdir.mkdir()
     mirror = Mirror(RemoteFiles(url), logdir)
     code = stopped_code
-    with _Signals() as signals, contextlib.suppress(_StoppedEarlyError):
-        mirror.claim()
+    with contextlib.suppress(_StoppedEarlyError), _Signals() as signals:
         try:
+            mirror.claim()
             with mirror.showing_life():
                 mirror.restore()
-                signals.early = False
                 learner = list(command(logdir))
+                signals.early = False
                 code = _run(learner, environment, signals, mirror, period_s, after_copy)
                 _copy_the_rest(mirror)
                 after_copy(logdir)
         except _StoppedEarlyError:
             pass
-        with contextlib.suppress(Exception):  # The next learner then waits a little.
-            mirror.release()
+        if mirror.claimed:
+            with contextlib.suppress(Exception):  # The next learner then waits a little.
+                mirror.release()
     shutil.rmtree(scratch, ignore_errors=True)
     return code
 

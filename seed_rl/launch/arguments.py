@@ -23,7 +23,7 @@ usage: ./run_local.sh GAME AGENT ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
        ./run_local.sh PROGRAM.py [AGENT] ACTORS [ENVS_PER_ACTOR] [--flag=value ...]
        ./run_local.sh --docker ...     the same in a container
 
-  GAME            environments, one of: {games}
+  GAME            family of environments, one of: {games}
   AGENT           {agents}
   PROGRAM.py      a program of your own (docs/custom_environments.md); AGENT: if it has several
   ACTORS          number of actor processes; of clients, if the GAME is external (docs/clients.md)

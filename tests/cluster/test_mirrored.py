@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_a_failed_learners_files_are_copied_and_its_code_is_returned(
     assert list((tmp_path / "disk").iterdir()) == []
 
 
-@pytest.mark.parametrize("during", ["claim", "restore"])
+@pytest.mark.parametrize("during", ["claim", "write", "restore"])
 def test_a_stop_before_the_learner_has_started_is_not_a_finished_run(
     during: str, bucket: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,14 +63,19 @@ def test_a_stop_before_the_learner_has_started_is_not_a_finished_run(
     the last learner or downloads the run; the next one waits no longer than before.
     """
 
-    def interrupted(mirror: mirrored.Mirror) -> None:
+    write = RemoteFiles.write
+
+    def interrupted(place: mirrored.Mirror | RemoteFiles, *arguments: Any) -> None:
+        if isinstance(place, RemoteFiles):  # The lease has just been written.
+            monkeypatch.setattr(RemoteFiles, "write", write)
+            write(place, *arguments)
         signal.raise_signal(signal.SIGTERM)
-        raise AssertionError(f"{during} went on")
+        raise AssertionError(f"{during} continued")
 
     def command(logdir: pathlib.Path) -> list[str]:
         raise AssertionError("the learner was started")
 
-    monkeypatch.setattr(mirrored.Mirror, during, interrupted)
+    monkeypatch.setattr(RemoteFiles if during == "write" else mirrored.Mirror, during, interrupted)
     url = f"file://{bucket}/run"
     assert mirrored.run(command, url, {}, lambda logdir: None, 0.1, stopped_code=75) == 75
     owner = RemoteFiles(url).read(OWNER)

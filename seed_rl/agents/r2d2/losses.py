@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.r2d2.config import R2D2Config
+from seed_rl.agents.r2d2.networks import AgentOutput
 from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.nest import Nest
@@ -254,9 +255,10 @@ def replay_errors(
         _, state = run(training_network, state, stop=burn_in)
         state = tf.nest.map_structure(tf.stop_gradient, state)
     output, _ = run(training_network, state, start=burn_in)
-    # No gradient flows here, so one call does: with small batches, two cost more.
+    # The target network needs no gradient, so one call covers burn-in and the rest; two are slower
+    # with small batches.
     target_output, _ = run(target_network, agent_state)
-    target_output = target_output._replace(q_values=target_output.q_values[burn_in:])
+    target_output = AgentOutput(None, target_output.q_values[burn_in:])
     if rewards is not None:
         env_outputs = env_outputs._replace(reward=rewards)
     trained_on = tf.nest.map_structure(lambda t: t[burn_in:], env_outputs)

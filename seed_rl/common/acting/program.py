@@ -91,18 +91,14 @@ class AgentProgram:
         create_agent = create_agent or self.create_agent
         if agent_configs is None:
             agent_configs = self.network_configs if create_agent is self.create_agent else ()
-        options.define_flags(
-            RunConfig,
-            actor.ActorConfig,
-            family.config,
-            LearnerConfig,
-            *self.configs,
-            *agent_configs,
-            OptimizerConfig,
-            DeviceConfig,
-            presets=(*self.presets, *presets),
-            **defaults,
+        classes = (
+            *(RunConfig, actor.ActorConfig, family.config, LearnerConfig, *self.configs),
+            *(*agent_configs, OptimizerConfig, DeviceConfig),
         )
+        # Presets may be made for the agent's own network, which the program need not use.
+        unused = _names(self.network_configs) - _names(classes)
+        presets = [preset.without(unused) for preset in (*self.presets, *presets)]
+        options.define_flags(*classes, presets=presets, **defaults)
         self._define_agent_flag(sys.argv if argv is None else argv)
 
         def run() -> None:
@@ -132,6 +128,10 @@ class AgentProgram:
         # started with --agent, pass it again.
         heading = "Program" if given else "absl.agent"
         flags.DEFINE_enum(_AGENT, self.name, [self.name], text, module_name=heading)
+
+
+def _names(classes: Sequence[type]) -> set[str]:
+    return {field.name for cls in classes for field in dataclasses.fields(cls)}
 
 
 def _act(family: EnvironmentFamily, env_config: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 
@@ -21,6 +21,11 @@ class Preset:
 
     name: str
     values: Mapping[str, Any]
+
+    def without(self, names: Collection[str]) -> Preset:
+        """The preset without the options of these names."""
+        kept = {name: value for name, value in self.values.items() if name not in names}
+        return dataclasses.replace(self, values=kept)
 
     @property
     def origin(self) -> str:

@@ -9,7 +9,7 @@ from seed_rl.common.config.options import Checked, option
 
 @dataclasses.dataclass(frozen=True)
 class RewardConfig(Checked):
-    """Rewards: what is made of them."""
+    """Rewards: discounting, scaling, clipping."""
 
     discounting: float = option(0.99, "Discount factor per agent step.", minimum=0.0, maximum=1.0)
     reward_scaling: float = option(1.0, "Factor applied to rewards before clipping.", minimum=0.0)

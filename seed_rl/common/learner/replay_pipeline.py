@@ -294,15 +294,15 @@ class ReplayMixer:
     def _exchange(self, *fields: np.ndarray) -> Sequence[np.ndarray]:
         """Inserts the new unrolls that can be learned from; returns the fields of replayed ones.
 
-        Those are finite and have a transition: `finite_unrolls.leave_out` has replaced others by
-        abandoned ones, or none of the batch is finite.
+        `finite_unrolls.leave_out` replaces an unroll that is not finite by one that is abandoned
+        throughout; if the whole batch is not finite, it replaces nothing. Neither kind is stored.
         """
         new = tf.nest.pack_sequence_as(self.replay.layout.specs, fields)
         finite = finite_unrolls.finite(new.agent_state, new.env_outputs).numpy()
         good = finite & ~new.env_outputs.abandoned[1:].all(axis=0)
         if good.any():
             self.replay.insert(_chosen(new, good))
-        if not len(self.replay):  # A batch without anything to learn from stays one.
+        if not len(self.replay):  # Nothing to replay yet; the learner skips such a batch.
             return tf.nest.flatten(_chosen(new, np.tile(np.arange(len(good)), self._ratio)))
         return tf.nest.flatten(self.replay.sample(self._ratio * len(good)).unrolls)
 

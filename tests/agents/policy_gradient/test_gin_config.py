@@ -108,7 +108,7 @@ def test_options_and_bindings_of_the_same_setting(caplog, tmp_path):
     """Guards that a binding wins over an option's default, with a word; that a given option is
     never overridden in silence, also in a run that continues; and that a config from before the
     options means what it did."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="absl")
     now = recorded(None, ["GAE.lambda_ = 0.5"], entropy_cost=0.25, mlp_sizes=(8,))
     assert (now["GAE.lambda_"], now["ppo.epsilon"]) == ("0.5", "0.2")
     assert now["KLPolicyRegularizer.entropy"] == "0.25"
@@ -139,7 +139,7 @@ def test_normalized_observations_and_bindings_of_the_same(caplog):
     """Guards that a config's own normalizer stays as it is, its clipping and statistics included;
     that a config without one wins over the default, with a word; and that what is given is never
     overridden in silence. MUJOCO normalizes."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="absl")
     now = recorded(None)
     assert now[NORMALIZER] == "@InputNormalization()"
     assert now[TRACKER] == "@observations/AverageMeanStd()"

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from seed_rl.gym import agents
 from tests.helpers import PROGRAMS
 from tests.helpers.waiting import PATIENCE_S
 
@@ -68,11 +69,14 @@ def test_any_option_can_be_a_default_of_a_program():
     assert "(default: 'rmsprop')" in result.stdout
 
 
-def test_a_network_of_a_program_has_no_flags_of_the_agents_own():
-    """They would be accepted and change nothing."""
-    program = "from seed_rl.agents.vtrace import program; from seed_rl.gym.env import FAMILY; "
-    program += "program.main(FAMILY, lambda *spaces: None)"
-    result = run("-c", program, "--run_mode=learner", "--mlp_sizes=3", "--only_check_args")
+@pytest.mark.parametrize("agent", agents.AGENTS)
+def test_a_network_of_a_program_has_no_flags_of_the_agents_own(agent):
+    """They would be accepted and change nothing. What presets say of them is left out."""
+    program = "from seed_rl.gym import agents, env; "
+    program += f"agents.run('{agent}', env.FAMILY, create_agent=lambda *spaces: None)"
+    main = ("-c", program, "--run_mode=learner", "--num_envs=4", "--only_check_args")
+    assert run(*main).returncode == 0
+    result = run(*main, "--mlp_sizes=3")
     assert result.returncode == 2
     assert "Unknown command line flag 'mlp_sizes'" in result.stderr
 

@@ -13,7 +13,7 @@ from seed_rl.compat.progress_logger import ProgressLogger
 from tests.helpers.events import read_arrays
 
 
-def read_scalars(logdir):
+def points(logdir):
     """{name: [(step, value), ...]} of scalars."""
     arrays = read_arrays(logdir)
     return {name: [(step, array.item()) for step, array in all_] for name, all_ in arrays.items()}
@@ -51,7 +51,7 @@ def test_scalars_reach_tensorboard_at_their_frames(tmp_path):
     writer.write(1000, {"loss": 0.5, "speed/frames_per_s": 10})
     writer.write(2000, {"loss": tf.constant(0.25)})
     writer.close()
-    assert read_scalars(tmp_path) == {
+    assert points(tmp_path) == {
         "loss": [(1000, 0.5), (2000, 0.25)],
         "speed/frames_per_s": [(1000, 10.0)],
     }
@@ -95,7 +95,7 @@ def test_a_defect_in_one_write_is_logged_and_the_next_is_done(tmp_path, caplog):
     writer.describe(0, {"rate": 1, 2: "a name that is no text"})
     writer.write(1000, {"loss": 0.5})
     writer.close()
-    assert read_scalars(tmp_path) == {"loss": [(1000, 0.5)]}
+    assert points(tmp_path) == {"loss": [(1000, 0.5)]}
     assert [bool(r.exc_info) for r in caplog.records] == [True]
 
 
@@ -223,7 +223,7 @@ def test_progress_logger_writes_means(tmp_path, in_graph):
     for value in (1.0, 2.0, 3.0):
         step(tf.constant(value))
     logger.shutdown()
-    scalars = read_scalars(tmp_path)
+    scalars = points(tmp_path)
     assert scalars.pop("speed/steps_per_sec")[0][0] == 80
     assert scalars == {"V/mean": [(80, 3.0)], "loss": [(80, -2.0)], "extra": [(80, 7.0)]}
 
@@ -262,6 +262,6 @@ def test_progress_logger_recovers_from_nan(tmp_path):
     logger._write()
     logger.step_end({"loss": tf.constant(2.0)})
     logger.shutdown()
-    (_, first), (_, second) = read_scalars(tmp_path)["loss"]
+    (_, first), (_, second) = points(tmp_path)["loss"]
     assert np.isnan(first)
     assert second == 2.0

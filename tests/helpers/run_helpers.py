@@ -15,6 +15,11 @@ from tests.helpers import PROGRAMS
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
 
+def _hear_hangups() -> None:
+    """Tests under nohup ignore SIGHUP, and so would what they start."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Run:
     """A supervisor process of fake programs."""
 
@@ -24,6 +29,7 @@ class Run:
         with open(self.output, "ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, str(PROGRAMS / "supervise.py"), str(logdir), *arguments],
+                preexec_fn=options.pop("preexec_fn", _hear_hangups),
                 **{"stdout": output, "stderr": subprocess.STDOUT, **options},
             )
 

@@ -11,8 +11,10 @@ import gymnasium
 from seed_rl.agents.vtrace import algorithm
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import MLPNetworkConfig
+from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.networks.network_factory import create_network
@@ -52,8 +54,11 @@ def make_job(
     return algorithm.create_job(
         create_env,
         _recurrent,
+        # Not the flags, which another test may have parsed.
         vtrace=VTraceConfig(),
-        env_config={},  # Not the flags, which another test may have parsed.
+        env_config={},
+        optimizer=OptimizerConfig(),
+        device_config=DeviceConfig(),
         run=RunConfig(logdir=str(logdir), **sizes),
         config=LearnerConfig(
             total_environment_frames=frames, batch_size=4, unroll_length=10, **(learner or {})

@@ -27,7 +27,7 @@ import numpy as np
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import returns_log, run_record
 from seed_rl.common.run_files.returns_log import EpisodeRow
-from seed_rl.common.system.extras import missing_extra
+from seed_rl.common.system.extras import missing_extra, python_for_shell
 
 X_LABELS = {"frames": "environment frames", "hours": "hours"}
 SMOOTHING = 0.05
@@ -327,7 +327,10 @@ def write_tensorboard(
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError as error:
-        raise missing_extra("tensorboard", "Writing for TensorBoard", error) from error
+        raise UserError(
+            f"Writing for TensorBoard needs its package ({error}). Install: "
+            f"{python_for_shell()} -m pip install tensorboard"
+        ) from error
     for group in groups:
         one = curve(group, "frames", score, smoothing)
         hours = np.mean([_hours_at(rows, one.x) for rows in group.runs], 0)

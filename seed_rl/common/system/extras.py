@@ -7,9 +7,8 @@ import sys
 
 from seed_rl.common.errors import UserError
 
-# The extras of pyproject.toml that modules import, and TensorBoard, which images of actors lack.
-# Messages name packages, because pip resolves "seed-rl[...]" only where seed-rl is published or
-# installed.
+# The extras of pyproject.toml that modules import. Messages name their packages, because pip
+# resolves "seed-rl[...]" only where seed-rl is published or installed.
 PACKAGES = {
     "atari": ("ale-py", "opencv-python-headless"),
     "dmlab": ("fsspec",),
@@ -17,7 +16,6 @@ PACKAGES = {
     "gcp": ("fsspec", "gcsfs"),
     "plot": ("matplotlib",),
     "study": ("matplotlib", "optuna", "scipy"),
-    "tensorboard": ("tensorboard",),
     "video": ("imageio", "imageio-ffmpeg"),
     "wandb": ("wandb",),
 }

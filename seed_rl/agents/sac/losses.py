@@ -20,6 +20,7 @@ from gymnasium import spaces
 from seed_rl.agents.sac import critics
 from seed_rl.agents.sac.config import BOOTSTRAP_Q, SACConfig
 from seed_rl.common.acting.action_masks import KEY
+from seed_rl.common.acting.spaces import leaf_spaces
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
 from seed_rl.common.distributions.continuous import mean_std
 from seed_rl.common.learner import replicas
@@ -30,7 +31,6 @@ from seed_rl.common.learner.coefficients import (
 )
 from seed_rl.common.nest import Nest
 from seed_rl.common.networks.action_mask import masked
-from seed_rl.common.networks.space_encoder import nested_spaces
 from seed_rl.common.returns.transitions import transitions
 from seed_rl.common.types import EnvOutput
 
@@ -166,7 +166,7 @@ def default_target_entropy(action_space: spaces.Space[Any]) -> float:
       action_space: of one environment; one for which there is a distribution.
     """
     target = 0.0
-    for space in tf.nest.flatten(nested_spaces(action_space)):
+    for space in leaf_spaces(action_space):
         if isinstance(space, spaces.Box):
             target -= math.prod(space.shape)
         elif isinstance(space, spaces.MultiBinary):

@@ -16,7 +16,7 @@ from seed_rl.common.networks.action_mask import without_mask
 from seed_rl.common.networks.encoders import ImageEncoder
 from seed_rl.common.networks.layers import Dense, variance_scaling
 
-__all__ = ["SpaceEncoder", "has_images", "is_image", "nested_spaces", "refuse_unused_flags"]
+__all__ = ["SpaceEncoder", "has_images", "is_image", "refuse_unused_flags"]
 
 ACTIVATIONS = {"relu": (tf.nn.relu, variance_scaling(2.0)), "tanh": (tf.tanh, variance_scaling())}
 """By name, the function and an initializer that preserves signal magnitude with it."""
@@ -137,17 +137,20 @@ def only_images(observation_space: spaces.Space[Any]) -> bool:
 
 
 def _seen(observation_space: spaces.Space[Any]) -> list[Any]:
-    """The spaces of the leaves that networks see: all but the mask of actions."""
-    leaves: list[Any] = tf.nest.flatten(nested_spaces(without_mask(observation_space)))
+    """The spaces of the leaves that networks see, all but the mask of actions.
+
+    In the order of `tf.nest`, in which calls flatten observations.
+    """
+    leaves: list[Any] = tf.nest.flatten(_nested(without_mask(observation_space)))
     return leaves
 
 
-def nested_spaces(space: spaces.Space[Any]) -> Any:
+def _nested(space: spaces.Space[Any]) -> Any:
     """The spaces of the leaves, nested like observations."""
     if isinstance(space, spaces.Dict):
-        return {key: nested_spaces(part) for key, part in space.spaces.items()}
+        return {key: _nested(part) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(nested_spaces(part) for part in space.spaces)
+        return tuple(_nested(part) for part in space.spaces)
     return space
 
 

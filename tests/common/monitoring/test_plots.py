@@ -1,6 +1,7 @@
 """Learning curves from returns.csv."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -70,6 +71,14 @@ def test_the_program_draws_for_paper_and_tensorboard(tmp_path, capsys):
         "returns/low": (4900, 49 * 36, 5),
         "returns/high": (4900, 49 * 36, 7),
     }
+
+
+def test_tensorboard_is_named_where_it_is_missing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
+    write_run(tmp_path / "a", [5] * 50, seed=1, lr=1)
+    out = f"--out={tmp_path}/curve.png"
+    assert plots.main([f"{tmp_path}/a", out, f"--tensorboard={tmp_path}/tb"]) == 2
+    assert capsys.readouterr().err.endswith(" -m pip install tensorboard\n")
 
 
 def test_mistakes_are_told_in_one_line(tmp_path, capsys):

@@ -36,7 +36,7 @@ class ArraySpec:
         return f"{self.dtype.name}{list(self.shape)}"
 
 
-def leaf_spaces(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
+def leaf_spaces(space: spaces.Space[Any]) -> list[Any]:
     """The spaces of all arrays of a space."""
     if isinstance(space, spaces.Dict):
         return [leaf for sub in space.spaces.values() for leaf in leaf_spaces(sub)]

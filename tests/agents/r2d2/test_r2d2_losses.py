@@ -268,12 +268,15 @@ class SumNet(tf.Module):
         return AgentOutput(None, q_values), agent_state
 
 
-def test_burn_in_renews_the_state_of_both_networks_without_gradient():
-    """Guards that burn-in uses each network's own weights and is not trained through."""
+@pytest.mark.parametrize("reset", [True, False])
+def test_burn_in_renews_the_state_of_both_networks_without_gradient(reset):
+    """Guards that burn-in starts from the stored state, uses each network's own weights and is not
+    trained through.
+    """
     burn_in, length = 3, 4
     observations = np.arange(1.0, burn_in + length + 2, dtype=np.float32)[:, None]
     done = np.zeros_like(observations, bool)
-    done[1] = True
+    done[1] = reset
     outputs = EnvOutput(
         tf.zeros_like(observations), tf.constant(done), tf.constant(observations),
         tf.constant(np.zeros_like(done)), tf.zeros(done.shape, tf.int32),
@@ -287,13 +290,12 @@ def test_burn_in_renews_the_state_of_both_networks_without_gradient():
         )
         loss = tf.reduce_sum(td.q_values)
     # The stored state is forgotten at `done`; observations 2 and 3 remain of burn-in.
-    sums = np.cumsum(observations[1:, 0])[2:]
-    np.testing.assert_allclose(td.q_values[:, 0], 2.0 * sums[:-1])
-    np.testing.assert_allclose(td.targets[:, 0], 0.5 * 3.0 * sums[1:])
+    stored, in_burn_in = (0.0, 2.0 + 3.0) if reset else (100.0, 1.0 + 2.0 + 3.0)
+    sums = in_burn_in + np.cumsum(observations[burn_in:, 0])
+    np.testing.assert_allclose(td.q_values[:, 0], stored + 2.0 * sums[:-1])
+    np.testing.assert_allclose(td.targets[:, 0], 0.5 * (stored + 3.0 * sums[1:]))
     # Of d(2 * sum)/dweight, only what was observed after burn-in.
-    np.testing.assert_allclose(
-        tape.gradient(loss, training.weight), np.sum(sums[:-1] - (2.0 + 3.0))
-    )
+    np.testing.assert_allclose(tape.gradient(loss, training.weight), np.sum(sums[:-1] - in_burn_in))
 
 
 def test_epsilons():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seed_rl.agents.policy_gradient.config import OnPolicyConfig, step_sizes
+from seed_rl.agents.policy_gradient.config import OnPolicyConfig, settled_sizes, step_sizes
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     BATCH_MODES,
     REPEAT,
@@ -12,6 +12,9 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     SPLIT,
     MinibatchSettings,
 )
+from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 
 SPLIT_4 = MinibatchSettings(SPLIT, batches_per_step=4)
@@ -30,6 +33,20 @@ def test_sizes_in_transitions():
     config = OnPolicyConfig(step_size_transitions=8192, batch_size_transitions=512)
     sizes = step_sizes(config, MinibatchSettings(SPLIT), 20, 128)
     assert sizes == (64, 128, MinibatchSettings(SPLIT, batches_per_step=16))
+
+
+def test_a_job_has_the_sizes():
+    """Guards a learner whose unrolls or batches are those of a preset, not of the step."""
+    config = OnPolicyConfig(step_size_transitions=8192, batch_size_transitions=512)
+    settings, learner = MinibatchSettings(SPLIT), LearnerConfig(batch_size=1, unroll_length=20)
+    run, devices = (
+        RunConfig(num_envs=72, num_eval_envs=8),
+        DeviceConfig(learner_addresses="a:1,b:2"),
+    )
+    settled, minibatches, learner = settled_sizes(config, settings, run, learner, devices)
+    assert settled == config
+    assert minibatches == MinibatchSettings(SPLIT, batches_per_step=16)
+    assert (learner.unroll_length, learner.batch_size) == (64, 128)
 
 
 def test_minibatches_in_transitions_alone():

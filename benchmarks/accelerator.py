@@ -35,6 +35,7 @@ _AGENTS = {
     "vtrace": "CartPole-v1",
     "r2d2": "CartPole-v1",
     "ppo": "CartPole-v1",
+    "pqn": "CartPole-v1",
     "sac": "Pendulum-v1",
 }
 _SMOKE_FRAMES = 2000
@@ -121,7 +122,7 @@ def _print_machine() -> None:
 
 
 def agents(args: argparse.Namespace) -> None:
-    """Trains with four agents at once, and checks the devices that each reports."""
+    """Trains with all agents at once, and checks the devices that each reports."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
         rows = list(pool.map(lambda agent: _train(agent, args.expect), _AGENTS))
     report.print_table("Each agent trains", ["agent", "environment", "frames", "devices"], rows)

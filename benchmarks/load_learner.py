@@ -45,7 +45,7 @@ LOADS = {
         "vtrace",
         unroll_length=100,
         batch_size=32,
-        network={"torso": "impala_deep", "lstm_sizes": 256, "stack_size": 1},
+        network={"torso": "impala_deep", "lstm_sizes": (256,), "stack_size": 1},
         env={"env_name": "benchmarks.random_frames:RandomFrames"},
     ),
 }
@@ -131,8 +131,7 @@ class Learner(contextlib.AbstractContextManager["Learner"]):
         self._log = folder / "learner.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", load.program]
-                + [f"--{name}={value}" for name, value in all_flags.items()],
+                [sys.executable, "-m", load.program] + processes.as_flags(all_flags),
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},

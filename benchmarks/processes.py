@@ -7,7 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 P = TypeVar("P", bound="Program")
@@ -50,6 +50,12 @@ def compile_native(name: str) -> str:
     except subprocess.CalledProcessError as error:
         raise SystemExit(f"error: {name} does not compile:\n{error.stderr}") from None
     return str(binary)
+
+
+def as_flags(values: Mapping[str, Any]) -> list[str]:
+    """The command-line flags of some values; those of a tuple are joined by commas."""
+    texts = {name: v if isinstance(v, tuple) else (v,) for name, v in values.items()}
+    return [f"--{name}={','.join(map(str, text))}" for name, text in texts.items()]
 
 
 def cpu_seconds(pid: int) -> float:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.processes import cpu_seconds
+from benchmarks.processes import as_flags, cpu_seconds
 from benchmarks.training_parts import PARTS, on_accelerator
 from benchmarks.workloads import WORKLOADS, chosen
 from seed_rl.common.run_files import progress
@@ -203,10 +203,7 @@ def start_system(
 def _start(
     program: str, flags: dict[str, Any], checkout: Path | None, **more: Any
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", program]
-    for name, value in {**flags, **more}.items():
-        text = ",".join(map(str, value)) if isinstance(value, tuple) else value
-        command.append(f"--{name}={text}")
+    command = [sys.executable, "-m", program, *as_flags({**flags, **more})]
     log = open(Path(flags["logdir"]) / f"{more['run_mode']}-{more.get('task', 0)}.log", "w")
     with log:
         return subprocess.Popen(

@@ -35,13 +35,17 @@ def measure_env(args: argparse.Namespace) -> float:
 
 
 def measure_infer(args: argparse.Namespace) -> float:
-    """Measures the network's part of inference, for a batch of all environments on one thread."""
+    """Measures the network's part of inference, for a batch of all environments.
+
+    On one thread, or on an accelerator.
+    """
     import tensorflow as tf
 
     from benchmarks import training_agents
 
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    if tf.config.list_physical_devices() == tf.config.list_physical_devices("CPU"):
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
     workload = chosen(args)
     algorithm, specs, _ = training_agents.create(workload, args.compute_dtype)
     inputs = training_agents.zeros([workload.num_envs], (specs.action, specs.env_output))

@@ -84,10 +84,13 @@ class PolicyGradient(ActorCriticAlgorithm):
     def trainable_variables(self) -> list[tf.Variable]:
         return variables.trainable_variables([self.network, self.loss_module])
 
-    def jit_pays(self) -> bool:
-        """Small ops gain by being compiled; convolutions and LSTMs lose (docs/performance.md)."""
+    def jit_pays(self, device_type: str) -> bool:
+        """Small ops gain by being compiled: docs/performance.md."""
+        if device_type == "GPU":
+            return self.settings.splits  # Small minibatches, and no LSTM.
         has_state = bool(tf.nest.flatten(self.network.initial_state(1)))
-        return not has_state and all(len(v.shape) <= 2 for v in self.trainable_variables())
+        convolutions = any(len(v.shape) > 2 for v in self.trainable_variables())
+        return device_type == "CPU" and not has_state and not convolutions
 
     def clipped_apart(self) -> list[tf.Variable]:
         return self.loss_module.multipliers()

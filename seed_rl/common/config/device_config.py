@@ -44,9 +44,9 @@ class DeviceConfig(Checked):
     jit: str = option(
         "auto",
         "Compile training steps with XLA, for one training device; takes seconds at the start. "
-        "auto: only where it was measured to pay, which is on a CPU, for the on-policy agent's "
-        "networks without convolutions and LSTM; never steps with assertions, or other "
-        "ops that XLA changes.",
+        "auto: only where it was measured to pay, which is for the on-policy agent without LSTM, "
+        "on a CPU only without convolutions; never steps with assertions, or other ops that "
+        "XLA changes.",
         choices=("auto", "true", "false"),
     )
     learner_addresses: str = option(

@@ -153,8 +153,12 @@ class Algorithm(Policy):
         # Not `network.trainable_variables`: a tf.Module does not see variables of Keras 3 layers.
         return variables.trainable_variables(self.network)
 
-    def jit_pays(self) -> bool:
-        """Whether XLA makes training steps on a CPU faster; called with variables created."""
+    def jit_pays(self, device_type: str) -> bool:
+        """Whether XLA makes training steps faster; called with variables created.
+
+        Args:
+          device_type: "CPU", "GPU" or "TPU".
+        """
         return False
 
     def clipped_apart(self) -> list[tf.Variable]:

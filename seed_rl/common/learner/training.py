@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -60,7 +61,8 @@ class TrainingStep:
           clip_norm: maximum global norm of the averaged gradients, and separately of those of
             `Algorithm.clipped_apart`; None: no clipping.
           decode: inverse of the `encode` that `Algorithm.dataset` was given.
-          jit: `DeviceConfig.jit`; "auto" compiles only what XLA can compile without changing it.
+          jit: `DeviceConfig.jit`; "auto" compiles only what pays, and what XLA can compile without
+            changing it.
 
         Raises:
           UserError: `jit` is "true" and there are several replicas.
@@ -80,6 +82,9 @@ class TrainingStep:
             optimizer.build(variables)
         self._required = jit == "true"
         self._compiled = _compiles(jit, algorithm, strategy)
+        self._proven = False
+        if self._compiled:
+            _without_triton()
         self._run = tf.function(self._step, autograph=False)
 
     def run(self, batches: Any) -> tuple[dict[str, tf.Tensor], Nest]:
@@ -93,13 +98,15 @@ class TrainingStep:
           UserError: XLA must compile the step, and cannot.
         """
         try:
-            return self._run(batches)
-        except tf.errors.InvalidArgumentError as error:
-            if not self._compiled or "tf2xla conversion failed" not in error.message:
+            result = self._run(batches)
+        except (tf.errors.InvalidArgumentError, tf.errors.InternalError) as error:
+            if not self._compiled or self._proven or not _is_of_xla(error):
                 raise
             self._do_not_compile(_refusal_of_xla(error.message))
-        self._run = tf.function(self._step, autograph=False)
-        return self._run(batches)
+            self._run = tf.function(self._step, autograph=False)
+            result = self._run(batches)
+        self._proven = True
+        return result
 
     def _do_not_compile(self, reason: str) -> None:
         if self._required:
@@ -137,9 +144,26 @@ class TrainingStep:
         return result._replace(metrics=dict(zip(result.metrics, means, strict=True)))
 
 
+def _without_triton() -> None:
+    """Keeps XLA from generating matrix products with Triton; XLA reads this when it first compiles.
+
+    That of TensorFlow 2.21 fails on a GPU for a dense layer on the features of a convolution in
+    bfloat16 ("Failed to compute symbolic tile"). cuBLAS does the work instead.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"--xla_gpu_enable_triton_gemm=false {flags}"  # The last one counts.
+
+
+def _is_of_xla(error: tf.errors.OpError) -> bool:
+    """Whether the first step of a compiled function failed because XLA did not compile it."""
+    # XLA calls its own failures internal; a step that fails so otherwise fails again uncompiled.
+    internal = isinstance(error, tf.errors.InternalError)
+    return internal or "tf2xla conversion failed" in error.message
+
+
 def _refusal_of_xla(message: str) -> str:
     """What XLA cannot compile, in one line of TensorFlow's message."""
-    found = re.search("Detected unsupported operations.*", message)
+    found = re.search("Detected unsupported operations.*|Failed to .*", message)
     node = re.search(r"Detected at (node \S+)", message)
     reason = found[0] if found else f"XLA cannot compile {node[1] if node else 'them'}"
     return re.sub(r"\s*{{.*?}}", "", reason)
@@ -152,8 +176,10 @@ def _compiles(jit: str, algorithm: Algorithm, strategy: tf.distribute.Strategy) 
         raise UserError("--jit=true needs one training device and one learner. Leave it out.")
     if jit != "auto":
         return jit == "true"
-    one = isinstance(strategy, tf.distribute.OneDeviceStrategy)
-    return one and "CPU" in strategy.extended.worker_devices[0].upper() and algorithm.jit_pays()
+    if not isinstance(strategy, tf.distribute.OneDeviceStrategy):
+        return False
+    device = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
+    return algorithm.jit_pays(device)
 
 
 def _changed_by_xla(function: Any, *args: Any) -> set[str]:

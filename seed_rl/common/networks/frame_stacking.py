@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from seed_rl.common.networks import row_ops
+
 FrameStackingState = Any
 """<dtype>[batch, height, width, (stack_size - 1) * channels], the previous frames, oldest first; ()
 without stacking."""
@@ -64,11 +66,8 @@ def stack_frames(
     if unroll:
         stacked = _stack_unroll(frames, frame_stacking_state, done, stack_size)
         return stacked, stacked[-1, ..., channels:]
-    # The first version of the op copies whole rows for a condition vector; `tf.where` would
-    # broadcast the condition over every pixel, which costs ten times as much.
-    history = tf.raw_ops.Select(
-        condition=done, x=tf.zeros_like(frame_stacking_state), y=frame_stacking_state
-    )
+    state = tf.convert_to_tensor(frame_stacking_state)
+    history = row_ops.select(done, tf.zeros_like(state), state)
     stacked = tf.concat([history, frames], axis=-1)
     return stacked, stacked[..., channels:]
 
@@ -84,10 +83,10 @@ def _stack_unroll(
     """
     shape = tf.shape(frames)
     num_steps, batch_size = shape[0], shape[1]
-    past = tf.stack(tf.split(state, stack_size - 1, axis=-1))
-    every = tf.concat([past, frames], axis=0)
-    every = tf.reshape(every, tf.concat([[-1], shape[2:]], axis=0))
-    every = tf.concat([every, tf.zeros_like(every[:1])], axis=0)
+    channels = frames.shape[-1]
+    past = [state[..., i * channels : (i + 1) * channels] for i in range(stack_size - 1)]
+    new = tf.reshape(frames, [-1, *frames.shape[2:]])
+    every = tf.concat([*past, new, tf.zeros_like(new[:1])], axis=0)
     black = tf.shape(every)[0] - 1
 
     # Frames with equal counts of episode starts are of the same episode. The state's frames count
@@ -99,10 +98,9 @@ def _stack_unroll(
     for i in range(stack_size):
         same = tf.equal(past_episode[i : i + num_steps], episode)
         rows_here = tf.where(same, rows[i : i + num_steps], black)
-        places.append(tf.gather(every, tf.reshape(rows_here, [-1])))
+        places.append(row_ops.gather(every, tf.reshape(rows_here, [-1])))
     stacked = tf.reshape(
-        tf.concat(places, axis=-1),
-        tf.concat([shape[:-1], [stack_size * frames.shape[-1]]], axis=0),
+        tf.concat(places, axis=-1), tf.concat([shape[:-1], [stack_size * channels]], axis=0)
     )
-    stacked.set_shape([*frames.shape[:-1], stack_size * frames.shape[-1]])
+    stacked.set_shape([*frames.shape[:-1], stack_size * channels])
     return stacked

@@ -155,8 +155,8 @@ class Own(Line):
         super().__init__()
         self._function = function
 
-    def jit_pays(self):
-        return True
+    def jit_pays(self, device_type):
+        return device_type == "CPU"
 
     def loss(self, batch):
         return super().loss(self._function(batch))
@@ -217,6 +217,26 @@ def test_several_replicas_are_not_compiled():
 def test_compiled_steps_train():
     """Guards --jit=true, also of an algorithm that would not be compiled by default."""
     assert _train("true", Line(), 3.0) == pytest.approx(1.0 + 0.4 + 0.32)
+
+
+def test_what_xla_fails_to_compile_runs_as_it_is(monkeypatch, caplog):
+    """Guards the default on GPUs against internal errors of XLA, at the first step only."""
+    strategy = tf.distribute.OneDeviceStrategy("cpu:0")
+    sgd = tf.keras.optimizers.SGD(0.1)
+    message = "Failed to analyze the computation (Failed to compute symbolic tile)"
+
+    def fail(_):
+        raise tf.errors.InternalError(None, None, f"Graph execution error:\n{message}\nHloModule")
+
+    algorithm = Own(lambda batch: batch)
+    step = TrainingStep(algorithm, sgd, strategy, None, jit="auto")
+    monkeypatch.setattr(step, "_run", fail)
+    step.run(tf.constant(3.0))
+    assert float(algorithm.network.weight) == pytest.approx(1.0 + 0.4)
+    assert f"not compiled (--jit): {message}." in caplog.text
+    monkeypatch.setattr(step, "_run", fail)
+    with pytest.raises(tf.errors.InternalError):
+        step.run(tf.constant(3.0))
 
 
 def test_an_assertion_of_a_loss_still_fails():

@@ -28,6 +28,7 @@ from seed_rl.common import random_numbers
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner.algorithm import Minimize, StepResult
 from seed_rl.common.learner.training import mean_result
+from seed_rl.common.networks import row_ops
 from seed_rl.common.normalization import replicated
 from seed_rl.common.types import EnvOutput, Unroll
 
@@ -217,8 +218,10 @@ def _take(arguments: Arguments, rows: tf.Tensor) -> Arguments:
     """The rows <int32>[n] of the batch dimensions of arguments of the loss."""
     state, *steps = arguments
     return (
-        tf.nest.map_structure(lambda t: tf.gather(t, rows), state),
-        *tf.nest.map_structure(lambda t: None if t is None else tf.gather(t, rows, axis=1), steps),
+        tf.nest.map_structure(lambda t: row_ops.gather(t, rows), state),
+        *tf.nest.map_structure(
+            lambda t: None if t is None else row_ops.gather(t, rows, axis=1), steps
+        ),
     )
 
 

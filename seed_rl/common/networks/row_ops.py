@@ -1,0 +1,78 @@
+"""Rows of tensors, moved in types for which GPUs have kernels.
+
+TensorFlow's `GatherV2` and `Select` have none for small integers: on a GPU, each call would bring
+all frames to the host and back. Rows are therefore moved in words of eight bytes, where their size
+allows, as that of most images does.
+"""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+_WORD = tf.int64
+
+
+def gather(tensor: tf.Tensor, rows: tf.Tensor, axis: int = 0) -> tf.Tensor:
+    """`tf.gather` of whole rows.
+
+    Args:
+      tensor: <dtype>[..., rows, ...], `axis` dimensions before the rows.
+      rows: <int32>[n].
+      axis: of the rows.
+
+    Returns:
+      <dtype>[..., n, ...].
+    """
+    gathered = tf.gather(_to_words(tensor, axis + 1), rows, axis=axis)
+    return _from_words(gathered, tensor, axis + 1)
+
+
+def select(condition: tf.Tensor, chosen: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Whole rows of `chosen` where `condition`, else of `other`.
+
+    Args:
+      condition: <bool>[n].
+      chosen: <dtype>[n, ...].
+      other: <dtype>[n, ...].
+
+    Returns:
+      <dtype>[n, ...].
+    """
+    # The first version of the op copies whole rows for a condition vector; `tf.where` would
+    # broadcast the condition over every pixel, which costs ten times as much.
+    selected = tf.raw_ops.Select(condition=condition, x=_to_words(chosen, 1), y=_to_words(other, 1))
+    return _from_words(selected, other, 1)
+
+
+def _words(tensor: tf.Tensor, leading: int) -> int:
+    """Words of a row; 0: stays as it is."""
+    dtype, shape = tensor.dtype, tensor.shape[leading:]
+    if not dtype.is_integer or dtype.size >= tf.int32.size or not shape.is_fully_defined():
+        return 0
+    words, rest = divmod(math.prod(shape) * dtype.size, _WORD.size)
+    return 0 if rest else words
+
+
+def _to_words(tensor: tf.Tensor, leading: int) -> tf.Tensor:
+    words = _words(tensor, leading)
+    if not words:
+        return tensor
+    shape = [words, _WORD.size // tensor.dtype.size]
+    return tf.bitcast(tf.reshape(tensor, _joined(tensor, leading, shape)), _WORD)
+
+
+def _from_words(moved: tf.Tensor, like: tf.Tensor, leading: int) -> tf.Tensor:
+    if not _words(like, leading):
+        return moved
+    shape = _joined(moved, leading, like.shape[leading:])
+    return tf.reshape(tf.bitcast(moved, like.dtype), shape)
+
+
+def _joined(tensor: tf.Tensor, leading: int, trailing: list[int]) -> tf.Tensor | list[int]:
+    """The first `leading` dimensions of a tensor, and others."""
+    known = tensor.shape[:leading]
+    if known.is_fully_defined():
+        return [*known, *trailing]
+    return tf.concat([tf.shape(tensor)[:leading], trailing], axis=0)

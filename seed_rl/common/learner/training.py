@@ -83,7 +83,7 @@ class TrainingStep:
         self._required = jit == "true"
         self._compiled = _compiles(jit, algorithm, strategy)
         self._proven = False
-        if self._compiled:
+        if self._compiled and _device_type(strategy) == "GPU":
             _without_triton()
         self._run = tf.function(self._step, autograph=False)
 
@@ -147,8 +147,8 @@ class TrainingStep:
 def _without_triton() -> None:
     """Keeps XLA from generating matrix products with Triton; XLA reads this when it first compiles.
 
-    That of TensorFlow 2.21 fails on a GPU for a dense layer on the features of a convolution in
-    bfloat16 ("Failed to compute symbolic tile"). cuBLAS does the work instead.
+    That of TensorFlow 2.21 fails for a dense layer on the features of a convolution in bfloat16
+    ("Failed to compute symbolic tile"). cuBLAS does the work instead.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"--xla_gpu_enable_triton_gemm=false {flags}"  # The last one counts.
@@ -176,10 +176,14 @@ def _compiles(jit: str, algorithm: Algorithm, strategy: tf.distribute.Strategy) 
         raise UserError("--jit=true needs one training device and one learner. Leave it out.")
     if jit != "auto":
         return jit == "true"
-    if not isinstance(strategy, tf.distribute.OneDeviceStrategy):
-        return False
-    device = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
-    return algorithm.jit_pays(device)
+    one = isinstance(strategy, tf.distribute.OneDeviceStrategy)
+    return one and algorithm.jit_pays(_device_type(strategy))
+
+
+def _device_type(strategy: tf.distribute.Strategy) -> str:
+    """The type of the devices that train: CPU, GPU or TPU."""
+    name: str = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
+    return name
 
 
 def _changed_by_xla(function: Any, *args: Any) -> set[str]:

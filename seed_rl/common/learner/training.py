@@ -176,12 +176,14 @@ def _compiles(jit: str, algorithm: Algorithm, strategy: tf.distribute.Strategy) 
         raise UserError("--jit=true needs one training device and one learner. Leave it out.")
     if jit != "auto":
         return jit == "true"
-    one = isinstance(strategy, tf.distribute.OneDeviceStrategy)
-    return one and algorithm.jit_pays(_device_type(strategy))
+    device_type = _device_type(strategy)
+    return bool(device_type) and algorithm.jit_pays(device_type)
 
 
 def _device_type(strategy: tf.distribute.Strategy) -> str:
-    """The type of the devices that train: CPU, GPU or TPU."""
+    """The type of the one device that trains: CPU, GPU or TPU; empty if there are several."""
+    if not isinstance(strategy, tf.distribute.OneDeviceStrategy):
+        return ""
     name: str = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
     return name
 

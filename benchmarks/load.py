@@ -25,6 +25,7 @@ import resource
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -155,12 +156,11 @@ def measure(
     open_streams = learner.connections() - already_open
     step_s = args.step_ms / 1000
     phases["warm-up"] = actors.play(args.warmup, step_s, args.warmup)
-    waits = 0
-    while not learner.counters().frames and waits < _TRAINING_LIMIT_S:
-        # The first training step, which traces and compiles, is not to be measured.
-        phases[f"until training, {waits}"] = actors.play(1, step_s)
-        waits += 1
-    if waits:
+    # The first training step, which traces and compiles, is not to be measured.
+    limit = time.monotonic() + _TRAINING_LIMIT_S
+    while not learner.counters().frames and time.monotonic() < limit:
+        phases["until training"] = actors.play(1, step_s)
+    if "until training" in phases:
         phases["warm-up of training"] = actors.play(args.warmup, step_s)
     before = learner.counters()
     phases["play"] = actors.play(args.seconds, step_s)
@@ -190,7 +190,7 @@ def measure(
         "lost": sum(phase.lost for phase in phases.values()),
         "memory_mib": memory,
         "phases": {name: dataclasses.asdict(phase) for name, phase in phases.items()},
-        "problems": problems(args, phases, open_streams),
+        "problems": problems(args, phases, open_streams, bool(before.frames)),
     }
 
 
@@ -219,9 +219,11 @@ def kib(memory: dict[str, float], first: int, last: int, number: int) -> float:
     return 1024 * (values[last] - values[first]) / number
 
 
-def problems(args: argparse.Namespace, phases: dict[str, Played], open_streams: int) -> list[str]:
+def problems(
+    args: argparse.Namespace, phases: dict[str, Played], open_streams: int, trains: bool
+) -> list[str]:
     """What went wrong, in words."""
-    found = []
+    found = [] if trains else [f"the learner did not train within {_TRAINING_LIMIT_S} s"]
     for name, phase in phases.items():
         failed = phase.errors + phase.lost
         if failed:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that V-trace, R2D2, PPO and SAC train on this machine's GPU, and how fast.
+# Checks that all agents train on this machine's GPU, and how fast.
 #
 #   scripts/check_gpu.sh [FILE] [--only=PART ...] [--workload=W3 ...] [--expect=cpu] [--quick]
 #

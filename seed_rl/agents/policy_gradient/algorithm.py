@@ -87,7 +87,7 @@ class PolicyGradient(ActorCriticAlgorithm):
     def jit_pays(self, device_type: str) -> bool:
         """Small ops gain by being compiled: docs/performance.md."""
         if device_type == "GPU":
-            return self.settings.splits  # Small minibatches, and no LSTM.
+            return self.settings.splits  # Many gradient steps, as a rule, and no LSTM.
         has_state = bool(tf.nest.flatten(self.network.initial_state(1)))
         convolutions = any(len(v.shape) > 2 for v in self.trainable_variables())
         return device_type == "CPU" and not has_state and not convolutions

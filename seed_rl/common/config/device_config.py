@@ -43,10 +43,10 @@ class DeviceConfig(Checked):
     )
     jit: str = option(
         "auto",
-        "Compile training steps with XLA, for one training device; takes seconds at the start. "
-        "auto: only where it was measured to pay, which is for the on-policy agent without LSTM, "
-        "on a CPU only without convolutions; never steps with assertions, or other ops that "
-        "XLA changes.",
+        "Compile training steps with XLA, for one training device; takes seconds at the start, on "
+        "a GPU half a minute. auto: where it pays, which is for PPO, PQN and other on-policy "
+        "agents: on a GPU with minibatches of transitions, on a CPU without convolutions and LSTM; "
+        "never steps with assertions, or other ops that XLA changes.",
         choices=("auto", "true", "false"),
     )
     learner_addresses: str = option(

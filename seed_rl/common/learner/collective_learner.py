@@ -25,8 +25,9 @@ import tensorflow as tf
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import variables
-from seed_rl.common.learner.learner import BATCHES_END, Learner
+from seed_rl.common.learner.learner import Learner
 from seed_rl.common.learner.several_learners import Exchange, others_alive
+from seed_rl.common.learner.training import BATCHES_END
 from seed_rl.common.run_files import checkpoint_list
 from seed_rl.common.run_files.progress import SILENCE_S
 

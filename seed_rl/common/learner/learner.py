@@ -28,7 +28,7 @@ from seed_rl.common.inference.inference import CentralInference, InferenceSizes,
 from seed_rl.common.learner import devices
 from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.learner.serving import serving
-from seed_rl.common.learner.training import TrainingStep
+from seed_rl.common.learner.training import BATCHES_END, TrainingStep
 from seed_rl.common.monitoring.clips import Clips
 from seed_rl.common.monitoring.reporting import Reporter
 from seed_rl.common.run_files import checkpoint_list, saved_run
@@ -37,13 +37,6 @@ from seed_rl.common.system.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from seed_rl.common.learner.job import TrainingJob
-
-BATCHES_END = (
-    tf.errors.OutOfRangeError,
-    tf.errors.CancelledError,
-    tf.errors.InvalidArgumentError,  # How tf.data reports a closed queue.
-)
-"""What taking a batch raises once the store is closed."""
 
 _REPORT_WAITING_S = 0.5
 _FAREWELL_S = 20.0  # For actors in a long step to learn that training is done.

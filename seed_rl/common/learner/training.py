@@ -35,6 +35,14 @@ _CHANGED_BY_XLA = {
 """Ops that XLA compiles, but to something else."""
 
 
+BATCHES_END = (
+    tf.errors.OutOfRangeError,
+    tf.errors.CancelledError,
+    tf.errors.InvalidArgumentError,  # How tf.data reports a closed queue.
+)
+"""What taking a batch raises once the store is closed."""
+
+
 class TrainingStep:
     """Runs the algorithm's update on each replica's part of a batch.
 
@@ -90,6 +98,9 @@ class TrainingStep:
     def run(self, batches: Any) -> tuple[dict[str, tf.Tensor], Nest]:
         """Trains on the next batch of an iterator, or on a batch.
 
+        If XLA fails at the first batch and need not compile, the step runs without it; an iterator
+        has lost that batch.
+
         Returns:
           (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
 
@@ -99,10 +110,13 @@ class TrainingStep:
         """
         try:
             result = self._run(batches)
-        except (tf.errors.InvalidArgumentError, tf.errors.InternalError) as error:
-            if not self._compiled or self._proven or not _is_of_xla(error):
+        except tf.errors.OpError as error:
+            if not self._compiled or self._proven:
                 raise
-            self._do_not_compile(_refusal_of_xla(error.message))
+            refused = "tf2xla conversion failed" in error.message
+            if not refused and (self._required or isinstance(error, BATCHES_END)):
+                raise
+            self._do_not_compile(_refusal(error.message) if refused else _first_line(error.message))
             self._run = tf.function(self._step, autograph=False)
             result = self._run(batches)
         self._proven = True
@@ -151,22 +165,23 @@ def _without_triton() -> None:
     ("Failed to compute symbolic tile"). cuBLAS does the work instead.
     """
     flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"--xla_gpu_enable_triton_gemm=false {flags}"  # The last one counts.
+    if not flags or flags.startswith("-"):  # Else it names a file.
+        os.environ["XLA_FLAGS"] = f"--xla_gpu_enable_triton_gemm=false {flags}"  # The last counts.
 
 
-def _is_of_xla(error: tf.errors.OpError) -> bool:
-    """Whether the first step of a compiled function failed because XLA did not compile it."""
-    # XLA calls its own failures internal; a step that fails so otherwise fails again uncompiled.
-    internal = isinstance(error, tf.errors.InternalError)
-    return internal or "tf2xla conversion failed" in error.message
-
-
-def _refusal_of_xla(message: str) -> str:
+def _refusal(message: str) -> str:
     """What XLA cannot compile, in one line of TensorFlow's message."""
-    found = re.search("Detected unsupported operations.*|Failed to .*", message)
+    found = re.search("Detected unsupported operations.*", message)
     node = re.search(r"Detected at (node \S+)", message)
     reason = found[0] if found else f"XLA cannot compile {node[1] if node else 'them'}"
     return re.sub(r"\s*{{.*?}}", "", reason)
+
+
+def _first_line(message: str) -> str:
+    """What went wrong: TensorFlow's message without the places in the graph."""
+    places = ("Graph execution error", "Detected at", " ")
+    lines = [line for line in message.splitlines() if line and not line.startswith(places)]
+    return lines[0][:200] if lines else message
 
 
 def _compiles(jit: str, algorithm: Algorithm, strategy: tf.distribute.Strategy) -> bool:
@@ -189,10 +204,15 @@ def _device_type(strategy: tf.distribute.Strategy) -> str:
 
 
 def _changed_by_xla(function: Any, *args: Any) -> set[str]:
-    """Those of `_CHANGED_BY_XLA` in a tf.function and the functions that it calls."""
+    """The ops in a tf.function, and in the functions that it calls, that XLA changes."""
     graph = function.get_concrete_function(*args).graph.as_graph_def()
     nodes = itertools.chain(graph.node, *(called.node_def for called in graph.library.function))
-    return _CHANGED_BY_XLA.intersection(node.op for node in nodes)
+    return {node.op for node in nodes if node.op in _CHANGED_BY_XLA or _grows(node)}
+
+
+def _grows(node: Any) -> bool:
+    """Whether a node makes a list (`tf.TensorArray`) longer, which XLA ignores."""
+    return node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b
 
 
 def minimize(

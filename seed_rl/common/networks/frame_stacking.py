@@ -85,7 +85,7 @@ def _stack_unroll(
     num_steps, batch_size = shape[0], shape[1]
     channels = frames.shape[-1]
     past = [state[..., i * channels : (i + 1) * channels] for i in range(stack_size - 1)]
-    new = tf.reshape(frames, [-1, *frames.shape[2:]])
+    new = tf.reshape(frames, tf.concat([[-1], shape[2:]], axis=0))
     every = tf.concat([*past, new, tf.zeros_like(new[:1])], axis=0)
     black = tf.shape(every)[0] - 1
 

@@ -1,17 +1,18 @@
 """Rows of tensors, moved in types for which GPUs have kernels.
 
 TensorFlow's `GatherV2` and `Select` have none for small integers: on a GPU, each call would bring
-all frames to the host and back. Rows are therefore moved in words of eight bytes, where their size
+all frames to the host and back. Rows are therefore moved in words of four bytes, where their size
 allows, as that of most images does.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-_WORD = tf.int64
+_WORD = tf.int32
 
 
 def gather(tensor: tf.Tensor, rows: tf.Tensor, axis: int = 0) -> tf.Tensor:
@@ -25,7 +26,11 @@ def gather(tensor: tf.Tensor, rows: tf.Tensor, axis: int = 0) -> tf.Tensor:
     Returns:
       <dtype>[..., n, ...].
     """
-    gathered = tf.gather(_to_words(tensor, axis + 1), rows, axis=axis)
+    tensor = tf.convert_to_tensor(tensor)
+    words = _words(tensor, axis + 1)
+    if not words:
+        return tf.gather(tensor, rows, axis=axis)
+    gathered = tf.gather(_to_words(tensor, axis + 1, words), rows, axis=axis)
     return _from_words(gathered, tensor, axis + 1)
 
 
@@ -42,35 +47,35 @@ def select(condition: tf.Tensor, chosen: tf.Tensor, other: tf.Tensor) -> tf.Tens
     """
     # The first version of the op copies whole rows for a condition vector; `tf.where` would
     # broadcast the condition over every pixel, which costs ten times as much.
-    selected = tf.raw_ops.Select(condition=condition, x=_to_words(chosen, 1), y=_to_words(other, 1))
-    return _from_words(selected, other, 1)
+    chosen, other = tf.convert_to_tensor(chosen), tf.convert_to_tensor(other)
+    words = _words(other, 1)
+    if not words:
+        return tf.raw_ops.Select(condition=condition, x=chosen, y=other)
+    x, y = _to_words(chosen, 1, words), _to_words(other, 1, words)
+    return _from_words(tf.raw_ops.Select(condition=condition, x=x, y=y), other, 1)
 
 
 def _words(tensor: tf.Tensor, leading: int) -> int:
-    """Words of a row; 0: stays as it is."""
+    """Words of a row; 0: it stays as it is."""
     dtype, shape = tensor.dtype, tensor.shape[leading:]
-    if not dtype.is_integer or dtype.size >= tf.int32.size or not shape.is_fully_defined():
+    if not dtype.is_integer or dtype.size >= _WORD.size or not shape.is_fully_defined():
         return 0
     words, rest = divmod(math.prod(shape) * dtype.size, _WORD.size)
     return 0 if rest else words
 
 
-def _to_words(tensor: tf.Tensor, leading: int) -> tf.Tensor:
-    words = _words(tensor, leading)
-    if not words:
-        return tensor
+def _to_words(tensor: tf.Tensor, leading: int, words: int) -> tf.Tensor:
     shape = [words, _WORD.size // tensor.dtype.size]
     return tf.bitcast(tf.reshape(tensor, _joined(tensor, leading, shape)), _WORD)
 
 
 def _from_words(moved: tf.Tensor, like: tf.Tensor, leading: int) -> tf.Tensor:
-    if not _words(like, leading):
-        return moved
-    shape = _joined(moved, leading, like.shape[leading:])
-    return tf.reshape(tf.bitcast(moved, like.dtype), shape)
+    # Bytes are reshaped, not words: TensorFlow reshapes int32 on the host.
+    in_bytes = tf.bitcast(moved, like.dtype)
+    return tf.reshape(in_bytes, _joined(moved, leading, like.shape[leading:]))
 
 
-def _joined(tensor: tf.Tensor, leading: int, trailing: list[int]) -> tf.Tensor | list[int]:
+def _joined(tensor: tf.Tensor, leading: int, trailing: Sequence[int]) -> tf.Tensor | list[int]:
     """The first `leading` dimensions of a tensor, and others."""
     known = tensor.shape[:leading]
     if known.is_fully_defined():

@@ -1,6 +1,7 @@
 """A training step gives the same weights on one device and on several."""
 
 import contextlib
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.common.errors import UserError
+from seed_rl.common.learner import training
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.launch.ports import free_port
@@ -185,13 +187,20 @@ def _train(jit, algorithm, batch, steps=2):
     return float(algorithm.network.weight)
 
 
+def _last_of_a_growing_array(batch):
+    array = tf.TensorArray(tf.float32, 0, dynamic_size=True, element_shape=[])
+    return array.write(0, 0.0 * batch).write(1, batch).stack()[-1]
+
+
 def _with_noise(batch):
     return batch + 0.0 * tf.random.normal([])
 
 
+_NO_TRITON = "--xla_gpu_enable_triton_gemm=false"
 _CHANGED = [
     *((_in_python, "EagerPyFunc"), (_asserted, "Assert")),
     *((_last_of_some, "Where"), (_with_noise, "RandomStandardNormal")),
+    (_last_of_a_growing_array, "TensorListSetItem"),
 ]
 
 
@@ -219,24 +228,56 @@ def test_compiled_steps_train():
     assert _train("true", Line(), 3.0) == pytest.approx(1.0 + 0.4 + 0.32)
 
 
-def test_what_xla_fails_to_compile_runs_as_it_is(monkeypatch, caplog):
-    """Guards the default on GPUs against internal errors of XLA, at the first step only."""
+_OF_A_GPU = """Graph execution error:
+
+Detected at node StatefulPartitionedCall defined at (most recent call last):
+  File "training.py", line 126, in _compiled_step
+
+Failed to analyze the computation (Failed to compute symbolic tile)
+HloModule gemm"""
+
+
+@pytest.mark.parametrize("error", [tf.errors.InternalError, tf.errors.NotFoundError])
+def test_what_xla_fails_to_compile_runs_as_it_is(monkeypatch, caplog, error):
+    """Guards the default against errors of XLA on a GPU (no ptxas, bugs), and what they hide."""
     strategy = tf.distribute.OneDeviceStrategy("cpu:0")
-    sgd = tf.keras.optimizers.SGD(0.1)
-    message = "Failed to analyze the computation (Failed to compute symbolic tile)"
 
     def fail(_):
-        raise tf.errors.InternalError(None, None, f"Graph execution error:\n{message}\nHloModule")
+        raise error(None, None, _OF_A_GPU)
+
+    def step(jit):
+        return TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, None, jit=jit)
 
     algorithm = Own(lambda batch: batch)
-    step = TrainingStep(algorithm, sgd, strategy, None, jit="auto")
-    monkeypatch.setattr(step, "_run", fail)
-    step.run(tf.constant(3.0))
+    failing = step("auto")
+    monkeypatch.setattr(failing, "_run", fail)
+    failing.run(tf.constant(3.0))
     assert float(algorithm.network.weight) == pytest.approx(1.0 + 0.4)
-    assert f"not compiled (--jit): {message}." in caplog.text
-    monkeypatch.setattr(step, "_run", fail)
-    with pytest.raises(tf.errors.InternalError):
-        step.run(tf.constant(3.0))
+    assert "not compiled (--jit): Failed to analyze the computation" in caplog.text
+
+    required, proven = step("true"), step("auto")
+    proven.run(tf.constant(3.0))
+    for compiled in (required, proven):
+        monkeypatch.setattr(compiled, "_run", fail)
+        with pytest.raises(error, match="symbolic tile"):
+            compiled.run(tf.constant(3.0))
+
+
+def test_the_end_of_the_batches_is_no_error_of_xla(caplog):
+    """Guards the message of a run that ends before its first step."""
+    strategy = tf.distribute.OneDeviceStrategy("cpu:0")
+    step = TrainingStep(Own(lambda b: b), tf.keras.optimizers.SGD(0.1), strategy, None, jit="auto")
+    with pytest.raises(tf.errors.OutOfRangeError):
+        step.run(iter(tf.data.Dataset.from_tensor_slices([3.0]).take(0)))
+    assert not caplog.text
+
+
+def test_xla_flags_that_name_a_file_stay(monkeypatch):
+    """Guards a user's own flags, of which XLA takes the last, against the one that is added."""
+    for flags, expected in (("/a/file", "/a/file"), ("--b=1", f"{_NO_TRITON} --b=1")):
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        training._without_triton()
+        assert os.environ["XLA_FLAGS"] == expected
 
 
 def test_an_assertion_of_a_loss_still_fails():

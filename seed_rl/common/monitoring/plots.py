@@ -252,6 +252,13 @@ class Panel(NamedTuple):
     curves: Sequence[Curve]
 
 
+def _in_readable_units(panel: Panel) -> tuple[str, Sequence[Curve]]:
+    """The label of the x-axis, and the curves: over minutes if all end within an hour."""
+    if panel.x != "hours" or any(one.x[-1] > 1 for one in panel.curves):
+        return X_LABELS[panel.x], panel.curves
+    return "minutes", [one._replace(x=60 * one.x) for one in panel.curves]
+
+
 def draw(panels: Sequence[Panel], out: str | Path, y_label: str = "episode return") -> None:
     """Draws panels of curves, four in a row: means with intervals, and a thin line per seed.
 
@@ -267,10 +274,11 @@ def draw(panels: Sequence[Panel], out: str | Path, y_label: str = "episode retur
         axes.remove()
     explained: list[str] = []
     for axes, panel in zip(grid.flat, panels, strict=False):
-        for number, one in enumerate(panel.curves):
+        x_label, curves = _in_readable_units(panel)
+        for number, one in enumerate(curves):
             _draw_curve(axes, one, f"C{number % 10}")
         axes.set_title(panel.title)
-        axes.set_xlabel(X_LABELS[panel.x])
+        axes.set_xlabel(x_label)
         axes.grid(alpha=0.3)
         if panel.x == "frames":
             axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 0), useMathText=True)

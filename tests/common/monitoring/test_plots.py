@@ -39,6 +39,18 @@ def test_curves_are_smoothed_with_evaluation_apart(tmp_path):
     assert hours.x[-1] == pytest.approx(0.39) and hours.mean()[-1] == 345
 
 
+@pytest.mark.parametrize(("hours", "label", "last"), [(0.05, "minutes", 3.0), (2.0, "hours", 2.0)])
+def test_short_runs_are_drawn_over_minutes(tmp_path, monkeypatch, hours, label, last):
+    """Guards the axis of runs of minutes, whose labels overlapped as hundredths of an hour."""
+    figures = []
+    monkeypatch.setattr(plots, "save", lambda made, out: figures.append(made))
+    one = plots.Curve("", np.linspace(0, hours, 5), np.ones([1, 5]))
+    plots.draw([plots.Panel("", "hours", [one])], tmp_path / "unused.png")
+    (axes,) = figures[0].axes
+    assert axes.get_xlabel() == label
+    assert axes.lines[0].get_xdata()[-1] == pytest.approx(last)
+
+
 def test_seeds_are_one_curve_as_far_as_all_have_come(tmp_path):
     for seed, length in ((1, 50), (2, 50), (3, 30)):
         write_run(tmp_path / f"study/runs/0000-seed{seed}", [seed] * length, seed=seed, rate=0.1)

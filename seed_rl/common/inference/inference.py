@@ -19,6 +19,8 @@ from seed_rl.common.inference.policy import Acted, Policy
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput, Specs, Step
 
+_HOST = "/cpu:0"
+
 
 @dataclasses.dataclass(frozen=True)
 class InferenceSizes:
@@ -138,13 +140,14 @@ class CentralInference:
             raw_rewards: tf.Tensor,
             successes: tf.Tensor,
         ) -> Nest:
-            env_outputs = self._evaluate_whole_games(env_ids, env_outputs)
             _decorrelate_random_ops(number)
-            begun = self.store.begin(env_ids, run_ids, env_outputs, raw_rewards, successes)
-            prev_actions, state = begun
-            acted = self._act(device, network, (env_ids, prev_actions, env_outputs, state))
-            step = Step(prev_actions, env_outputs, acted.agent_outputs)
-            self.store.end(env_ids, run_ids, acted.action, acted.agent_state, step)
+            with tf.device(_HOST):
+                env_outputs = self._evaluate_whole_games(env_ids, env_outputs)
+                begun = self.store.begin(env_ids, run_ids, env_outputs, raw_rewards, successes)
+                prev_actions, state = begun
+                acted = self._act(device, network, (env_ids, prev_actions, env_outputs, state))
+                step = Step(prev_actions, env_outputs, acted.agent_outputs)
+                self.store.end(env_ids, run_ids, acted.action, acted.agent_state, step)
             return acted.action
 
         return inference
@@ -160,16 +163,21 @@ class CentralInference:
         """Acts on a device; pads the batch to one of its sizes, if it has any."""
         size = tf.shape(inputs[0])[0]
         sizes = batch_sizes(device, self._max_batch)
+        # By default TensorFlow would pad on the first GPU, behind a training step on it.
+        padding = device if "GPU" in device.upper() else _HOST
         if sizes:
-            fitting = tf.reduce_min(tf.where(tf.constant(sizes) < size, sizes[-1], sizes))
+            with tf.device(_HOST):
+                fitting = tf.reduce_min(tf.where(tf.constant(sizes) < size, sizes[-1], sizes))
             padded = fitting if len(sizes) > 1 else sizes[0]
-            inputs = tf.nest.map_structure(lambda t: _pad(t, padded), inputs)
+            with tf.device(padding):
+                inputs = tf.nest.map_structure(lambda t: _pad(t, padded), inputs)
         # Weights must not be read while `begin`, which returned the actions, waits for new ones.
         begun = tf.nest.flatten(inputs[1]) if self._takes_turns else []
         with tf.control_dependencies(begun), tf.device(device):
             acted = self._policy.act(network, *inputs)
         if sizes:
-            acted = tf.nest.map_structure(lambda t: t[:size], acted)
+            with tf.device(padding):
+                acted = tf.nest.map_structure(lambda t: t[:size], acted)
         return acted
 
 

@@ -146,6 +146,19 @@ def test_batch_sizes_of_devices(device, largest, sizes):
     assert inference_lib.batch_sizes(device, largest) == sizes
 
 
+def test_every_op_has_its_place():
+    """Guards several GPUs: an op without a device would run on the first, behind its training."""
+    counting = Counting()
+    placements = [("/gpu:1", counting.network)]  # On the CPU, where there is none.
+    inference = CentralInference(counting, SPECS, InferenceSizes(3, 1, 2, 100), placements)
+    graph = inference.functions[0].get_concrete_function().graph
+    follow = {"Placeholder", "ReadVariableOp", "Identity", "NoOp"}  # Their inputs, or variables.
+    places = {op.type: op.device for op in graph.get_operations() if op.type not in follow}
+    assert set(places.values()) == {"/device:CPU:0", "/device:GPU:1"}
+    assert places["Pad"] == places["Mul"] == "/device:GPU:1"
+    assert places["LogicalOr"] == places["SeedInferenceEnd"] == "/device:CPU:0"
+
+
 def test_unrolls_hold_what_was_seen_and_done():
     """Guards the record: previous action, observation, outputs and the state before the first."""
     inference = make(Counting(num_overlapping_steps=1))

@@ -111,16 +111,22 @@ class TrainingStep:
         try:
             result = self._run(batches)
         except tf.errors.OpError as error:
-            if not self._compiled or self._proven:
+            if not self._does_without_xla(error):
                 raise
-            refused = "tf2xla conversion failed" in error.message
-            if not refused and (self._required or isinstance(error, BATCHES_END)):
-                raise
-            self._do_not_compile(_refusal(error.message) if refused else _first_line(error.message))
             self._run = tf.function(self._step, autograph=False)
             result = self._run(batches)
         self._proven = True
         return result
+
+    def _does_without_xla(self, error: tf.errors.OpError) -> bool:
+        """Whether XLA has failed to compile the step, which then runs without it."""
+        if not self._compiled or self._proven:
+            return False
+        refused = "tf2xla conversion failed" in error.message
+        if not refused and (self._required or isinstance(error, BATCHES_END)):
+            return False
+        self._do_not_compile(_refusal(error.message) if refused else _first_line(error.message))
+        return True
 
     def _do_not_compile(self, reason: str) -> None:
         if self._required:

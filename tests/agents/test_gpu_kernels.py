@@ -76,3 +76,12 @@ def test_on_a_gpu_nothing_is_left_to_the_host(name):
     agent = training_agents.create(workload, "bfloat16" if workload.network else "float32")
     assert not _on_the_host(_act(agent))
     assert not _on_the_host(_train(workload, agent))
+
+
+@pytest.mark.parametrize(("name", "on_cpu"), [("W5", True), ("W6", False)])
+def test_ppo_is_compiled_where_it_pays(name, on_cpu):
+    """Guards the default of --jit: on a GPU with convolutions, too, on a CPU without them."""
+    algorithm, _, _ = training_agents.create(WORKLOADS[name], "float32")
+    assert algorithm.jit_pays("GPU")
+    assert algorithm.jit_pays("CPU") == on_cpu
+    assert not algorithm.jit_pays("TPU")

@@ -166,8 +166,7 @@ class CentralInference:
         # By default TensorFlow would pad on the first GPU, behind a training step on it.
         padding = device if "GPU" in device.upper() else _HOST
         if sizes:
-            with tf.device(_HOST):
-                fitting = tf.reduce_min(tf.where(tf.constant(sizes) < size, sizes[-1], sizes))
+            fitting = tf.reduce_min(tf.where(tf.constant(sizes) < size, sizes[-1], sizes))
             padded = fitting if len(sizes) > 1 else sizes[0]
             with tf.device(padding):
                 inputs = tf.nest.map_structure(lambda t: _pad(t, padded), inputs)

@@ -280,6 +280,15 @@ def test_xla_flags_that_name_a_file_stay(monkeypatch):
         assert os.environ["XLA_FLAGS"] == expected
 
 
+@pytest.mark.parametrize(("device", "expected"), [("gpu:0", f"{_NO_TRITON} "), ("cpu:0", "")])
+def test_triton_is_off_on_gpus(monkeypatch, device, expected):
+    """Guards PPO on Atari, whose step TensorFlow 2.21 cannot compile with it."""
+    monkeypatch.setenv("XLA_FLAGS", "")
+    strategy = tf.distribute.OneDeviceStrategy(device)
+    TrainingStep(Line(), tf.keras.optimizers.SGD(0.1), strategy, None, jit="true")
+    assert os.environ["XLA_FLAGS"] == expected
+
+
 def test_an_assertion_of_a_loss_still_fails():
     """Guards against training on what the user's own loss would have refused."""
     with pytest.raises(tf.errors.InvalidArgumentError, match="did not hold"):

@@ -9,6 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,8 @@ using transport::Status;
 constexpr double kAttemptSeconds = 4, kShortestAttemptSeconds = 0.1;
 constexpr double kFirstPauseSeconds = 0.1, kLongestPauseSeconds = 5;
 constexpr int kProtocol = 1;
+// Besides the fields of the environments' output.
+const std::set<std::string> kArguments{"env_ids", "run_ids", "raw_rewards", "successes"};
 
 std::chrono::duration<double> Seconds(double seconds) {
   return std::chrono::duration<double>(seconds);
@@ -199,6 +202,13 @@ void Actor::CheckLearner(const std::string& description) try {
   const Json& output = arguments.at("tuple").at(2).at("namedtuple");
   const Json fields{"reward", "done", "observation", "abandoned", "episode_step"};
   if (output.at("fields") != fields) Refuse("The learner is of another version: other arguments.");
+  for (const Json& argument : arguments.at("tuple")) {
+    if (!argument.contains("tensor")) continue;  // The fields above.
+    const std::string name = argument.at("tensor").value("name", "");
+    if (kArguments.count(name) == 0) {
+      Refuse("The learner asks for `" + name + "`, which this actor does not know.");
+    }
+  }
   num_arguments_ = Leaves(arguments).size();
   const std::vector<Spec> observation = Leaves(output.at("values").at(2));
   if (observation != spaces_.observation) {

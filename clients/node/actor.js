@@ -10,6 +10,7 @@ import * as wire from "./wire.js";
 const EXIT = { done: 0, environmentFailed: 1, userError: 2, superseded: 3, noLearner: 4 };
 const ATTEMPT_S = 4, FIRST_PAUSE_S = 0.1, LONGEST_PAUSE_S = 5, STOP_GRACE_MS = 5000;
 const ENV_OUTPUT = ["reward", "done", "observation", "abandoned", "episode_step"];
+const ARGUMENTS = ["env_ids", "run_ids", "raw_rewards", "successes"]; // Besides.
 
 /**
  * @typedef {{dtype: string, shape: number[]}} Spec of one environment's array, without batch
@@ -145,6 +146,11 @@ function check(/** @type {Client} */ client, /** @type {Environment} */ env) {
   const output = inference?.arguments.tuple?.[2]?.namedtuple;
   if (!inference || String(output?.fields) !== String(ENV_OUTPUT)) {
     return refuse("The server is not a learner of this version: no such function `inference`.");
+  }
+  for (const { tensor } of inference.arguments.tuple) {
+    if (tensor && !ARGUMENTS.includes(tensor.name)) {
+      refuse(`The learner asks for \`${tensor.name}\`, which this actor does not know.`);
+    }
   }
   const text = (/** @type {any} */ s) => s ? `${s.dtype}[${s.shape}]` : "several parts";
   const expected = output.values[2].tensor;

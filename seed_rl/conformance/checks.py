@@ -117,6 +117,7 @@ ENDS = {
     "other observations": f"exit code {_REFUSED}, without a call",
     "other actions": f"exit code {_REFUSED}, without a call",
     "other protocol": f"exit code {_REFUSED}, without a call",
+    "other arguments": f"exit code {_REFUSED}, without a call",
     "unknown ids": f"INVALID_ARGUMENT: exit code {_REFUSED}",
     "no learner": f"exit code {ExitCode.NO_LEARNER:d} after --connect_timeout_s",
 }
@@ -129,6 +130,7 @@ _PARTS = {
     ),
     "other actions": Part(actions=gymnasium.spaces.Discrete(97)),
     "other protocol": Part(protocol=1000),
+    "other arguments": Part(argument="weather"),
     "unknown ids": Part(num_envs=2),
 }
 

@@ -44,6 +44,7 @@ class Part:
       observations: the space of observations; None: the client's.
       actions: the space that the learner describes; None: the client's.
       protocol: number of the protocol; 0: today's.
+      argument: name of another one of `inference` that the learner describes; "": none.
     """
 
     token: str = "right"
@@ -51,6 +52,7 @@ class Part:
     observations: gymnasium.Space[Any] | None = None
     actions: gymnasium.Space[Any] | None = None
     protocol: int = 0
+    argument: str = ""
 
 
 class Learner:
@@ -85,6 +87,9 @@ class Learner:
         class Server(ops.Server):
             def description(self) -> dict[str, Any]:
                 text = super().description()
+                if part.argument:
+                    tensor = {"name": part.argument, "dtype": "float32", "shape": [None]}
+                    text["functions"][0]["arguments"]["tuple"].append({"tensor": tensor})
                 return {**text, "protocol": part.protocol or text["protocol"]}
 
         checks = Environment if of else CartPole

@@ -130,5 +130,4 @@ def test_evaluation_plays_the_level_of_tests() -> None:
             optimizer=OptimizerConfig(),
             device_config=DeviceConfig("cpu:0", "cpu:0"),
         )
-        assert job.create_env is not None
         assert job.create_env()._game == f"rooms_collect_good_objects_{level}"

@@ -67,7 +67,10 @@ class ActorConfig(RunConfig):
         600.0, "Seconds to wait for a lost learner before giving up.", minimum=0
     )
     num_actors_with_summaries: int = option(
-        1, "Number of actors, counted from task 0, that log their timing.", minimum=0
+        1,
+        "Number of actors, counted from task 0, that log their timing. Actors with --task=-1 all "
+        "do, unless it is 0.",
+        minimum=0,
     )
     env_groups: int = option(
         1,
@@ -82,7 +85,7 @@ class ActorConfig(RunConfig):
 
 def are_summaries_enabled(config: ActorConfig) -> bool:
     """Whether this actor logs its timing."""
-    return config.actor_log_period_s > 0 and config.task < config.num_actors_with_summaries
+    return config.actor_log_period_s > 0 and max(config.task, 0) < config.num_actors_with_summaries
 
 
 def actor_loop(
@@ -118,7 +121,9 @@ def actor_loop(
     try:
         if playing:
             request = EnvironmentRequest.from_json(playing)
-            environment_process.serve(lambda: create_env_fn(0, env_config), request)
+            environment_process.serve(
+                lambda index: create_env_fn(config.played_env_id(index), env_config), request
+            )
             return
         done = run_actor(Environments(create_env_fn, env_config, create_batch), config)
     except EnvironmentFailure as error:
@@ -324,9 +329,9 @@ class Actor:
     def _record_answer(self) -> None:
         """Records that the learner answers."""
         logging.info(
-            "Actor %d: environments %s, learner at %s.",
+            "Actor %d: %s, learner at %s.",
             self._config.task,
-            describe_ids(self._env_ids),
+            self._named_environments(),
             self._config.server_address,
         )
         self._last_answer = time.monotonic()
@@ -380,8 +385,8 @@ class Actor:
         code = error.code
         if code == StatusCode.FAILED_PRECONDITION:
             raise ActorEnded(
-                f"{error.message} Another actor runs environments "
-                f"{describe_ids(self._env_ids)}. Give every actor a different --task.",
+                f"{error.message} Another actor runs {self._named_environments()}. Give every "
+                "actor a different --task.",
                 ExitCode.SUPERSEDED,
             ) from error
         # A new token may not have been copied yet.
@@ -395,10 +400,15 @@ class Actor:
             )
         if code in (StatusCode.INVALID_ARGUMENT, StatusCode.UNIMPLEMENTED):
             raise UserError(
-                f"The learner at {self._config.server_address} rejects the steps of environments "
-                f"{describe_ids(self._env_ids)}: {error.message}. Start learner and actors with "
+                f"The learner at {self._config.server_address} rejects the steps of "
+                f"{self._named_environments()}: {error.message}. Start learner and actors with "
                 "the same options (--num_envs, --env_batch_size and the environment's)."
             )
+
+    def _named_environments(self) -> str:
+        if not len(self._env_ids):  # It has none yet.
+            return "this actor's environments"
+        return f"environments {describe_ids(self._env_ids)}"
 
 
 def _new_run_id() -> int:

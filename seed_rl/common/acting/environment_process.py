@@ -71,8 +71,12 @@ class EnvironmentRequest(InternalRequest):
     envs: int = 1
 
 
-def serve(create_env: Callable[[], Any], request: EnvironmentRequest) -> None:
+def serve(create_env: Callable[[int], Any], request: EnvironmentRequest) -> None:
     """Steps environments for the process at the other end of standard input, until it exits.
+
+    Args:
+      create_env: `create_env(index)` returns the index-th, from 0.
+      request: how many, and whether to film.
 
     Raises:
       EnvironmentFailure: the environment raised.
@@ -87,7 +91,7 @@ def serve(create_env: Callable[[], Any], request: EnvironmentRequest) -> None:
         video = VideoWriter(Path(request.video)) if request.video else None
         if video:
             stack.callback(video.close)
-        env = BatchedEnvironment(lambda *_: Film(create_env(), video), request.envs, 0)
+        env = BatchedEnvironment(lambda index, _: Film(create_env(index), video), request.envs, 0)
         stack.callback(env.close)
         methods: dict[str, Callable[[Any], Any]] = {"reset": env.reset, "step": env.step}
         with contextlib.suppress(EOFError, ConnectionError):

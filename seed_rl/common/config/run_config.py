@@ -117,6 +117,15 @@ class RunConfig(Checked):
             raise UserError(MISSING_MODE)
         return self.run_mode
 
+    def played_env_id(self, index: int) -> int:
+        """The id of the environment in which `seed-rl play` and `evaluate` play as the `index`-th.
+
+        They take turns with those for evaluation, if the run has any, which may have levels of
+        their own; else with all.
+        """
+        first = self.num_envs - self.num_eval_envs if self.num_eval_envs else 0
+        return first + index % (self.num_envs - first)
+
     def check_exposure(self) -> None:
         """Checks that a learner is not exposed to other machines by mistake.
 

@@ -72,8 +72,6 @@ class TrainingJob:
       clip_norm: maximum global norm of the gradients; None: no clipping.
       options: all options by name, stored with checkpoints.
       action_space: of one environment; actors compare it with their own. None: no check.
-      create_env: creates another environment like the actors', one for evaluation if any is; None:
-        not available.
       create_env_fn: `create_env_fn(env_id, env_config)` creates an actor's environment; None: not
         available.
       env_config: passed to `create_env_fn`.
@@ -96,7 +94,6 @@ class TrainingJob:
     clip_norm: float | None
     options: dict[str, Any]
     action_space: Any = None
-    create_env: Callable[[], Any] | None = None
     environment: dict[str, Any] = dataclasses.field(default_factory=dict)
     network: frozenset[str] = frozenset()
     files: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -120,8 +117,13 @@ class TrainingJob:
             policy_server.serve(self, policy_server.ServeRequest.from_json(request))
         elif from_flags(RunConfig).run_mode != ACTOR:
             playing.play(self, playing.PlayRequest.from_json(request))
-        elif self.create_env is not None:  # The program has no actors of its own.
+        elif self.create_env_fn is not None:  # The program has no actors of its own.
             environment_process.serve(self.create_env, EnvironmentRequest.from_json(request))
+
+    def create_env(self, index: int = 0) -> Any:
+        """Creates the environment in which to play as the `index`-th; needs `create_env_fn`."""
+        assert self.create_env_fn is not None
+        return self.create_env_fn(self.run.played_env_id(index), self.env_config)
 
     def train(self) -> None:
         """Trains until all frames are used, or SIGTERM or SIGINT.
@@ -285,8 +287,6 @@ def make_job(
         algorithm = create_algorithm(context)
         steps = config.final_train_step(run) * algorithm.updates_per_unroll
         keras_optimizer, learning_rate_fn = make_optimizer(max(1, round(steps)))
-    # To play in: for evaluation, if any is. Some environments hold levels out for it.
-    played = run.num_envs - run.num_eval_envs if run.num_eval_envs else 0
     used = flag_values(optimizer)
     if create_optimizer_fn is not None:
         used = _options_of_own(optimizer, learning_rate_fn)
@@ -301,7 +301,6 @@ def make_job(
         clip_norm=optimizer.clip_norm,
         options={**identity, **used, **flag_values(run, config, *agent_options)},
         action_space=spaces.action,
-        create_env=lambda: create_env_fn(played, env_config),
         environment=identity,
         network=network_options(run, config, optimizer, *agent_options),
         create_env_fn=create_env_fn,

@@ -131,8 +131,9 @@ def test_a_program_without_actors_still_has_an_environment(job, monkeypatch):
     )
     request = EnvironmentRequest("film.gif")
     run = RunConfig(play_request=request.to_json())
-    dataclasses.replace(job, run=run, create_env=list).execute()
-    assert done == [(list, request)]
+    job = dataclasses.replace(job, run=run, create_env_fn=lambda *created: created)
+    job.execute()
+    assert done == [(job.create_env, request)]
 
 
 def test_a_program_that_only_trains_is_not_played():

@@ -256,10 +256,8 @@ class Learner:
           The episodes, whose `eval_name` is "evaluation".
         """
         job = self._prepared
-        create_env = job.create_env
-        assert create_env is not None
         policy = playing.trained_policy(job, sampled=not deterministic_inference)
-        env = BatchedEnvironment(lambda *_: create_env(), 1, 0)
+        env = BatchedEnvironment(lambda index, _: job.create_env(index), 1, 0)
         with contextlib.closing(env):
             episodes = playing.play_episodes(env, policy, job.run.seed, num_episodes)
             infos = [

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 _MODEL = "saved_model"
 REPEATED = frozenset(("gin_config", "gin_bindings", "flagfile"))
 """Flags that are given once for each element of a list; others take lists with commas."""
+_SWITCHES = frozenset(("greedy", "sampled", "render"))
+"""Flags of `seed-rl play` and `evaluate` without a value."""
 
 
 class Agent:
@@ -163,9 +165,9 @@ class Agent:
         return path
 
     def _play(self, module: str, options: dict[str, Any]) -> None:
-        # argparse's flags without value take none.
-        flags = _flags({**options, "trust": self._trust or None})
-        flags = [flag.removesuffix("=true") for flag in flags]
+        off = {name for name in _SWITCHES & options.keys() if not options[name]}
+        options = {**options, **dict.fromkeys(off), "trust": self._trust or None}
+        flags = [flag.removesuffix("=true") for flag in _flags(options)]
         with _shared(self._env) as variables:
             _run([sys.executable, "-m", module, str(self.run), *flags], variables)
 

@@ -104,7 +104,7 @@ def translated(arguments: Sequence[str], known: Container[str]) -> list[str]:
     spelled: dict[str, str] = {}
 
     def ours(argument: str) -> str:
-        match = re.match("--?([a-z_]+)", argument)
+        match = re.match("--?([a-z_]+)(?==|$)", argument)
         if match is None:
             return argument
         name = match[1]

@@ -46,20 +46,17 @@ class EpisodeRow(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> list[EpisodeRow]:
-    """The rows of a file, except lines truncated by a crash."""
-    rows = []
-    with open(path, newline="", encoding="utf-8") as file:
-        for line in csv.reader(file):
-            row = _parse(line)
-            if row is not None:
-                rows.append(row)
-    return rows
+    """The rows of a file, except lines that a crash or a disk has damaged."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        rows = (_parse(line.rstrip("\n").split(",")) for line in file)
+        return [row for row in rows if row is not None]
 
 
 class ReturnsLog:
     """Appends finished episodes to a run's file.
 
-    If the file cannot be written, a warning is logged and the run continues.
+    If the file cannot be written or read, a warning is logged and the run continues; what cannot be
+    read stays.
 
     Args:
       logdir: an existing directory.
@@ -72,11 +69,9 @@ class ReturnsLog:
         self._held: list[EpisodeRow] = []
         self._flushed = time.monotonic()
         self._warned = False
-        try:
-            kept = [row for row in read(self._path) if row.frames <= start_frames]
-        except (OSError, UnicodeDecodeError, csv.Error):
-            kept = []
         with self._warn_of_errors():
+            rows = read(self._path) if self._path.exists() else []
+            kept = [row for row in rows if row.frames <= start_frames]
             files.write_atomically(self._path, _HEADER + _format(kept))
 
     def add(self, rows: Iterable[EpisodeRow]) -> None:
@@ -103,7 +98,7 @@ class ReturnsLog:
             yield
         except OSError as error:
             if not self._warned:
-                logging.warning("Cannot write %s: %s. Training continues.", self._path, error)
+                logging.warning("Cannot update %s: %s. Training continues.", self._path, error)
             self._warned = True
 
 

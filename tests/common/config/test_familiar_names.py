@@ -41,6 +41,7 @@ def test_our_names_exist():
         ("--gamma=0.9", {"discounting", "gamma"}, "--gamma=0.9"),  # A flag of the program's own.
         ("--gamma=0.9", {"entropy_cost"}, "--gamma=0.9"),
         ("--gamma_rays=3", {"discounting"}, "--gamma_rays=3"),
+        ("--gamma2=3", {"discounting"}, "--gamma2=3"),
         ("gamma", {"discounting"}, "gamma"),
     ],
 )

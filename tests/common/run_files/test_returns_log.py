@@ -1,0 +1,42 @@
+"""The file of finished episodes, continued on a machine that fails."""
+
+import errno
+
+from seed_rl.common.run_files import returns_log
+from seed_rl.common.run_files.returns_log import EpisodeRow, ReturnsLog
+
+
+def rows(*frames):
+    return [EpisodeRow(n, 1.0, 2.0, 3.0, 4, 5, False, None) for n in frames]
+
+
+def written(tmp_path):
+    log = ReturnsLog(tmp_path)
+    log.add(rows(10, 20, 30))
+    log.flush()
+    return tmp_path / returns_log.FILE_NAME
+
+
+def test_a_damaged_line_costs_no_other(tmp_path):
+    """Guards the episodes of a long run from what a power failure leaves in the file."""
+    path = written(tmp_path)
+    with path.open("ab") as file:
+        file.write(b"\0\0\xff\xfe,\n40,1.0,2")
+    ReturnsLog(tmp_path, start_frames=20)
+    assert returns_log.read(path) == rows(10, 20)
+
+
+def test_a_file_that_cannot_be_read_for_now_stays(tmp_path, monkeypatch, caplog):
+    """Guards the episodes from a network disk that is away when a run continues."""
+    path = written(tmp_path)
+
+    def away(path):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(returns_log, "read", away)
+    log = ReturnsLog(tmp_path, start_frames=20)
+    assert "Cannot update" in caplog.text
+    log.add(rows(40))
+    log.flush()
+    monkeypatch.undo()
+    assert returns_log.read(path) == rows(10, 20, 30, 40)

@@ -122,7 +122,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
             seed=arguments.seed,
         )
         own = ["--run_mode=learner", *overrides, f"--play_request={request.to_json()}"]
-        start_program(arguments.logdir, saved.record, [*_own_flags(arguments), *own])
+        start_program(arguments.logdir, saved.record, [*_seed(arguments), *own])
         if not results.exists():
             raise UserError(f"{saved.record[run_record.PROGRAM]} ended without creating an agent.")
         lines = results.read_text(encoding="utf-8").splitlines()
@@ -140,7 +140,7 @@ def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # Else SDL looks for a display.
     if arguments.render or video:
         own.insert(0, f"--render_mode={'human' if arguments.render else 'rgb_array'}")
-    start_program(arguments.logdir, record, [*_own_flags(arguments), *own])
+    start_program(arguments.logdir, record, [*_seed(arguments), *own])
 
 
 def trusts_code(arguments: argparse.Namespace, record: dict[str, Any]) -> bool:
@@ -175,10 +175,8 @@ def ask_for_trust(logdir: Path, code: Sequence[str]) -> None:
         raise UserError("Not run.")
 
 
-def _own_flags(arguments: argparse.Namespace) -> list[str]:
-    # One environment is too little work for a GPU, which may be training.
-    own = ["--inference_devices=cpu:0", "--training_devices=cpu:0"]
-    return own if arguments.seed is None else [*own, f"--seed={arguments.seed}"]
+def _seed(arguments: argparse.Namespace) -> list[str]:
+    return [] if arguments.seed is None else [f"--seed={arguments.seed}"]
 
 
 def start_program(logdir: Path, saved: dict[str, Any], flags: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from seed_rl.common.learner.algorithm import Algorithm
     from seed_rl.common.learner.job import TrainingJob
 
-_POLL_S = 0.2
+_POLL_S, _REPORT_S = 0.2, 10.0
 _DONE_S = 2.0  # For actors to hear that all episodes have been played.
 
 
@@ -44,7 +44,6 @@ class ServeRequest(InternalRequest):
       episodes: how many to serve; None: no end.
       sampled: act as environment 0 does in training, rather than as in evaluation.
       refresh_s: seconds between looks for a newer checkpoint; 0: never.
-      report_s: seconds between reports.
     """
 
     weights: str
@@ -52,7 +51,6 @@ class ServeRequest(InternalRequest):
     episodes: int | None = None
     sampled: bool = False
     refresh_s: float = 10.0
-    report_s: float = 10.0
 
 
 class _Acting(Policy):
@@ -107,9 +105,9 @@ def serve(job: TrainingJob, request: ServeRequest) -> None:
             if request.refresh_s and now - checked >= request.refresh_s:
                 checked = now
                 weights.refresh()
-            if now - reported >= request.report_s:
+            if now - reported >= _REPORT_S:
                 reported = now
-                playing = np.count_nonzero(inference.store.silence() < request.report_s)
+                playing = np.count_nonzero(inference.store.silence() < _REPORT_S)
                 print(f"{playing} environments play; {score}; {weights}", file=sys.stderr)
         inference.store.close(done=score.complete)
         if score.complete:

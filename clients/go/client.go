@@ -58,8 +58,8 @@ type structure struct {
 type description struct {
 	Protocol  int
 	Functions []struct {
-		Name               string
-		Arguments, Outputs structure
+		Name      string
+		Arguments structure
 	}
 	Status struct {
 		ActionSpace *string `json:"action_space"`

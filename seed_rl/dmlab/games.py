@@ -16,6 +16,7 @@ DMLAB30 = "dmlab30"
 FOLDER = "contributed/dmlab30/"
 """Where the engine keeps the levels of DMLab-30."""
 
+_CAP = 100.0  # Percent that a level can contribute: one easy level cannot make up for others.
 _ALIKE = 0.75  # Names at least this similar to a level of DMLab-30 are taken for misspelled.
 _LANGUAGE = "language_"
 
@@ -183,19 +184,18 @@ def human_normalized_score(game: str, returns: float | Sequence[float] | np.ndar
 
 
 def capped_human_normalized_score(
-    returns: Mapping[str, float | Sequence[float] | np.ndarray], cap: float = 100.0
+    returns: Mapping[str, float | Sequence[float] | np.ndarray],
 ) -> float:
-    """Mean over levels of scores of at most `cap` percent (Espeholt et al. 2018, section 5.3).
+    """Mean over levels of scores of at most 100 percent (Espeholt et al. 2018, section 5.3).
 
     Args:
       returns: returns of episodes by level; at least one level.
-      cap: bounds what a level can contribute, so that one easy level cannot make up for others.
 
     Raises:
       UserError: no human score of a level is known.
     """
     return float(
-        np.mean([min(cap, human_normalized_score(name, r)) for name, r in returns.items()])
+        np.mean([min(_CAP, human_normalized_score(name, r)) for name, r in returns.items()])
     )
 
 

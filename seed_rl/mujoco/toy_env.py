@@ -128,8 +128,7 @@ class BitFlippingEnv(gymnasium.Env[dict[str, np.ndarray], Any]):
 
     The optimal score is 1, if `horizon` is at least `n_bits` and 2. As every action flips a bit,
     the best an agent can do at the goal is to return to it at every second step. The optimal return
-    for d differing bits is -(d - 1) - ceil((horizon - d) / 2), for d = 0 it is -ceil(horizon / 2):
-    see `optimal_return`.
+    for d differing bits is -(d - 1) - ceil((horizon - d) / 2), for d = 0 it is -ceil(horizon / 2).
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}
@@ -182,15 +181,6 @@ class BitFlippingEnv(gymnasium.Env[dict[str, np.ndarray], Any]):
         del info
         equal = np.asarray(achieved_goal) == np.asarray(desired_goal)
         return np.all(equal, axis=-1).astype(np.float32) - np.float32(1.0)
-
-    def optimal_return(self) -> float:
-        """The best return from here to the end of the episode."""
-        steps = self._horizon - self._step
-        distance = int(np.sum(self._bits != self._goal))
-        if distance > steps:
-            return -float(steps)
-        # At the goal, half of the remaining steps, rounded up, lead away from it.
-        return -float(max(distance - 1, 0) + -(-(steps - distance) // 2))
 
     def render(self) -> np.ndarray:
         """The bits above the goal, as rows of cells, <uint8>[height, width, 3]."""

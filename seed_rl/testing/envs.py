@@ -16,8 +16,6 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.mujoco.toy_env import ToyMemoryEnv
-
 _lives = itertools.count()
 
 
@@ -158,14 +156,6 @@ class TimeLimitEnv(gymnasium.Env[np.ndarray, Any]):
         return np.array([self._position / 10], np.float32)
 
 
-class MemoryEnv(ToyMemoryEnv):
-    """A `ToyMemoryEnv` by the number of steps from the cue to the action that counts."""
-
-    def __init__(self, delay: int = 10, num_cues: int = 2):
-        """Creates an environment in which the action `delay` steps after the cue counts."""
-        super().__init__(delay + 1, num_cues)
-
-
 class DictEnv(gymnasium.Env[Any, Any]):
     """Nested observations and actions of every kind.
 
@@ -293,7 +283,6 @@ for _name, _class in {
     "LifeStep-v0": LifeStepEnv,
     "Faulty-v0": FaultyEnv,
     "TimeLimit-v0": TimeLimitEnv,
-    "Memory-v0": MemoryEnv,
     "Dict-v0": DictEnv,
     "Masked-v0": MaskedEnv,
 }.items():

@@ -63,17 +63,6 @@ def test_vector_and_single_environments_are_the_same(
     reference.close()
 
 
-def test_vector_truncation_follows_the_protocol() -> None:
-    """Last frame not done and its action ignored, then the reset frame without a reward."""
-    game = vector(2, max_episode_frames=20, max_random_noops=0)
-    first = game.reset(seed=0).copy()
-    steps = [game.step(np.array([2, 3])) for _ in range(6)]
-    assert [s.done.tolist() for s in steps] == [[False] * 2] * 5 + [[True] * 2]
-    assert steps[5].abandoned.all() and (steps[5].reward == 0).all()
-    np.testing.assert_array_equal(steps[5].observation, first)
-    assert not (steps[4].observation == first).all()
-
-
 def test_spaces_and_env_ids() -> None:
     game = env.create_batch(np.arange(4, 8))
     single = env.create_environment(0, AtariConfig())
@@ -128,19 +117,6 @@ def test_vector_refuses_unknown_actions() -> None:
     with pytest.raises(UserError, match="action space"):
         game.step(np.array([0, 18]))
     game.step(np.array([0, 17]))
-
-
-@pytest.mark.parametrize("name", ["Pong", "pong", "ALE/Pong-v5", "PongNoFrameskip-v4"])
-def test_spellings_of_a_game(name: str) -> None:
-    assert env.rom_name(name) == "pong"
-    assert env.rom_name("SpaceInvaders") == env.rom_name("space_invaders") == "space_invaders"
-
-
-def test_unknown_game_names_similar_ones() -> None:
-    with pytest.raises(UserError, match="Unknown Atari game 'Brakeout'.*Breakout"):
-        vector(1, game="Brakeout")
-    with pytest.raises(UserError, match="Unknown Atari game"):
-        env.create_environment(0, AtariConfig(game="..."))
 
 
 def test_missing_extra_names_the_command(monkeypatch: Any) -> None:

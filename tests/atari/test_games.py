@@ -19,7 +19,10 @@ def test_the_names_are_those_of_ale() -> None:
     assert sorted(games.NAMES) == sorted(roms.get_all_rom_ids())
 
 
-@pytest.mark.parametrize("name", ["SpaceInvaders", "space_invaders", "ALE/SpaceInvaders-v5"])
+@pytest.mark.parametrize(
+    "name",
+    ["SpaceInvaders", "space_invaders", "ALE/SpaceInvaders-v5", "SpaceInvadersNoFrameskip-v4"],
+)
 def test_spellings(name: str) -> None:
     assert games.rom_name(name, games.NAMES) == "space_invaders"
 
@@ -30,6 +33,7 @@ def test_spellings(name: str) -> None:
         ([], 0, ""),
         (["--batch_size=3", "--game=ms_pacman"], 0, ""),
         (["--game=Pnog"], 2, "Unknown Atari game 'Pnog'. Did you mean Pong"),
+        (["--game=..."], 2, "Unknown Atari game '...'. Did you mean Pong, Breakout, Space"),
         (
             ["--game=Pong", "--game=Brakeout"],
             2,

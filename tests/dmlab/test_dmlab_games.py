@@ -48,7 +48,6 @@ def test_the_mean_is_over_levels_and_capped_in_each() -> None:
         "natlab_fixed_large_map": np.array([1000.0]),
     }
     assert games.capped_human_normalized_score(returns) == pytest.approx(75)
-    assert games.capped_human_normalized_score(returns, cap=50) == pytest.approx(50)
 
 
 def test_names() -> None:

@@ -13,6 +13,7 @@ import pytest
 from gymnasium import spaces
 
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
+from seed_rl.common.acting.spaces import leaf_spaces
 from seed_rl.common.acting.vector_environment import VectorEnvironment
 from seed_rl.common.errors import UserError
 from seed_rl.gym.env import GymConfig, create_batch, create_environment
@@ -55,16 +56,9 @@ def test_registered_environments_fit_agents(name: str) -> None:
     """Observations are uint8 or float32 arrays, boxes of actions are vectors within [-1, 1]."""
     env = make(name)
     roll(env)
-
-    def leaves(space: Any) -> list[Any]:
-        if isinstance(space, (spaces.Dict, spaces.Tuple)):
-            subs = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-            return [leaf for sub in subs for leaf in leaves(sub)]
-        return [space]
-
-    for leaf in leaves(env.observation_space):
+    for leaf in leaf_spaces(env.observation_space):
         assert isinstance(leaf, spaces.Box) and leaf.dtype in (np.uint8, np.float32)
-    for leaf in leaves(env.action_space):
+    for leaf in leaf_spaces(env.action_space):
         if isinstance(leaf, spaces.Box):
             assert leaf.low.min() == -1 and leaf.high.max() == 1 and len(leaf.shape) == 1
 

@@ -47,16 +47,14 @@ def check_conformance(
     assert len(judged.checks) == len(conformance.RUN) + len(conformance.ENDS)
 
 
-def check_learning(
-    *command: Any, folder: pathlib.Path, socket: str, proxy_port: int | None = None
-) -> None:
+def check_learning(*command: Any, folder: pathlib.Path, socket: str, proxy_port: int) -> None:
     """Checks that PPO learns the CartPole of two clients, which the learner knows by its spaces.
 
     Args:
       *command: starts a client.
       folder: an empty one.
       socket: "unix:/path" for the learner.
-      proxy_port: if given, the clients connect to a proxy there, with TLS and a certificate.
+      proxy_port: the clients connect to a proxy there, with TLS and a certificate.
     """
     secrets = make_secrets(folder / "secrets", "localhost", "127.0.0.1")
     token = f"--auth_token_file={secrets.folder / 'token'}"
@@ -65,14 +63,10 @@ def check_learning(
     learner += ["--num_envs=16", "--env_batch_size=8"]
     learner += [f"--logdir={folder}/run", f"--server_address={socket}", token]
     learner += ["--stop_at_return=400", "--total_environment_frames=400000", "--seed=1"]
-    actor = [*command, "--env_batch_size=8", token]
+    actor = [*command, "--env_batch_size=8", token, f"--server_address=127.0.0.1:{proxy_port}"]
+    actor += [f"--{name}={path}" for name, path in secrets.of_member.items()]
     with contextlib.ExitStack() as stack:
-        if proxy_port:
-            stack.enter_context(proxied(socket, secrets, proxy_port))
-            actor += [f"--{name}={path}" for name, path in secrets.of_member.items()]
-            actor += [f"--server_address=127.0.0.1:{proxy_port}"]
-        else:
-            actor += [f"--server_address={socket}"]
+        stack.enter_context(proxied(socket, secrets, proxy_port))
         processes = [stack.enter_context(_started(*learner))]
         # The learner hands out the environments of one, but not of the other.
         processes += [stack.enter_context(_started(*actor, f"--task={task}")) for task in (-1, 1)]

@@ -15,16 +15,15 @@ from gymnasium import spaces
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.errors import UserError
 from seed_rl.mujoco.env import create_environment
-from seed_rl.mujoco.environment import MujocoConfig, SinglePrecisionWrapper, create
+from seed_rl.mujoco.environment import MujocoConfig, create
 from tests.helpers import PROGRAMS, run_python
 
 
 class Recorder(gymnasium.Env[Any, Any]):
-    """Keeps its actions; observations and rewards are float64 and not exact in float32."""
+    """Keeps its actions."""
 
-    def __init__(self, bound: float = 2.0, middle: float = 0.0):
-        low, high = np.full(2, middle - bound), np.full(2, middle + bound)
-        self.action_space = spaces.Box(low, high, dtype=np.float64)
+    def __init__(self) -> None:
+        self.action_space = spaces.Box(-2.0, 2.0, (2,), np.float64)
         self.observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
         self.actions: list[Any] = []
 
@@ -70,28 +69,10 @@ def test_actions_reach_the_simulation_scaled_to_its_bounds() -> None:
         assert env.unwrapped.data.ctrl[0] == force  # type: ignore[attr-defined]
 
 
-def test_rescaling_of_bounds_that_are_not_symmetric() -> None:
-    env = create_environment(RECORDER, gym_kwargs={"bound": 4.0, "middle": 3.0})
-    env.reset()
-    for action in ([-1, 1], [0, 0.25], [-9, 9]):
-        env.step(np.array(action, np.float32))
-    np.testing.assert_array_equal(actions_of(env), [[-1, 7], [3, 4], [-1, 7]])
-
-
-def test_linear_discretization() -> None:
-    """By default 11 values per dimension: every fifth of the bound."""
-    env = create_environment(RECORDER, "lin")
-    assert env.action_space == spaces.MultiDiscrete([11, 11])
-    env.reset()
-    for choice in range(11):
-        env.step(np.array([choice, 10 - choice]))
-    expected = np.linspace(-2, 2, 11)
-    np.testing.assert_allclose(actions_of(env), np.stack([expected, expected[::-1]], axis=1))
-
-
 def test_logarithmic_discretization() -> None:
     """By default, five magnitudes in equal ratios, from a thirtieth of the bound to the bound."""
     env = create_environment(RECORDER, "log")
+    assert env.action_space == spaces.MultiDiscrete([11, 11])
     env.reset()
     for choice in range(11):
         env.step(np.array([choice, 5]))
@@ -109,18 +90,6 @@ def test_discretization_by_options() -> None:
         env.step(np.array([choice, choice]))
     # With one magnitude per side, it is the smallest of the ratio.
     np.testing.assert_allclose(np.array(actions_of(env))[:, 0], [-0.5, 0, 0.5])
-
-
-def test_single_precision() -> None:
-    """Values are rounded to the nearest float32, and the space says so."""
-    env = SinglePrecisionWrapper(Recorder())
-    assert env.observation_space == spaces.Box(-np.inf, np.inf, (3,), np.float32)
-    observation, info = env.reset(seed=0)
-    assert info == {}
-    after, reward, *_ = env.step(np.zeros(2))
-    for value in (observation, after, reward):
-        assert value.dtype == np.float32
-        np.testing.assert_array_equal(value, np.float32(0.1))
 
 
 def test_half_cheetah_is_abandoned_after_1000_steps() -> None:

@@ -88,46 +88,6 @@ def flip_a_wrong_bit(observation: dict[str, np.ndarray]) -> int:
     return int(np.argmax(observation["observation"] != observation["desired_goal"]))
 
 
-def best_return(bits: tuple[int, ...], goal: tuple[int, ...], steps: int) -> int:
-    """By exhaustive search over all sequences of actions."""
-    if steps == 0:
-        return 0
-    successors = [
-        tuple(1 - bit if j == i else bit for j, bit in enumerate(bits)) for i in range(len(bits))
-    ]
-    return max(-int(s != goal) + best_return(s, goal, steps - 1) for s in successors)
-
-
-@pytest.mark.parametrize(("n_bits", "horizon"), [(1, 3), (2, 5), (3, 3), (3, 5), (3, 6)])
-def test_optimal_return_of_bit_flipping(n_bits: int, horizon: int) -> None:
-    """The formula is that of an exhaustive search, and the shortest way has this return."""
-    env = BitFlippingEnv(n_bits, horizon)
-    seen = set()
-    for seed in range(30):
-        observation, _ = env.reset(seed=seed)
-        bits, goal = (
-            tuple(int(bit) for bit in observation[key]) for key in ("observation", "desired_goal")
-        )
-        seen.add(sum(a != b for a, b in zip(bits, goal, strict=True)))
-        expected = best_return(bits, goal, horizon)
-        assert env.optimal_return() == expected
-        steps = episode(env, flip_a_wrong_bit, seed)
-        assert sum(step[1] for step in steps) == expected
-        assert sum(step[4]["score_reward"] for step in steps) == 1
-    assert seen == set(range(n_bits + 1)), "every distance must have been tried"
-
-
-def test_optimal_return_when_the_goal_is_out_of_reach() -> None:
-    env = BitFlippingEnv(8, 3)
-    unreachable = [env.optimal_return() for seed in range(20) if is_far(env, seed)]
-    assert unreachable and set(unreachable) == {-3.0}
-
-
-def is_far(env: BitFlippingEnv, seed: int) -> bool:
-    observation, _ = env.reset(seed=seed)
-    return int(np.sum(observation["observation"] != observation["desired_goal"])) > 3
-
-
 def test_bit_flipping_is_solved_by_the_shortest_way_and_not_by_chance() -> None:
     env = BitFlippingEnv()
 

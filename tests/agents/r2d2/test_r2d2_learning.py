@@ -6,7 +6,7 @@ import pytest
 
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
 from seed_rl.common.replay import ReplayConfig
-from seed_rl.testing.envs import MemoryEnv
+from seed_rl.mujoco.toy_env import ToyMemoryEnv
 from tests.helpers.in_process import Run
 
 NETWORK = QNetworkConfig(lstm_size=32, head_size=32, mlp_sizes=(32,))
@@ -43,7 +43,7 @@ def test_a_cue_is_remembered_across_burn_in():
     )
     replay = ReplayConfig(replay_buffer_size=2000, replay_buffer_min_size=100, replay_ratio=2.0)
     with Run(
-        lambda: MemoryEnv(delay=10, num_cues=3),
+        lambda: ToyMemoryEnv(horizon=11, n_actions=3),
         r2d2,
         replay,
         NETWORK,

@@ -9,14 +9,16 @@ import time
 import types
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from absl import flags
 from gymnasium import spaces
 
-from seed_rl.common.acting import actor, actor_clock
+from seed_rl.common.acting import actor, actor_clock, environment_process
 from seed_rl.common.acting.actor import ActorConfig, actor_loop
 from seed_rl.common.acting.batched_env import BatchedEnvironment
+from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.config import options
 from seed_rl.common.errors import ExitCode, UserError
 from seed_rl.grpc.errors import CallError, StatusCode
@@ -234,6 +236,15 @@ def test_refusals_that_only_the_user_can_mend(
             actor_loop(make, ActorConfig(server_address=learner.address, task=9))
 
 
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT])
+def test_a_refusal_before_the_learner_hands_out_environments(code: Any, monkeypatch: Any) -> None:
+    """There are no ids to name yet."""
+    monkeypatch.setattr(ScriptedLearner, "describe", lambda *args: args[-1].abort(code, "go away"))
+    with serve(Recorder()) as learner:
+        with pytest.raises(UserError, match="this actor's environments: go away"):
+            actor_loop(make, ActorConfig(server_address=learner.address, task=-1))
+
+
 def test_token(tmp_path: Any) -> None:
     """With the learner's secret an actor is accepted, without it the message names the option."""
     secret = tmp_path / "token"
@@ -318,13 +329,20 @@ def test_a_server_that_is_no_learner(monkeypatch: pytest.MonkeyPatch) -> None:
             actor_loop(make, ActorConfig(server_address=learner.address))
 
 
-@pytest.mark.parametrize("fault", ["raise", "raise_in_reset"])
-def test_environment_that_raises(fault: str, capsys: Any, caplog: Any) -> None:
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("raise", "step(). RuntimeError('the simulator crashed')"),
+        ("raise_in_reset", "reset(). RuntimeError('the level could not be loaded')"),
+    ],
+)
+def test_environment_that_raises(fault: str, told: str, capsys: Any, caplog: Any) -> None:
     """The supervisor restarts the actor; the log has the environment's own traceback."""
     with serve(Recorder(10**9)) as learner:
         code = run(learner, lambda i, c: envs.FaultyEnv(fault, at=2), env_batch_size=2)
     assert code == ExitCode.ENVIRONMENT_FAILED
-    assert "error: Environment 0 raised in" in capsys.readouterr().err
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == f"error: Environment 0 raised in {told}"
     assert "RuntimeError" in caplog.text and "envs.py" in caplog.text
 
 
@@ -421,3 +439,29 @@ def test_an_actor_ends_when_training_is_done():
     with serve(recorder) as learner:
         actor_loop(make, ActorConfig(server_address=learner.address, stopped_exit_code=75))
     assert len(recorder.calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("task", "num_actors", "enabled"), [(0, 1, True), (1, 1, False), (-1, 1, True), (-1, 0, False)]
+)
+def test_which_actors_log_their_timing(task: int, num_actors: int, enabled: bool) -> None:
+    config = ActorConfig(task=task, num_actors_with_summaries=num_actors)
+    assert actor.are_summaries_enabled(config) is enabled
+
+
+@pytest.mark.parametrize(("num_eval_envs", "ids"), [(2, [3, 4, 3]), (0, [0, 1, 2, 3, 4, 0])])
+def test_which_environments_are_played(
+    num_eval_envs: int, ids: list[int], monkeypatch: Any
+) -> None:
+    """Those for evaluation in turn, which may have levels of their own; without any, all."""
+    made: list[int] = []
+
+    def create_all(create_env: Any, request: EnvironmentRequest) -> None:
+        for index in range(request.envs):
+            create_env(index)
+
+    monkeypatch.setattr(environment_process, "serve", create_all)
+    request = EnvironmentRequest(envs=len(ids)).to_json()
+    config = ActorConfig(num_envs=5, num_eval_envs=num_eval_envs, play_request=request)
+    actor_loop(lambda env_id, _: made.append(env_id), config)
+    assert made == ids

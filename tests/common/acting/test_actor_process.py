@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from seed_rl.common.errors import ExitCode
 from seed_rl.testing import envs
 from seed_rl.testing.scripted_learner import ScriptedLearner
 from tests.helpers import PROGRAMS
@@ -120,20 +119,6 @@ def test_stop_signal_while_an_environment_hangs(repository: Any) -> None:
         process.terminate()
         code, _, errors = end(process)
     assert code == 0 and "does not return" in errors
-
-
-def test_environment_that_raises_ends_the_process_with_its_traceback(repository: Any) -> None:
-    with Learner() as learner:
-        process = start(
-            repository,
-            f"--env_name={FAULTY}",
-            '--env_kwargs={"fault": "raise"}',
-            f"--server_address={learner.address}",
-        )
-        code, _, errors = end(process)
-    assert code == ExitCode.ENVIRONMENT_FAILED
-    assert "the simulator crashed" in errors and "envs.py" in errors
-    assert errors.splitlines()[-1].startswith("error: Environment 0 raised in step()")
 
 
 def test_user_error_is_one_line(repository: Any) -> None:

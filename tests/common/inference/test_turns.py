@@ -12,18 +12,16 @@ from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.inference.env_specs import env_output_specs
-from seed_rl.common.inference.inference import CentralInference, InferenceSizes
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.devices import make_devices
 from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.learner.learner import Learner
-from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.types import EnvOutput, Specs
 from seed_rl.grpc import ops
 from tests.helpers.op_helpers import Background, serving
-from tests.helpers.waiting import PATIENCE_S, wait_until
+from tests.helpers.waiting import PATIENCE_S
 
 SPECS = Specs(tf.TensorSpec([], tf.int32), env_output_specs(spaces.Box(-1, 1, (2,))))
 
@@ -230,8 +228,11 @@ def test_sizes_that_would_never_go_on_are_errors():
 class Versions(Algorithm):
     """Its one weight counts the training steps, and each step records the weight it was made by."""
 
+    block_inference_on_training = True
+
     def __init__(self):
         self.network = self.make_network()
+        self.made_by = []
 
     def make_network(self):
         network = tf.Module()
@@ -252,75 +253,13 @@ class Versions(Algorithm):
         continued = tf.reduce_mean(1.0 - tf.cast(batch.env_outputs.done, tf.float32))
         return StepResult(-self.network.weight * continued, {}, tf.transpose(batch.agent_outputs))
 
-
-class Run:
-    """An actor with four environments, and training steps of four unrolls."""
-
-    def __init__(self, in_turns):
-        tf.keras.utils.set_random_seed(0)
-        algorithm = Versions()
-        inference = CentralInference(
-            algorithm,
-            SPECS,
-            InferenceSizes(4, 0, 3, queue_capacity=4, unrolls_per_step=4 if in_turns else 0),
-            [("/cpu:0", algorithm.network)],
-        )
-        self.store = inference.store
-        self._infer = inference.functions[0]
-        optimizer = tf.keras.optimizers.SGD(1.0)
-        strategy = tf.distribute.get_strategy()
-        self._training = TrainingStep(algorithm, optimizer, strategy, None)
-        self._batches = iter(algorithm.dataset(self.store, 4, lambda batch: batch))
-        self._actor = Background(self._act)
-
-    def _act(self):
-        outputs = env_outputs(4)
-        while not self.store.closed:
-            self._infer(tf.range(4), tf.ones([4], tf.int64), outputs, *[outputs.reward] * 2)
-
-    def train(self):
-        """A training step; returns the versions of its steps [batch, time]."""
-        _, versions = self._training.run(self._batches)
-        self.store.trained()
-        return versions.numpy()
-
-    def close(self):
-        self.store.close()
-        self._actor.result()
-
-
-def test_in_turns_every_unroll_is_made_by_the_newest_weights():
-    """All but the first step of each unroll, which is the last of the unroll before."""
-    run = Run(in_turns=True)
-    for version in range(8):
-        made_by = run.train()
-        np.testing.assert_array_equal(made_by[:, 1:], np.full([4, 3], version))
-        np.testing.assert_array_equal(made_by[:, 0], np.full([4], max(0, version - 1)))
-    run.close()
-
-
-def test_otherwise_inference_runs_ahead():
-    run = Run(in_turns=False)
-    wait_until(lambda: run.store.counters().blocked)
-    first, second = run.train(), run.train()
-    assert not first.any() and not second.any()
-    run.close()
-
-
-class VersionsInTurns(Versions):
-    block_inference_on_training = True
-
-    def __init__(self):
-        super().__init__()
-        self.made_by = []
-
     def after_step(self, feedback, train_steps):
         self.made_by.append(feedback.numpy())
 
 
 def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, socket_address):
     """From the algorithm's attribute to the calls of an actor, with a server in between."""
-    algorithm, num_steps = VersionsInTurns(), 5
+    algorithm, num_steps = Versions(), 5
     job = TrainingJob(
         run=RunConfig(server_address=socket_address, logdir=str(tmp_path), num_envs=4),
         config=LearnerConfig(
@@ -356,3 +295,5 @@ def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, soc
     assert len(algorithm.made_by) == num_steps
     for version, made_by in enumerate(algorithm.made_by):
         np.testing.assert_array_equal(made_by[:, 1:], np.full([4, 3], version))
+        # The first step of an unroll is the last of the one before.
+        np.testing.assert_array_equal(made_by[:, 0], np.full([4], max(0, version - 1)))

@@ -58,13 +58,14 @@ def test_scalars_reach_tensorboard_at_their_frames(tmp_path):
 
 
 def test_options_reach_tensorboard_before_any_scalar(tmp_path, caplog):
-    """Guards the order of a run: it describes itself before it has anything to measure."""
+    """Guards the first thing every run writes: without it, none of its curves were written."""
     writer = SummaryWriter(tmp_path)
-    writer.describe(500, {"learning_rate": 0.5})
+    writer.describe(500, {"program": "seed_rl.gym.vtrace_main", "learning_rate": 0.5})
     writer.write(1000, {"loss": 0.5})
     writer.close()
     names = read_arrays(tmp_path)
-    assert names.pop("loss") == [(1000, 0.5)] and names
+    assert b"| learning_rate | 0.5 |" in names["options"][0][1].item()
+    assert names.pop("loss") == [(1000, 0.5)]
     assert {step for values in names.values() for step, _ in values} == {500}
     assert not caplog.records
 
@@ -76,17 +77,6 @@ def test_arrays_reach_tensorboard_as_histograms(tmp_path):
     ((step, buckets),) = read_arrays(tmp_path)["priorities"]  # Rows of (left, right, count).
     assert step == 1000 and buckets[:, 2].sum() == 4
     assert (buckets[0, 0], buckets[-1, 1]) == (0.0, 10.0)
-
-
-def test_options_written_before_any_curve_reach_tensorboard(tmp_path):
-    """Guards the first thing every run writes: without it, none of its curves were written."""
-    writer = SummaryWriter(tmp_path)
-    writer.describe(0, {"program": "seed_rl.gym.vtrace_main", "learning_rate": 0.5})
-    writer.write(1000, {"loss": 0.5})
-    writer.close()
-    arrays = read_arrays(tmp_path)
-    assert b"| learning_rate | 0.5 |" in arrays["options"][0][1].item()
-    assert arrays["loss"] == [(1000, 0.5)]
 
 
 def test_a_defect_in_one_write_is_logged_and_the_next_is_done(tmp_path, caplog):

@@ -21,4 +21,5 @@ def test_saving_and_summaries_without_room(tmp_path, repository):
         timeout=PATIENCE_S,
     )
     assert result.stdout == "all is well\n", result.stderr
+    assert "The run continues; older ones are intact" in result.stderr
     assert "Cannot write for TensorBoard" in result.stderr

@@ -13,16 +13,12 @@ from seed_rl.common.system import scheduling
 set_scheduler = os.sched_setscheduler  # As it is before a test replaces it.
 
 
-def policy_after(prepare: Callable[[], None], usual: bool = True) -> int:
-    """The scheduling policy of a thread that called `prepare`; only that thread changes.
-
-    `usual`: whether it begins with the usual policy, or with that of the thread that starts it.
-    """
+def policy_after(prepare: Callable[[], None]) -> int:
+    """The scheduling policy of a thread that called `prepare`; only that thread changes."""
     policies = []
 
     def run() -> None:
-        if usual:
-            set_scheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        set_scheduler(0, os.SCHED_OTHER, os.sched_param(0))
         prepare()
         policies.append(os.sched_getscheduler(0))
 
@@ -36,17 +32,6 @@ def test_a_usual_thread_becomes_a_batch_thread_and_others_stay() -> None:
     before = os.sched_getscheduler(0)
     assert policy_after(scheduling.use_batch_scheduling) == os.SCHED_BATCH
     assert os.sched_getscheduler(0) == before
-
-
-def test_threads_started_later_inherit_it() -> None:
-    inherited = []
-
-    def start_another() -> None:
-        scheduling.use_batch_scheduling()
-        inherited.append(policy_after(lambda: None, usual=False))
-
-    policy_after(start_another)
-    assert inherited == [os.SCHED_BATCH]
 
 
 def test_a_policy_that_the_user_chose_stays() -> None:

@@ -81,11 +81,6 @@ class ServerOptions:
         """Whether connections to `address` are encrypted."""
         return self.tls_certificate is not None and not addresses.is_unix(address)
 
-    def warn_of_bare_token(self, address: str) -> None:
-        """Logs, once per address, if the token can be read on its way to `address`."""
-        if self.token and addresses.is_public(address) and not self.encrypts(address):
-            addresses.warn_of_bare_token(address)
-
 
 @dataclasses.dataclass(frozen=True)
 class ClientOptions:
@@ -138,11 +133,6 @@ class ClientOptions:
         paths = (self.tls_ca, self.tls_cert, self.tls_key)
         return TlsFiles(*(pathlib.Path(path).read_bytes() if path else b"" for path in paths))
 
-    def warn_of_bare_token(self, address: str) -> None:
-        """Logs, once per address, if the token can be read on its way to `address`."""
-        if self.token and addresses.is_public(address) and not self.encrypts(address):
-            addresses.warn_of_bare_token(address)
-
 
 class TlsFiles(NamedTuple):
     """What a client encrypts with: PEM, or empty."""
@@ -152,8 +142,16 @@ class TlsFiles(NamedTuple):
     key: bytes = b""
 
 
+def warn_of_bare_token(options: ServerOptions | ClientOptions, address: str) -> None:
+    """Logs, once per address, if the token can be read on its way to `address`."""
+    if options.token and addresses.is_public(address) and not options.encrypts(address):
+        addresses.warn_of_bare_token(address)
+
+
 def _check_positive(options: object, *names: str) -> None:
     for name in names:
         value = getattr(options, name)
-        if not 0 < value < 2**31:  # gRPC's limit.
-            raise UserError(f"{name} must be above 0 and below {2**31}, not {value}.")
+        # gRPC's limit; twice keepalive_s is used in milliseconds.
+        limit = 2**31 // 2000 if name == "keepalive_s" else 2**31
+        if not 0 < value < limit:
+            raise UserError(f"{name} must be above 0 and below {limit}, not {value}.")

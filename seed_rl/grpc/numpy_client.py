@@ -20,7 +20,7 @@ import numpy as np
 
 from seed_rl.grpc import diagnosis, structures, wire
 from seed_rl.grpc.call_stream import CallStream
-from seed_rl.grpc.channel_options import ClientOptions
+from seed_rl.grpc.channel_options import ClientOptions, warn_of_bare_token
 from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, WireError
 
 _SERVICE = "/seed_rl.Inference/"
@@ -56,7 +56,7 @@ class Client:
         self._options = options or ClientOptions()
         self._closed = False
         self._process = os.getpid()
-        self._options.warn_of_bare_token(address)
+        warn_of_bare_token(self._options, address)
         self._stream = CallStream(address, self._options)
         self._description = self._connect()
         self._stream.open()

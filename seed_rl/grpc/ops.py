@@ -30,7 +30,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.native import op_library
 from seed_rl.grpc import structures, wire
 from seed_rl.grpc.bound_function import BoundFunction
-from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
+from seed_rl.grpc.channel_options import ClientOptions, ServerOptions, warn_of_bare_token
 
 
 def _ops() -> Any:
@@ -158,7 +158,7 @@ class Server:
         ports = _ops().seed_grpc_server_start(self._handle, json.dumps(self.description()))
         self.ports = [int(port) for port in ports]
         for address in self._texts():
-            self._options.warn_of_bare_token(address)
+            warn_of_bare_token(self._options, address)
 
     def description(self) -> dict[str, Any]:
         """What `start` makes the server answer to Describe; see docs/wire_format.md."""
@@ -228,7 +228,7 @@ class Client:
         """
         options = options or ClientOptions()
         if isinstance(server_address, str):
-            options.warn_of_bare_token(server_address)
+            warn_of_bare_token(options, server_address)
         self._process = os.getpid()
         _clients.add(self)
         with tf.init_scope(), tf.device("cpu:0"):
@@ -268,7 +268,8 @@ class Client:
         _ops().seed_grpc_client_close(self._handle)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"The server has no function {name!r}; it has {list(self.functions)}")
+        known = list(self.__dict__.get("functions", {}))
+        raise AttributeError(f"The server has no function {name!r}; it has {known}")
 
 
 class _Remote:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 import math
 import struct
-import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,8 +48,6 @@ BOOL = DTYPE_NAMES.index("bool")
 BFLOAT16 = DTYPE_NAMES.index("bfloat16")
 STRING = DTYPE_NAMES.index("string")
 
-Buffer = Union[bytes, bytearray, memoryview]  # noqa: UP007 - evaluated at run time.
-
 _HEADER = struct.Struct("<4sBBHQII")
 _TENSOR = struct.Struct("<BBHIQ")
 _NUMPY_DTYPES: list[np.dtype[Any] | None] = [
@@ -58,7 +55,6 @@ _NUMPY_DTYPES: list[np.dtype[Any] | None] = [
     for name in DTYPE_NAMES
 ]
 _CODES = {dtype: code for code, dtype in enumerate(_NUMPY_DTYPES) if dtype is not None}
-_LITTLE_ENDIAN = sys.byteorder == "little"
 
 
 class Frame(NamedTuple):
@@ -119,7 +115,7 @@ def encode_error(call_id: int, code: int, message: str) -> bytes:
     return _HEADER.pack(MAGIC, KIND_ERROR, 0, 0, call_id, code, len(text)) + text
 
 
-def decode(data: Buffer) -> Frame:
+def decode(data: bytes) -> Frame:
     """Decodes one frame, which must fill `data` exactly.
 
     The tensors (except strings) are read-only views of `data` and keep it alive.
@@ -131,7 +127,7 @@ def decode(data: Buffer) -> Frame:
         raise WireError(f"The frame has {len(data)} bytes, less than a header (24).")
     magic, kind, zero, count, call_id, code, length = _HEADER.unpack_from(data)
     if magic != MAGIC:
-        raise WireError(f"The frame starts with {bytes(magic)!r} instead of {MAGIC!r}.")
+        raise WireError(f"The frame starts with {magic!r} instead of {MAGIC!r}.")
     if kind > KIND_ERROR or zero:
         raise WireError(f"Unknown frame kind {kind} (padding {zero}).")
     if kind == KIND_ERROR and count or kind != KIND_ERROR and length or kind == KIND_REPLY and code:
@@ -210,12 +206,12 @@ def _tensor_header(code: int, shape: tuple[int, ...], payload: int) -> bytes:
     return _TENSOR.pack(code, len(shape), 0, 0, payload) + struct.pack(f"<{len(shape)}q", *shape)
 
 
-def _decode_message(data: Buffer, length: int) -> str:
+def _decode_message(data: bytes, length: int) -> str:
     start = _HEADER.size
-    return bytes(data[start : start + length]).decode("utf-8", "replace")
+    return data[start : start + length].decode("utf-8", "replace")
 
 
-def _decode_tensor(data: Buffer, offset: int, size: int) -> tuple[np.ndarray, int]:
+def _decode_tensor(data: bytes, offset: int, size: int) -> tuple[np.ndarray, int]:
     """Returns the tensor at `offset` of the `size` bytes, and the offset after it."""
     if size - offset < _TENSOR.size:
         raise WireError("The frame ends inside a tensor's header.")
@@ -240,9 +236,7 @@ def _decode_tensor(data: Buffer, offset: int, size: int) -> tuple[np.ndarray, in
     return tensor.reshape(shape), offset + payload
 
 
-def _decode_numbers(
-    data: Buffer, offset: int, payload: int, elements: int, code: int
-) -> np.ndarray:
+def _decode_numbers(data: bytes, offset: int, payload: int, elements: int, code: int) -> np.ndarray:
     dtype = _NUMPY_DTYPES[code] or _bfloat16()
     if payload != elements * dtype.itemsize:
         raise WireError(
@@ -253,12 +247,10 @@ def _decode_numbers(
     flat = np.frombuffer(data, dtype, elements, offset)
     if code == BOOL and flat.view(np.uint8).max() > 1:
         return flat.view(np.uint8) != 0
-    if flat.flags.writeable:
-        flat.flags.writeable = False
-    return flat if _LITTLE_ENDIAN else flat.astype(dtype.newbyteorder("="))
+    return flat
 
 
-def _decode_strings(data: Buffer, offset: int, payload: int, elements: int) -> np.ndarray:
+def _decode_strings(data: bytes, offset: int, payload: int, elements: int) -> np.ndarray:
     if 4 * elements > payload:
         raise WireError(f"A tensor of {elements} strings has only {payload} bytes of payload.")
     lengths = struct.unpack_from(f"<{elements}I", data, offset)
@@ -267,7 +259,7 @@ def _decode_strings(data: Buffer, offset: int, payload: int, elements: int) -> n
     array = np.empty(elements, object)
     start = offset + 4 * elements
     for i, length in enumerate(lengths):
-        array[i] = bytes(data[start : start + length])
+        array[i] = data[start : start + length]
         start += length
     return array
 

@@ -21,7 +21,7 @@ TESTS = {
     "memory_for_replies": "Without memory for its reply, a call fails, and no other.",
 }
 
-SOURCES = ("batch", "batcher", "buffer_pool", "quick_runs", "run_function", "signature", "wire")
+SOURCES = ("batch", "batcher", "buffer_pool", "quick_runs", "signature", "wire")
 
 pytestmark = pytest.mark.slow  # It compiles.
 

@@ -10,7 +10,7 @@ import pytest
 
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import addresses, numpy_client
-from seed_rl.grpc.channel_options import ClientOptions, ServerOptions
+from seed_rl.grpc.channel_options import ClientOptions, ServerOptions, warn_of_bare_token
 from seed_rl.grpc.errors import ConnectionLost
 
 
@@ -120,7 +120,7 @@ def test_a_warning_if_the_token_can_be_read(
 ) -> None:
     """One per address, however often one connects, and without the token."""
     for _ in range(2):
-        options.warn_of_bare_token(address)
+        warn_of_bare_token(options, address)
     texts = [record.getMessage() for record in caplog.records]
     assert len(texts) == bool(warned)
     assert all(warned in text and address in text and "s3cret" not in text for text in texts)

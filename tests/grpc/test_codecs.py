@@ -9,7 +9,6 @@ from hypothesis.extra import numpy as hnp
 
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc import ops, wire
-from seed_rl.grpc.errors import CallError, StatusCode
 from seed_rl.grpc.numpy_client import Client
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4)
@@ -41,8 +40,6 @@ def server(tmp_path_factory):
         tf.TensorSpec([None], tf.int32),
     )
     server.bind(tf_function("nest", tf.TensorSpec([None, 3], tf.int64), spec))
-    server.bind(tf_function("exact", tf.TensorSpec([2], tf.int32), tf.TensorSpec([], tf.float32)))
-    server.bind(tf_function("four", tf.TensorSpec([4, 3], tf.int32)))
     server.start()
     yield address
     server.shutdown()
@@ -104,32 +101,3 @@ def test_nests(client, rows, seed):
     tf.nest.map_structure(np.testing.assert_array_equal, EnvOutput(*actual), env_output)
     assert actual.observation["a"].tolist() == text.tolist()
     actual.reward[...] = 3  # Results are the caller's own.
-
-
-@pytest.mark.parametrize(
-    ("function", "tensors"),
-    [
-        ("exact", [np.zeros(2, np.int32)]),
-        ("exact", [np.zeros(2, np.int32), np.float32(0), np.float32(0)]),
-        ("exact", [np.zeros(2, np.int64), np.float32(0)]),
-        ("exact", [np.array([b"a", b"b"], object), np.float32(0)]),
-        ("exact", [np.zeros((), np.int32), np.float32(0)]),
-        ("exact", [np.zeros(3, np.int32), np.float32(0)]),
-        ("exact", [np.zeros(2, np.int32), np.zeros(1, np.float32)]),
-        ("four", [np.zeros((), np.int32)]),
-        ("four", [np.zeros(2, np.int32)]),
-        ("four", [np.zeros((2, 4), np.int32)]),
-        ("four", [np.zeros((5, 3), np.int32)]),
-        ("four", [np.zeros((0, 3), np.int32)]),
-    ],
-)
-def test_client_and_server_say_the_same(client, function, tensors):
-    """Mistakes in arguments have one text, whether the client finds them or the server."""
-    called = client.functions[function]
-    with pytest.raises(CallError) as by_client:
-        called(*tensors)
-    frame = wire.encode_call(1 << 40, called._index, [np.asarray(tensor) for tensor in tensors])
-    with pytest.raises(CallError) as by_server:
-        client._stream.call(1 << 40, frame, 60)
-    assert by_client.value.message == by_server.value.message
-    assert by_client.value.code == by_server.value.code == StatusCode.INVALID_ARGUMENT

@@ -123,6 +123,7 @@ WRONG = [
         r"Expects arg\[0\] to have shape with suffix \[2,3\], but had shape \[2,3,3\]",
     ),
     ("fixed_batch", (ints(9, 3),), r"Expects a leading dimension from 1 to 4, but it is 9"),
+    ("fixed_batch", (ints(0, 3),), r"Expects a leading dimension from 1 to 4, but it is 0"),
     (
         "two",
         (ints(2, 3), ints(4, 5)),
@@ -166,6 +167,13 @@ def test_argument_errors(busy_address, connect):
     with pytest.raises(AttributeError, match="no function 'nothing'.*alone"):
         call("nothing", 1)
     assert call("alone", ints(2)) == 2
+
+
+@pytest.mark.parametrize("client", [numpy_client.Client, ops.Client])
+def test_a_client_that_is_not_made_yet_has_no_functions(client):
+    """Guards debuggers and copies, which look for attributes before there are any."""
+    with pytest.raises(AttributeError, match="no function 'nothing'"):
+        client.__new__(client).nothing  # noqa: B018 - it raises.
 
 
 def test_a_list_of_the_right_number_is_taken_apart(socket_address, connect):

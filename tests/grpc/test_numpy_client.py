@@ -19,9 +19,9 @@ from tests.helpers.scripted_server import INT, INTS, Scripted, reply, serve
 from tests.helpers.waiting import wait_until
 
 
-def test_many_threads_share_a_client(address):
+def test_many_threads_share_a_client(socket_address):
     """Every thread gets its own answers, while calls of others are under way."""
-    server = serve(address, lambda x: [x * 2])
+    server = serve(socket_address, lambda x: [x * 2])
     wrong = []
 
     def work(client, start):
@@ -29,7 +29,7 @@ def test_many_threads_share_a_client(address):
             if client.foo(np.int32([i, i + 1])).tolist() != [2 * i, 2 * i + 2]:
                 wrong.append(i)
 
-    with Client(address) as client:
+    with Client(socket_address) as client:
         threads = [threading.Thread(target=work, args=(client, 1000 * i)) for i in range(8)]
         for thread in threads:
             thread.start()
@@ -40,7 +40,7 @@ def test_many_threads_share_a_client(address):
     server.shutdown()
 
 
-def test_replies_may_come_in_any_order(address):
+def test_replies_may_come_in_any_order(socket_address):
     """Replies are matched by call id: the server answers the second call first."""
     held = queue.SimpleQueue()
 
@@ -50,7 +50,7 @@ def test_replies_may_come_in_any_order(address):
             return []
         return [reply(frame, 20), reply(held.get(), 10)]
 
-    with Scripted(address, script), Client(address) as client:
+    with Scripted(socket_address, script), Client(socket_address) as client:
         results = {}
         first = threading.Thread(target=lambda: results.update(first=client.foo(1)))
         first.start()
@@ -63,10 +63,10 @@ def test_replies_may_come_in_any_order(address):
 ONE, PAIR = np.int32([1]), np.float32([1, 2])
 
 
-def test_calls_without_waiting(address):
+def test_calls_without_waiting(socket_address):
     """Calls are started together, and their results taken in another order."""
-    server = serve(address, lambda x: [x * 2])
-    with Client(address) as client:
+    server = serve(socket_address, lambda x: [x * 2])
+    with Client(socket_address) as client:
         calls = [client.functions["foo"].start(np.int32([i])) for i in range(5)]
         assert [call.result().tolist() for call in reversed(calls)] == [[8], [6], [4], [2], [0]]
         with pytest.raises(CallError, match="INVALID_ARGUMENT"):
@@ -88,13 +88,13 @@ def test_calls_without_waiting(address):
         ((ONE[:0], np.zeros((0, 2), np.float32)), "a leading dimension of at least 1, but it is 0"),
     ],
 )
-def test_arguments_are_checked(address, args, message):
+def test_arguments_are_checked(socket_address, args, message):
     """Mistakes are found before anything is sent, and the message names them. For shapes, see
     test_contract_calls.py.
     """
     arguments = [INTS, TensorSpec("float32", (None, 2))]
-    server = serve(address, lambda a, b: [a], arguments)
-    with Client(address) as client:
+    server = serve(socket_address, lambda a, b: [a], arguments)
+    with Client(socket_address) as client:
         with pytest.raises(CallError, match=message) as caught:
             client.foo(*args)
         assert caught.value.code == StatusCode.INVALID_ARGUMENT
@@ -111,21 +111,21 @@ def test_arguments_are_checked(address, args, message):
         (7, r"Expects arg\[0\] to be a tuple of 2, but it is a int"),
     ],
 )
-def test_structures_of_arguments_are_checked(address, argument, message):
+def test_structures_of_arguments_are_checked(socket_address, argument, message):
     """A nest of another form is refused with the path at which it differs."""
     structure = (INT, {"a": INT})
     function = {"name": "foo", "batch": None, "arguments": structures.to_json((structure,))}
     function["outputs"] = structures.to_json(INT)
     description = json.dumps({"protocol": 1, "functions": [function]})
-    with Scripted(address, lambda server, frame: [reply(frame, 5)], description) as server:
+    with Scripted(socket_address, lambda server, frame: [reply(frame, 5)], description) as server:
         del server
-        with Client(address) as client:
+        with Client(socket_address) as client:
             with pytest.raises(CallError, match=message):
                 client.foo(argument)
             assert client.foo([1, {"a": 2}]) == 5
 
 
-def test_errors_of_the_function_reach_the_caller(address):
+def test_errors_of_the_function_reach_the_caller(socket_address):
     """An error frame becomes CallError with its code and text, and the connection lives."""
 
     def script(server, frame):
@@ -134,7 +134,7 @@ def test_errors_of_the_function_reach_the_caller(address):
             wire.encode_error(frame.call_id, value, "newer actor") if value else reply(frame, 9)
         ]
 
-    with Scripted(address, script), Client(address) as client:
+    with Scripted(socket_address, script), Client(socket_address) as client:
         with pytest.raises(CallError, match="FAILED_PRECONDITION: newer actor") as caught:
             client.foo(9)
         assert (caught.value.code, caught.value.message) == (9, "newer actor")
@@ -157,9 +157,12 @@ def test_errors_of_the_function_reach_the_caller(address):
         (lambda frame: wire.encode_reply(frame.call_id, []), CallError, "0 tensors, not 1"),
     ],
 )
-def test_malformed_replies(address, answer, error, message):
+def test_malformed_replies(socket_address, answer, error, message):
     """A broken server cannot hang or crash the client."""
-    with Scripted(address, lambda server, frame: [answer(frame)]), Client(address) as client:
+    with (
+        Scripted(socket_address, lambda server, frame: [answer(frame)]),
+        Client(socket_address) as client,
+    ):
         with pytest.raises(error, match=message):
             client.foo(1)
 
@@ -174,19 +177,19 @@ def test_malformed_replies(address, answer, error, message):
         ('{"protocol": 1}', WireError, "does not list its functions"),
     ],
 )
-def test_malformed_descriptions(address, description, error, message):
+def test_malformed_descriptions(socket_address, description, error, message):
     """Another kind or version of server is refused when connecting."""
-    with Scripted(address, None, description), pytest.raises(error, match=message):
-        Client(address)
+    with Scripted(socket_address, None, description), pytest.raises(error, match=message):
+        Client(socket_address)
 
 
-def test_names_that_the_client_has_itself(address):
+def test_names_that_the_client_has_itself(socket_address):
     """Functions named like the client's own methods, and the message for a misspelled name."""
     function = {"batch": None, "arguments": {"tuple": []}, "outputs": structures.to_json(INT)}
     functions = [{"name": "close", **function}, {"name": "lambda", **function}]
     description = json.dumps({"protocol": 1, "functions": functions})
-    with Scripted(address, lambda server, frame: [reply(frame, frame.code)], description):
-        with Client(address) as client:
+    with Scripted(socket_address, lambda server, frame: [reply(frame, frame.code)], description):
+        with Client(socket_address) as client:
             assert client.functions["close"]() == 0
             assert client.functions["lambda"]() == 1
             with pytest.raises(AttributeError, match="no function 'foo'; its functions: close, la"):

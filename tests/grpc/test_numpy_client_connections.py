@@ -22,18 +22,18 @@ from tests.helpers.scripted_server import Scripted, reply, serve
 from tests.helpers.waiting import wait_until
 
 
-def test_a_closing_server_is_a_lost_connection(address):
+def test_a_closing_server_is_a_lost_connection(socket_address):
     """UNAVAILABLE tells actors to reconnect, not to give up."""
 
     def script(server, frame):
         return [wire.encode_error(frame.call_id, StatusCode.UNAVAILABLE, "server closed")]
 
-    with Scripted(address, script), Client(address) as client:
+    with Scripted(socket_address, script), Client(socket_address) as client:
         with pytest.raises(ConnectionLost, match="server closed"):
             client.foo(1)
 
 
-def test_timeout_leaves_the_client_usable(address):
+def test_timeout_leaves_the_client_usable(socket_address):
     """The late reply to a call that timed out is not taken for that of the next."""
     held = []
 
@@ -44,7 +44,7 @@ def test_timeout_leaves_the_client_usable(address):
         return [reply(held[0], 10), reply(frame, 20)]
 
     options = ClientOptions(call_timeout_s=0.2)
-    with Scripted(address, script), Client(address, options) as client:
+    with Scripted(socket_address, script), Client(socket_address, options) as client:
         with pytest.raises(Timeout, match="no answer within 0.2 s"):
             client.foo(1)
 
@@ -56,19 +56,19 @@ def test_timeout_leaves_the_client_usable(address):
 
 
 @pytest.mark.parametrize("who", ["server", "client"])
-def test_calls_end_with_their_server_or_client(address, who):
+def test_calls_end_with_their_server_or_client(socket_address, who):
     """A waiting call in another thread, and all later ones, raise ConnectionLost."""
     started = threading.Event()
     errors = queue.SimpleQueue()
-    reason = "client closed" if who == "client" else address
+    reason = "client closed" if who == "client" else socket_address
 
     def script(server, frame):
         started.set()
         server.release.wait()
         return []
 
-    with Scripted(address, script) as server:
-        client = Client(address)
+    with Scripted(socket_address, script) as server:
+        client = Client(socket_address)
 
         def work():
             try:
@@ -94,20 +94,20 @@ def test_calls_end_with_their_server_or_client(address, who):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads through /proc")
-def test_clients_come_and_go(address):
+def test_clients_come_and_go(socket_address):
     """Closed clients leave neither threads nor file descriptors behind."""
-    server = serve(address, lambda x: [x])
-    done = run_python(PROGRAMS / "clients_come_and_go.py", address)
+    server = serve(socket_address, lambda x: [x])
+    done = run_python(PROGRAMS / "clients_come_and_go.py", socket_address)
     assert done.returncode == 0, done.stdout + done.stderr
     server.shutdown()
 
 
-def test_waits_for_the_server(address):
+def test_waits_for_the_server(socket_address):
     """An actor may start before the learner."""
     made = []
-    thread = threading.Thread(target=lambda: made.append(Client(address)))
+    thread = threading.Thread(target=lambda: made.append(Client(socket_address)))
     thread.start()
-    server = serve(address, lambda x: [x])
+    server = serve(socket_address, lambda x: [x])
     thread.join()
     with made[0] as client:
         assert client.foo(3) == 3
@@ -121,10 +121,10 @@ def test_nobody_there(address_):
         Client(address_, ClientOptions(connect_timeout_s=0.3))
 
 
-def test_oversized_calls(address):
+def test_oversized_calls(socket_address):
     """A call above the limit fails alone, before it is sent."""
-    server = serve(address, lambda x: [x])
-    with Client(address, ClientOptions(max_message_bytes=10_000)) as client:
+    server = serve(socket_address, lambda x: [x])
+    with Client(socket_address, ClientOptions(max_message_bytes=10_000)) as client:
         with pytest.raises(CallError, match="max_message_bytes") as caught:
             client.foo(np.zeros(3000, np.int32))
         assert caught.value.code == StatusCode.RESOURCE_EXHAUSTED
@@ -132,7 +132,7 @@ def test_oversized_calls(address):
     server.shutdown()
 
 
-def test_ctrl_c_interrupts_a_native_call(address):
+def test_ctrl_c_interrupts_a_native_call(socket_address):
     """Also guards that the end of a forked child does not touch the parent's stream."""
 
     waiting = threading.Event()
@@ -143,8 +143,8 @@ def test_ctrl_c_interrupts_a_native_call(address):
         waiting.set()
         return []
 
-    with Scripted(address, script):
-        command = [sys.executable, str(PROGRAMS / "waiting_client.py"), address]
+    with Scripted(socket_address, script):
+        command = [sys.executable, str(PROGRAMS / "waiting_client.py"), socket_address]
         program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             assert waiting.wait(60)
@@ -156,7 +156,7 @@ def test_ctrl_c_interrupts_a_native_call(address):
         assert (program.returncode, output) == (0, "interrupted\n")
 
 
-def test_python_exits_during_a_native_call(address):
+def test_python_exits_during_a_native_call(socket_address):
     """Guards that the stream is not deleted under a thread that waits for it."""
     waiting = threading.Event()
 
@@ -164,8 +164,8 @@ def test_python_exits_during_a_native_call(address):
         waiting.set()
         return []
 
-    with Scripted(address, script):
-        command = [sys.executable, str(PROGRAMS / "leaving_client.py"), address]
+    with Scripted(socket_address, script):
+        command = [sys.executable, str(PROGRAMS / "leaving_client.py"), socket_address]
         program = subprocess.Popen(
             command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -281,6 +281,7 @@ def test_options_that_make_no_sense():
         (lambda: ClientOptions(tls_ca="a", tls_cert="b"), "Set both tls_cert and tls_key"),
         (lambda: ClientOptions(tls_cert="a", tls_key="b"), "tls_cert needs tls_ca"),
         (lambda: ServerOptions(max_batch_size=0), "max_batch_size must be above 0"),
+        (lambda: ServerOptions(keepalive_s=2e6), "keepalive_s must be above 0 and below 1073741,"),
         (lambda: ServerOptions(max_message_bytes=2**31), "max_message_bytes must be .* below"),
         (lambda: ClientOptions(connect_timeout_s=-1), "connect_timeout_s must be .* not -1"),
         (lambda: ClientOptions(call_timeout_s=0), "call_timeout_s must be .* not 0"),

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.grpc import ops
+from tests.helpers.op_helpers import serving
 
 
 @pytest.mark.parametrize("op_threads", [0, 1, 2])
@@ -22,15 +23,10 @@ def test_results_do_not_depend_on_threads(op_threads, socket_address):
             tf.reshape(choices, [tf.shape(images)[0], -1]), 1
         )
 
-    server = ops.Server([socket_address])
-    server.bind(convolve, op_threads=op_threads)
-    server.start()
-    try:
+    with serving(socket_address, convolve, op_threads=op_threads):
         client = ops.Client(socket_address)
         images = tf.random.stateless_normal([16, 40, 40, 3], [3, 4])
         for _ in range(20):
             sums, choices = client.convolve(images)
             np.testing.assert_allclose(sums, convolve(images)[0], rtol=1e-4)
             assert choices.shape == [16] and np.all(choices.numpy() < 8)
-    finally:
-        server.shutdown()

@@ -57,8 +57,8 @@ class Actor {
   void Play(double spread_s);
   // Disconnects; `absent` once that is done.
   void Leave();
-  // Comes back as actors do: it asks for the functions and the status, each on a new connection,
-  // before it opens the one that it keeps.
+  // Comes back: it asks for the functions and the status, each on a connection of its own, before
+  // it opens the one that it keeps. Actors ask on that one, so this is harder on the server.
   void Return(Clock::time_point since);
   // The timer has expired.
   void Wake();

@@ -169,7 +169,7 @@ class Reporter:
         self._evaluates = num_eval_envs > 0
         self._log_period_s = log_period_s
         self._logged = time.monotonic()
-        self._lock = threading.Lock()  # Guards the next three against `_watch`.
+        self._lock = threading.Lock()  # Guards what `_watch` uses, too: see `_actors`.
         self._progress = ProgressWriter(logdir, total_frames, start_frames, devices=devices)
         self._warnings: dict[str, str] = {}
         self._silent = SilentEnvironments(store.silence)

@@ -12,7 +12,7 @@ from seed_rl.common.replay.checkpoint import (
 )
 from seed_rl.common.replay.hindsight import Hindsight
 from seed_rl.common.replay.native import DamagedError
-from seed_rl.common.replay.rate_limiter import RateLimiter, ReplayClosed, ReplayTimeout
+from seed_rl.common.replay.rate_limiter import RateLimiter, ReplayClosed
 from seed_rl.common.replay.replay import PrioritizedReplay, ReplaySample, ReplayStats
 from seed_rl.common.replay.specs import FieldSpec, unroll_specs
 
@@ -28,7 +28,6 @@ __all__ = [
     "ReplayFiles",
     "ReplaySample",
     "ReplayStats",
-    "ReplayTimeout",
     "load_replay",
     "save_replay",
     "unroll_specs",

@@ -12,10 +12,6 @@ class ReplayClosed(Exception):  # noqa: N818 - not an error but a normal end.
     """The replay was closed, before or during the call."""
 
 
-class ReplayTimeout(TimeoutError):
-    """The rate limiter did not let the call through in time."""
-
-
 class RateLimiter:
     """Keeps the number of unrolls sampled per unroll inserted at `ratio`.
 
@@ -35,22 +31,14 @@ class RateLimiter:
       ratio: unrolls sampled per unroll inserted; 0: samples wait for `min_size` only.
       min_size: unrolls to insert before the first sample.
       slack: deviation allowed, in sampled unrolls.
-      clock: returns seconds; measures the time spent waiting.
     """
 
-    def __init__(
-        self,
-        ratio: float,
-        min_size: int,
-        slack: float,
-        clock: Callable[[], float] = time.monotonic,
-    ):
+    def __init__(self, ratio: float, min_size: int, slack: float):
         if ratio < 0 or min_size < 1 or slack <= 0:
             raise ValueError(f"Invalid: ratio {ratio}, min_size {min_size}, slack {slack}.")
         self._ratio = float(ratio)
         self._min_size = min_size
         self._slack = float(slack)
-        self._clock = clock
         self._changed = threading.Condition()
         # Guarded by _changed:
         self._closed = False
@@ -61,15 +49,14 @@ class RateLimiter:
         self._surplus = 0.0
         self._wait_s = {"insert": 0.0, "sample": 0.0}
 
-    def await_insert(self, timeout_s: float | None = None) -> None:
+    def await_insert(self) -> None:
         """Waits until unrolls may be inserted. Call `count_insert` after inserting them.
 
         Raises:
-          ReplayTimeout: the wait timed out.
           ReplayClosed: the limiter is closed.
         """
         with self._changed:
-            self._wait(self._may_insert, timeout_s, "insert")
+            self._wait(self._may_insert, "insert")
 
     def count_insert(self, num_unrolls: int) -> None:
         """Counts unrolls that were inserted and can be sampled from now on."""
@@ -81,18 +68,17 @@ class RateLimiter:
             self._surplus += self._ratio * (num_unrolls - warming_up)
             self._changed.notify_all()
 
-    def sample(self, num_unrolls: int, timeout_s: float | None = None) -> None:
+    def sample(self, num_unrolls: int) -> None:
         """Waits until `num_unrolls` may be sampled, and counts them.
 
         Raises:
-          ReplayTimeout: the wait timed out; nothing was counted.
           ReplayClosed: the limiter is closed.
         """
         with self._changed:
             if num_unrolls > self._slack:
                 self._slack = float(num_unrolls)
                 self._changed.notify_all()  # An insert may proceed now.
-            self._wait(lambda: self._may_sample(num_unrolls), timeout_s, "sample")
+            self._wait(lambda: self._may_sample(num_unrolls), "sample")
             self._sampled += num_unrolls
             if self._ratio:
                 self._surplus -= num_unrolls
@@ -112,15 +98,10 @@ class RateLimiter:
             return False
         return self._ratio == 0 or self._surplus - num_unrolls >= -self._slack
 
-    def _wait(self, may: Callable[[], bool], timeout_s: float | None, what: str) -> None:
-        start = self._clock()
-        in_time = self._changed.wait_for(lambda: self._closed or may(), timeout_s)
-        self._wait_s[what] += self._clock() - start
-        if not in_time:
-            raise ReplayTimeout(
-                f"No {what} within {timeout_s} s: {self._inserted} unrolls inserted, "
-                f"{self._warm_up} more needed before sampling, {self._sampled} sampled."
-            )
+    def _wait(self, may: Callable[[], bool], what: str) -> None:
+        start = time.monotonic()
+        self._changed.wait_for(lambda: self._closed or may())
+        self._wait_s[what] += time.monotonic() - start
         if self._closed:
             raise ReplayClosed("The replay is closed.")
 

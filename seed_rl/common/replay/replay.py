@@ -136,7 +136,6 @@ class PrioritizedReplay:
         unrolls: nest.Nest,
         priorities: npt.ArrayLike | None = None,
         time_major: bool = True,
-        timeout_s: float | None = None,
     ) -> np.ndarray:
         """Inserts unrolls; waits while sampling is too far behind.
 
@@ -145,7 +144,6 @@ class PrioritizedReplay:
             without time are [n, ...].
           priorities: <float>[n], finite and not negative; None: all 1.
           time_major: see `unrolls`.
-          timeout_s: longest wait for the rate limiter; None: no limit.
 
         Returns:
           Keys <int64>[n] of the unrolls.
@@ -153,9 +151,9 @@ class PrioritizedReplay:
         Raises:
           ValueError: the unrolls do not match the specs, or the priorities are invalid; nothing
             was inserted.
-          ReplayTimeout, ReplayClosed: nothing was inserted.
+          ReplayClosed: nothing was inserted.
         """
-        self.limiter.await_insert(timeout_s)
+        self.limiter.await_insert()
         keys = self.storage.insert(unrolls, priorities, time_major)
         self.limiter.count_insert(len(keys))
         return keys
@@ -165,7 +163,6 @@ class PrioritizedReplay:
         num_samples: int,
         priority_exponent: float | None = None,
         time_major: bool = True,
-        timeout_s: float | None = None,
     ) -> ReplaySample:
         """Samples a batch; waits for the first unrolls, and while inserting is too far behind.
 
@@ -173,16 +170,15 @@ class PrioritizedReplay:
           num_samples: unrolls in the batch.
           priority_exponent: replaces the configured one, from now on. A change takes O(n).
           time_major: whether arrays are [time, batch, ...] rather than [batch, time, ...].
-          timeout_s: longest wait for the rate limiter; None: no limit.
 
         Raises:
-          ReplayTimeout, ReplayClosed: nothing was sampled.
+          ReplayClosed: nothing was sampled.
         """
         if num_samples < 1:
             raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
         if priority_exponent is not None:
             self.storage.set_priority_exponent(priority_exponent)
-        self.limiter.sample(num_samples, timeout_s)
+        self.limiter.sample(num_samples)
         unrolls, keys, probabilities, size = self.storage.draw(
             self._fractions(num_samples), time_major
         )

@@ -155,24 +155,6 @@ class UnrollStorage:
             raise ValueError("The replay is empty.")
         return self.layout.pack(arrays), keys, probabilities, size
 
-    def read(self, keys: np.ndarray, time_major: bool = True) -> tuple[nest.Nest, np.ndarray]:
-        """The unrolls of `keys` <int64>[n], and a mask <bool>[n] of those not evicted yet.
-
-        The values of evicted unrolls are undefined.
-        """
-        keys = np.ascontiguousarray(keys, np.int64)
-        arrays = self._memory.take(self.layout, len(keys), time_major)
-        found = np.zeros(len(keys), np.bool_)
-        native.call(
-            "replay_read",
-            self._handle,
-            len(keys),
-            native.pointer(keys),
-            self.layout.views(arrays, time_major),
-            native.pointer(found),
-        )
-        return self.layout.pack(arrays), found
-
     def update_priorities(self, keys: npt.ArrayLike, priorities: npt.ArrayLike) -> int:
         """Sets the priorities <float>[n] of `keys` <int64>[n], ignoring evicted keys.
 
@@ -191,15 +173,6 @@ class UnrollStorage:
             native.pointer(keys),
             native.pointer(checked),
         )
-
-    def priorities(self, keys: np.ndarray) -> np.ndarray:
-        """Priorities <float64>[n] of `keys` <int64>[n]; NaN for evicted keys."""
-        keys = np.ascontiguousarray(keys, np.int64)
-        priorities = np.empty(len(keys), np.float64)
-        native.library().seed_replay_priorities(
-            self._handle, len(keys), native.pointer(keys), native.pointer(priorities)
-        )
-        return priorities
 
     def set_priority_exponent(self, exponent: float) -> None:
         """Sets the exponent; a change takes O(n)."""

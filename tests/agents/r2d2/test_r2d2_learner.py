@@ -21,6 +21,7 @@ from seed_rl.common.networks.encoders import VectorEncoder
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.testing.envs import LifeStepEnv, TimeLimitEnv
 from tests.helpers.in_process import Run
+from tests.helpers.replays import stored
 from tests.helpers.waiting import wait_until
 
 SHORT = R2D2Config(burn_in=2, n_steps=2, update_target_every_n_step=3)
@@ -49,9 +50,7 @@ def test_unrolls_in_the_replay(truncate):
         run.start()
         play(run, 4)
         replay = run.algorithm.replay
-        unrolls, found = replay.storage.read(np.arange(4))
-        priorities = replay.storage.priorities(np.arange(4))
-        assert found.all()
+        unrolls, priorities = stored(replay.storage, np.arange(4))
         observations = unrolls.env_outputs.observation
         assert observations.shape == (2 + 4 + 1, 4, 4)
         # One environment only: the other one evaluates.
@@ -116,9 +115,11 @@ def test_feedback_and_target_network():
         for step in range(1, 7):
             _, (indices, priorities) = run.train()
             algorithm.before_save()  # All updates are written.
-            written = algorithm.replay.storage.priorities(indices.numpy())
-            there = ~np.isnan(written)  # The actor continues, and new unrolls replace old ones.
-            np.testing.assert_allclose(written[there], priorities.numpy()[there], rtol=1e-6)
+            snapshot = algorithm.replay.storage.snapshot()
+            at = indices.numpy() - snapshot.oldest_key
+            there = at >= 0  # The actor continues, and new unrolls replace old ones.
+            written = snapshot.priorities[at[there]]
+            np.testing.assert_allclose(written, priorities.numpy()[there], rtol=1e-6)
             compared += there.sum()
             agent, target = values(algorithm.network), values(algorithm.target_network)
             same = all(np.array_equal(a, t) for a, t in zip(agent, target, strict=True))
@@ -288,7 +289,7 @@ def test_actions_that_do_not_start_at_zero():
     with Run(StartsAtFive, SHORT, num_envs=3) as run:
         run.start()
         play(run, 40)
-        unrolls, _ = run.algorithm.replay.storage.read(np.arange(4))
+        unrolls, _ = stored(run.algorithm.replay.storage, np.arange(4))
         np.testing.assert_array_equal(unrolls.prev_actions[1:], unrolls.agent_outputs[:-1] + 5)
         run.train()
     assert StartsAtFive.taken == {5, 6, 7}

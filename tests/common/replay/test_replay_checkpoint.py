@@ -28,6 +28,7 @@ from seed_rl.common.replay.replay import PrioritizedReplay
 from seed_rl.common.replay.specs import FieldSpec
 from seed_rl.common.replay.storage import UnrollStorage
 from tests.helpers import PROGRAMS
+from tests.helpers.replays import stored
 
 SPECS = {"x": FieldSpec((5, 300), np.uint8), "state": FieldSpec((3,), np.float32, time=False)}
 
@@ -51,7 +52,7 @@ def insert(replay: PrioritizedReplay, count: int, seed: int = 0) -> None:
         "x": rng.integers(256, size=(5, count, 300)).astype(np.uint8),
         "state": rng.normal(size=(count, 3)).astype(np.float32),
     }
-    replay.insert(values, rng.uniform(0, 3, count), timeout_s=0)
+    replay.insert(values, rng.uniform(0, 3, count))
 
 
 def used_replay() -> PrioritizedReplay:
@@ -81,10 +82,17 @@ def content(replay: PrioritizedReplay) -> list[bytes]:
     """Everything in a replay, as bytes."""
     stats = replay.storage.stats()
     keys = np.arange(stats.oldest_key, stats.next_key)
-    values, found = replay.storage.read(keys)
-    assert found.all()
-    priorities = replay.storage.priorities(keys)
+    values, priorities = stored(replay.storage, keys)
     return [a.tobytes() for a in (keys, values["x"], values["state"], priorities)]
+
+
+def assert_same(one: PrioritizedReplay, other: PrioritizedReplay, keys: np.ndarray) -> None:
+    """The same unrolls and priorities of `keys`."""
+    (values, priorities), (others, their_priorities) = (
+        stored(replay.storage, keys) for replay in (one, other)
+    )
+    np.testing.assert_array_equal(values["x"], others["x"])
+    np.testing.assert_array_equal(priorities, their_priorities)
 
 
 def assert_goes_on_alike(one: PrioritizedReplay, other: PrioritizedReplay) -> None:
@@ -156,11 +164,8 @@ def test_another_size(tmp_path: Path, size: int) -> None:
     resumed = loaded(tmp_path, replay_buffer_size=size)
     kept = min(size, 40)
     keys = np.arange(55 - kept, 55)
-    expected, _ = replay.storage.read(keys)
-    values, found = resumed.storage.read(keys)
-    assert found.all() and len(resumed) == kept
-    np.testing.assert_array_equal(values["x"], expected["x"])
-    np.testing.assert_array_equal(resumed.storage.priorities(keys), replay.storage.priorities(keys))
+    assert len(resumed) == kept
+    assert_same(replay, resumed, keys)
     insert(resumed, size)
     assert len(resumed) == size
 
@@ -177,10 +182,7 @@ def test_a_smaller_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert 10 < len(resumed) < 30
     assert resumed.storage.stats().total_bytes <= limit
     keys = np.arange(55 - len(resumed), 55)
-    values, found = resumed.storage.read(keys)
-    assert found.all()
-    np.testing.assert_array_equal(values["x"], replay.storage.read(keys)[0]["x"])
-    np.testing.assert_array_equal(resumed.storage.priorities(keys), replay.storage.priorities(keys))
+    assert_same(replay, resumed, keys)
     insert(resumed, 50)
 
 
@@ -398,4 +400,4 @@ def test_killed_while_saving(tmp_path: Path) -> None:
         load_replay(replay, tmp_path / "half")
     load_replay(replay, tmp_path / "whole")
     expected = np.random.default_rng(0).integers(256, size=(20, 1 << 20)).astype(np.uint8)
-    np.testing.assert_array_equal(replay.storage.read(np.arange(20))[0], expected)
+    np.testing.assert_array_equal(stored(replay.storage, np.arange(20))[0], expected)

@@ -30,7 +30,7 @@ def test_agrees_with_cumulative_sums(size: int, updates: list, seed: int) -> Non
     storage.update_priorities(keys, values)
     for key, value in zip(keys, values, strict=True):
         priorities[key] = value
-    np.testing.assert_array_equal(storage.priorities(np.arange(size)), priorities)
+    np.testing.assert_array_equal(storage.snapshot().priorities, priorities)
     assert storage.stats().total_priority == priorities.sum()
     if priorities.sum() > 0:
         fractions = np.random.default_rng(seed).integers(0, 1 << 20, 50) / (1 << 20)

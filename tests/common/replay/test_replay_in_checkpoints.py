@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from seed_rl.common.checkpoints.checkpoints import CheckpointManager
 from seed_rl.common.replay import FieldSpec, PrioritizedReplay, ReplayConfig, ReplayFiles
+from tests.helpers.replays import stored
 
 
 class Run:
@@ -30,7 +31,7 @@ class Run:
 
     def numbers(self) -> list[float]:
         stats = self.replay.storage.stats()
-        values, _ = self.replay.storage.read(np.arange(stats.oldest_key, stats.next_key))
+        values, _ = stored(self.replay.storage, np.arange(stats.oldest_key, stats.next_key))
         return list(values[3, :, 9])
 
 

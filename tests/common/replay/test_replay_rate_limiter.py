@@ -1,19 +1,34 @@
 """The rate limiter: ratio, bounds, waiting on both sides."""
 
 import threading
+import types
 from collections.abc import Callable
 
 import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from seed_rl.common.replay.rate_limiter import RateLimiter, ReplayClosed, ReplayTimeout
+from seed_rl.common.replay import rate_limiter
+from seed_rl.common.replay.rate_limiter import RateLimiter, ReplayClosed
+
+
+class WouldWait(Exception):  # noqa: N818 - not an error.
+    """Raised instead of waiting."""
+
+
+class Impatient(RateLimiter):
+    """Never waits."""
+
+    def _wait(self, may: Callable[[], bool], what: str) -> None:
+        if not may():
+            raise WouldWait
+        super()._wait(may, what)
 
 
 def try_insert(limiter: RateLimiter, size: int) -> bool:
     try:
-        limiter.await_insert(timeout_s=0)
-    except ReplayTimeout:
+        limiter.await_insert()
+    except WouldWait:
         return False
     limiter.count_insert(size)
     return True
@@ -21,8 +36,8 @@ def try_insert(limiter: RateLimiter, size: int) -> bool:
 
 def try_sample(limiter: RateLimiter, size: int) -> bool:
     try:
-        limiter.sample(size, timeout_s=0)
-    except ReplayTimeout:
+        limiter.sample(size)
+    except WouldWait:
         return False
     return True
 
@@ -39,7 +54,7 @@ def test_surplus_stays_within_its_bounds(
     ratio: float, min_size: int, slack: int, batch: int, steps: list
 ) -> None:
     """Guards the stated bounds in any order of calls, and against deadlock at every point."""
-    limiter = RateLimiter(ratio, min_size, slack)
+    limiter = Impatient(ratio, min_size, slack)
     bound = max(slack, batch)
     inserted, sampled = 0, 0
     for prefer_insert, size in steps:
@@ -57,24 +72,16 @@ def test_surplus_stays_within_its_bounds(
         assert limiter.stats["surplus"] == pytest.approx(surplus, abs=1e-6)
 
 
-def test_time_waited_counts_whether_or_not_it_was_long_enough(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Guards the figures that show which side is too slow: feeds wait in many short turns."""
-    now = [0.0]
-    limiter = RateLimiter(1.0, 2, 4, clock=lambda: now[0])
-    wait_for = limiter._changed.wait_for
-
-    def take_a_second(predicate: Callable[[], bool], timeout: float | None) -> bool:
-        now[0] += 1.0
-        return wait_for(predicate, timeout)
-
-    monkeypatch.setattr(limiter._changed, "wait_for", take_a_second)
-    for _ in range(3):
-        assert not try_sample(limiter, 1)
-    assert try_insert(limiter, 2) and try_sample(limiter, 1)
-    assert limiter.stats["sample_wait_s"] == 4.0
-    assert limiter.stats["insert_wait_s"] == 1.0
+def test_time_waited_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the figures that show which side is too slow."""
+    times = iter([0.0, 3.0, 5.0, 6.0, 10.0, 12.0])
+    monkeypatch.setattr(rate_limiter, "time", types.SimpleNamespace(monotonic=times.__next__))
+    limiter = RateLimiter(1.0, min_size=1, slack=4)
+    limiter.await_insert()
+    limiter.count_insert(1)
+    for _ in range(2):
+        limiter.sample(1)
+    assert (limiter.stats["insert_wait_s"], limiter.stats["sample_wait_s"]) == (3.0, 1.0 + 2.0)
 
 
 @pytest.mark.parametrize("ratio", [0.75, 3.0])
@@ -109,19 +116,9 @@ def test_ratio_of_a_run_is_within_one_percent(ratio: float) -> None:
     assert stats["ratio"] == stats["sampled"] / (inserts - 100)
 
 
-def test_training_waits_for_the_first_unrolls() -> None:
-    """Guards the start: no batch before `min_size` unrolls, and acting is not held up by that."""
-    limiter = RateLimiter(1.0, min_size=50, slack=8)
-    for _ in range(49):
-        assert try_insert(limiter, 1)
-        assert not try_sample(limiter, 4)
-    assert try_insert(limiter, 1)
-    assert try_sample(limiter, 4)
-
-
 def test_without_a_ratio_nobody_waits() -> None:
     """Guards ratio 0: off, but for `min_size`."""
-    limiter = RateLimiter(0, min_size=2, slack=1)
+    limiter = Impatient(0, min_size=2, slack=1)
     assert not try_sample(limiter, 1)
     assert all(try_insert(limiter, 100) for _ in range(50))
     assert all(try_sample(limiter, 100) for _ in range(500))
@@ -134,13 +131,13 @@ def test_waiting_ends_when_the_other_side_goes_on(side: str) -> None:
     limiter.count_insert(1)
     if side == "insert":
         limiter.count_insert(5)
-        assert not try_insert(limiter, 1)
+        assert not limiter._may_insert()
         waiting = threading.Thread(target=limiter.await_insert)
         waiting.start()
         limiter.sample(4)
     else:
         limiter.sample(4)
-        assert not try_sample(limiter, 4)
+        assert not limiter._may_sample(4)
         waiting = threading.Thread(target=limiter.sample, args=(4,))
         waiting.start()
         limiter.count_insert(4)
@@ -167,22 +164,12 @@ def test_close_ends_waiting() -> None:
         limiter.await_insert()
 
 
-def test_a_failed_wait_counts_nothing() -> None:
-    """Guards the counts: a timeout must not use up samples."""
-    limiter = RateLimiter(1.0, min_size=1, slack=4)
-    limiter.count_insert(1)
-    assert try_sample(limiter, 4)
-    assert not any(try_sample(limiter, 4) for _ in range(10))
-    assert limiter.stats["sampled"] == 4
-    assert limiter.stats["surplus"] == -4
-
-
 def test_state_goes_on_where_it_was() -> None:
     """Guards the resume: ratio and pace of the whole run, not only of the part after it."""
-    limiter = RateLimiter(0.5, min_size=10, slack=6)
+    limiter = Impatient(0.5, min_size=10, slack=6)
     limiter.count_insert(20)
     limiter.sample(7)
-    resumed = RateLimiter(0.5, min_size=10, slack=6)
+    resumed = Impatient(0.5, min_size=10, slack=6)
     resumed.restore(limiter.state(), size=20)
     for name in ("inserted", "sampled", "ratio", "surplus"):
         assert resumed.stats[name] == limiter.stats[name]
@@ -194,7 +181,7 @@ def test_changed_options_do_not_stall_a_resumed_run() -> None:
     """Guards a resume with another ratio: no side has to catch up with the whole past."""
     old = RateLimiter(0.0, min_size=10, slack=4)
     old.count_insert(1_000_000)
-    new = RateLimiter(4.0, min_size=500, slack=8)
+    new = Impatient(4.0, min_size=500, slack=8)
     new.restore(old.state(), size=300)
     assert not try_sample(new, 1)  # 200 more are wanted.
     assert try_insert(new, 200)

@@ -1,4 +1,4 @@
-"""PrioritizedReplay: distribution, importance weights, back-pressure, batches ahead of use."""
+"""PrioritizedReplay: distribution, importance weights, back-pressure."""
 
 import threading
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.errors import UserError
-from seed_rl.common.replay.rate_limiter import ReplayClosed, ReplayTimeout
+from seed_rl.common.replay.rate_limiter import ReplayClosed
 from seed_rl.common.replay.replay import PrioritizedReplay
 from seed_rl.common.replay.specs import FieldSpec, unroll_specs
 
@@ -30,7 +30,7 @@ def unrolls(numbers: Any) -> dict[str, np.ndarray]:
 
 
 def fill(replay: PrioritizedReplay, priorities: Any) -> None:
-    replay.insert(unrolls(np.arange(len(priorities))), priorities, timeout_s=0)
+    replay.insert(unrolls(np.arange(len(priorities))), priorities)
 
 
 def chi_square_is_small(counts: np.ndarray, probabilities: np.ndarray) -> bool:
@@ -139,7 +139,7 @@ def test_bad_priorities_change_nothing(bad: float) -> None:
     with pytest.raises(ValueError, match="priorities must have shape"):
         replay.insert(unrolls([5]), [1.0, 2.0])
     assert len(replay) == 2 and replay.stats().inserted == 2
-    np.testing.assert_array_equal(replay.storage.priorities(np.arange(2)), [1.0, 2.0])
+    np.testing.assert_array_equal(replay.storage.snapshot().priorities, [1.0, 2.0])
 
 
 def test_same_seed_same_batches() -> None:
@@ -151,20 +151,16 @@ def test_same_seed_same_batches() -> None:
 
 
 def test_back_pressure_both_ways() -> None:
-    """Guards insert and sample: each times out, unchanged, until the other side continues."""
+    """Guards insert and sample: each waits until the other side continues."""
     replay = new_replay(replay_ratio=1.0, replay_ratio_slack=4, replay_buffer_min_size=2)
-    with pytest.raises(ReplayTimeout):
-        replay.sample(1, timeout_s=0)
+    assert not replay.limiter._may_sample(1)
     fill(replay, np.ones(2))
-    replay.sample(4, timeout_s=0)
-    with pytest.raises(ReplayTimeout):
-        replay.sample(1, timeout_s=0)
-    replay.insert(unrolls(np.arange(9)), timeout_s=0)
-    with pytest.raises(ReplayTimeout):
-        replay.insert(unrolls([9]), timeout_s=0)
-    assert len(replay) == 11
-    replay.sample(1, timeout_s=0)
-    replay.insert(unrolls([9]), timeout_s=0)
+    replay.sample(4)
+    assert not replay.limiter._may_sample(1)
+    replay.insert(unrolls(np.arange(9)))
+    assert not replay.limiter._may_insert()
+    replay.sample(1)
+    replay.insert(unrolls([9]))
     replay.close()
     with pytest.raises(ReplayClosed):
         replay.insert(unrolls([10]))

@@ -77,24 +77,11 @@ SEED_REPLAY_API int64_t seed_replay_sample(Replay* replay, int64_t n, const doub
   return Guarded([&] { return replay->Sample(n, fractions, views, keys, probabilities); });
 }
 
-SEED_REPLAY_API int64_t seed_replay_read(Replay* replay, int64_t n, const int64_t* keys,
-                                         const View* views, uint8_t* found) {
-  return Guarded([&] {
-    replay->Read(n, keys, views, found);
-    return 0;
-  });
-}
-
 // Returns the number of priorities set.
 SEED_REPLAY_API int64_t seed_replay_update_priorities(Replay* replay, int64_t n,
                                                       const int64_t* keys,
                                                       const double* priorities) {
   return Guarded([&] { return replay->UpdatePriorities(n, keys, priorities); });
-}
-
-SEED_REPLAY_API void seed_replay_priorities(const Replay* replay, int64_t n, const int64_t* keys,
-                                            double* priorities) {
-  replay->Priorities(n, keys, priorities);
 }
 
 SEED_REPLAY_API void seed_replay_set_exponent(Replay* replay, double exponent) {

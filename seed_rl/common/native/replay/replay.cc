@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -97,22 +96,6 @@ int64_t Replay::Sample(int64_t n, const double* fractions, const View* views, in
   return size;
 }
 
-void Replay::Read(int64_t n, const int64_t* keys, const View* views, uint8_t* found) {
-  for (int64_t i = 0; i < n; ++i) {
-    std::shared_ptr<const Segment> segment;
-    Record record;
-    {
-      std::lock_guard<std::mutex> lock(mu_);
-      found[i] = Holds(keys[i]);
-      if (!found[i]) continue;
-      segment = log_.Find(keys[i], &record);
-    }
-    if (!codec_.Decode(record, views, i)) {
-      throw std::runtime_error("unroll " + std::to_string(keys[i]) + " in the replay is damaged");
-    }
-  }
-}
-
 int64_t Replay::UpdatePriorities(int64_t n, const int64_t* keys, const double* priorities) {
   std::lock_guard<std::mutex> lock(mu_);
   int64_t updated = 0;
@@ -123,14 +106,6 @@ int64_t Replay::UpdatePriorities(int64_t n, const int64_t* keys, const double* p
   }
   late_updates_ += n - updated;
   return updated;
-}
-
-void Replay::Priorities(int64_t n, const int64_t* keys, double* priorities) const {
-  std::lock_guard<std::mutex> lock(mu_);
-  for (int64_t i = 0; i < n; ++i) {
-    priorities[i] =
-        Holds(keys[i]) ? priorities_[Slot(keys[i])] : std::numeric_limits<double>::quiet_NaN();
-  }
 }
 
 void Replay::SetExponent(double exponent) {

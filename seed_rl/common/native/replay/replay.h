@@ -62,14 +62,8 @@ class Replay {
   int64_t Sample(int64_t n, const double* fractions, const View* views, int64_t* keys,
                  double* probabilities);
 
-  // Decodes the unrolls of `keys` to `views`; found[i] = 0 for evicted ones.
-  void Read(int64_t n, const int64_t* keys, const View* views, uint8_t* found);
-
   // Sets priorities, ignoring evicted keys. Returns how many were set.
   int64_t UpdatePriorities(int64_t n, const int64_t* keys, const double* priorities);
-
-  // Copies the priorities of `keys`; NaN for evicted ones.
-  void Priorities(int64_t n, const int64_t* keys, double* priorities) const;
 
   void SetExponent(double exponent);
   ReplayStats Stats() const;

@@ -3,10 +3,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 #include <new>
 #include <utility>
-
-#include "seed_rl/grpc/native/transport/run_function.h"
 
 namespace seed_rl::transport {
 namespace {
@@ -27,6 +27,46 @@ size_t NumExecutors(const Binding& binding) {
 bool MayBlock(const Binding& binding) {
   return std::any_of(binding.functions.begin(), binding.functions.end(),
                      [](const auto& function) { return function->may_block(); });
+}
+
+// The result of `run()`, or an error if an allocation fails.
+template <typename Run>
+Status OrOutOfMemory(const Run& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+}
+
+// How a run ended; the first of several reports counts.
+struct Outcome {
+  void Set(const Status& status, std::vector<Tensor> results) {
+    // First, as it may fail for lack of memory, which is reported then.
+    std::pair<Status, std::vector<Tensor>> result(status, std::move(results));
+    if (!reported.exchange(true)) promise.set_value(std::move(result));
+  }
+
+  std::atomic<bool> reported{false};
+  std::promise<std::pair<Status, std::vector<Tensor>>> promise;
+};
+
+// Runs a function and waits until it has finished.
+Status RunAndWait(Function* function, std::vector<Tensor> arguments, std::vector<Tensor>* results) {
+  // Shared, because a run that failed to start may still call back.
+  auto outcome = std::make_shared<Outcome>();
+  auto ended = outcome->promise.get_future();
+  try {
+    function->Start(std::move(arguments),
+                    [outcome](const Status& status, std::vector<Tensor> tensors) {
+                      outcome->Set(status, std::move(tensors));
+                    });
+  } catch (const std::bad_alloc&) {
+    outcome->Set(OutOfMemory(), {});
+  }
+  auto [status, tensors] = ended.get();
+  *results = std::move(tensors);
+  return status;
 }
 
 }  // namespace

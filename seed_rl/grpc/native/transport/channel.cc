@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <thread>
-#include <vector>
 
 #include "seed_rl/grpc/native/transport/addresses.h"
 #include "seed_rl/grpc/native/transport/wire.h"
@@ -90,13 +89,9 @@ bool Request::Wait(SystemClock::time_point deadline) {
 }
 
 std::string Request::Answer() const {
-  std::vector<grpc::Slice> slices;
-  answer_.Dump(&slices);
-  std::string answer;
-  for (const grpc::Slice& slice : slices) {
-    answer.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return answer;
+  grpc::Slice slice;
+  answer_.DumpToSingleSlice(&slice);
+  return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
 }
 
 Status Connect(const ClientConfig& config, std::shared_ptr<grpc::Channel>* channel,

@@ -1,5 +1,6 @@
 #include "seed_rl/grpc/native/transport/frame_stream.h"
 
+#include <absl/status/status.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
@@ -9,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -84,28 +84,6 @@ namespace {
 constexpr size_t kHeaderBytes = 24;
 constexpr size_t kCallIdOffset = 8;
 constexpr double kLongestWait = 1e6;  // Seconds; later deadlines may overflow.
-
-// The name of a gRPC status, as grpcio writes it.
-std::string CodeName(int code) {
-  constexpr const char* kNames[] = {"OK",
-                                    "CANCELLED",
-                                    "UNKNOWN",
-                                    "INVALID_ARGUMENT",
-                                    "DEADLINE_EXCEEDED",
-                                    "NOT_FOUND",
-                                    "ALREADY_EXISTS",
-                                    "PERMISSION_DENIED",
-                                    "RESOURCE_EXHAUSTED",
-                                    "FAILED_PRECONDITION",
-                                    "ABORTED",
-                                    "OUT_OF_RANGE",
-                                    "UNIMPLEMENTED",
-                                    "INTERNAL",
-                                    "UNAVAILABLE",
-                                    "DATA_LOSS",
-                                    "UNAUTHENTICATED"};
-  return code >= 0 && code < int(std::size(kNames)) ? kNames[code] : std::to_string(code);
-}
 
 // Copies the first bytes of a message; false if it is shorter.
 bool CopyStart(const grpc::ByteBuffer& message, char* destination, size_t bytes) {
@@ -245,7 +223,8 @@ void SeedFrameStream::Handle(Event event, bool ok) {
     case kFinished:
       finished_ = true;
       Break(status_.ok() ? "the server ended the stream"
-                         : CodeName(status_.error_code()) + ": " + status_.error_message());
+                         : absl::StatusCodeToString(absl::StatusCode(status_.error_code())) + ": " +
+                               status_.error_message());
       return;
   }
   FinishIfIdle();

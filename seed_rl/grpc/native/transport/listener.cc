@@ -22,8 +22,7 @@
 namespace seed_rl::transport {
 namespace {
 
-// New clients need a connection to get the error about too many streams; a NumPy client briefly
-// has two.
+// New clients need a connection to get the error about too many streams.
 int64_t Spare(int64_t max_connections) {
   return std::clamp<int64_t>(max_connections / 4, 64, 1024);
 }

@@ -1,8 +1,0 @@
-"""Fixtures of the NumPy client's tests."""
-
-import pytest
-
-
-@pytest.fixture
-def address(socket_address):
-    return socket_address

@@ -6,7 +6,7 @@
 #
 # Builds the image if there is none of this source. Runs as you, on the host's network, with the
 # GPUs of this machine. Of your files, the container sees the logdir, or runs/, and those that flags
-# name; with a program of yours, the working directory.
+# name; with --expose, the secrets; with a program of yours, the working directory.
 #
 # With SEED_RL_ROLE set, runs that one process of a run on several machines instead, as `python -m
 # seed_rl.cluster` does (docs/deployment/docker.md); the settings SEED_RL_* are passed on, and
@@ -49,16 +49,18 @@ show_folder() {
   show "$1"
 }
 
-logdir=""
-fresh=false
+logdir="" secrets=secrets
+fresh=false exposed=false
 set -- "${@/#--logdir=\~\//--logdir=$HOME/}" # The container has another home.
+set -- "${@/#--secrets=\~\//--secrets=$HOME/}"
 for argument in "$@"; do
   case "$argument" in
     --logdir=*://* | --job-dir=*://*) logdir=remote ;;
     --logdir=* | --job-dir=*) logdir="${argument#*=}" ;;
     --restart=fresh) fresh=true ;;
-    --*=*/*) [[ ! -e "${argument#*=}" ]] || show "${argument#*=}" ;;
-    --*=*) [[ ! -f "${argument#*=}" ]] || show "${argument#*=}" ;;
+    --expose | --expose=*) exposed=true ;;
+    --secrets=*) secrets="${argument#*=}" ;;
+    --*=*) [[ ! -e "${argument#*=}" ]] || show "${argument#*=}" ;;
   esac
 done
 case "$logdir" in
@@ -70,6 +72,7 @@ case "$logdir" in
     show_folder "$logdir"
     ;;
 esac
+if "$exposed" && [[ -d "$secrets" ]]; then show "$secrets" ro; fi
 if [[ "$1" == *.py ]]; then
   show "$PWD"
   # Programs import the image's SEED RL, not a checkout that they are in.
@@ -81,6 +84,7 @@ if [[ -n "${SEED_RL_SECRETS:-}" ]]; then
   show "$SEED_RL_SECRETS" ro
 fi
 if [[ -n "${SEED_RL_INDEX_DIR:-}" ]]; then show_folder "$SEED_RL_INDEX_DIR"; fi
+if [[ -n "${SEED_RL_PROXY:-}" ]]; then show_folder "$(dirname "$SEED_RL_PROXY")"; fi
 if [[ -n "${SEED_RL_ADDRESS_FILE:-}" ]]; then show_folder "$(dirname "$SEED_RL_ADDRESS_FILE")"; fi
 
 # The image.

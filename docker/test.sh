@@ -19,7 +19,7 @@ check_engine
 work="$(mktemp -d)"
 chmod 711 "$work"
 id="seed-rl-test-$$"
-containers=("$id-learner" "$id-actor-0" "$id-actor-1")
+containers=("$id-learner" "$id-actor-0" "$id-actor-1" "$id-proxy")
 # As whom the containers run: as the caller, but never as root.
 user="$(id -u):$(id -g)"
 [[ "$user" != 0:* ]] || user=1000:1000

@@ -102,7 +102,7 @@ def estimate(specs: list[Spec]) -> str:
 
 def _rented(job: Spec) -> Iterator[tuple[str, int, float | None]]:
     """Machines with their disks: name, number, dollars per hour of each."""
-    for pool in filter(None, job["workerPoolSpecs"]):  # By position: some may be empty.
+    for pool in job["workerPoolSpecs"]:
         machine, disk = pool["machineSpec"], pool["diskSpec"]
         name = machine["machineType"]
         if name not in _WITH_GPUS and "acceleratorType" in machine:

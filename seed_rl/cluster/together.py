@@ -133,7 +133,9 @@ def main(arguments: Sequence[str]) -> int:
             stdin=subprocess.DEVNULL,
         )
 
-    return Together(start, learners, int(stopped[-1]) if stopped else 0).run()
+    # Of a value that is no number, the learners complain.
+    code = int(stopped[-1]) if stopped and stopped[-1].isdecimal() else 0
+    return Together(start, learners, code).run()
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ def find(arguments: Sequence[str], runs: pathlib.Path) -> pathlib.Path:
         return logdir
     # Not deeper: a study stops its runs, which are in NAME/runs/.
     locks = [*runs.glob(f"*/{run_lock.FILE_NAME}"), *runs.glob(f"*/*/{run_lock.FILE_NAME}")]
-    logdirs = sorted(path.parent for path in locks)
-    running = [logdir for logdir in logdirs if run_lock.running_pid(logdir) is not None]
+    found = sorted(path.parent for path in locks)
+    running = [logdir for logdir in found if run_lock.running_pid(logdir) is not None]
     if not running:
         raise UserError(f"No run is active under {runs}; give its LOGDIR.\n{USAGE}")
     if len(running) > 1:

@@ -315,21 +315,6 @@ def test_a_trial_reports_its_return_once_per_progress(tmp_path: pathlib.Path) ->
     ]
 
 
-def test_what_a_trial_reports_is_what_the_services_own_package_writes(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hypertune = pytest.importorskip("hypertune", reason="needs cloudml-hypertune")
-    environment = {"CLOUD_ML_TRIAL_ID": "3", "CLOUD_ML_HP_METRIC_FILE": f"{tmp_path}/theirs"}
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    hypertune.HyperTune().report_hyperparameter_tuning_metric(tuning.METRIC, 1.5, 20)
-    writer = progress.ProgressWriter(tmp_path, total_frames=1000, period_s=0)
-    writer.update("training", frames=20, episode_return_mean=1.5)
-    tuning.Reporter({**environment, "CLOUD_ML_HP_METRIC_FILE": f"{tmp_path}/ours"}).report(tmp_path)
-    theirs, ours = (json.loads((tmp_path / name).read_text()) for name in ("theirs", "ours"))
-    assert theirs | {"timestamp": 0} == ours | {"timestamp": 0}
-
-
 def test_each_trial_has_its_own_logdir() -> None:
     arguments = ["gym", "vtrace", "2", "--logdir=gs://runs/sweep/"]
     assert google_cloud.with_trial(arguments, {}) == arguments

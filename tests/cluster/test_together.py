@@ -40,11 +40,11 @@ def together(tmp_path):
     started = []
     (tmp_path / "learner.py").write_text(LEARNER)
 
-    def start(*deeds):
+    def start(*deeds, stopped="75"):
         for index, deed in enumerate(deeds):
             (tmp_path / str(index)).write_text(deed)
         arguments = (sys.executable, str(tmp_path / "learner.py"), str(tmp_path), "at-{}")
-        program = ("--", "x{}", "--stopped_exit_code=75")
+        program = ("--", "x{}", f"--stopped_exit_code={stopped}")
         started.append(Program("seed_rl.cluster.together", "2", *arguments, *program))
         return started[-1]
 
@@ -55,6 +55,12 @@ def together(tmp_path):
 
 def starts(folder: Path) -> list[list[str]]:
     return [line.split() for line in (folder / "starts").read_text().splitlines()]
+
+
+def test_an_exit_code_that_is_no_number_is_left_to_the_learners(together):
+    program = together("2", "2", stopped="x")
+    assert program.wait() == 2
+    assert "Traceback" not in program.text()
 
 
 def test_after_a_crash_all_start_again_and_end(together, tmp_path):

@@ -37,17 +37,6 @@ def test_a_run_in_containers(repository):
     assert done.stdout.endswith("passed\n")
 
 
-def test_dockerfiles_pass_the_linter(repository, monkeypatch):
-    monkeypatch.setenv("PATH", f"{repository}/.venv/bin", prepend=":")
-    if not shutil.which("hadolint"):
-        pytest.skip("hadolint is not installed: scripts/setup.sh dev")
-    for family in ["base", *FAMILIES]:
-        file = repository / "docker" / f"Dockerfile.{family}"
-        command = ["hadolint", "--no-color", "--config", repository / ".hadolint.yaml", file]
-        found = subprocess.run(command, capture_output=True, text=True)
-        assert found.returncode == 0, found.stdout
-
-
 @pytest.mark.parametrize("family", ["base", *FAMILIES])
 def test_dockerfiles_work_with_plain_builders(repository, family):
     """No feature that only some builders have; no tag that moves to another Python or Debian."""

@@ -141,6 +141,35 @@ def test_a_logdir_in_the_home_folder(docker):
     assert values(run, "--volume") == [f"{docker.folder}/pong:{docker.folder}/pong"]
 
 
+@pytest.mark.parametrize("flags", [["--expose"], ["--expose=86", "--secrets=~/other"]])
+def test_an_exposed_run_sees_its_secrets(docker, flags):
+    """Those of --secrets, in the caller's home folder if it says so, or else of the default."""
+    docker.has_images()
+    for folder in ("secrets", "other"):
+        (docker.work / folder).mkdir()
+    home = {"HOME": str(docker.work), "SEED_RL_GPU": "false"}
+    code, messages = docker.call("run_local.sh", "--docker", *RUN, *flags, **home)
+    assert code == 0, messages
+    (run,) = docker.calls("run")
+    place = docker.work / ("secrets" if flags == ["--expose"] else "other")
+    runs = docker.work / "runs"
+    assert values(run, "--volume") == [f"{runs}:{runs}", f"{place}:{place}:ro"]
+    assert flags == ["--expose"] or run[-1] == f"--secrets={place}"
+
+
+def test_only_what_flags_name_is_shown(docker):
+    """A folder without a slash, too; secrets only with --expose, and only if they are there."""
+    docker.has_images()
+    for folder in ("secrets", "levels"):
+        (docker.work / folder).mkdir()
+    docker.call("docker/run.sh", *RUN, "--level_cache_dir=levels", SEED_RL_GPU="false")
+    docker.call("docker/run.sh", *RUN, "--expose", "--secrets=no", SEED_RL_GPU="false")
+    first, second = docker.calls("run")
+    levels, runs = docker.work / "levels", docker.work / "runs"
+    assert values(first, "--volume") == [f"{levels}:{levels}", f"{runs}:{runs}"]
+    assert values(second, "--volume") == [f"{runs}:{runs}"]
+
+
 def test_a_program_of_ones_own(docker):
     """Gets the working directory, where a checkout must not pass for the image's SEED RL."""
     docker.has_images()
@@ -166,6 +195,17 @@ def test_one_process_of_a_run(docker):
     assert f"{docker.work}/secrets:{docker.work}/secrets:ro" in values(run, "--volume")
     assert any(word.startswith("seed-rl-atari-actor:") for word in run)
     assert "--entrypoint" not in run
+
+
+@pytest.mark.parametrize("role", ["learner", "proxy"])
+def test_learner_and_proxy_share_the_folder_of_their_socket(docker, role):
+    docker.has_images()
+    settings = {"SEED_RL_ROLE": role, "SEED_RL_PROXY": "proxy/socket", "SEED_RL_GPU": "false"}
+    code, messages = docker.call("docker/run.sh", *RUN, **settings)
+    assert code == 0, messages
+    (run,) = docker.calls("run")
+    assert f"{docker.work}/proxy:{docker.work}/proxy" in values(run, "--volume")
+    assert "SEED_RL_PROXY" in values(run, "--env")
 
 
 def test_tensorboard_has_an_image_of_its_own(docker):

@@ -80,19 +80,10 @@ def test_jobs_fit_the_schema_of_the_api() -> None:
         _validate(spec)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("workerPoolSpecs:", "workerPoolSpec:"),
-        ('"STANDARD"', '"STANDART"'),
-    ],
-)
-def test_the_schema_finds_planted_mistakes(right: str, wrong: str) -> None:
-    text = job.to_yaml(*REVIEWED["train_atari"].values())
-    assert right in text
-    spec = yaml.safe_load(text.replace(right, wrong))
-    with pytest.raises(Exception, match="(?i)failed to parse|no field named|invalid|duration"):
-        _validate(spec)
+def test_the_schema_finds_a_planted_mistake() -> None:
+    [spec] = REVIEWED["train_atari"].values()
+    with pytest.raises(Exception, match="(?i)no field named"):
+        _validate({**spec, "workerPoolSpec": []})
 
 
 # What is rented is what is used.
@@ -102,9 +93,7 @@ def test_every_scenario_rents_machines_for_its_actors_and_the_image_for_its_gpus
     for name in SCENARIOS:
         actors, places = 0, 0
         for spec in REVIEWED[name].values():
-            for position, pool in enumerate(spec.get("trialJobSpec", spec)["workerPoolSpecs"]):
-                if not pool or position == 3:  # Evaluators.
-                    continue
+            for pool in spec.get("trialJobSpec", spec)["workerPoolSpecs"]:
                 container = pool["containerSpec"]
                 variables = {v["name"]: v["value"] for v in container["env"]}
                 gpu = "acceleratorCount" in pool["machineSpec"]
@@ -313,7 +302,7 @@ def _write_reviewed() -> None:
         written[scenario] = _submitted(made.stdout)
         shared: dict[str, list] = {}  # The arguments of a scenario are written once.
         for spec in written[scenario].values():
-            for pool in filter(None, spec.get("trialJobSpec", spec)["workerPoolSpecs"]):
+            for pool in spec.get("trialJobSpec", spec)["workerPoolSpecs"]:
                 container = pool["containerSpec"]
                 container["args"] = shared.setdefault(str(container["args"]), container["args"])
     text = yaml.safe_dump(written, width=100, sort_keys=False, default_flow_style=None)

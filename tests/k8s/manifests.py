@@ -1,7 +1,9 @@
-"""Renders Kubernetes manifests, and validates them by the schemas of their kinds."""
+"""Renders what k8s/submit.sh applies, and validates it by the schemas of the kinds."""
 
 from __future__ import annotations
 
+import functools
+import os
 import pathlib
 import re
 import shutil
@@ -15,7 +17,16 @@ import yaml
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 K8S = REPOSITORY / "k8s"
-OVERLAYS = sorted(path.parent.name for path in K8S.glob("overlays/*/kustomization.yaml"))
+CASES: dict[str, tuple[str, ...]] = {
+    "gpu": ("--with=gpu,pools,tensorboard",),
+    "insecure": ("--insecure",),
+    "jobset": (),
+    "kueue": ("--queue=seed-rl",),
+    "learners": ("--learners=2", "--insecure"),
+    "plain": ("--engine=plain",),
+    "spot": ("--with=spot",),
+}
+"""Options of submit.sh, by the name of their golden file."""
 VERSIONS = ("1.29", "1.37")
 """Of Kubernetes: the oldest that knows `backoffLimitPerIndex`, and the newest with a schema."""
 
@@ -29,10 +40,26 @@ def kubectl() -> str:
     return path
 
 
-def render(folder: pathlib.Path) -> str:
-    """What `kubectl apply -k FOLDER` would apply."""
-    done = subprocess.run(
-        [kubectl(), "kustomize", str(folder)], capture_output=True, text=True, check=False
+def script(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script of k8s/ with the kubectl of the tests."""
+    path = os.pathsep.join([os.path.dirname(kubectl()), os.environ["PATH"]])
+    return subprocess.run(
+        [str(K8S / name), *arguments],
+        env={**os.environ, "PATH": path, "PYTHON": sys.executable, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@functools.cache
+def render(case: str) -> str:
+    """What `k8s/submit.sh` with the options of the case would apply."""
+    done = script(
+        "submit.sh",
+        *("--run=pong", *CASES[case], "--dry_run", "atari", "vtrace", "8", "4", "--game=Pong"),
+        SEED_RL_REGISTRY="registry.example.com",
+        SEED_RL_TAG="0.1.0",
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -1,6 +1,6 @@
-"""The manifests in k8s/: known to the schemas of their kinds, and as reviewed in golden/.
+"""The manifests of k8s/submit.sh: known to the schemas of their kinds, and as reviewed in golden/.
 
-The overlay `plain` is there as a whole, of `jobset` what differs from it, of others what differs
+The case `plain` is there as a whole, of `jobset` what differs from it, of others what differs
 from `jobset`.
 
 After a change, write the golden files anew and review the difference:
@@ -12,49 +12,42 @@ from __future__ import annotations
 
 import copy
 import difflib
-import functools
 import pathlib
-import shutil
 
 import pytest
 import yaml
 
 from seed_rl.common.errors import LostLearnerError
-from tests.k8s.manifests import K8S, OVERLAYS, documents, pods, problems, render
+from tests.k8s.manifests import CASES, documents, pods, problems, render, script
 
 GOLDEN = pathlib.Path(__file__).with_name("golden")
 FORM = {"width": 100, "default_flow_style": None}  # What has no parts stands on one line.
 
 
-@functools.cache
-def _rendered(overlay):
-    return render(K8S / "overlays" / overlay)
+def rendered(case):
+    return documents(render(case))
 
 
-def rendered(overlay):
-    return documents(_rendered(overlay))
-
-
-def the(kind, overlay, name=None):
+def the(kind, case, name=None):
     (found,) = [
-        d for d in rendered(overlay) if d["kind"] == kind and name in (None, d["metadata"]["name"])
+        d for d in rendered(case) if d["kind"] == kind and name in (None, d["metadata"]["name"])
     ]
     return copy.deepcopy(found)
 
 
-def to_review(overlay):
+def to_review(case):
     """(file in golden/, its text). A set's jobs are documents of their own, as without a set."""
-    text = yaml.safe_dump_all(_apart(overlay), **FORM)
-    if overlay == "plain":
+    text = yaml.safe_dump_all(_apart(case), **FORM)
+    if case == "plain":
         return "plain.yaml", text
-    base = yaml.safe_dump_all(_apart("plain" if overlay == "jobset" else "jobset"), **FORM)
+    base = yaml.safe_dump_all(_apart("plain" if case == "jobset" else "jobset"), **FORM)
     lines = difflib.unified_diff(base.splitlines(), text.splitlines(), n=1, lineterm="")
-    return f"{overlay}.diff", "\n".join([*lines][2:]) + "\n"
+    return f"{case}.diff", "\n".join([*lines][2:]) + "\n"
 
 
-def _apart(overlay):
+def _apart(case):
     """Its documents, those of a JobSet's jobs where `plain` has them, sorted by kind and name."""
-    found = [copy.deepcopy(document) for document in rendered(overlay)]
+    found = [copy.deepcopy(document) for document in rendered(case)]
     for document in [each for each in found if each["kind"] == "JobSet"]:
         for job in document["spec"]["replicatedJobs"]:
             spec = job.pop("template")
@@ -62,67 +55,26 @@ def _apart(overlay):
     return sorted(found, key=lambda each: (each["kind"], each["metadata"]["name"]))
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_overlay_is_valid_and_as_reviewed(overlay):
-    file, text = to_review(overlay)
+@pytest.mark.parametrize("case", CASES)
+def test_case_is_valid_and_as_reviewed(case):
+    file, text = to_review(case)
     assert text == (GOLDEN / file).read_text()
-    assert [p for document in rendered(overlay) for p in problems(document)] == []
+    assert [p for document in rendered(case) for p in problems(document)] == []
 
 
-def places(document):
-    """Every mapping of a document whose keys are fields, as paths."""
-    free = {"labels", "annotations", "matchLabels", "selector", "data", "nodeSelector"}
-    free |= {"limits", "requests"}
-
-    def walk(value, path):
-        if isinstance(value, dict):
-            yield path
-            for name, inner in value.items():
-                if name not in free:
-                    yield from walk(inner, (*path, name))
-        elif isinstance(value, list):
-            for i, inner in enumerate(value):
-                yield from walk(inner, (*path, i))
-
-    return list(walk(document, ()))
+def test_a_typo_is_found():
+    """Guards the validators: JobSet's models drop unknown fields in silence."""
+    job_set, job = the("JobSet", "jobset"), the("Job", "plain", "learner")
+    job_set["spec"]["failurePolicy"]["replicsa"] = 1
+    assert problems(job_set) == ["JobSet: unknown field .spec.failurePolicy.replicsa"]
+    job["spec"]["replicsa"] = 1
+    assert problems(job)
 
 
-@pytest.mark.parametrize(
-    ("kind", "overlay", "name"), [("JobSet", "gpu", None), ("Job", "plain", "learner")]
-)
-def test_a_typo_is_found_in_every_mapping(kind, overlay, name):
-    """Guards the validators themselves: some silently accept unknown fields."""
-    good = the(kind, overlay, name)
-    assert problems(good) == []
-    for path in places(good):
-        bad = copy.deepcopy(good)
-        place = bad
-        for step in path:
-            place = place[step]
-        place["replicsa"] = 1
-        assert problems(bad), f"{kind}: a typo at {path} is not found"
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("spec", "failurePolicy", "maxRestarts"), "two"),
-        (("spec", "failurePolicy", "rules", 0, "action"), "FailJobset"),
-        (("spec", "replicatedJobs", 1, "template", "spec", "completions"), "8"),
-    ],
-)
-def test_a_wrong_value_in_a_jobset_is_found(path, value):
-    bad = place = the("JobSet", "jobset")
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
-    assert problems(bad)
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_names_within_a_run_agree(overlay):
+@pytest.mark.parametrize("case", CASES)
+def test_names_within_a_run_agree(case):
     """What no schema checks: referenced names exist, selectors match the pods."""
-    all_of = rendered(overlay)
+    all_of = rendered(case)
     names = {(d["kind"], d["metadata"]["name"]) for d in all_of}
     assert {d["metadata"]["namespace"] for d in all_of} == {"seed-rl"}
     for document in all_of:
@@ -142,8 +94,8 @@ def test_names_within_a_run_agree(overlay):
             assert mounted == {volume["name"] for volume in pod["volumes"]}
 
 
-def pod_labels(overlay):
-    for document in rendered(overlay):
+def pod_labels(case):
+    for document in rendered(case):
         if document["kind"] == "JobSet":
             for job in document["spec"]["replicatedJobs"]:
                 yield job["template"]["spec"]["template"]["metadata"]["labels"]
@@ -151,9 +103,9 @@ def pod_labels(overlay):
             yield document["spec"]["template"]["metadata"]["labels"]
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_selectors_find_one_kind_of_pod(overlay):
-    for document in rendered(overlay):
+@pytest.mark.parametrize("case", CASES)
+def test_selectors_find_one_kind_of_pod(case):
+    for document in rendered(case):
         spec = document.get("spec", {})
         if document["kind"] == "Service":
             selector = spec["selector"]
@@ -161,14 +113,14 @@ def test_selectors_find_one_kind_of_pod(overlay):
             selector = spec["selector"]["matchLabels"]
         else:
             continue
-        found = [labels for labels in pod_labels(overlay) if selector.items() <= labels.items()]
+        found = [labels for labels in pod_labels(case) if selector.items() <= labels.items()]
         component = document["metadata"]["labels"]["app.kubernetes.io/component"]
         assert [labels["app.kubernetes.io/component"] for labels in found] == [component]
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_pods_have_no_more_rights_than_they_need(overlay):
-    for document in rendered(overlay):
+@pytest.mark.parametrize("case", CASES)
+def test_pods_have_no_more_rights_than_they_need(case):
+    for document in rendered(case):
         for pod in pods(document).values():
             assert pod["automountServiceAccountToken"] is False
             assert pod["securityContext"]["runAsNonRoot"] is True
@@ -196,13 +148,14 @@ def test_only_the_learner_has_the_key():
     }
 
 
-@pytest.mark.parametrize("overlay", ["jobset", "plain"])
-def test_the_number_of_actors_is_written_once(overlay, tmp_path):
-    """Another ACTORS in run.env, and nothing else, makes another number of pods."""
-    shutil.copytree(K8S, tmp_path / "k8s")
-    run = tmp_path / "k8s/overlays" / overlay / "run.env"
-    run.write_text(run.read_text().replace("ACTORS=8", "ACTORS=300"))
-    for document in documents(render(run.parent)):
+@pytest.mark.parametrize("engine", ["jobset", "plain"])
+def test_the_number_of_actors_is_written_once(engine):
+    """ACTORS, which submit.sh writes into run.env alone, is the number of pods."""
+    images = ("--learner_image=learner", "--actor_image=actor")
+    options = (*images, f"--engine={engine}", "--dry_run")
+    done = script("submit.sh", *options, "gym", "vtrace", "300")
+    assert done.returncode == 0, done.stderr
+    for document in documents(done.stdout):
         if document["kind"] == "JobSet":
             (spec,) = [
                 job["template"]["spec"]
@@ -250,6 +203,6 @@ def test_exit_codes_lead_to_what_the_manual_says():
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
-    for each in OVERLAYS:
+    for each in CASES:
         file, text = to_review(each)
         (GOLDEN / file).write_text(text)

@@ -94,16 +94,11 @@ def test_the_default_logdir_is_the_programs(repository, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--dry_run", "gym", "vtrac", "1"), "gym has no agent 'vtrac'; choose from"),
         (("--dry_run", *TASK, "--nonsense=1"), "Unknown command line flag 'nonsense'"),
-        (("--dry_run", *TASK, "--server_address=x:1"), "--server_address cannot be set here"),
         (("--dry_run", "--evaluators=x", *TASK), "--evaluators must be a number, not 'x'"),
         (("--dry_run", "-p", "gpu", *TASK), "-p: write options of sbatch in full, as --name=value"),
         (("--dry_run", "--time", "1-0", *TASK), "write --time=1-0, with an equals sign"),
         (("--dry_run", "--array=1-3", *TASK), "--array cannot be set here"),
-        (("--dry_run",), "GAME AGENT ACTORS"),
-        (("--dry_run", *TASK, "--learners=3"), "ACTORS=32 cannot be divided among 3 learners"),
-        (("--dry_run", *TASK, "--learners=2"), "2 learners exchange gradients at ports"),
         (
             ("--dry_run", "--learner-nodes=1", *TASK, "--learners=2", "--insecure"),
             "--nodes cannot be set with --learners=2: each learner has a node of its own",

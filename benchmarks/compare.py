@@ -1,14 +1,12 @@
 """Compares the training speed of two checkouts, which alternate in short windows.
 
     python -m benchmarks.compare --before=OTHER_CHECKOUT [--workload=W1] [--windows=20]
-    python -m benchmarks.compare --before=. --proxy
 
 Machines are noisy: the same program may be a third slower ten minutes later. So both checkouts run
 at the same time, each with its learner and actors, but take turns: the processes of one are stopped
 (SIGSTOP) while the other works. They switch every few seconds, so that both see the same
 conditions. `OTHER_CHECKOUT` needs its native libraries (run `python setup.py build_ext --inplace`
-there). With `--proxy`, the actors of this checkout reach their learner through HAProxy, with client
-certificates, as those of `./run_local.sh --expose` do; the others use the Unix socket.
+there).
 """
 
 from __future__ import annotations
@@ -22,25 +20,19 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import report, secured, training
+from benchmarks import report, training
 from benchmarks.processes import cpu_seconds
 from benchmarks.workloads import WORKLOADS
 from seed_rl.common.run_files import progress
 
 
 class System:
-    """The learner and the actors of one checkout, and perhaps a proxy, running or stopped."""
+    """The learner and the actors of one checkout, running or stopped."""
 
-    def __init__(self, checkout: Path, args: argparse.Namespace, logdir: Path, proxied: bool):
+    def __init__(self, checkout: Path, args: argparse.Namespace, logdir: Path):
         logdir.mkdir()
         self.logdir = logdir
-        proxies, actor_flags = [], {}
-        if proxied:
-            secrets = secured.make_secrets(logdir / "secrets")
-            proxy, port = secured.start_proxy(logdir / "learner.sock", secrets)
-            proxies = [proxy]
-            actor_flags = {"server_address": f"localhost:{port}", **secrets.actor}
-        self.processes = training.start_system(args, logdir, checkout, actor_flags) + proxies
+        self.processes = training.start_system(args, logdir, checkout)
         while not self._frames():
             if self.processes[0].poll() is not None:
                 self.end()
@@ -52,7 +44,7 @@ class System:
         self._signal(signal.SIGSTOP)
 
     def work(self, seconds: float) -> tuple[float, float, float]:
-        """Runs for `seconds`; returns frames, CPU seconds of the learner, and of the rest."""
+        """Runs for `seconds`; returns frames, CPU seconds of the learner and of the actors."""
         before = self._counters()
         self._signal(signal.SIGCONT)
         time.sleep(seconds)
@@ -87,7 +79,6 @@ def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--before", required=True, type=Path, help="the other checkout")
-    parser.add_argument("--proxy", action="store_true", help="connect this one's through HAProxy")
     parser.add_argument("--workload", choices=sorted(WORKLOADS), default="W1")
     parser.add_argument("--compute_dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--actors", type=int, default=2, help="number of actors")
@@ -103,9 +94,7 @@ def main() -> None:
         systems: dict[str, System] = {}
         try:
             for name, checkout in (("before", args.before.resolve()), ("now", now)):
-                systems[name] = System(
-                    checkout, args, Path(folder) / name, args.proxy and name == "now"
-                )
+                systems[name] = System(checkout, args, Path(folder) / name)
                 systems[name].stop()
             windows: dict[str, list[tuple[float, float, float]]] = {name: [] for name in systems}
             for index in range(args.windows):
@@ -134,7 +123,7 @@ def _print(windows: dict[str, list[tuple[float, float, float]]], args: argparse.
         )
     report.print_table(
         f"{args.workload} ({args.compute_dtype}), {args.windows} x {args.seconds:g} s each",
-        ["checkout", "frames/s", "learner, core-µs per transition", "actors, proxy"],
+        ["checkout", "frames/s", "learner, core-µs per transition", "actors"],
         rows,
     )
     pairs = [

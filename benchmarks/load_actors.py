@@ -129,9 +129,10 @@ def record(client: Client, env: BatchedEnv, num_calls: int, seed: int, file: Pat
     ids, run_ids = np.zeros(size, np.int32), np.zeros(size, np.int64)
     zeros, steps = np.zeros(size, np.float32), np.zeros(size, np.int32)
     yes, no = np.ones(size, np.bool_), np.zeros(size, np.bool_)
+    successes = np.full(size, np.nan, np.float32)  # The environment does not say.
 
     def encode(report: EnvOutput, raw_reward: np.ndarray) -> bytes:
-        arguments = (ids, run_ids, report, raw_reward, zeros)
+        arguments = (ids, run_ids, report, raw_reward, successes)
         return wire.encode_call(
             0, index, structures.unpack_arguments(function.arguments, arguments)
         )

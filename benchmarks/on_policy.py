@@ -1,4 +1,4 @@
-"""Compares the throughput of the on-policy agent with two synchronous PPOs on the same work.
+"""Compares the throughput of the on-policy agent with stable-baselines3's PPO on the same work.
 
     python -m venv VENV
     VENV/bin/pip install torch stable-baselines3 "gymnasium[mujoco]" "mujoco==4.0.0"
@@ -6,12 +6,10 @@
 
 The work is workload W4 of `benchmarks.training`: HalfCheetah-v5 in 256 environments, training steps
 of 32 steps of each, 10 epochs of minibatches of 512, policy and value networks of 2 x 64. *seed_rl*
-is this package as users start it: a learner and 8 actors of 32 environments.
-*stable-baselines3* is that package's PPO, and *single file* a PPO in one function of
-`on_policy_contestants.py`, in the usual single-file style. Both step their environments either in
-their own process or in a process for each, with one or two threads for PyTorch; of these variants,
-the one with the best median counts. Observations are normalized by all, rewards by theirs and value
-targets by ours.
+is this package as users start it: a learner and 8 actors of 32 environments. *stable-baselines3*
+steps its environments either in its own process or in a process for each, with one or two threads
+for PyTorch; of these variants, the one with the best median counts. Both normalize observations;
+theirs normalizes rewards, ours value targets.
 
 All run in turns, in interleaved rounds. Figures are environment frames/s, medians over the rounds;
 a ratio is the median of the rounds' ratios. How far this package is from the machine's ideal, and
@@ -38,12 +36,12 @@ from benchmarks.workloads import WORKLOADS
 
 WORKLOAD = "W4"
 OURS = "seed_rl"
+THEIRS = "stable-baselines3"
 
-_NAMES = {"sb3": "stable-baselines3", "single_file": "single file"}
 _MODULE = "benchmarks.on_policy_contestants"
 _FOLDER = pathlib.Path(__file__).resolve().parent.parent
 _START_TIMEOUT_S = 600
-_INSTALL = """Make an environment for them, apart from this project's:
+_INSTALL = """Make an environment for it, apart from this project's:
   python -m venv VENV
   VENV/bin/pip install torch stable-baselines3 "gymnasium[mujoco]" "mujoco=={mujoco}"
 and pass --contestants_python=VENV/bin/python."""
@@ -57,7 +55,7 @@ print(json.dumps({name: importlib.metadata.version(name) for name in names}))
 def main() -> None:
     """Runs the benchmark."""
     parser = report.parser(__doc__ or "", seconds=30)
-    parser.add_argument("--contestants_python", metavar="PATH", help="Python of the contestants")
+    parser.add_argument("--contestants_python", metavar="PATH", help=f"Python with {THEIRS}")
     parser.add_argument("--warmup", type=float, default=20, help="seconds before measuring ours")
     parser.add_argument(
         "--threads", type=int, nargs="+", default=[1, 2], help="of PyTorch, to be tried"
@@ -123,11 +121,9 @@ def _contestants(args: argparse.Namespace) -> dict[Variant, Callable[[], float]]
     contestants: dict[Variant, Callable[[], float]] = {
         (OURS, f"{WORKLOADS[WORKLOAD].actors} actors"): functools.partial(_ours, args)
     }
-    for contestant, vectors in on_policy_contestants.VECTORS.items():
-        for vector, threads in itertools.product(vectors, args.threads):
-            plural = "" if threads == 1 else "s"
-            variant = (_NAMES[contestant], f"{vector}, {threads} thread{plural}")
-            contestants[variant] = functools.partial(_theirs, args, contestant, vector, threads)
+    for vector, threads in itertools.product(on_policy_contestants.VECTORS, args.threads):
+        variant = (THEIRS, f"{vector}, {threads} thread{'' if threads == 1 else 's'}")
+        contestants[variant] = functools.partial(_theirs, args, vector, threads)
     return contestants
 
 
@@ -170,9 +166,8 @@ def _ours(args: argparse.Namespace) -> float:
     return whole["frames"] / whole["seconds"]
 
 
-def _theirs(args: argparse.Namespace, contestant: str, vector: str, threads: int) -> float:
-    command = [args.contestants_python, "-m", _MODULE]
-    command += [f"--contestant={contestant}", f"--vector={vector}"]
+def _theirs(args: argparse.Namespace, vector: str, threads: int) -> float:
+    command = [args.contestants_python, "-m", _MODULE, f"--vector={vector}"]
     command += [f"--threads={threads}", f"--seconds={args.seconds}"]
     with tempfile.TemporaryDirectory() as folder:  # MuJoCo writes its log where it is started.
         result = subprocess.run(

@@ -10,6 +10,7 @@ import subprocess
 import time
 from typing import NamedTuple
 
+from seed_rl.common.errors import UserError
 from seed_rl.launch.ports import free_port
 from seed_rl.launch.process import die_with_parent
 from seed_rl.launch.proxy import Proxy
@@ -61,17 +62,29 @@ def start_proxy(learner: pathlib.Path, secrets: Secrets) -> tuple[subprocess.Pop
 
     Returns:
       Its process and its port on 127.0.0.1.
+
+    Raises:
+      SystemExit: HAProxy is not installed, or ends at once.
     """
     port = free_port()
     proxy = Proxy(f"127.0.0.1:{port}", learner, secrets.folder, secrets.folder)
-    process = subprocess.Popen(
-        proxy.command(),
-        env={**os.environ, **proxy.environment()},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=die_with_parent(os.getpid(), signal.SIGKILL),
-    )
+    try:
+        command = proxy.command()
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from error
+    log = secrets.folder / "haproxy.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **proxy.environment()},
+            stdout=output,
+            stderr=output,
+            preexec_fn=die_with_parent(os.getpid(), signal.SIGKILL),
+        )
     while True:
+        code = process.poll()
+        if code is not None:
+            raise SystemExit(f"error: HAProxy exited with code {code}:\n{log.read_text()}")
         try:
             socket.create_connection(("127.0.0.1", port)).close()
             return process, port

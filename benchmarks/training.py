@@ -24,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def main() -> None:
         "--part_seconds", type=float, default=6, help="time to measure each part alone"
     )
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
-    parser.add_argument("--part", choices=sorted(PARTS), help=argparse.SUPPRESS)
+    parser.add_argument("--part", choices=sorted(PARTS), help="measure only this part")
     args = parser.parse_args()
     workload = chosen(args)
     args.actors = args.actors or workload.actors
@@ -162,10 +161,7 @@ def measure_whole(args: argparse.Namespace) -> dict[str, float]:
 
 
 def start_system(
-    args: argparse.Namespace,
-    logdir: Path,
-    checkout: Path | None = None,
-    actor_flags: Mapping[str, Any] | None = None,
+    args: argparse.Namespace, logdir: Path, checkout: Path | None = None
 ) -> list[subprocess.Popen[bytes]]:
     """Starts the learner and the actors of this or another checkout; the learner comes first.
 
@@ -173,7 +169,6 @@ def start_system(
       args: the benchmark's.
       logdir: of the run; the learner listens at `learner.sock` there.
       checkout: whose program runs; None: this one's.
-      actor_flags: of the actors alone; they win.
     """
     workload = chosen(args)
     flags = dict(
@@ -194,7 +189,7 @@ def start_system(
         flags["jit"] = args.jit
     learner = _start(workload.program, flags, checkout, run_mode="learner")
     actors = [
-        _start(workload.program, flags, checkout, run_mode="actor", task=i, **(actor_flags or {}))
+        _start(workload.program, flags, checkout, run_mode="actor", task=i)
         for i in range(args.actors)
     ]
     return [learner, *actors]

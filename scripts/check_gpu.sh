@@ -3,7 +3,7 @@
 #
 #   scripts/check_gpu.sh [FILE] [--only=PART ...] [--workload=W3 ...] [--expect=cpu] [--quick]
 #
-# FILE (default: build/check_gpu.md) gets the report in Markdown, for docs/results. --expect=cpu tries
+# FILE (default: build/check_gpu.md) gets the report in Markdown, for docs/scale.md. --expect=cpu tries
 # the program out where there is no GPU. Exit code 0: everything ran on the device.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -4,8 +4,10 @@ import gzip
 
 import pytest
 
+from benchmarks import secured
 from benchmarks.hostile import http2, measuring, message_attacks
 from benchmarks.hostile.attacks import ATTACKS
+from seed_rl.launch import proxy
 
 
 def test_frames():
@@ -97,3 +99,24 @@ def test_time_in_which_the_client_did_not_run():
     result = judge(calls=[(10.0, 10.001), (12.0, 12.9)], pauses=[(11.5, 12.65), (12.8, 13.0)])
     assert result.waits_ms[2] == pytest.approx(150)
     assert not result.problems
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (None, "error: HAProxy, .* is missing: sudo apt-get install haproxy"),
+        ("#!/bin/sh\necho unknown keyword >&2\nexit 3\n", "exited with code 3:\nunknown keyword"),
+    ],
+)
+def test_a_proxy_that_does_not_start(tmp_path, monkeypatch, program, message):
+    """Guards against waiting forever for its port."""
+    for name in proxy.FILES:
+        (tmp_path / name).touch()
+    if program:
+        (tmp_path / "haproxy").write_text(program)
+        (tmp_path / "haproxy").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(proxy, "_PLACES", "")
+    monkeypatch.setattr(proxy, "_MAX_DIRECTORY", 1000)
+    with pytest.raises(SystemExit, match=message):
+        secured.start_proxy(tmp_path / "learner", secured.Secrets(tmp_path, {}, {}))

@@ -68,6 +68,7 @@ def test_the_circle_follows_the_episode_protocol(recorded):
     """Guards what learners rely on: the first call, the last, and step counts in between."""
     calls = [wire.decode(bytes(call)).tensors for call in recorded[2]]
     assert len(calls) == CALLS + 1
+    assert all(np.isnan(tensors[8]).all() for tensors in calls)  # No episode failed.
     first, *played, last = (EnvOutput(*tensors[2:7]) for tensors in calls)
     assert not first.done.any() and not first.reward.any() and not first.episode_step.any()
     assert last.done.all() and last.abandoned.all()

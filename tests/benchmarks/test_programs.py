@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
         ),
         (
             "compare",
-            ["--before=.", "--proxy", "--actors=1", "--windows=2", "--seconds=3", "--warmup=0"],
+            ["--before=.", "--actors=1", "--windows=2", "--seconds=3", "--warmup=0"],
             ["before_frames_per_s", "now_frames_per_s", "ratio"],
         ),
         ("inference_store", ["--rounds=1", "--seconds=0.1"], ["threads_over_one"]),

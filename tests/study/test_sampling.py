@@ -78,26 +78,15 @@ def spec_of(choice, configurations=2000):
     return spec_lib.from_json({**values, "configurations": configurations})
 
 
-@pytest.mark.parametrize(
-    ("choice", "quantile"),
-    [
-        ({"uniform": [-2, 6]}, lambda u: -2 + 8 * u),
-        ({"log_uniform": [1e-4, 1]}, lambda u: 10 ** (-4 + 4 * u)),
-    ],
-)
-def test_distributions(choice, quantile):
-    """A quarter of the samples in each quarter of the distribution."""
-    samples = [c.values["x"] for c in trials.preview(spec_of(choice))]
-    edges = [quantile(k / 4) for k in range(5)]
+def test_log_uniform_samples():
+    """A quarter of them in each quarter of the distribution."""
+    samples = [c.values["x"] for c in trials.preview(spec_of({"log_uniform": [1e-4, 1]}))]
+    edges = [10 ** (k - 4) for k in range(5)]
     for low, high in zip(edges, edges[1:], strict=False):
         share = sum(low <= sample <= high for sample in samples) / len(samples)
         assert math.isclose(share, 0.25, abs_tol=0.04)
 
 
-def test_integers_and_values_are_all_equally_likely():
-    for choice, values in (({"integers": [3, 6]}, [3, 4, 5, 6]), ({"values": [True, "a", 1]},) * 2):
-        samples = [c.values["x"] for c in trials.preview(spec_of(choice))]
-        values = values["values"] if isinstance(values, dict) else values
-        for value in values:
-            share = sum(spec_lib.same(value, s) for s in samples) / len(samples)
-            assert math.isclose(share, 1 / len(values), abs_tol=0.05)
+def test_integers_include_both_ends():
+    samples = [c.values["x"] for c in trials.preview(spec_of({"integers": [3, 6]}, 60))]
+    assert set(samples) == {3, 4, 5, 6}

@@ -1,7 +1,5 @@
 """Contracts of networks and their parts."""
 
-import collections
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -123,20 +121,6 @@ def test_r2d2_loss_takes_a_plain_tuple():
         np.testing.assert_array_equal(of_named, of_plain)
 
 
-def queue_stack(frames, done, stack_size):
-    """Newest first; the queue is emptied where an episode begins."""
-    stacks = np.zeros((*frames.shape[:-1], stack_size), frames.dtype)
-    for b in range(frames.shape[1]):
-        queue = collections.deque(maxlen=stack_size)
-        for t in range(frames.shape[0]):
-            if done[t, b]:
-                queue.clear()
-            queue.appendleft(frames[t, b, ..., 0])
-            for place, frame in enumerate(queue):
-                stacks[t, b, ..., place] = frame
-    return stacks
-
-
 @pytest.mark.parametrize("shape", [(), (3,), (4, 3), (2, 3, 4)], ids=str)
 @pytest.mark.parametrize("stack_size", [2, 3, 4])
 def test_stack_frames(shape, stack_size):
@@ -146,7 +130,7 @@ def test_stack_frames(shape, stack_size):
     rng = np.random.default_rng(0)
     frames = rng.integers(1, 256, (15, 6, *shape, 1)).astype(np.uint8)
     done = rng.random((15, 6)) < 0.3
-    expected = queue_stack(frames, done, stack_size)
+    expected = network_inputs.queue_stack(frames, done, stack_size)[..., ::-1]
     state = atari_networks.initial_frame_stacking_state(stack_size, 6, (*shape, 1))
     stack = tf.function(atari_networks.stack_frames)
     for part in (slice(0, 1), slice(1, 3), slice(3, 15)):

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
+from seed_rl.agents.pqn import program as pqn
 from seed_rl.agents.r2d2 import program as r2d2
 from seed_rl.agents.sac import program as sac
 from seed_rl.agents.vtrace import program as vtrace
@@ -20,7 +21,7 @@ ACTIONS = spaces.Discrete(3)
 
 @pytest.mark.parametrize(
     "create_agent",
-    [vtrace.create_agent, r2d2.create_agent, sac.create_agent],
+    [vtrace.create_agent, r2d2.create_agent, sac.create_agent, pqn.create_agent],
 )
 @pytest.mark.parametrize("on", [True, False])
 def test_networks_see_normalized_observations(create_agent, on, monkeypatch):
@@ -30,6 +31,7 @@ def test_networks_see_normalized_observations(create_agent, on, monkeypatch):
         return cls(normalize_observations=on) if cls is ObservationConfig else cls()
 
     monkeypatch.setattr(options, "from_flags", from_flags)
+    monkeypatch.setattr(pqn, "from_flags", from_flags)
     rng = np.random.default_rng(0)
     space = spaces.Dict(x=spaces.Box(-np.inf, np.inf, (4,)), **{KEY: spaces.Box(0, 1, (3,), "i1")})
     distribution = get_parametric_distribution_for_action_space(ACTIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -78,6 +79,23 @@ def assert_unroll_equals_steps(
         tf.nest.map_structure(lambda a, b, t=t: assert_close(a, b[t]), step[1:], unrolled[1:])
     tf.nest.map_structure(assert_close, state, last)
     return unrolled
+
+
+def queue_stack(frames: np.ndarray, done: np.ndarray, stack_size: int) -> np.ndarray:
+    """Stacks frames of [time, batch, ..., channels] along the channels, the newest last.
+
+    One environment at a time; the queue is emptied where an episode begins.
+    """
+    stacks = np.zeros((*frames.shape[:-1], stack_size * frames.shape[-1]), np.uint8)
+    black = np.zeros(frames.shape[2:], np.uint8)
+    for b in range(frames.shape[1]):
+        queue = collections.deque([black] * stack_size, stack_size)
+        for t in range(frames.shape[0]):
+            if done[t, b]:
+                queue.extend([black] * stack_size)
+            queue.append(frames[t, b])
+            stacks[t, b] = np.concatenate(queue, axis=-1)
+    return stacks
 
 
 class TableAgent(tf.Module):

@@ -1,4 +1,4 @@
-"""Gin configs of the on-policy agent: reading them, with errors for people, and recording them."""
+"""Gin configs of the on-policy agent: reading them, with errors for people."""
 
 from __future__ import annotations
 

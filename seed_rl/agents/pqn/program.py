@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.policy_gradient.config import StepConfig, settled_sizes
@@ -50,15 +49,9 @@ def create_agent(action_space: Any, observation_space: Any, distribution: Any) -
     return normalizer.normalized(network, from_flags(ObservationConfig))
 
 
-def _create_job() -> Callable[..., Any]:
-    from seed_rl.agents.pqn.algorithm import create_job
-
-    return create_job
-
-
 PROGRAM = AgentProgram(
     "pqn",
-    _create_job,
+    "seed_rl.agents.pqn.algorithm",
     (PQNConfig, StepConfig, MinibatchSettings),
     create_agent,
     (NormConfig, ObservationConfig, MLPNetworkConfig, ConvNetworkConfig),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config, validate
@@ -52,19 +51,13 @@ def create_agent(
     return normalizer.normalized(network, options.from_flags(ObservationConfig))
 
 
-def _create_job() -> Callable[..., Any]:
-    from seed_rl.agents.r2d2.algorithm import create_job
-
-    return create_job
-
-
 def _check() -> None:
     validate(*map(options.from_flags, (RunConfig, LearnerConfig, R2D2Config, ReplayConfig)))
 
 
 PROGRAM = AgentProgram(
     "r2d2",
-    _create_job,
+    "seed_rl.agents.r2d2.algorithm",
     (R2D2Config, ReplayConfig),
     create_agent,
     (QNetworkConfig, ObservationConfig),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig, check_quantiles, validate
@@ -51,12 +50,6 @@ def create_agent(
     return normalizer.normalized(network, options.from_flags(ObservationConfig))
 
 
-def _create_job() -> Callable[..., Any]:
-    from seed_rl.agents.sac.algorithm import create_job
-
-    return create_job
-
-
 def _check() -> None:
     configs = (RunConfig, LearnerConfig, ReplayConfig, HindsightConfig)
     validate(*map(options.from_flags, configs))
@@ -69,7 +62,7 @@ def _check() -> None:
 
 PROGRAM = AgentProgram(
     "sac",
-    _create_job,
+    "seed_rl.agents.sac.algorithm",
     (SACConfig, HindsightConfig, ReplayConfig, ContinuousDistributionConfig),
     create_agent,
     (SACNetworkConfig, ObservationConfig),

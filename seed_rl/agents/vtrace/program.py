@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from seed_rl.agents.vtrace.config import VTraceConfig, VTraceReplayConfig
@@ -34,15 +33,9 @@ def create_agent(
     return normalizer.normalized(network, options.from_flags(ObservationConfig))
 
 
-def _create_job() -> Callable[..., Any]:
-    from seed_rl.agents.vtrace.algorithm import create_job  # TensorFlow: in the learner only.
-
-    return create_job
-
-
 PROGRAM = AgentProgram(
     "vtrace",
-    _create_job,
+    "seed_rl.agents.vtrace.algorithm",
     (VTraceConfig, VTraceReplayConfig, ContinuousDistributionConfig),
     create_agent,
     (ObservationConfig, MLPNetworkConfig, ConvNetworkConfig),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import os
 import sys
@@ -34,8 +35,8 @@ class AgentProgram:
 
     Attributes:
       name: of the agent. `--agent` may repeat it: a call for another agent then fails.
-      create_job: returns the agent's `create_job`; called only in the learner, so it imports
-        TensorFlow itself.
+      create_job: the module with the agent's `create_job`, or a function that returns one; imported
+        or called only in the learner, because such modules import TensorFlow.
       configs: its dataclasses of options, except for those of networks.
       create_agent: returns the network, unless a program has its own.
       network_configs: dataclasses of options of `create_agent`.
@@ -45,7 +46,7 @@ class AgentProgram:
     """
 
     name: str
-    create_job: Callable[[], Callable[..., Any]]
+    create_job: str | Callable[[], Callable[..., Any]]
     configs: tuple[type, ...]
     create_agent: Callable[..., Any]
     network_configs: tuple[type, ...]
@@ -108,7 +109,9 @@ class AgentProgram:
                 return
             caller = os.environ.get(remote_callbacks.ADDRESS)
             remote = [remote_callbacks.RemoteCallbacks(caller)] if caller else []
-            self.create_job()(
+            home = self.create_job
+            create_job = home() if callable(home) else importlib.import_module(home).create_job
+            create_job(
                 family.create,
                 create_agent,
                 create_optimizer,

@@ -123,8 +123,8 @@ def _nest(space: Any, config: ContinuousDistributionConfig) -> Any:
 
 
 def _continuous(space: Any, config: ContinuousDistributionConfig) -> ParametricDistribution:
-    make_std_fn = _lookup(_STD_FNS, config.action_gaussian_std_fn, "action_gaussian_std_fn")
-    family = _lookup(_POSTPROCESSORS, config.action_postprocessor, "action_postprocessor")
+    make_std_fn = _STD_FNS[config.action_gaussian_std_fn]
+    family = _POSTPROCESSORS[config.action_postprocessor]
     std_fn = make_std_fn(config.action_std_for_zero_param, config.action_min_gaussian_std)
     return family(space.shape[0], std_fn)
 
@@ -140,9 +140,3 @@ def _multi_discrete(space: Any) -> ParametricDistribution:
         for n, start in zip(sizes, starts, strict=True)
     ]
     return joint.joint_distribution(choices, dtype_override=dtype)
-
-
-def _lookup(table: dict[str, Any], key: str, option_name: str) -> Any:
-    if key not in table:
-        raise UserError(f"{option_name} must be one of {', '.join(table)}, got '{key}'.")
-    return table[key]

@@ -16,69 +16,55 @@ from seed_rl.common.networks.layers import Conv2D, Dense, variance_scaling
 _RELU_INIT = variance_scaling(2.0)
 
 
-class NatureTorso(tf.Module):
+class _ShallowTorso(tf.Module):
+    """Convolutions, the first of 8x8 with stride 4, and a dense layer.
+
+    Attributes:
+      convolutions: (filters, kernel size, stride) of each.
+      num_features: units of the dense layer.
+    """
+
+    first_kernel_size, first_stride = 8, 4
+    convolutions: Sequence[tuple[int, int, int]]
+    num_features: int
+
+    def __init__(
+        self,
+        first: Callable[..., Conv2D],
+        compute_dtype: tf.DType | str,
+        layer_norm: bool = False,
+    ):
+        """Creates layers; `first` creates the convolution of the observations."""
+        super().__init__()
+        options: dict[str, Any] = dict(
+            activation=tf.nn.relu,
+            kernel_initializer=_RELU_INIT,
+            compute_dtype=compute_dtype,
+            layer_norm=layer_norm,
+        )
+        self._layers = [
+            (Conv2D if i else first)(*sizes, **options, name=f"conv_{i}")
+            for i, sizes in enumerate(self.convolutions)
+        ]
+        self._dense = Dense(self.num_features, **options, name="dense")
+
+    def __call__(self, images: tf.Tensor, use_float32: bool = False) -> tf.Tensor:
+        """[batch, height, width, channels] -> [batch, num_features]; see `Dense`."""
+        for layer in self._layers:
+            images = layer(images)
+        return self._dense(flatten_batch(images), use_float32)
+
+
+class NatureTorso(_ShallowTorso):
     """The network of Mnih et al. 2015: convolutions of 32, 64 and 64 channels, 512 units."""
 
-    first_kernel_size, first_stride, num_features = 8, 4, 512
-
-    def __init__(
-        self,
-        first: Callable[..., Conv2D],
-        compute_dtype: tf.DType | str,
-        layer_norm: bool = False,
-    ):
-        """Creates layers; `first` creates the convolution of the observations."""
-        super().__init__(name="nature_torso")
-        options: dict[str, Any] = dict(
-            activation=tf.nn.relu,
-            kernel_initializer=_RELU_INIT,
-            compute_dtype=compute_dtype,
-            layer_norm=layer_norm,
-        )
-        self._layers = [
-            first(32, 8, 4, **options, name="conv_0"),
-            Conv2D(64, 4, 2, **options, name="conv_1"),
-            Conv2D(64, 3, 1, **options, name="conv_2"),
-        ]
-        self._dense = Dense(512, **options, name="dense")
-
-    def __call__(self, images: tf.Tensor, use_float32: bool = False) -> tf.Tensor:
-        """[batch, height, width, channels] -> [batch, num_features]; see `Dense`."""
-        for layer in self._layers:
-            images = layer(images)
-        return self._dense(flatten_batch(images), use_float32)
+    convolutions, num_features = ((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512
 
 
-class ImpalaShallowTorso(tf.Module):
+class ImpalaShallowTorso(_ShallowTorso):
     """The small network of Espeholt et al. 2018, fig. 3: convolutions of 16 and 32, 256 units."""
 
-    first_kernel_size, first_stride, num_features = 8, 4, 256
-
-    def __init__(
-        self,
-        first: Callable[..., Conv2D],
-        compute_dtype: tf.DType | str,
-        layer_norm: bool = False,
-    ):
-        """Creates layers; `first` creates the convolution of the observations."""
-        super().__init__(name="impala_shallow_torso")
-        options: dict[str, Any] = dict(
-            activation=tf.nn.relu,
-            kernel_initializer=_RELU_INIT,
-            compute_dtype=compute_dtype,
-            layer_norm=layer_norm,
-        )
-        self._layers = [
-            first(16, 8, 4, **options, name="conv_0"),
-            Conv2D(32, 4, 2, **options, name="conv_1"),
-        ]
-        self._dense = Dense(256, **options, name="dense")
-
-    def __call__(self, images: tf.Tensor, use_float32: bool = False) -> tf.Tensor:
-        """[batch, height, width, channels] -> [batch, num_features]; see `Dense`."""
-        for layer in self._layers:
-            images = layer(images)
-        return self._dense(flatten_batch(images), use_float32)
+    convolutions, num_features = ((16, 8, 4), (32, 4, 2)), 256
 
 
 class ImpalaDeepTorso(tf.Module):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.r2d2 import losses
-from seed_rl.agents.r2d2.algorithm import R2D2, create_job
+from seed_rl.agents.r2d2.algorithm import create_job
 from seed_rl.agents.r2d2.config import R2D2Config, validate
 from seed_rl.agents.r2d2.losses import (
     apply_epsilon_greedy,
@@ -36,10 +36,9 @@ from seed_rl.compat import imported_flags, learning, original_defaults, r2d2_age
 from seed_rl.compat.replay_dataset import get_replay_insertion_batch_size
 
 __all__ = [
-    "R2D2",
-    "FinishedEpisodes",
+    "EpisodeInfo",
     "SampledUnrolls",
-    "PrioritizedUnroll",
+    "Unroll",
     "apply_epsilon_greedy",
     "compute_loss_and_priorities",
     "compute_loss_and_priorities_from_agent_outputs",
@@ -66,7 +65,7 @@ imported_flags.provide(
 )
 
 
-class FinishedEpisodes(NamedTuple):
+class EpisodeInfo(NamedTuple):
     """Finished episodes, for programs that record their own; nothing in this package uses it.
 
     Attributes:
@@ -82,7 +81,7 @@ class FinishedEpisodes(NamedTuple):
     env_ids: Any
 
 
-class PrioritizedUnroll(NamedTuple):
+class Unroll(NamedTuple):
     """An unroll as existing programs create and replay it, nests of [time, ...].
 
     Attributes:
@@ -108,7 +107,7 @@ def create_dataset(
     priority_exponent: float,
     encode: Callable[[Nest], Nest],
 ) -> Any:
-    """`replay_dataset.replay_dataset` of `PrioritizedUnroll`s, in a `ReplayStore`.
+    """`replay_dataset.replay_dataset` of `Unroll`s, in a `ReplayStore`.
 
     `learner_loop` uses the faster `seed_rl.common.learner.replay_pipeline` instead. `encode` is
     applied to each batch, a `SampledUnrolls`.

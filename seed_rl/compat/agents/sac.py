@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.sac import losses
-from seed_rl.agents.sac.algorithm import SAC, create_job
+from seed_rl.agents.sac.algorithm import create_job
 from seed_rl.agents.sac.config import SACConfig, validate
 from seed_rl.agents.sac.program import PRESET
 from seed_rl.common.config import options
@@ -33,8 +33,7 @@ from seed_rl.compat.progress_logger import ProgressLogger, Session
 from seed_rl.compat.replay_dataset import get_replay_insertion_batch_size
 
 __all__ = [
-    "SAC",
-    "ActionUnroll",
+    "Unroll",
     "compute_loss",
     "create_dataset",
     "get_replay_insertion_batch_size",
@@ -55,7 +54,7 @@ imported_flags.provide(
 )
 
 
-class ActionUnroll(NamedTuple):
+class Unroll(NamedTuple):
     """An unroll as existing programs create and replay it.
 
     Attributes:
@@ -132,7 +131,7 @@ def create_dataset(
     batch_size: int,
     encode: Callable[[Nest], Nest],
 ) -> Any:
-    """`replay_dataset.replay_dataset` of `ActionUnroll`s, in a replay that is sampled uniformly.
+    """`replay_dataset.replay_dataset` of `Unroll`s, in a replay that is sampled uniformly.
 
     `learner_loop` uses the faster `seed_rl.common.learner.replay_pipeline` instead. `encode` is
     applied to each batch.

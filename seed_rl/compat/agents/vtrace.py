@@ -13,7 +13,7 @@ import tensorflow as tf
 from absl import flags
 
 from seed_rl.agents.vtrace import losses
-from seed_rl.agents.vtrace.algorithm import VTrace, create_job
+from seed_rl.agents.vtrace.algorithm import create_job
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.config import options
 from seed_rl.common.config.device_config import DeviceConfig
@@ -31,7 +31,7 @@ from seed_rl.common.types import EnvOutput, Unroll
 from seed_rl.compat import imported_flags, learning, original_defaults
 from seed_rl.compat.progress_logger import ProgressLogger, Session
 
-__all__ = ["Unroll", "VTrace", "compute_loss", "learner_loop", "validate_config"]
+__all__ = ["Unroll", "compute_loss", "learner_loop", "validate_config"]
 
 imported_flags.provide(
     RunConfig,

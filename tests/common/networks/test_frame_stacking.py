@@ -1,12 +1,11 @@
 """Frame stacking against a queue of frames per environment."""
 
-import collections
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from seed_rl.common.networks.frame_stacking import initial_frame_stacking_state, stack_frames
+from tests.helpers.network_inputs import queue_stack
 
 SHAPE = (5, 4)
 
@@ -15,20 +14,6 @@ def episode_frames(seed, num_steps, batch, channels=1, p_done=0.3):
     rng = np.random.default_rng(seed)
     frames = rng.integers(1, 256, (num_steps, batch, *SHAPE, channels)).astype(np.uint8)
     return frames, rng.random((num_steps, batch)) < p_done
-
-
-def queue_stack(frames, done, stack_size):
-    """One environment at a time; the queue is emptied where an episode begins."""
-    stacks = np.zeros((*frames.shape[:-1], stack_size * frames.shape[-1]), np.uint8)
-    black = np.zeros(frames.shape[2:], np.uint8)
-    for b in range(frames.shape[1]):
-        queue = collections.deque([black] * stack_size, stack_size)
-        for t in range(frames.shape[0]):
-            if done[t, b]:
-                queue.extend([black] * stack_size)
-            queue.append(frames[t, b])
-            stacks[t, b] = np.concatenate(queue, axis=-1)
-    return stacks
 
 
 @pytest.mark.parametrize("stack_size, channels", [(2, 1), (4, 1), (3, 2)])

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from seed_rl.common.networks import row_ops
 
-# Rows of words of eight bytes, rows that are not, and types that stay as they are.
+# Rows of words of four bytes, rows that are not, and types that stay as they are.
 _ROWS = [
     *(((4, 2, 3), np.uint8), ((5, 3), np.uint8), ((4,), np.int16), ((3,), np.uint16)),
     *(((8,), np.int8), ((), np.uint8), ((16,), bool), ((4, 2), np.float32), ((2,), np.int32)),

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 
 import gin
 import gymnasium
@@ -121,6 +122,9 @@ def test_a_learner_in_pieces(config, tmp_path):
     assert [f.shape for f in fresh] == [f.shape for f in trainer.random_agent_variables()]
 
     trainer.start_actor_loops()
+    first = [thread for thread in threading.enumerate() if thread.name.startswith("actor-")]
+    trainer.start_actor_loops()  # Two actors of the same environments would disturb each other.
+    assert first and not any(thread.is_alive() for thread in first)
     assert np.isfinite(trainer.minimize()["loss"])
     trainer.minimize_loop(2)
     assert int(state.optimizer.iterations) == 3 * 4  # Epochs and minibatches.

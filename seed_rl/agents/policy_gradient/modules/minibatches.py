@@ -42,7 +42,6 @@ def train(
     minimize: Minimize,
     settings: MinibatchSettings,
     rewards: tf.Tensor | None = None,
-    looped: bool | None = None,
 ) -> StepResult:
     """One training step on one replica.
 
@@ -52,8 +51,6 @@ def train(
       minimize: takes a gradient step.
       settings: minibatches and epochs.
       rewards: <float32>[time + 1, batch] to learn from; None: the environment's.
-      looped: whether gradient steps are iterations of a loop instead of copies in the graph; None:
-        wherever they can be, see `_can_loop`.
 
     Returns:
       Means of loss and metrics over all gradient steps.
@@ -63,21 +60,20 @@ def train(
     """
     num_steps, num_unrolls = batch.env_outputs.reward.shape
     settings.minibatch_size(num_unrolls, num_steps - 1)
-    looped = _can_loop() if looped is None else looped
     if not settings.splits:
         arguments = (*batch, None, None, None, rewards)
-        return run_epochs(loss, arguments, minimize, settings, looped)
+        return run_epochs(loss, arguments, minimize, settings)
     batch = with_stacks(loss.network, batch)
     if settings.batch_mode == SPLIT_WITH_ADVANTAGE_RECOMPUTATION:
         single = dataclasses.replace(settings, epochs_per_step=1)
 
         def epoch(_: tf.Tensor) -> StepResult:
             split = split_into_transitions(loss, batch, rewards)
-            return run_epochs(loss, split, minimize, single, looped)
+            return run_epochs(loss, split, minimize, single)
 
-        return mean_of_steps(epoch, settings.epochs_per_step, looped)
+        return mean_of_steps(epoch, settings.epochs_per_step, _can_loop())
     split = split_into_transitions(loss, batch, rewards)
-    return run_epochs(loss, split, minimize, settings, looped)
+    return run_epochs(loss, split, minimize, settings)
 
 
 def with_stacks(network: Any, batch: Unroll) -> Unroll:
@@ -94,7 +90,6 @@ def run_epochs(
     arguments: Arguments,
     minimize: Minimize,
     settings: MinibatchSettings,
-    looped: bool | None = None,
 ) -> StepResult:
     """Epochs of gradient steps on minibatches of the rows of `arguments`.
 
@@ -103,7 +98,6 @@ def run_epochs(
       arguments: of unrolls or of transitions; None is passed on.
       minimize: takes a gradient step.
       settings: minibatches and epochs; rows are in order in `repeat` mode, shuffled in others.
-      looped: see `train`.
 
     Returns:
       Means of loss and metrics over all gradient steps.
@@ -121,8 +115,7 @@ def run_epochs(
         minibatch = _take(arguments, minibatches[index])
         return minimize(lambda: _logged_loss(loss, minibatch))
 
-    looped = _can_loop() if looped is None else looped
-    return mean_of_steps(step, settings.gradient_steps, looped)
+    return mean_of_steps(step, settings.gradient_steps, _can_loop())
 
 
 def split_into_transitions(

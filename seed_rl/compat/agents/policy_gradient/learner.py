@@ -174,14 +174,16 @@ class Learner:
         self._learner.serve()
 
     def start_actor_loops(self) -> None:
-        """Starts the run's actors as threads of this process.
+        """Starts the run's actors as threads of this process; those of an earlier call end first.
 
         Raises:
           UserError: `num_envs` is not a multiple of `env_batch_size`.
+          Exception: see `stop_actor_loops`.
         """
         job = self._prepared
         assert job.create_env_fn is not None
         environments = Environments(job.create_env_fn, job.env_config)
+        self.stop_actor_loops()
         self.init_server()
         self._actors = LocalActors(
             local_actors.THREADS,

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -120,9 +121,8 @@ class Recorder(tf.Module, LoggingModule):
 
 def record(batch, *settings):
     recorder = Recorder()
-    minibatches.train(
-        recorder, batch, lambda loss: loss(), MinibatchSettings(*settings), looped=False
-    )
+    with mock.patch.object(minibatches, "_can_loop", return_value=False):
+        minibatches.train(recorder, batch, lambda loss: loss(), MinibatchSettings(*settings))
     return recorder
 
 
@@ -182,10 +182,10 @@ def run(mode, looped):
     minimize = make_minimize(loss)
     settings = MinibatchSettings(mode, 2, 2)
     step = tf.function(
-        lambda batch: minibatches.train(loss, batch, minimize, settings, looped=looped),
-        autograph=False,
+        lambda batch: minibatches.train(loss, batch, minimize, settings), autograph=False
     )
-    result = step(make_batch())
+    with mock.patch.object(minibatches, "_can_loop", return_value=looped):
+        result = step(make_batch())
     weights = [v.numpy() for v in variables.trainable_variables(loss)]
     return weights, {k: v.numpy() for k, v in result.metrics.items()}
 

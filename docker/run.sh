@@ -84,7 +84,9 @@ if [[ -n "${SEED_RL_SECRETS:-}" ]]; then
   show "$SEED_RL_SECRETS" ro
 fi
 if [[ -n "${SEED_RL_INDEX_DIR:-}" ]]; then show_folder "$SEED_RL_INDEX_DIR"; fi
-if [[ -n "${SEED_RL_PROXY:-}" ]]; then show_folder "$(dirname "$SEED_RL_PROXY")"; fi
+if [[ -n "${SEED_RL_PROXY:-}" && "$role" == @(learner|proxy) ]]; then
+  show_folder "$(dirname "$SEED_RL_PROXY")"
+fi
 if [[ -n "${SEED_RL_ADDRESS_FILE:-}" ]]; then show_folder "$(dirname "$SEED_RL_ADDRESS_FILE")"; fi
 
 # The image.

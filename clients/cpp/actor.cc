@@ -203,8 +203,8 @@ void Actor::CheckLearner(const std::string& description) try {
   const Json fields{"reward", "done", "observation", "abandoned", "episode_step"};
   if (output.at("fields") != fields) Refuse("The learner is of another version: other arguments.");
   for (const Json& argument : arguments.at("tuple")) {
-    if (!argument.contains("tensor")) continue;  // The fields above.
-    const std::string name = argument.at("tensor").value("name", "");
+    if (&argument == &arguments.at("tuple").at(2)) continue;  // The fields above.
+    const std::string name = argument.value("tensor", Json::object()).value("name", "a structure");
     if (kArguments.count(name) == 0) {
       Refuse("The learner asks for `" + name + "`, which this actor does not know.");
     }

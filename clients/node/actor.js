@@ -147,9 +147,10 @@ function check(/** @type {Client} */ client, /** @type {Environment} */ env) {
   if (!inference || String(output?.fields) !== String(ENV_OUTPUT)) {
     return refuse("The server is not a learner of this version: no such function `inference`.");
   }
-  for (const { tensor } of inference.arguments.tuple) {
-    if (tensor && !ARGUMENTS.includes(tensor.name)) {
-      refuse(`The learner asks for \`${tensor.name}\`, which this actor does not know.`);
+  for (const [i, { tensor }] of inference.arguments.tuple.entries()) {
+    if (i !== 2 && !ARGUMENTS.includes(tensor?.name)) {
+      refuse(`The learner asks for \`${tensor?.name ?? "a structure"}\`, which this actor does not `
+        + "know.");
     }
   }
   const text = (/** @type {any} */ s) => s ? `${s.dtype}[${s.shape}]` : "several parts";

@@ -67,7 +67,7 @@ def test_it_passes_conformance_through_the_proxy(
         ("this._batch.reset();", "", "failed call"),
         ("this._endIfFatal(error, pauseS);", "", "taken over"),
         ("action_space ?? env.actions", "nothing ?? env.actions", "other actions"),
-        ("!ARGUMENTS.includes(tensor.name)", "false", "other arguments"),
+        ("!ARGUMENTS.includes(tensor?.name)", "false", "other arguments"),
     ],
 )
 def test_conformance_notices(node: pathlib.Path, right: str, wrong: str, check: str) -> None:

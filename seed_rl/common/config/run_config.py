@@ -123,7 +123,7 @@ class RunConfig(Checked):
         They take turns with those for evaluation, if the run has any, which may have levels of
         their own; else with all.
         """
-        first = self.num_envs - self.num_eval_envs if self.num_eval_envs else 0
+        first = max(0, self.num_envs - self.num_eval_envs) if self.num_eval_envs else 0
         return first + index % (self.num_envs - first)
 
     def check_exposure(self) -> None:

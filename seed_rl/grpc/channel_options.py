@@ -10,6 +10,8 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.system import tokens
 from seed_rl.grpc import addresses
 
+_KEEPALIVE_BELOW_S = 2**31 // 2000  # Twice as much, in milliseconds, is an int.
+
 
 @dataclasses.dataclass(frozen=True)
 class ServerOptions:
@@ -54,7 +56,8 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         _check_positive(self, "max_batch_size", "max_message_bytes", "max_connections")
-        _check_positive(self, "max_calls_per_peer", "max_bytes_per_peer", "keepalive_s")
+        _check_positive(self, "max_calls_per_peer", "max_bytes_per_peer")
+        _check_positive(self, "keepalive_s", below=_KEEPALIVE_BELOW_S)
         if self.max_bytes is not None and self.max_bytes <= 0:
             raise UserError(f"max_bytes must be above 0, not {self.max_bytes}.")
         if (self.tls_certificate is None) != (self.tls_key is None):
@@ -110,7 +113,8 @@ class ClientOptions:
     max_message_bytes: int = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        _check_positive(self, "connect_timeout_s", "keepalive_s", "max_message_bytes")
+        _check_positive(self, "connect_timeout_s", "max_message_bytes")
+        _check_positive(self, "keepalive_s", below=_KEEPALIVE_BELOW_S)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UserError("Set both tls_cert and tls_key, or neither.")
         if self.tls_cert is not None and self.tls_ca is None:
@@ -148,10 +152,8 @@ def warn_of_bare_token(options: ServerOptions | ClientOptions, address: str) -> 
         addresses.warn_of_bare_token(address)
 
 
-def _check_positive(options: object, *names: str) -> None:
+def _check_positive(options: object, *names: str, below: int = 2**31) -> None:  # gRPC's limit.
     for name in names:
         value = getattr(options, name)
-        # gRPC's limit; twice keepalive_s is used in milliseconds.
-        limit = 2**31 // 2000 if name == "keepalive_s" else 2**31
-        if not 0 < value < limit:
-            raise UserError(f"{name} must be above 0 and below {limit}, not {value}.")
+        if not 0 < value < below:
+            raise UserError(f"{name} must be above 0 and below {below}, not {value}.")

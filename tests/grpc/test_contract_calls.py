@@ -172,8 +172,7 @@ def test_argument_errors(busy_address, connect):
 @pytest.mark.parametrize("client", [numpy_client.Client, ops.Client])
 def test_a_client_that_is_not_made_yet_has_no_functions(client):
     """Guards debuggers and copies, which look for attributes before there are any."""
-    with pytest.raises(AttributeError, match="no function 'nothing'"):
-        client.__new__(client).nothing  # noqa: B018 - it raises.
+    assert not hasattr(client.__new__(client), "nothing")
 
 
 def test_a_list_of_the_right_number_is_taken_apart(socket_address, connect):

@@ -58,6 +58,19 @@ def test_how_it_fails(capfd: Any) -> None:
             env.reset()
 
 
+def test_each_environment_is_made_by_its_index() -> None:
+    """Guards the levels of several environments: the first ends its episodes sooner."""
+    program = """
+from seed_rl.common.acting.environment_process import EnvironmentRequest, serve
+from seed_rl.testing.envs import TimeLimitEnv
+serve(lambda index: TimeLimitEnv(index + 1), EnvironmentRequest(envs=2))
+"""
+    with EnvironmentProcess([sys.executable, "-c", program]) as env:
+        env.reset()
+        done = [env.step(np.zeros(2, np.int64)).done.tolist() for _ in range(3)]
+    assert done == [[False, False], [True, False], [False, True]]
+
+
 def test_a_hanging_environment_ends_with_the_process_that_plays(capfd: Any) -> None:
     """Guards the machine from what a driver that hangs would leave behind."""
     hangs = ["--env_name=seed_rl.testing.envs:Faulty-v0", '--env_kwargs={"fault": "hang", "at": 1}']

@@ -12,23 +12,19 @@ from seed_rl.common.replay import rate_limiter
 from seed_rl.common.replay.rate_limiter import RateLimiter, ReplayClosed
 
 
-class WouldWait(Exception):  # noqa: N818 - not an error.
-    """Raised instead of waiting."""
-
-
 class Impatient(RateLimiter):
-    """Never waits."""
+    """Raises TimeoutError instead of waiting."""
 
     def _wait(self, may: Callable[[], bool], what: str) -> None:
         if not may():
-            raise WouldWait
+            raise TimeoutError
         super()._wait(may, what)
 
 
 def try_insert(limiter: RateLimiter, size: int) -> bool:
     try:
         limiter.await_insert()
-    except WouldWait:
+    except TimeoutError:
         return False
     limiter.count_insert(size)
     return True
@@ -37,7 +33,7 @@ def try_insert(limiter: RateLimiter, size: int) -> bool:
 def try_sample(limiter: RateLimiter, size: int) -> bool:
     try:
         limiter.sample(size)
-    except WouldWait:
+    except TimeoutError:
         return False
     return True
 

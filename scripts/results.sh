@@ -18,8 +18,8 @@ fi
 directory=${1:-runs/results}
 kept=docs/results
 studies=(
-  mujoco_ppo mujoco_ppo_v4 atari_ppo_cleanrl football_academy atari_ppo mujoco_sac atari_r2d2
-  atari_classics_vtrace pong_vtrace atari5_vtrace freeway_vtrace
+  mujoco_ppo mujoco_ppo_v4 atari_ppo_cleanrl football_academy atari_ppo atari_classics_laser
+  mujoco_sac atari_r2d2 atari_classics_vtrace atari5_laser pong_vtrace freeway_vtrace
 )
 
 copy_results() { # FROM TO

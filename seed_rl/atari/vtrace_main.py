@@ -1,7 +1,7 @@
 """V-trace on Atari: the learner (--run_mode=learner) or an actor (--run_mode=actor).
 
-Hyperparameters of the IMPALA paper: --flagfile=seed_rl/atari/impala_paper.flags; with replay, for few
-frames: --flagfile=seed_rl/atari/workstation.flags
+Hyperparameters of the IMPALA paper: --flagfile=seed_rl/atari/impala_paper.flags
+Replay, to learn from few frames: --flagfile=seed_rl/atari/workstation.flags
 """
 
 from __future__ import annotations

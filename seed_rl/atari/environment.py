@@ -55,13 +55,13 @@ class AtariConfig(Checked):
     fire_reset: bool = option(
         False,
         "Whether the first action of each game and of each life is FIRE, whatever the agent "
-        "chooses, in games that have it; as in the wrappers of Stable-Baselines3 and CleanRL.",
+        "chooses, if FIRE is one of the game's actions (of all 18 it always is); as in the wrappers of Stable-Baselines3 and CleanRL.",
     )
     num_action_repeats: int = option(4, "Frames per action.", minimum=1, shared=True)
     vectorized: bool = option(
         True,
         "Whether an actor steps its environments with ALE's native vector environment or with one "
-        "Python object each (slower, with the same experience).",
+        "Python object each (slower; random no-ops and sticky actions differ).",
         neutral=True,
     )
     render_mode: str | None = option(

@@ -155,10 +155,11 @@ class _ActorCritic(tf.Module):
         """(feed-forward input, recurrent input, done)."""
         env_output = EnvOutput(*env_output)
         done, observation = env_output.done, without_mask(env_output.observation)
-        ff_input = flatten_observation(observation, tf.shape(done))
+        leading = tf.shape(done)
+        ff_input = flatten_observation(observation, len(done.shape), leading)
         if isinstance(observation, Mapping) and DESIRED in observation:
             observation = {key: part for key, part in observation.items() if key != DESIRED}
-        seen = flatten_observation(observation, tf.shape(done))
+        seen = flatten_observation(observation, len(done.shape), leading)
         previous = self._distribution.action_features(prev_action)
         return ff_input, tf.concat([seen, previous], axis=-1), done
 

@@ -58,8 +58,9 @@ def _lstm_sizes() -> tuple[int, ...]:
     """The option shared by convolutional and dense actor-critic networks."""
     sizes: tuple[int, ...] = option(
         (),
-        "Units of the LSTM, or of several stacked ones (256,128), after all other layers; its "
-        "input includes the last action and reward. 0 or empty: no LSTM.",
+        "Units of the LSTM, or of several stacked ones (256,128); 0 or empty: no LSTM. Its input "
+        "includes the last action and reward; in sac the action alone, in ppo neither, unless "
+        "there are images.",
         aliases=("lstm_size",),
         minimum=0,
         shared=True,

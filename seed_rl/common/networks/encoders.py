@@ -266,25 +266,31 @@ class VectorEncoder(tf.Module):
     ) -> tuple[tf.Tensor, tuple[()]]:
         """Encodes a nest of [batch, ...], or [time, batch, ...] if `unroll`; see `ImageEncoder`."""
         del unroll
-        features = flatten_observation(observation, tf.shape(done))
+        features = flatten_observation(observation, len(done.shape), tf.shape(done))
         for layer in self._layers:
             features = layer(features)
         return features, state
 
 
-def flatten_observation(observation: Nest, leading: tf.Tensor) -> tf.Tensor:
-    """Concatenates a nest of [..., *shape] to <float32>[..., n].
+def flatten_observation(
+    observation: Nest, num_leading: int, leading: tf.Tensor | tuple[int, ...] = (-1,)
+) -> tf.Tensor:
+    """Concatenates a nest of [..., *shape] to <float32>[*leading, n]; bytes are scaled to [0, 1].
 
     Args:
-      observation: nest of tensors with one or two leading dimensions.
-      leading: <int32>[1 or 2], the leading dimensions.
+      observation: nest of tensors.
+      num_leading: 1 or 2, their number of leading dimensions.
+      leading: <int32>[1 or 2], what these become; by default one dimension.
     """
-    num_leading = leading.shape[0]
     columns = []
     for leaf in tf.nest.flatten(observation):
-        width = math.prod(leaf.shape[num_leading:])
-        column = tf.reshape(leaf, tf.concat([leading, [width]], axis=0))
-        columns.append(tf.cast(column, tf.float32))
+        column = tf.cast(leaf, tf.float32)
+        if leaf.dtype == tf.uint8:  # Normalized bytes are floats already.
+            column *= 1.0 / 255.0
+        if num_leading > 1 or len(leaf.shape) != 2:
+            width = math.prod(leaf.shape[num_leading:])
+            column = tf.reshape(column, tf.concat([leading, [width]], axis=0))
+        columns.append(column)
     return columns[0] if len(columns) == 1 else tf.concat(columns, axis=-1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from seed_rl.common.acting.spaces import is_image
 from seed_rl.common.config.options import refuse_unused
 from seed_rl.common.nest import Nest
 from seed_rl.common.networks.action_mask import without_mask
-from seed_rl.common.networks.encoders import ImageEncoder
+from seed_rl.common.networks.encoders import ImageEncoder, flatten_observation
 from seed_rl.common.networks.layers import Dense, variance_scaling
 
 __all__ = ["SpaceEncoder", "has_images", "is_image", "refuse_unused_flags"]
@@ -163,14 +162,7 @@ def _vectorizer(space: spaces.Space[Any]) -> Callable[[tf.Tensor, tf.Tensor], tf
         sizes = [int(n) for n in space.nvec.flatten()]
         starts = tf.constant(space.start.flatten(), tf.int32)
         return lambda leaf, leading: _one_hots(leaf, leading, sizes, starts)
-    scale = 1.0 / 255.0 if space.dtype == "uint8" else 1.0
-    width = math.prod(space.shape or ())
-
-    def flatten(leaf: tf.Tensor, leading: tf.Tensor) -> tf.Tensor:
-        flat = tf.reshape(leaf, tf.concat([leading, [width]], axis=0))
-        return tf.cast(flat, tf.float32) * scale
-
-    return flatten
+    return lambda leaf, leading: flatten_observation(leaf, leading.shape[0], leading)
 
 
 def _one_hots(

@@ -121,8 +121,8 @@ class Normalizer(tf.Module):
 class NormalizeObservationsWrapper(tf.Module):
     """A network that sees normalized observations.
 
-    All parts of an observation but images and masks of actions are normalized, and become float32.
-    In training, the observations of each batch change the statistics once its step is over.
+    Numbers and bytes are normalized, and become float32; images, masks of actions and integers,
+    which stand for choices, are not. In training, the observations of each batch change the statistics once its step is over.
     """
 
     def __init__(self, policy: Any, normalizer: Normalizer):
@@ -183,7 +183,10 @@ class NormalizeObservationsWrapper(tf.Module):
         every = tf.nest.flatten(observation)
         if self._vectors is None:  # In the first call: `stacked` gives images other shapes.
             self._vectors = frozenset(
-                i for i, x in enumerate(every) if not has_image_shape(x.shape[rank:], x.dtype)
+                i
+                for i, x in enumerate(every)
+                if (tf.as_dtype(x.dtype).is_floating or x.dtype == tf.uint8)
+                and not has_image_shape(x.shape[rank:], x.dtype)
             )
         chosen = sorted(self._vectors)
         if not chosen:

@@ -166,15 +166,20 @@ def test_an_unknown_torso_is_refused():
         encoders.ImageEncoder((84, 84, 1), "resnet")
 
 
-def test_nests_become_one_vector():
+@pytest.mark.parametrize("leading", [(1, 1), (1,)])
+def test_nests_become_one_vector(leading):
+    """Bytes become fractions; the leading dimensions stay, or become one."""
     observation = {
         "b": np.array([[1, 2]], np.int64),
-        "a": (np.array([[[1.5], [2.5]]]), np.array([True])),
+        "a": (np.array([[[1.5], [2.5]]]), np.array([True]), np.array([[51]], np.uint8)),
     }
-    leading = tf.constant([1])
-    vector = encoders.flatten_observation(observation, leading)
-    np.testing.assert_array_equal(vector, [[1.5, 2.5, 1.0, 1.0, 2.0]])
-    assert vector.dtype == tf.float32
+    observation = tf.nest.map_structure(lambda part: part.reshape(*leading, -1), observation)
+    row = np.float32([1.5, 2.5, 1.0, 0.2, 1.0, 2.0])
+    vector = encoders.flatten_observation(observation, len(leading), tf.constant(leading))
+    np.testing.assert_allclose(vector, row.reshape(*leading, -1))
+    rows = encoders.flatten_observation(observation, len(leading))
+    np.testing.assert_allclose(rows, row[None])
+    assert vector.dtype == rows.dtype == tf.float32
 
 
 def test_vector_encoder_on_steps_and_unrolls():

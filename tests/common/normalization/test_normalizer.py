@@ -79,16 +79,20 @@ def test_outputs_are_bounded_and_samples_that_are_not_finite_left_out():
 
 @pytest.mark.parametrize("policy", [Echo(), OtherForm()], ids=["one form", "other form"])
 def test_each_part_of_an_observation_is_normalized(policy):
-    """In unrolls and single steps, whatever shapes and types the parts have; but images and masks
-    are left alone.
+    """In unrolls and single steps, whatever shapes and types the parts have; but images, masks
+    and choices are left alone.
     """
     wrapper = NormalizeObservationsWrapper(policy, Normalizer(eps=0.0))
     rng = np.random.default_rng(0)
     unroll = {
         "position": rng.normal(size=(7, 2, 3, 2)).astype(np.float32) + 10,
-        "speed": rng.integers(0, 9, (7, 2)).astype(np.int32),
+        "speed": rng.integers(0, 9, (7, 2)).astype(np.uint8),
     }
-    left = {"image": np.full((7, 2, 36, 36, 1), 9, np.uint8), KEY: np.ones((7, 2, 3), np.uint8)}
+    left = {
+        "choice": rng.integers(0, 9, (7, 2)).astype(np.int64),
+        "image": np.full((7, 2, 36, 36, 1), 9, np.uint8),
+        KEY: np.ones((7, 2, 3), np.uint8),
+    }
     unroll |= left
     state = wrapper.initial_state(2)
     call_network(wrapper, (), env_outputs(unroll, 7, 2), state, True, True)

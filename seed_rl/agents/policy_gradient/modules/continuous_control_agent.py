@@ -4,7 +4,6 @@ Learning?" (Andrychowicz et al. 2020, arXiv 2006.05990, appendix B) as arguments
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
 from seed_rl.common.networks.action_mask import masked, without_mask
 from seed_rl.common.networks.actor_critic import AgentOutput
+from seed_rl.common.networks.encoders import flatten_observation
 from seed_rl.common.networks.layers import Activation, Dense, Initializer, Layer, to_rows
 from seed_rl.common.networks.recurrent import LSTMState, StackedLSTM
 from seed_rl.common.normalization.input_normalization import InputNormalization
@@ -163,7 +163,7 @@ class ContinuousControlAgent(tf.Module):
         observations = without_mask(observations)
         first = tf.nest.flatten(observations)[0]
         assert self._event_rank is not None, "The network has no variables yet: call it first."
-        rows = _to_rows(observations, first.shape.rank - self._event_rank)
+        rows = flatten_observation(observations, first.shape.rank - self._event_rank)
         self._observation_normalizer.update_normalization_statistics(rows)
 
     def __call__(
@@ -214,7 +214,7 @@ class ContinuousControlAgent(tf.Module):
     def _inputs(self, observation: Nest, num_leading: int) -> tf.Tensor:
         """Observations as normalized rows, <float32>[rows, n]."""
         self._event_rank = tf.nest.flatten(observation)[0].shape.rank - num_leading
-        rows = _to_rows(observation, num_leading)
+        rows = flatten_observation(observation, num_leading)
         normalizer = self._observation_normalizer
         if normalizer is not None:
             if not normalizer.initialized:
@@ -295,16 +295,6 @@ class _Head(Layer):
         if independent:
             kernel = tf.pad(kernel, [[0, 0], [0, independent]])
         return tf.nn.bias_add(tf.matmul(rows, kernel), self.bias)
-
-
-def _to_rows(observation: Nest, num_leading: int) -> tf.Tensor:
-    """Concatenates a nest of [..., *shape] with `num_leading` leading dimensions to [rows, n]."""
-    columns = []
-    for leaf in tf.nest.flatten(observation):
-        if num_leading > 1 or leaf.shape.rank != 2:
-            leaf = tf.reshape(leaf, [-1, math.prod(leaf.shape[num_leading:])])
-        columns.append(tf.cast(leaf, tf.float32))
-    return columns[0] if len(columns) == 1 else tf.concat(columns, axis=-1)
 
 
 def _activation(activation: str | Activation | None) -> Activation:

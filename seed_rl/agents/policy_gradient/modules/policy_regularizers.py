@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import gin
@@ -34,7 +35,7 @@ class KLPolicyRegularizer(tf.Module, LoggingModule):
             kl_pi_mu: KL(policy || behaviour policy).
             kl_mu_pi: KL(behaviour policy || policy).
             kl_ref_pi: KL(reference || policy); the reference is the distribution whose parameters
-              are all 0.
+              are all 0, but for masked actions.
             entropy: the negated entropy of the policy. A constraint `entropy > h` is
               `LagrangeInequalityCoefficient(threshold=-h)`.
 
@@ -78,9 +79,9 @@ class KLPolicyRegularizer(tf.Module, LoggingModule):
           (weighted penalties <float32>[time, batch], loss <float32>[] that adjusts the weights).
         """
         del actions
-        pi, mu, ref = map(
-            parametric_action_distribution, (pi_logits, mu_logits, tf.zeros_like(pi_logits))
-        )
+        forbidden = pi_logits == -math.inf  # By a mask of actions.
+        ref_logits = tf.where(forbidden, pi_logits, tf.zeros_like(pi_logits))
+        pi, mu, ref = map(parametric_action_distribution, (pi_logits, mu_logits, ref_logits))
         shape = tf.shape(pi_logits)[:-1]
         mean = replicas.BatchMean(tf.ones(shape) if mask is None else mask)
         penalty, adjustment = tf.zeros(shape), tf.constant(0.0)

@@ -49,6 +49,28 @@ def test_equals_closed_form(key, fixed):
     assert float(logs[f"policy/{key}"]) == pytest.approx(sign * expected.mean(), rel=1e-4)
 
 
+@pytest.mark.parametrize("key", ["kl_pi_mu", "kl_mu_pi", "kl_ref_pi", "entropy"])
+def test_masked_actions_have_no_part(key):
+    """Penalties and gradients are those of a distribution over the other actions."""
+    pi, mu = logits()
+    forbidden = np.full((4, 2, 1), -np.inf, np.float32)
+    small = categorical_distribution(2, tf.int32)
+
+    def gradient(distribution, pi, mu):
+        pi = tf.constant(pi)
+        with tf.GradientTape() as tape:
+            tape.watch(pi)
+            penalty, _ = KLPolicyRegularizer(**{key: 1.0})(distribution, pi, mu, None)
+        return penalty, tape.gradient(penalty, pi)
+
+    masked = [np.concatenate([x[..., :1], forbidden, x[..., 1:2]], -1) for x in (pi, mu)]
+    penalty, slopes = gradient(DISTRIBUTION, *masked)
+    expected, expected_slopes = gradient(small, pi[..., :2], mu[..., :2])
+    np.testing.assert_allclose(penalty, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(slopes.numpy()[..., [0, 2]], expected_slopes, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(slopes[..., 1], np.zeros((4, 2)))
+
+
 def test_penalties_add_up():
     pi, mu = logits()
     penalty, _ = KLPolicyRegularizer(kl_pi_mu=2.0, entropy=0.5)(DISTRIBUTION, pi, mu, None)

@@ -114,7 +114,7 @@ def read(path: Path) -> FinishedStudy:
     points: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in fields.read_table(path / results.CURVES):
         key = row["configuration"], row["seed"]
-        points.setdefault(key, []).append((float(row["frames"]), float(row["return"])))
+        points.setdefault(key, []).append((float(row["frames"]), float(row["return"] or "nan")))
     configurations: dict[str, Configuration] = {}
     tasks: dict[str, list[FinishedRun]] = {}
     for row in fields.read_table(path / results.FILE_NAME):
@@ -275,6 +275,8 @@ def _estimate(of: Interval, form: str = "") -> str:
 def _interval(of: Interval, form: str = "") -> str:
     if math.isnan(of.low):
         return "one seed"
+    if of.low == of.high:
+        return "all equal"
     return f"{number(of.low, form)} to {number(of.high, form)}"
 
 

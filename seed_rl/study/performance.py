@@ -16,6 +16,7 @@ under the learning curve does. Here the returns are those of the episodes in the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -68,9 +69,13 @@ def so_far(logdir: Path, frames: int, measure: Measure) -> list[float]:
 
 
 def curve(logdir: Path, frames: int, measure: Measure, intervals: int) -> list[float]:
-    """The means of the returns in equal intervals of a run; [] without an episode."""
+    """R_k of a run's intervals, NaN before the first with an episode; [] without an episode."""
     rows = _read(logdir, measure)
-    return interval_means(rows, frames, intervals, measure.score).tolist() if rows else []
+    if not rows:
+        return []
+    means = interval_means(rows, frames, intervals, measure.score)
+    means[: min(_interval(row.frames, frames, intervals) for row in rows)] = math.nan
+    return [float(mean) for mean in means]
 
 
 def _read(logdir: Path, measure: Measure) -> list[EpisodeRow]:

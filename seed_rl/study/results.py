@@ -175,4 +175,4 @@ def write_table(path: Path, rows: Sequence[Sequence[object]]) -> Path:
 
 
 def _number(value: float) -> str:
-    return f"{value:.6g}"
+    return "" if math.isnan(value) else f"{value:.6g}"

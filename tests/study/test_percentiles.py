@@ -138,5 +138,11 @@ def test_ratings(tmp_path):
     assert performance.rate(tmp_path, 100, Measure(intervals=2)) == (5.0, 9.0, 4)
     assert performance.rate(tmp_path, 100, Measure("final", 2)) == (9.0, 9.0, 4)
     assert performance.rate(tmp_path, 100, Measure(intervals=2, score=True)).performance == 50
+    np.testing.assert_array_equal(  # A curve begins with the first episode.
+        performance.curve(tmp_path, 100, Measure(), 10), [1.0] * 9 + [9.0]
+    )
+    np.testing.assert_array_equal(
+        performance.curve(tmp_path, 100, Measure(), 20), [math.nan] + [1.0] * 18 + [9.0]
+    )
     evaluated = performance.rate(tmp_path, 100, Measure(intervals=2, episodes="evaluation"))
     assert evaluated == (7.0, 7.0, 1)

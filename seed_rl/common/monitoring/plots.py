@@ -7,8 +7,8 @@ with the same options but the seed are one curve.
 
 - *Smoothed*: the value of a run at a point is the mean return of the episodes that ended in the
   last 5 % of the axis (`--smoothing`), and at least of the last 10.
-- *Interval*: 95 % of the means of 2,000 bootstrap samples of the seeds, as in the tables of studies
-  (`seed_rl/study/statistics.py`). With few seeds it is narrower than it should be.
+- *Interval*, of five seeds or more: 95 % of the means of 2,000 bootstrap samples of the seeds. With
+  few it is narrower than it should be; tables of studies have Student's t.
 
 The mean goes as far as all seeds have come.
 """
@@ -35,6 +35,7 @@ _POINTS = 200
 _LONGEST = 60  # Characters of a label.
 _EVENTS = "events.out.tfevents.0.plot"  # One name, so that a second plot replaces the first.
 _FEWEST = 10  # Episodes in a smoothed value.
+_FEWEST_SEEDS = 5  # With an interval.
 _RESAMPLES = 2000
 _NOT_COMPARED = run_record.OWN_OPTIONS | {"seed"}
 
@@ -56,8 +57,13 @@ class Curve(NamedTuple):
         """<float>[points], the mean over seeds as far as all have come, NaN from there on."""
         return np.mean(self.seeds, 0)
 
-    def interval(self) -> tuple[np.ndarray, np.ndarray]:
-        """The lower and the upper end of the mean's interval, <float>[points] each."""
+    def interval(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The lower and the upper end of the mean's interval, <float>[points] each.
+
+        None of fewer than five seeds: of three, 95 % of the samples' means span all seeds.
+        """
+        if len(self.seeds) < _FEWEST_SEEDS:
+            return None
         drawn = np.random.default_rng(0).integers(
             len(self.seeds), size=(_RESAMPLES, len(self.seeds))
         )
@@ -313,8 +319,9 @@ def draw_groups(
 
 def _draw_curve(axes: Any, one: Curve, color: str) -> None:
     axes.plot(one.x, one.mean(), color=color, linewidth=2, label=one.label or None)
+    if (interval := one.interval()) is not None:
+        axes.fill_between(one.x, *interval, color=color, alpha=0.2, linewidth=0)
     if len(one.seeds) > 1:
-        axes.fill_between(one.x, *one.interval(), color=color, alpha=0.2, linewidth=0)
         for seed in one.seeds:
             axes.plot(one.x, seed, color=color, alpha=0.35, linewidth=0.8)
 
@@ -343,8 +350,8 @@ def write_tensorboard(
         one = curve(group, "frames", score, smoothing)
         hours = np.mean([_hours_at(rows, one.x) for rows in group.runs], 0)
         values = {"mean": one.mean()}
-        if len(one.seeds) > 1:
-            values["low"], values["high"] = one.interval()
+        if (interval := one.interval()) is not None:
+            values["low"], values["high"] = interval
         events = [Event(file_version="brain.Event:2")]
         for k, frames in enumerate(one.x):
             scalars = [
@@ -373,7 +380,7 @@ def _hours_at(rows: Sequence[EpisodeRow], frames: np.ndarray) -> np.ndarray:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="seed-rl plot",
-        description="Draws learning curves: the mean over seeds with a 95 % interval. Runs with "
+        description="Draws learning curves: the mean over seeds, with a 95 % interval from five seeds on. Runs with "
         "the same options but the seed are one curve, labelled by what differs from the others.",
     )
     parser.add_argument(

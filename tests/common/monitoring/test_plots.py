@@ -61,28 +61,24 @@ def test_seeds_are_one_curve_as_far_as_all_have_come(tmp_path):
     assert curve.seeds.shape == (3, len(curve.x))
     common = curve.x <= 2900
     assert (curve.mean()[common] == 2).all() and np.isnan(curve.mean()[~common]).all()
-    low, high = curve.interval()
-    assert (low[common] == 1).all() and (high[common] == 3).all()  # Of three, the means of 1 and 3.
+    assert curve.interval() is None  # Of three, it would be 1 to 3.
 
 
 def test_the_program_draws_for_paper_and_tensorboard(tmp_path, capsys):
-    write_run(tmp_path / "a", [5] * 50, seed=1, lr=1)
-    write_run(tmp_path / "b", [7] * 50, seed=2, lr=1)
+    for seed in range(5):
+        write_run(tmp_path / f"runs/{seed}", [5 + seed] * 50, seed=seed, lr=1)
     out = tmp_path / "curve.png"
-    arguments = [f"{tmp_path}/a", f"{tmp_path}/b", f"--out={out}", f"--tensorboard={tmp_path}/tb"]
+    arguments = [str(tmp_path), f"--out={out}", f"--tensorboard={tmp_path}/tb"]
     for _ in range(2):  # The second replaces the first.
         assert plots.main(arguments) == 0
     assert out.read_bytes().startswith(b"\x89PNG")
-    assert "(2 seeds): 100 episodes, final mean return 6\n" in capsys.readouterr().out
+    assert "(5 seeds): 250 episodes, final mean return 7\n" in capsys.readouterr().out
     (run,) = (tmp_path / "tb").iterdir()
     events = EventAccumulator(str(run)).Reload()
     ends = {tag: events.Scalars(tag)[-1] for tag in events.Tags()["scalars"]}
-    found = {tag: (end.step, end.wall_time, end.value) for tag, end in ends.items()}
-    assert found == {
-        "returns/mean": (4900, 49 * 36, 6),
-        "returns/low": (4900, 49 * 36, 5),
-        "returns/high": (4900, 49 * 36, 7),
-    }
+    assert {(end.step, round(end.wall_time)) for end in ends.values()} == {(4900, 49 * 36)}
+    low, mean, high = (ends.pop(f"returns/{name}").value for name in ("low", "mean", "high"))
+    assert 5 < low < 6 and mean == 7 and 8 < high < 9 and not ends
 
 
 def test_tensorboard_is_named_where_it_is_missing(tmp_path, capsys, monkeypatch):

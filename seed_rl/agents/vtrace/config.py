@@ -71,8 +71,8 @@ class VTraceConfig(RewardConfig):
     trust_region: float | None = option(
         None,
         "Largest divergence (nats) of the policy from what V-trace makes of the behaviour policy, "
-        "KL(pi || pi_mu), at which a state counts in the policy and value losses; targets bootstrap "
-        "where it is exceeded. For replayed unrolls. Default: no bound.",
+        "KL(pi || pi_mu), at which a state counts in the policy and value losses; targets "
+        "bootstrap where it is exceeded. For replayed unrolls. Default: no bound.",
         minimum=0.0,
     )
     popart: bool = option(

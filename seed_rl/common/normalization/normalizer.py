@@ -122,8 +122,8 @@ class NormalizeObservationsWrapper(tf.Module):
     """A network that sees normalized observations.
 
     Numbers and bytes are normalized, and become float32; images, masks of actions and integers,
-    which stand for choices, are not. In training, the observations of each batch change the statistics once its step is
-    over.
+    which stand for choices, are not. In training, the observations of each batch change the
+    statistics once its step is over.
     """
 
     def __init__(self, policy: Any, normalizer: Normalizer):

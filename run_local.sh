@@ -8,7 +8,7 @@
 # See `./run_local.sh --help`. The first run sets everything up.
 set -euo pipefail
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+root="$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 docker=false
 arguments=()
 for argument in "$@"; do

@@ -9,7 +9,7 @@
 # many processes to use (-n0). scripts/nightly.sh runs what takes too long even for --all.
 set -euo pipefail
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+root="$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 "$root/scripts/setup.sh" dev
 cd "$root"
 

@@ -4,5 +4,5 @@
 #   ./stop_local.sh [LOGDIR]     default: the only active run under runs/
 set -euo pipefail
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+root="$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 PYTHONPATH="$root" exec "${PYTHON:-python3}" -m seed_rl.launch.stop "$@"

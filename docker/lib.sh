@@ -8,7 +8,7 @@
 # shellcheck disable=SC2034  # They use the variables.
 set -euo pipefail
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+root="$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 families=(atari dmlab football mujoco)
 tag="${SEED_RL_TAG:-$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$root/seed_rl/__init__.py")}"
 prefix="${SEED_RL_REGISTRY:+${SEED_RL_REGISTRY%/}/}seed-rl-"

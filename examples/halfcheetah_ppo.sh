@@ -3,5 +3,5 @@
 # Curves and data: docs/results/README.md. Further flags are passed on, such as --seed=1.
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 exec ./run_local.sh mujoco ppo 2 8 --env_name=HalfCheetah-v5 --total_environment_frames=1000000 "$@"

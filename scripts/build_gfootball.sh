@@ -10,7 +10,7 @@
 # of this.
 set -euo pipefail
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+root="$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 python="${1:-$root/.venv/bin/python}"
 wheelhouse="$root/wheelhouse"
 version=2.10.2

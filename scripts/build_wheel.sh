@@ -8,7 +8,7 @@
 # manylinux tag).
 set -euo pipefail
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+root="$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 target="$(realpath -m "${1:-$root/dist}")"
 "$root/scripts/setup.sh" wheel
 export PATH="$root/.venv/bin:$PATH"

@@ -6,7 +6,7 @@
 # FILE (default: build/check_gpu.md) gets the report in Markdown, for docs/scale.md. --expect=cpu tries
 # the program out where there is no GPU. Exit code 0: everything ran on the device.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 
 report=build/check_gpu.md
 if [[ $# -gt 0 && "$1" != -* ]]; then

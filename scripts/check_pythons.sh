@@ -11,7 +11,7 @@
 # all that were found passed. Each Python takes a few minutes and, temporarily, 4 GB.
 set -euo pipefail
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+root="$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 pythons=("$@")
 ((${#pythons[@]})) || pythons=(python3.10 python3.11 python3.12 python3.13)
 frames=20000

@@ -3,7 +3,7 @@
 # http://localhost:8000 and rebuilds it on changes.
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ $# == 0 || "$1" == serve ]] || { echo "usage: $0 [serve [MKDOCS ARGUMENTS ...]]" >&2; exit 2; }
 scripts/setup.sh docs
 export NO_MKDOCS_2_WARNING=1 # Why we stay: docs/dependencies.md.

@@ -2,7 +2,7 @@
 # Checks style, types, shell scripts, Dockerfiles and C++ without running tests; `--fix` applies automatic fixes.
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ $# == 0 || "$*" == --fix ]] || { echo "usage: $0 [--fix]" >&2; exit 2; }
 scripts/setup.sh dev
 export PATH="$PWD/.venv/bin:$PATH"

@@ -6,7 +6,7 @@
 # two cores; docs/native_op.md has the last result.
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh dev
 scripts/stress.sh address 3
 scripts/stress.sh thread 3

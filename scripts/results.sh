@@ -8,7 +8,7 @@
 #
 # Run it from a checkout of its own, which nothing changes meanwhile.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 
 keep=
 if [[ "${1:-}" == --keep ]]; then

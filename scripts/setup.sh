@@ -8,7 +8,7 @@
 # if there is nothing to do. PYTHON is the interpreter that creates .venv (default: python3).
 set -euo pipefail
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+root="$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 requested="$(IFS=,; echo "$*")"
 python="${PYTHON:-python3}"
 venv="$root/.venv"

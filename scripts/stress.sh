@@ -4,7 +4,7 @@
 # Usage: scripts/stress.sh [address|thread] [ROUNDS]
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 sanitizer="${1:-address}"
 rounds="${2:-6}"
 build="build/stress/${sanitizer}"

@@ -4,7 +4,7 @@
 # into build/skypilot; exit code 3 if that fails.
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh dev
 python=build/skypilot/bin/python
 if ! "$python" -c "from sky import Task" 2> /dev/null; then

@@ -3,7 +3,7 @@
 # several), the others actors. SkyPilot sets SKYPILOT_*, the task file the rest.
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
 learners="${LEARNERS:-1}"

@@ -31,7 +31,7 @@
 # Exit codes: 0: submitted; 1: Slurm refused; 2: something to fix, which the message says.
 set -euo pipefail
 
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+root="$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 python="${PYTHON:-$root/.venv/bin/python}"
 
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }

@@ -11,13 +11,13 @@ import subprocess
 import tempfile
 import time
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from seed_rl.cluster.mirror import DisplacedError, Mirror
 from seed_rl.cluster.remote_files import RemoteFiles
-from seed_rl.common.errors import NotSavedError
+from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.system.stop_signal import SIGNALS
 from seed_rl.launch.process import die_with_parent
 
@@ -55,7 +55,33 @@ def run(
       UserError: the files cannot be restored, another learner is active, or (exit code 5) the last
         files could not be copied; they are then still on this machine's disk.
     """
-    scratch = Path(tempfile.mkdtemp(prefix="seed_rl-"))
+    with _scratch() as scratch:
+        return _mirrored(scratch, command, url, environment, after_copy, period_s, stopped_code)
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """A directory, removed at the end unless it has files that are nowhere else."""
+    path = Path(tempfile.mkdtemp(prefix="seed_rl-"))
+    try:
+        yield path
+    except NotSavedError:
+        raise
+    except UserError:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _mirrored(
+    scratch: Path,
+    command: Callable[[Path], Sequence[str]],
+    url: str,
+    environment: Mapping[str, str],
+    after_copy: Callable[[Path], None],
+    period_s: float,
+    stopped_code: int,
+) -> int:
     logdir = scratch / (url.rstrip("/").rpartition("/")[2] or "run")
     logdir.mkdir()
     mirror = Mirror(RemoteFiles(url), logdir)
@@ -75,7 +101,6 @@ def run(
         if mirror.claimed:
             with contextlib.suppress(Exception):  # The next learner then waits a little.
                 mirror.release()
-    shutil.rmtree(scratch, ignore_errors=True)
     return code
 
 

@@ -54,6 +54,13 @@ class CallError(ClientError):
         super().__init__(f"{name}: {message}")
 
 
+class CallTooLargeError(CallError):
+    """The client does not send calls of more than `ClientOptions.max_message_bytes`."""
+
+    def __init__(self, message: str):
+        super().__init__(StatusCode.RESOURCE_EXHAUSTED, message)
+
+
 class Timeout(ClientError):
     """No answer within `ClientOptions.call_timeout_s`; the server may still run the call."""
 

@@ -21,7 +21,7 @@ import numpy as np
 from seed_rl.grpc import diagnosis, structures, wire
 from seed_rl.grpc.call_stream import CallStream
 from seed_rl.grpc.channel_options import ClientOptions, warn_of_bare_token
-from seed_rl.grpc.errors import CallError, ConnectionLost, StatusCode, WireError
+from seed_rl.grpc.errors import CallError, CallTooLargeError, ConnectionLost, StatusCode, WireError
 
 _SERVICE = "/seed_rl.Inference/"
 _NO_SERVER = "status: 503"  # HAProxy's answer, as gRPC reports it.
@@ -254,8 +254,7 @@ class Function:
         except (WireError, UnicodeEncodeError) as error:
             raise _invalid(str(error)) from None
         if len(message) > self._max_bytes:
-            raise CallError(
-                StatusCode.RESOURCE_EXHAUSTED,
+            raise CallTooLargeError(
                 f"the call has {len(message)} bytes, more than ClientOptions.max_message_bytes "
                 f"({self._max_bytes})",
             )

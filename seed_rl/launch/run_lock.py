@@ -62,7 +62,8 @@ class RunLock:
             time.sleep(0.1)
         try:
             self._file.truncate(0)
-            os.write(self._file.fileno(), f"{os.getpid()}\n".encode())
+            pid = os.getpid()
+            os.write(self._file.fileno(), f"{pid} {_started(pid)}\n".encode())
         except OSError as error:
             self._file.close()
             raise UserError(
@@ -87,11 +88,29 @@ def running_pid(logdir: pathlib.Path) -> int | None:
         return None
 
 
+def is_elsewhere(logdir: pathlib.Path, pid: int) -> bool:
+    """Whether our process of that id is not the run's supervisor.
+
+    The directory may be shared with another machine, or with a container that counts its own ids.
+    """
+    recorded = (logdir / FILE_NAME).read_bytes()[:40].split()[1:]
+    return _exists(pid) and recorded != [_started(pid).encode()]
+
+
 def _read_pid(logdir: pathlib.Path) -> int:
     """0 if the file is being written or does not name a possible supervisor."""
-    text = (logdir / FILE_NAME).read_bytes()[:20].strip()
+    text = (logdir / FILE_NAME).read_bytes()[:20].partition(b" ")[0].strip()
     # A negative number would name a group of processes, or all; 1 is the system's first.
     return int(text) if text.isdigit() and 1 < int(text) <= _LARGEST_PID else 0
+
+
+def _started(pid: int) -> str:
+    """When the process started, in ticks since the machine's start; "" if it has ended."""
+    try:
+        status = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return status.rpartition(")")[2].split()[19]  # After the name, which may have any characters.
 
 
 def _exists(pid: int) -> bool:

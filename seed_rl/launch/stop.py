@@ -65,6 +65,11 @@ def stop(logdir: pathlib.Path) -> None:
         pid = run_lock.running_pid(logdir)
     if pid == 0:
         raise UserError(f"{logdir / run_lock.FILE_NAME} has no process id of a run.")
+    if pid and run_lock.is_elsewhere(logdir, pid):
+        raise UserError(
+            f"The run in {logdir} is not a process here: stop it in its container, or on its "
+            "machine."
+        )
     try:
         if pid:
             os.kill(pid, signal.SIGTERM)
@@ -77,7 +82,10 @@ def stop(logdir: pathlib.Path) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while run_lock.running_pid(logdir) is not None:
         if time.monotonic() > deadline:
-            raise UserError(f"Process {pid} has not exited after {_PATIENCE_S:g} s; see {logdir}.")
+            raise UserError(
+                f"Process {pid} has not exited after {_PATIENCE_S:g} s; see {logdir}. If the run "
+                "is on another machine or in a container, stop it there."
+            )
         time.sleep(0.1)
 
 

@@ -268,3 +268,19 @@ def test_addresses_that_are_taken(socket_address, free_port, tmp_path):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             server.start()
     assert pathlib.Path(path).read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["a b", "a#b?c", "a%20b", "100%", "\u00e4", "a:b"])
+def test_paths_with_odd_characters(name, tmp_path):
+    """Guards against taking a path for a URI."""
+    (tmp_path / name).mkdir()
+    address = f"unix:{tmp_path}/{name}/s"
+    with serving(address, double):
+        assert ops.Client(address, ClientOptions(connect_timeout_s=5)).double(2) == 4
+
+
+def test_paths_with_a_comma(tmp_path):
+    """gRPC's clients would take it for two paths."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match="has a comma"):
+        with serving(f"unix:{tmp_path}/a,b", double):
+            pass

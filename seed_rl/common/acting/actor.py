@@ -37,7 +37,14 @@ from seed_rl.common.system import scheduling
 from seed_rl.common.system.backoff import backoff_s
 from seed_rl.common.system.stop_signal import StopSignal
 from seed_rl.grpc.channel_options import ClientOptions
-from seed_rl.grpc.errors import CallError, ClientError, ConnectionLost, StatusCode, WireError
+from seed_rl.grpc.errors import (
+    CallError,
+    CallTooLargeError,
+    ClientError,
+    ConnectionLost,
+    StatusCode,
+    WireError,
+)
 from seed_rl.grpc.numpy_client import Client
 
 # Longest attempts to connect, the first and later ones: slow networks need more time, but an
@@ -382,6 +389,12 @@ class Actor:
         """Ends the actor if retrying cannot help."""
         if not isinstance(error, CallError):
             return
+        if isinstance(error, CallTooLargeError):
+            raise UserError(
+                f"The observations of {self._named_environments()} are too large for one call: "
+                f"{error.message}. Lower --env_batch_size (ENVS_PER_ACTOR of run_local.sh), or "
+                "raise --env_groups, or make observations smaller."
+            )
         code = error.code
         if code == StatusCode.FAILED_PRECONDITION:
             raise ActorEnded(

@@ -122,7 +122,7 @@ class BatchedEnvironment:
         self,
         create_env_fn: Callable[[int, Any], Any],
         batch_size: int,
-        id_offset: int,
+        id_offset: int | np.ndarray,
         config: Any = None,
     ):
         """Creates the environments.
@@ -130,13 +130,14 @@ class BatchedEnvironment:
         Args:
           create_env_fn: `create_env_fn(env_id, config)` returns an environment.
           batch_size: number of environments, k.
-          id_offset: id of the first one.
+          id_offset: id of the first one; or the ids of all, <int32>[k].
           config: passed to `create_env_fn`.
 
         Raises:
           UserError: a space does not consist of arrays of fixed shape.
         """
-        self._env_ids = np.arange(id_offset, id_offset + batch_size, dtype=np.int32)
+        ids = np.asarray(id_offset, np.int32)
+        self._env_ids = ids if ids.ndim else ids + np.arange(batch_size, dtype=np.int32)
         self._envs: list[Any] = []
         try:
             for env_id in self._env_ids:

@@ -121,7 +121,7 @@ def env_groups(
 
     Args:
       environments: how.
-      env_ids: <int32>[k], consecutive.
+      env_ids: <int32>[k].
       num_groups: number of groups of equal size.
 
     Raises:
@@ -147,7 +147,7 @@ def _create(made: Environments, env_ids: np.ndarray) -> BatchedEnv:
             env = made.create_batch(env_ids, made.config)
             if env is not None:
                 return env
-        return BatchedEnvironment(made.create, len(env_ids), int(env_ids[0]), made.config)
+        return BatchedEnvironment(made.create, len(env_ids), env_ids, made.config)
     except UserError:
         raise
     except (Exception, SystemExit) as error:
@@ -157,6 +157,8 @@ def _create(made: Environments, env_ids: np.ndarray) -> BatchedEnv:
 
 
 def describe_ids(env_ids: Sequence[int] | np.ndarray) -> str:
-    """Consecutive ids, for messages: "3" or "3 to 5"."""
+    """Ids in ascending order, for messages: "3" or "3 to 5" or "3, 5"."""
     first, last = int(env_ids[0]), int(env_ids[-1])
+    if last - first >= len(env_ids):
+        return ", ".join(str(int(env_id)) for env_id in env_ids)
     return str(first) if first == last else f"{first} to {last}"

@@ -34,14 +34,20 @@ def default(environment: str | None = None) -> str:
 
 
 def check(logdir: str | os.PathLike[str]) -> None:
-    """Refuses a directory that another user has prepared below the working directory.
+    """Refuses what may not become a logdir.
 
-    In a folder that everyone can write to, anyone can create `runs` before us. Absolute paths are
-    the user's own choice.
+    Names that are not UTF-8, which TensorFlow cannot use, and a directory that another user has
+    prepared below the working directory. In a folder that everyone can write to, anyone can create
+    `runs` before us. Absolute paths are the user's own choice.
 
     Raises:
-      UserError: a part of `logdir` is in such a folder and belongs to another user.
+      UserError: the name is not UTF-8, or a part of `logdir` is in such a folder and belongs to
+        another user.
     """
+    try:
+        os.fspath(logdir).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"--logdir={os.fspath(logdir)!r} is not UTF-8; choose another.") from None
     if os.path.isabs(logdir) or "://" in str(logdir):
         return
     parent = Path.cwd()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import tensorflow as tf
 
@@ -88,7 +89,7 @@ class MultiCategorical(Categorical):
 
 
 def categorical_distribution(
-    n_actions: int, dtype: tf.DType, start: int = 0
+    n_actions: int, dtype: tf.DType, start: int = 0, one_of_several: bool = False
 ) -> ParametricDistribution:
     """One of `n_actions` choices; the parameters are logits.
 
@@ -96,10 +97,13 @@ def categorical_distribution(
       n_actions: number of choices.
       dtype: integer type of the actions.
       start: number of the first choice.
+      one_of_several: whether a mask may forbid all of these choices, but not all of the action's;
+        they are then equally likely.
     """
+    allowed = _or_all if one_of_several else lambda logits: logits
     return ParametricDistribution(
         param_size=n_actions,
-        create_dist=lambda params: Categorical(params, dtype, start),
+        create_dist=lambda params: Categorical(allowed(params), dtype, start),
         action_features=lambda actions: tf.one_hot(_to_choices(actions, start), n_actions),
     )
 
@@ -120,7 +124,7 @@ def multi_categorical_distribution(
         shape = tf.concat([tf.shape(params)[:-1], [n_dimensions, n_actions_per_dim]], axis=0)
         logits = tf.reshape(params, shape)
         logits.set_shape(params.shape[:-1].concatenate([n_dimensions, n_actions_per_dim]))
-        return logits
+        return _or_all(logits)
 
     def one_hot(actions: tf.Tensor) -> tf.Tensor:
         features = tf.one_hot(_to_choices(actions, 0), n_actions_per_dim)
@@ -132,6 +136,15 @@ def multi_categorical_distribution(
         event_shape=(n_dimensions,),
         action_features=one_hot,
     )
+
+
+def _or_all(logits: tf.Tensor) -> tf.Tensor:
+    """`logits` <float32>[..., n], 0 where all n are -inf.
+
+    The masks of actors may forbid all alternatives of a choice, and the loss would be NaN.
+    """
+    nothing = tf.reduce_all(tf.equal(logits, -math.inf), axis=-1, keepdims=True)
+    return tf.where(nothing, tf.zeros_like(logits), logits)
 
 
 def _index_dtype(dtype: tf.DType) -> tf.DType:

@@ -136,7 +136,7 @@ def _multi_discrete(space: Any) -> ParametricDistribution:
     if len(set(sizes)) == 1 and not any(starts):
         return discrete.multi_categorical_distribution(len(sizes), sizes[0], dtype)
     choices = [
-        discrete.categorical_distribution(n, dtype, start)
+        discrete.categorical_distribution(n, dtype, start, one_of_several=True)
         for n, start in zip(sizes, starts, strict=True)
     ]
     return joint.joint_distribution(choices, dtype_override=dtype)

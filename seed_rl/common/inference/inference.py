@@ -170,9 +170,9 @@ class CentralInference:
             padded = fitting if len(sizes) > 1 else sizes[0]
             with tf.device(padding):
                 inputs = tf.nest.map_structure(lambda t: _pad(t, padded), inputs)
-        # Weights must not be read while `begin`, which returned the actions, waits for new ones.
-        begun = tf.nest.flatten(inputs[1]) if self._takes_turns else []
-        with tf.control_dependencies(begun), tf.device(device):
+        # Only after `begin`, which returned the actions: it refuses unknown environments, which
+        # exploration would look up, and may wait for new weights.
+        with tf.control_dependencies(tf.nest.flatten(inputs[1])), tf.device(device):
             acted = self._policy.act(network, *inputs)
         if sizes:
             with tf.device(padding):

@@ -95,11 +95,17 @@ class TrainingStep:
             _without_triton()
         self._run = tf.function(self._step, autograph=False)
 
-    def run(self, batches: Any) -> tuple[dict[str, tf.Tensor], Nest]:
+    def run(
+        self, batches: Any, on_loss: Callable[[], object] = lambda: None
+    ) -> tuple[dict[str, tf.Tensor], Nest]:
         """Trains on the next batch of an iterator, or on a batch.
 
         If XLA fails at the first batch and need not compile, the step runs without it; an iterator
         has lost that batch.
+
+        Args:
+          batches: iterator or batch.
+          on_loss: called before the wait for a batch in place of a lost one.
 
         Returns:
           (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
@@ -114,6 +120,7 @@ class TrainingStep:
             if not self._does_without_xla(error):
                 raise
             self._run = tf.function(self._step, autograph=False)
+            on_loss()
             result = self._run(batches)
         self._proven = True
         return result

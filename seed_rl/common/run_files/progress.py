@@ -131,7 +131,7 @@ class RateMeter:
             self._rate = keep * self._rate + (1 - keep) * (count - self._last[0]) / elapsed
             self._weight = keep * self._weight + (1 - keep)
             self._last = (count, now)
-        elif self._last is None:
+        elif self._last is None or now < self._last[1]:  # The clock was set back.
             self._last = (count, now)
         return self.rate
 

@@ -21,6 +21,7 @@ from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.config import options
 from seed_rl.common.errors import ExitCode, UserError
+from seed_rl.grpc.channel_options import ClientOptions
 from seed_rl.grpc.errors import CallError, StatusCode
 from seed_rl.testing import envs
 from seed_rl.testing.scripted_learner import ScriptedLearner
@@ -234,6 +235,15 @@ def test_refusals_that_only_the_user_can_mend(
     with serve(Recorder(0, CallError(code, message))) as learner:
         with pytest.raises(UserError, match=f"{message}.*{expected}"):
             actor_loop(make, ActorConfig(server_address=learner.address, task=9))
+
+
+def test_observations_too_large_for_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards a clear message: this would be tried until the learner counts as lost."""
+    limited = functools.partial(ClientOptions, max_message_bytes=4000)
+    monkeypatch.setattr(actor, "ClientOptions", limited)
+    with serve(Recorder()) as learner:
+        with pytest.raises(UserError, match="environments 0 to 99 are too large.*--env_batch"):
+            actor_loop(make, ActorConfig(server_address=learner.address, env_batch_size=100))
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT])

@@ -10,12 +10,21 @@ import pytest
 from gymnasium import spaces
 
 from seed_rl.common.acting.batched_env import BatchedEnvironment, EnvironmentFailure, env_seeds
+from seed_rl.common.acting.env_group import Environments, describe_ids, env_groups
 from seed_rl.common.errors import UserError
 from seed_rl.testing import envs
 
 Report = collections.namedtuple(
     "Report", "reward done abandoned episode_step raw_reward observation"
 )
+
+
+def test_environments_may_have_any_ids() -> None:
+    """Guards actors that get the ids of others that died, which may not be consecutive."""
+    made = Environments(lambda env_id, _: envs.LifeStepEnv())
+    with env_groups(made, np.int32([2, 5, 6]), 1) as (group,):
+        assert group.env.env_ids.tolist() == [2, 5, 6]
+    assert describe_ids([2, 5, 6]) == "2, 5, 6" and describe_ids([2, 3, 4]) == "2 to 4"
 
 
 def plain_loop(env: Any, actions: list[int]) -> list[Report]:

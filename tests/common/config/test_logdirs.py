@@ -80,3 +80,9 @@ def test_programs_check(shared: Path, repository: Path) -> None:
         result = run_python("-m", *program, cwd=shared, env=environment)
         assert result.returncode == 2
         assert f"error: {shared}/runs belongs to another user" in result.stderr
+
+
+def test_names_that_are_not_utf8() -> None:
+    """Guards against a traceback of TensorFlow."""
+    with pytest.raises(UserError, match=r"udcff' is not UTF-8"):
+        logdirs.check(os.fsdecode(b"/tmp/\xff"))

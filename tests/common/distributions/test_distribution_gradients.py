@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium import spaces
 
 from seed_rl.common import parametric_distribution as pd
+from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 
 FORBIDDEN = -math.inf
 # Each row forbids something else; the last one all but one choice.
@@ -92,6 +94,22 @@ def test_log_probability_of_allowed_choices_has_gradients():
     one_hot = np.eye(4)[actions]
     assert value == pytest.approx(np.log(allowed_softmax(LOGITS)[one_hot > 0]).sum(), rel=1e-5)
     np.testing.assert_allclose(gradient, one_hot - allowed_softmax(LOGITS), atol=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (2, 3)], ids=str)
+def test_a_mask_that_forbids_a_whole_choice(sizes):
+    """Guards the learner against actors: NaN in a loss would cost everyone's training steps."""
+    dist = get_parametric_distribution_for_action_space(spaces.MultiDiscrete(sizes))
+    logits = np.array([[FORBIDDEN] * sizes[0] + [0.2, FORBIDDEN, 1.0]])
+
+    def loss(x):
+        return tf.reduce_sum(dist.entropy(x) + dist.log_prob(x, tf.constant([[1, 2]])))
+
+    value, (gradient,) = gradient_of(loss, logits)
+    rest = logits[:, sizes[0] :]
+    expected = numpy_entropy(rest) + np.log(allowed_softmax(rest)[0, 2])  # Of n: log n - log n.
+    assert value == pytest.approx(float(expected), rel=1e-5)
+    assert np.isfinite(gradient).all() and not gradient[:, : sizes[0]].any()
 
 
 @pytest.mark.parametrize("joint", [False, True], ids=["alike", "of_two_sizes"])

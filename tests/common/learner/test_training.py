@@ -263,6 +263,19 @@ def test_what_xla_fails_to_compile_runs_as_it_is(monkeypatch, caplog, error):
             compiled.run(tf.constant(3.0))
 
 
+def test_what_xla_refuses_is_made_up_for():
+    """Guards inference that waits until training has used its batch, one of which is lost."""
+    lost = []
+    algorithm = Own(lambda batch: tf.strings.to_number(tf.strings.as_string(batch)))
+    strategy = tf.distribute.OneDeviceStrategy("cpu:0")
+    step = TrainingStep(algorithm, tf.keras.optimizers.SGD(0.1), strategy, None, jit="auto")
+    batches = iter(tf.data.Dataset.from_tensors(3.0).repeat(3))
+    for _ in range(2):
+        step.run(batches, on_loss=lambda: lost.append(float(algorithm.network.weight)))
+    assert lost == [1.0]
+    assert float(algorithm.network.weight) == pytest.approx(1.0 + 0.4 + 0.32)
+
+
 def test_the_end_of_the_batches_is_no_error_of_xla(caplog):
     """Guards the message of a run that ends before its first step."""
     strategy = tf.distribute.OneDeviceStrategy("cpu:0")

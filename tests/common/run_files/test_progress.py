@@ -145,6 +145,13 @@ def test_the_rate_is_smoothed_and_right_from_the_start():
     assert 50 < meter.update(50 * 99 + 150, now=100) < 70  # One fast second moves it little.
 
 
+def test_the_rate_survives_a_clock_that_is_set_back():
+    meter = RateMeter(time_constant_s=10)
+    for second in (*range(1000, 1100), *range(100)):
+        meter.update(5 * second, now=second)
+    assert meter.rate == pytest.approx(5)
+
+
 @pytest.mark.parametrize("content", [None, "", '{"time": 1', "[]", '{"time": 1}', "[" * 99_999])
 def test_a_file_that_cannot_be_read_is_no_progress(tmp_path, content):
     if content is not None:

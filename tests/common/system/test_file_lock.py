@@ -50,6 +50,24 @@ def test_links_are_not_followed(tmp_path: pathlib.Path) -> None:
     assert (tmp_path / "precious").read_text() == "kept"
 
 
+@pytest.mark.parametrize("started", ["", " 1", None])
+def test_a_process_of_another_machine_is_not_stopped(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, started: str | None
+) -> None:
+    """Guards unrelated processes: the logdir may be shared, while process ids are not."""
+    lock = RunLock(tmp_path)
+    signalled: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, _: (signalled.append(pid), lock.release()))
+    if started is not None:
+        (tmp_path / "supervisor.pid").write_text(f"{os.getpid()}{started}\n")
+        with pytest.raises(UserError, match="stop it in its container, or on its machine"):
+            stop.stop(tmp_path)
+        lock.release()
+    else:
+        stop.stop(tmp_path)
+    assert signalled == [os.getpid()] * (started is None)
+
+
 @pytest.mark.parametrize("content", ["-1", "0", "1", "pid", "4194305", "9" * 5000, ""])
 def test_only_a_process_is_stopped(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, content: str

@@ -97,6 +97,11 @@ Status CheckFree(const std::string& address) {
             "The path of " + address + " is longer than the system allows for sockets (" +
                 std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " bytes); use a shorter path"};
   }
+  if (path.find(',') != std::string::npos) {
+    return {Code::kInvalidArgument, "The path of " + address +
+                                        " has a comma, at which clients would split it; use "
+                                        "another path"};
+  }
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return {};
   if (!S_ISSOCK(info.st_mode)) {

@@ -1,7 +1,10 @@
 #include "seed_rl/grpc/native/transport/channel.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
+#include <cstring>
+#include <string>
 #include <thread>
 
 #include "seed_rl/grpc/native/transport/addresses.h"
@@ -21,6 +24,23 @@ grpc::Status Describe(const ClientConfig& config, const std::shared_ptr<grpc::Ch
   request.Wait(SystemClock::time_point::max());
   if (request.status().ok()) *description = request.Answer();
   return request.status();
+}
+
+// `address` as gRPC parses it. In "unix:PATH" it would take some characters of a path for parts of
+// a URI.
+std::string Target(const std::string& address) {
+  if (!IsUnix(address)) return address;
+  std::string target;
+  for (const unsigned char c : address) {
+    if (std::isalnum(c) || std::strchr("/:._-~", c) != nullptr) {
+      target += static_cast<char>(c);
+    } else {
+      char escaped[4];
+      std::snprintf(escaped, sizeof(escaped), "%%%02X", c);
+      target += escaped;
+    }
+  }
+  return target;
 }
 
 }  // namespace
@@ -48,7 +68,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const ClientConfig& config) {
     options.pem_private_key = config.tls_key;
     credentials = grpc::SslCredentials(options);
   }
-  return grpc::CreateCustomChannel(config.address, credentials, arguments);
+  return grpc::CreateCustomChannel(Target(config.address), credentials, arguments);
 }
 
 SystemClock::duration ToDuration(double seconds) {

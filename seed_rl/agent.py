@@ -282,7 +282,9 @@ def _shared(environment: Any) -> Iterator[dict[str, str]]:
         return
     factory = environment if callable(environment) else lambda: environment
     with from_python.pickled(factory) as variables:
-        yield variables
+        # It may need modules beside the user's program.
+        path = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
+        yield {**variables, "PYTHONPATH": path}
 
 
 def _flags(options: dict[str, Any]) -> list[str]:
@@ -344,4 +346,5 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
         print(rest or "", end="", flush=True)
         raise
     if process.returncode:
+        problem = problem.replace("with --trust", "with trust=True")
         raise UserError(f"{arguments[2]} ended with exit code {process.returncode}: {problem}")

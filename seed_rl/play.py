@@ -167,9 +167,12 @@ def ask_for_trust(logdir: Path, code: Sequence[str]) -> None:
     if not code:
         return
     listed = "".join(f"\n  {line}" for line in code)
-    named = f"The config.json of {logdir} names code that is not part of SEED RL:{listed}\n"
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UserError(f"{named}If you trust it, let it run with --trust.")
+        raise UserError(
+            f"The config.json of {logdir} names code that is not part of SEED RL. If you trust it, "
+            f"let it run with --trust:{listed}"
+        )
+    named = f"The config.json of {logdir} names code that is not part of SEED RL:{listed}\n"
     print(f"{named}Run it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UserError("Not run.")
@@ -191,9 +194,10 @@ def start_program(logdir: Path, saved: dict[str, Any], flags: Sequence[str]) -> 
         kept = [argument for argument in kept if _flag_name(str(argument)) not in _FORGOTTEN]
         record[run_record.ARGUMENTS] = kept
     own = [*_OVERRIDES, f"--logdir={logdir}", *flags]
-    # Not --play_request: a program that ignored it would train.
-    unknown = {_flag_name(flag) for flag in own} - {"play_request"} | {"run_mode", "render_mode"}
-    run_record.start_again(record, [f"--undefok={','.join(sorted(unknown))}", *own])
+    # A program of another library's style may lack these. Not --play_request: one that ignored it
+    # would train. Nor what the user has typed, perhaps wrongly.
+    undefined = ["logdir", "run_mode", "render_mode", "seed", *map(_flag_name, _OVERRIDES)]
+    run_record.start_again(record, [f"--undefok={','.join(undefined)}", *own])
 
 
 def _flag_name(argument: str) -> str:
@@ -272,12 +276,10 @@ def table(episodes: Sequence[Any], how: str) -> Table:
         for number, row in enumerate(zip(*named.values(), strict=True), 1):
             shown.add_row(str(number), *[f"{value:g}" for value in row])
         shown.add_section()
-    if episodes:
+    if len(episodes) > 1:
         found = [summary(values) for values in named.values()]
         shown.add_row("mean ± std", *[f"{one['mean']:.2f} ± {one['std']:.2f}" for one in found])
-        shown.add_row(
-            "95 % of the mean", *[f"{one['low']:.2f} to {one['high']:.2f}" for one in found]
-        )
+        shown.add_row("95 % interval", *[f"{one['low']:.2f} to {one['high']:.2f}" for one in found])
         shown.add_row("median", *[f"{one['median']:g}" for one in found])
         shown.add_row("range", *[f"{one['min']:g} to {one['max']:g}" for one in found])
     return shown

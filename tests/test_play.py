@@ -137,7 +137,10 @@ def test_cartpole_from_training_to_video(tmp_path, socket_address):
 
 @pytest.mark.slow
 def test_atari_without_training(tmp_path, socket_address):
-    """Guards a run that was stopped at once, sampling, GIF, and options for the program."""
+    """Guards a run that was stopped at once, sampling, GIF, and options for the program.
+
+    And against a flag that is misspelt and so ignored.
+    """
     pytest.importorskip("ale_py")
     logdir = tmp_path / "run"
     learner = start(
@@ -152,6 +155,10 @@ def test_atari_without_training(tmp_path, socket_address):
     wait_until(lambda: socket.exists() or learner.poll() is not None)  # From then on, a stop saves.
     learner.send_signal(signal.SIGTERM)
     finish(learner)
+
+    misspelt = start("seed_rl.play", str(logdir), "--sampld")
+    assert "Unknown command line flag 'sampld'" in misspelt.communicate(timeout=PATIENCE_S)[0]
+    assert misspelt.returncode == 2
 
     film = tmp_path / "pong.gif"
     output = run_play(

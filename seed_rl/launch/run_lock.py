@@ -54,7 +54,8 @@ class RunLock:
                 self._file.close()
                 raise UserError(
                     f"A run is active in {logdir} (process {pid}). Stop it with "
-                    f"./stop_local.sh {logdir}  or choose another directory with --logdir=DIR."
+                    f"./stop_local.sh {logdir}  (or seed-rl stop), or choose another directory "
+                    "with --logdir=DIR."
                 )
             if waited > 1 and not reported:
                 say(f"waiting for the killed run in {logdir} to clean up ...")

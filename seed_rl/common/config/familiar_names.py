@@ -22,6 +22,8 @@ _VALUE_COST = (
 )
 
 SAME = {
+    "frames": "total_environment_frames",
+    "net_arch": "mlp_sizes",
     "gamma": "discounting",
     "lr": "learning_rate",
     "max_grad_norm": "clip_norm",
@@ -70,6 +72,11 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "learning_starts": ("replay_buffer_min_size", _UNROLLS),
     "target_update_interval": ("update_target_every_n_step", _STEPS),
     "target_network_frequency": ("update_target_every_n_step", _STEPS),
+    "alpha": ("entropy_cost", "the temperature of SAC, at first"),
+    "train_freq": ("replay_ratio", "unrolls trained on per new one"),
+    "gradient_steps": ("replay_ratio", "unrolls trained on per new one"),
+    "policy_lr": ("learning_rate", "of all networks"),
+    "q_lr": ("learning_rate", "of all networks"),
     "n_epochs": ("epochs_per_step", "passes over the transitions of a training step"),
     "update_epochs": ("epochs_per_step", "passes over the transitions of a training step"),
     "minibatch_size": ("batch_size_transitions", "transitions of a minibatch"),

@@ -10,7 +10,11 @@ from seed_rl.agents.sac.config import SACConfig
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.config import familiar_names
 from seed_rl.common.config.learner_config import LearnerConfig
-from seed_rl.common.config.network_config import ObservationConfig, TorsoConfig
+from seed_rl.common.config.network_config import (
+    MLPNetworkConfig,
+    ObservationConfig,
+    TorsoConfig,
+)
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
@@ -19,7 +23,16 @@ from seed_rl.gym.env import GymConfig
 
 CLASSES = (
     *(GymConfig, LearnerConfig, LossConfig, MinibatchSettings, OnPolicyConfig, OptimizerConfig),
-    *(ObservationConfig, PQNConfig, R2D2Config, ReplayConfig, RunConfig, SACConfig, TorsoConfig),
+    *(
+        MLPNetworkConfig,
+        ObservationConfig,
+        PQNConfig,
+        R2D2Config,
+        ReplayConfig,
+        RunConfig,
+        SACConfig,
+        TorsoConfig,
+    ),
     VTraceConfig,
 )
 OPTIONS = {name for config in CLASSES for name in config.__dataclass_fields__}

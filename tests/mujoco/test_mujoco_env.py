@@ -239,12 +239,14 @@ def test_renderer_without_a_display(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str | None
 ) -> None:
     """EGL, unless there is a display or the user has chosen."""
+    config = MujocoConfig(env_name="Toy-v0", render_mode="rgb_array")
+    create(0, config)  # Imports MuJoCo, which fails if OSMesa is chosen and not installed.
     for name in ("DISPLAY", "MUJOCO_GL"):
         monkeypatch.setenv(name, "")  # So that monkeypatch undoes what `create` sets.
         monkeypatch.delenv(name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    create(0, MujocoConfig(env_name="Toy-v0", render_mode="rgb_array"))
+    create(0, config)
     assert os.environ.get("MUJOCO_GL") == expected
 
 

@@ -283,8 +283,8 @@ def _shared(environment: Any) -> Iterator[dict[str, str]]:
     factory = environment if callable(environment) else lambda: environment
     with from_python.pickled(factory) as variables:
         # It may need modules beside the user's program.
-        path = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
-        yield {**variables, "PYTHONPATH": path}
+        folders = [sys.path[0] or os.getcwd(), os.getcwd(), os.environ.get("PYTHONPATH")]
+        yield {**variables, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
 
 
 def _flags(options: dict[str, Any]) -> list[str]:
@@ -346,5 +346,5 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
         print(rest or "", end="", flush=True)
         raise
     if process.returncode:
-        problem = problem.replace("with --trust", "with trust=True")
+        problem = problem.replace("with --trust:", "with trust=True.")
         raise UserError(f"{arguments[2]} ended with exit code {process.returncode}: {problem}")

@@ -121,8 +121,8 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
             sampled=arguments.sampled,
             seed=arguments.seed,
         )
-        own = ["--run_mode=learner", *overrides, f"--play_request={request.to_json()}"]
-        start_program(arguments.logdir, saved.record, [*_seed(arguments), *own])
+        own = ["--run_mode=learner", f"--play_request={request.to_json()}", *_seed(arguments)]
+        start_program(arguments.logdir, saved.record, own, overrides)
         if not results.exists():
             raise UserError(f"{saved.record[run_record.PROGRAM]} ended without creating an agent.")
         lines = results.read_text(encoding="utf-8").splitlines()
@@ -135,12 +135,12 @@ def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -
     trusts_code(arguments, record)
     video = str(arguments.video) if arguments.video else None
     request = EnvironmentRequest(video, arguments.envs).to_json()
-    own = ["--run_mode=actor", *overrides, f"--play_request={request}"]
+    own = ["--run_mode=actor", f"--play_request={request}", *_seed(arguments)]
     if video:
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # Else SDL looks for a display.
     if arguments.render or video:
         own.insert(0, f"--render_mode={'human' if arguments.render else 'rgb_array'}")
-    start_program(arguments.logdir, record, [*_seed(arguments), *own])
+    start_program(arguments.logdir, record, own, overrides)
 
 
 def trusts_code(arguments: argparse.Namespace, record: dict[str, Any]) -> bool:
@@ -182,8 +182,16 @@ def _seed(arguments: argparse.Namespace) -> list[str]:
     return [] if arguments.seed is None else [f"--seed={arguments.seed}"]
 
 
-def start_program(logdir: Path, saved: dict[str, Any], flags: Sequence[str]) -> None:
+def start_program(
+    logdir: Path, saved: dict[str, Any], flags: Sequence[str], typed: Sequence[str]
+) -> None:
     """Runs the recorded program in this process, with further flags.
+
+    Args:
+      logdir: of the run.
+      saved: options of the run.
+      flags: of ours; a program of its own style may lack them.
+      typed: of the user's, perhaps misspelt.
 
     Raises:
       UserError: it cannot be started.
@@ -194,10 +202,9 @@ def start_program(logdir: Path, saved: dict[str, Any], flags: Sequence[str]) -> 
         kept = [argument for argument in kept if _flag_name(str(argument)) not in _FORGOTTEN]
         record[run_record.ARGUMENTS] = kept
     own = [*_OVERRIDES, f"--logdir={logdir}", *flags]
-    # A program of another library's style may lack these. Not --play_request: one that ignored it
-    # would train. Nor what the user has typed, perhaps wrongly.
-    undefined = ["logdir", "run_mode", "render_mode", "seed", *map(_flag_name, _OVERRIDES)]
-    run_record.start_again(record, [f"--undefok={','.join(undefined)}", *own])
+    # Not --play_request: a program that ignored it would train.
+    unknown = {_flag_name(flag) for flag in own} - {"play_request"} | {"run_mode", "render_mode"}
+    run_record.start_again(record, [f"--undefok={','.join(sorted(unknown))}", *own, *typed])
 
 
 def _flag_name(argument: str) -> str:

@@ -40,8 +40,8 @@ def serve(arguments: argparse.Namespace, overrides: list[str]) -> None:
         )
         own = ["--run_mode=learner", f"--server_address={arguments.server_address}"]
         own += [f"--num_envs={arguments.num_envs}", "--env_batch_size=1", "--num_eval_envs=0"]
-        own += [*overrides, f"--play_request={request.to_json()}"]
-        play.start_program(arguments.logdir, saved.record, own)
+        own.append(f"--play_request={request.to_json()}")
+        play.start_program(arguments.logdir, saved.record, own, overrides)
         lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
         play.report([Episode(**json.loads(line)) for line in lines], arguments)
 

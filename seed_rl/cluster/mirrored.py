@@ -61,7 +61,7 @@ def run(
 
 @contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
-    """A directory, removed at the end unless it has files that are nowhere else."""
+    """A directory, removed at the end unless the learner's last files could not be copied."""
     path = Path(tempfile.mkdtemp(prefix="seed_rl-"))
     try:
         yield path

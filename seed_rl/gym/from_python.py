@@ -60,7 +60,7 @@ def create(render_mode: str | None = None, **arguments: Any) -> Any:
     except Exception as error:
         raise UserError(
             f"The environment cannot be created in another process ({error}). Modules that it uses "
-            "must be installed, or be in the folder in which Python was started."
+            "must be installed, or be beside your program or in the working directory."
         ) from error
     if render_mode and env.takes(factory, "render_mode"):
         arguments["render_mode"] = render_mode

@@ -94,8 +94,11 @@ def is_elsewhere(logdir: pathlib.Path, pid: int) -> bool:
 
     The directory may be shared with another machine, or with a container that counts its own ids.
     """
-    recorded = (logdir / FILE_NAME).read_bytes()[:40].split()[1:]
-    return _exists(pid) and recorded != [_started(pid).encode()]
+    try:
+        _, *started = (logdir / FILE_NAME).read_text()[:40].split()
+    except (OSError, ValueError):
+        return False
+    return bool(started) and _exists(pid) and started != [_started(pid)]
 
 
 def _read_pid(logdir: pathlib.Path) -> int:

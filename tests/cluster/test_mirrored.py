@@ -163,6 +163,7 @@ def test_a_displaced_learner_is_ended(bucket: pathlib.Path) -> None:
     with pytest.raises(DisplacedError, match="Another learner writes to .*: b."):
         _run(bucket, 0)
     thread.join()
+    assert list((bucket.parent / "disk").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -243,9 +243,8 @@ class Learner:
     def _train_step(self, batches: Iterator[Any]) -> dict[str, tf.Tensor] | None:
         """Metrics of a training step; None if a stop ended the wait for unrolls."""
         try:
-            # Where inference and training take turns, inference continues after a lost batch.
-            trained = self._inference.store.trained
-            metrics, feedback = self._training.run(self._next(batches), on_loss=trained)
+            on_loss = self._inference.store.trained  # Of a batch: inference may continue.
+            metrics, feedback = self._training.run(self._next(batches), on_loss)
         except BATCHES_END:
             if self.done:
                 return None

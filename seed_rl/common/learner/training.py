@@ -42,6 +42,9 @@ BATCHES_END = (
 )
 """What taking a batch raises once the store is closed."""
 
+_Trained = tuple[dict[str, tf.Tensor], Nest]
+"""What `TrainingStep.run` returns."""
+
 
 class TrainingStep:
     """Runs the algorithm's update on each replica's part of a batch.
@@ -95,17 +98,11 @@ class TrainingStep:
             _without_triton()
         self._run = tf.function(self._step, autograph=False)
 
-    def run(
-        self, batches: Any, on_loss: Callable[[], object] = lambda: None
-    ) -> tuple[dict[str, tf.Tensor], Nest]:
+    def run(self, batches: Any, on_loss: Callable[[], object] = lambda: None) -> _Trained:
         """Trains on the next batch of an iterator, or on a batch.
 
         If XLA fails at the first batch and need not compile, the step runs without it; an iterator
-        has lost that batch.
-
-        Args:
-          batches: iterator or batch.
-          on_loss: called before the wait for a batch in place of a lost one.
+        has lost that batch, and `on_loss` is called before it is asked for another.
 
         Returns:
           (metrics <float32>[] by name, feedback of the loss, batched over all replicas).
@@ -141,7 +138,7 @@ class TrainingStep:
         logging.warning("Training steps are not compiled (--jit): %s.", reason)
         self._compiled = False
 
-    def _step(self, batches: Any) -> tuple[dict[str, tf.Tensor], Nest]:
+    def _step(self, batches: Any) -> _Trained:
         batch = next(batches) if isinstance(batches, Iterator) else batches
         step = self._compiled_step if self._compiled else self._replica_step
         result: StepResult = self._strategy.run(step, args=(batch,))

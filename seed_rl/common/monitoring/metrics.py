@@ -196,6 +196,7 @@ class EpisodeStatistics:
       num_action_repeats: environment frames per agent step.
       logdir: directory of `returns.csv`; None writes none.
       start_frames: environment frames from which the run continues.
+      finished: whether it does not continue.
       window: largest number of episodes in the recent means.
       tasks: reported separately, if given.
     """
@@ -206,13 +207,15 @@ class EpisodeStatistics:
         num_action_repeats: int = 1,
         logdir: str | os.PathLike[str] | None = None,
         start_frames: int = 0,
+        finished: bool = False,
         window: int = 100,
         tasks: Tasks | None = None,
     ):
         self._num_training_envs = num_training_envs
         self._num_action_repeats = num_action_repeats
         self._start_frames = start_frames
-        self._log = ReturnsLog(logdir, start_frames) if logdir is not None else None
+        kept = None if finished else start_frames
+        self._log = ReturnsLog(logdir, kept) if logdir is not None else None
         self._new = {False: list[EpisodeRow](), True: list[EpisodeRow]()}
         self._recent = {flag: _Recent(window) for flag in (False, True)}
         self._last = {

@@ -176,7 +176,12 @@ class Reporter:
         self._failing = FailingCalls()
         self._served: Callable[[], Mapping[str, Any]]
         self._episodes = EpisodeStatistics(
-            num_training_envs, num_action_repeats, logdir, start_frames, tasks=tasks
+            num_training_envs,
+            num_action_repeats,
+            logdir,
+            start_frames,
+            finished=start_frames >= total_frames,
+            tasks=tasks,
         )
         self._metrics = MeanMetrics()
         self._skipped = SkippedSteps(store.not_finite.warning)

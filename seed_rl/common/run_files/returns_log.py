@@ -60,20 +60,20 @@ class ReturnsLog:
 
     Args:
       logdir: an existing directory.
-      start_frames: environment frames from which the run continues. Once it does, rows of later
-        frames, written after the last checkpoint of an earlier process, are removed, so that frames
-        never decrease.
+      start_frames: environment frames from which the run continues. Rows of later frames, written
+        after the last checkpoint of an earlier process, are removed, so that frames never decrease.
+        None: the run is not continued, and all rows stay.
     """
 
-    def __init__(self, logdir: str | os.PathLike[str], start_frames: int = 0):
+    def __init__(self, logdir: str | os.PathLike[str], start_frames: int | None = 0):
         self._path = Path(logdir) / FILE_NAME
         self._held: list[EpisodeRow] = []
         self._flushed = time.monotonic()
         self._warned = False
-        self._start_frames: int | None = start_frames  # None once later rows are removed.
-        if not self._path.exists():
-            with self._warn_of_errors():
-                files.write_atomically(self._path, _HEADER)
+        with self._warn_of_errors():
+            rows = read(self._path) if self._path.exists() else []
+            kept = [row for row in rows if start_frames is None or row.frames <= start_frames]
+            files.write_atomically(self._path, _HEADER + _format(kept))
 
     def add(self, rows: Iterable[EpisodeRow]) -> None:
         """Adds rows; writes all pending ones about once a second."""
@@ -87,10 +87,6 @@ class ReturnsLog:
         if not self._held:
             return
         with self._warn_of_errors():
-            if self._start_frames is not None:
-                kept = [row for row in read(self._path) if row.frames <= self._start_frames]
-                files.write_atomically(self._path, _HEADER + _format(kept))
-                self._start_frames = None
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(_format(self._held))
             self._held = []

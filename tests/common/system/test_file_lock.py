@@ -50,7 +50,7 @@ def test_links_are_not_followed(tmp_path: pathlib.Path) -> None:
     assert (tmp_path / "precious").read_text() == "kept"
 
 
-@pytest.mark.parametrize("started", ["", " 1", None])
+@pytest.mark.parametrize("started", [" 1", None])
 def test_a_process_of_another_machine_is_not_stopped(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, started: str | None
 ) -> None:

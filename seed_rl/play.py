@@ -167,13 +167,10 @@ def ask_for_trust(logdir: Path, code: Sequence[str]) -> None:
     if not code:
         return
     listed = "".join(f"\n  {line}" for line in code)
+    named = f"The config.json of {logdir} names code that is not part of SEED RL"
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UserError(
-            f"The config.json of {logdir} names code that is not part of SEED RL. If you trust it, "
-            f"let it run with --trust:{listed}"
-        )
-    named = f"The config.json of {logdir} names code that is not part of SEED RL:{listed}\n"
-    print(f"{named}Run it? [y/N] ", end="", file=sys.stderr, flush=True)
+        raise UserError(f"{named}. If you trust it, let it run with --trust:{listed}")
+    print(f"{named}:{listed}\nRun it? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UserError("Not run.")
 

@@ -55,38 +55,12 @@ def run(
       UserError: the files cannot be restored, another learner is active, or (exit code 5) the last
         files could not be copied; they are then still on this machine's disk.
     """
-    with _scratch() as scratch:
-        return _mirrored(scratch, command, url, environment, after_copy, period_s, stopped_code)
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """A directory, removed at the end unless the learner's last files could not be copied."""
-    path = Path(tempfile.mkdtemp(prefix="seed_rl-"))
-    try:
-        yield path
-    except NotSavedError:
-        raise
-    except UserError:
-        shutil.rmtree(path, ignore_errors=True)
-        raise
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def _mirrored(
-    scratch: Path,
-    command: Callable[[Path], Sequence[str]],
-    url: str,
-    environment: Mapping[str, str],
-    after_copy: Callable[[Path], None],
-    period_s: float,
-    stopped_code: int,
-) -> int:
-    logdir = scratch / (url.rstrip("/").rpartition("/")[2] or "run")
-    logdir.mkdir()
-    mirror = Mirror(RemoteFiles(url), logdir)
     code = stopped_code
-    with contextlib.suppress(_StoppedEarlyError), _Signals() as signals:
+    early = contextlib.suppress(_StoppedEarlyError)
+    with _scratch() as scratch, early, _Signals() as signals:
+        logdir = scratch / (url.rstrip("/").rpartition("/")[2] or "run")
+        logdir.mkdir()
+        mirror = Mirror(RemoteFiles(url), logdir)
         try:
             mirror.claim()
             with mirror.showing_life():
@@ -102,6 +76,20 @@ def _mirrored(
             with contextlib.suppress(Exception):  # The next learner then waits a little.
                 mirror.release()
     return code
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """A directory, removed at the end unless the learner's last files could not be copied."""
+    path = Path(tempfile.mkdtemp(prefix="seed_rl-"))
+    try:
+        yield path
+    except NotSavedError:
+        raise
+    except UserError:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+    shutil.rmtree(path, ignore_errors=True)
 
 
 class _StoppedEarlyError(BaseException):

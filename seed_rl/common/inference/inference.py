@@ -76,7 +76,6 @@ class CentralInference:
         self._policy = policy
         self._specs = specs
         self._max_batch = sizes.max_batch or sizes.num_envs
-        self._takes_turns = sizes.unrolls_per_step > 0
         self._num_eval_envs = sizes.num_eval_envs
         self._num_training_envs = sizes.num_envs - sizes.num_eval_envs
         for device, network in placements:

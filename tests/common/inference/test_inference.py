@@ -146,6 +146,20 @@ def test_batch_sizes_of_devices(device, largest, sizes):
     assert inference_lib.batch_sizes(device, largest) == sizes
 
 
+def test_an_unknown_environment_is_refused_before_a_policy_looks_it_up():
+    """Guards the message that names the mend, against that of R2D2's table of exploration rates."""
+
+    class LookingUp(Counting):
+        def act(self, agent, env_ids, *others):
+            acted = super().act(agent, env_ids, *others)
+            rates = tf.gather(tf.range(3), env_ids)
+            return acted._replace(agent_outputs={"doubled": 0 * rates + 2 * acted.action})
+
+    inference = make(LookingUp())
+    with pytest.raises(tf.errors.InvalidArgumentError, match="larger --num_envs"):
+        call(inference, [9])
+
+
 def test_every_op_has_its_place():
     """Guards several GPUs: an op without a device would run on the first, behind its training."""
     counting = Counting()

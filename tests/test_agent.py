@@ -14,6 +14,7 @@ from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list
 from seed_rl.gym import from_python
+from tests.helpers import run_python
 
 SMALL = {"actors": 1, "envs": 4, "unroll_length": 10, "seed": 1}
 
@@ -143,6 +144,24 @@ def test_environments_that_only_this_process_has(tmp_path):
         assert each.evaluate(episodes=2)["return"]["mean"] == 4.0
     with pytest.raises(UserError, match=r"seed_rl.load\(RUN, env="):
         seed_rl.load(tmp_path / "copy").evaluate(episodes=2)
+
+
+@pytest.mark.slow
+def test_modules_beside_a_program_elsewhere(tmp_path):
+    """Guards environments that a program in another folder imports from beside itself."""
+    (tmp_path / "own_module.py").write_text(
+        "import gymnasium\ndef make(): return gymnasium.make('CartPole-v1')\n"
+    )
+    (tmp_path / "program.py").write_text(
+        "import seed_rl, own_module\n"
+        "options = dict(frames=200, actors=1, envs=1, save_model=False)\n"
+        "seed_rl.train('vtrace', lambda: own_module.make(), logdir='run', **options)\n"
+        "print(seed_rl.load('run', env=own_module.make).evaluate(episodes=2)['return']['mean'])\n"
+    )
+    (tmp_path / "elsewhere").mkdir()
+    result = run_python("../program.py", cwd=tmp_path / "elsewhere")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert float(result.stdout.splitlines()[-1]) > 0
 
 
 def test_an_environment_that_was_created_already(tmp_path, monkeypatch):

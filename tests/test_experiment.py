@@ -203,12 +203,15 @@ def test_continues_with_processes_from_another_thread(trained, capfd, leaves_not
 
 
 def test_a_finished_run_says_so(trained, caplog, leaves_nothing):
-    """Guards from training nothing silently."""
+    """Guards from training nothing silently, and the episodes after the last checkpoint."""
+    with open(trained[1].logdir / "returns.csv", "a") as file:  # Acting continues at the end.
+        file.write("820,1.0,25,25,25,0,0,\n")
     before = experiment.read_result(trained[1].logdir)
     result = experiment.run(make_job(before.logdir, 800), callbacks=())
     assert result.finished
     assert result.frames == before.frames
     assert result.checkpoint == before.checkpoint
+    assert result.episodes == before.episodes
     assert "already finished" in caplog.text
     assert "--total_environment_frames" in caplog.text
 

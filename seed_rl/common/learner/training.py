@@ -247,9 +247,7 @@ def minimize(
     replicas = tf.distribute.get_replica_context().num_replicas_in_sync
     if replicas > 1:
         gradients = _averaged(gradients)
-    ids = {id(variable) for variable in clipped_apart}
-    apart = [id(variable) in ids for variable in variables]
-    gradients, norm, finite = _bounded(gradients, apart, clip_norm)
+    gradients, norm, finite = _bounded(gradients, _among(variables, clipped_apart), clip_norm)
     if replicas > 1:
         # Keras sums the gradients that the replicas apply, and each applies the average.
         gradients = [g if g is None else g / replicas for g in gradients]
@@ -283,6 +281,12 @@ def _averaged(gradients: Gradients) -> Gradients:
     used = [gradient for gradient in gradients if gradient is not None]
     means = iter(context.all_reduce(tf.distribute.ReduceOp.MEAN, used))
     return [None if gradient is None else next(means) for gradient in gradients]
+
+
+def _among(variables: Sequence[tf.Variable], some: Sequence[tf.Variable]) -> list[bool]:
+    """Which of `variables` are among `some`; variables cannot be hashed."""
+    ids = {id(variable) for variable in some}
+    return [id(variable) in ids for variable in variables]
 
 
 def _bounded(

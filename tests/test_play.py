@@ -194,9 +194,17 @@ def test_a_window_without_a_display(tmp_path):
 
 
 def test_nothing_to_play(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["play", str(tmp_path / "missing")])
-    assert play.main() == 2
-    assert "There is no trained agent in" in capsys.readouterr().err
+    """Says what is missing: the run, which may be a folder below; or its first checkpoint."""
+    (tmp_path / "a-run").mkdir()
+    (tmp_path / "a-run" / "config.json").write_text("{}")
+    for path, problem in (
+        (tmp_path / "missing", "its --logdir."),
+        (tmp_path, f"its --logdir, such as {tmp_path / 'a-run'}."),
+        (tmp_path / "a-run", "There is no trained agent in"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["play", str(path)])
+        assert play.main() == 2
+        assert problem in capsys.readouterr().err
 
 
 def test_a_run_without_its_program_cannot_be_played(tmp_path, capsys, monkeypatch):

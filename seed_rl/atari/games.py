@@ -56,10 +56,15 @@ def rom_name(game: str, names: Iterable[str]) -> str:
     known = {_key(name): name for name in names}
     bare = _key(re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", game))
     if bare not in known:
-        close = difflib.get_close_matches(bare, known, n=3, cutoff=0.5)
-        titles = [_title(known[key]) for key in close] or ["Pong", "Breakout", "SpaceInvaders"]
+        titles = similar(bare, known.values(), 0.5) or ["Pong", "Breakout", "SpaceInvaders"]
         raise UserError(f"Unknown Atari game '{game}'. Did you mean {', '.join(titles)}?")
     return known[bare]
+
+
+def similar(game: str, names: Iterable[str], cutoff: float) -> list[str]:
+    """Up to three titles of games whose names resemble `game`, in `difflib`'s measure."""
+    known = {_key(name): name for name in names}
+    return [_title(known[key]) for key in difflib.get_close_matches(_key(game), known, 3, cutoff)]
 
 
 def _key(name: str) -> str:

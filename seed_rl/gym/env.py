@@ -108,7 +108,12 @@ def check_name(config: GymConfig) -> None:
     name = config.env_name
     known = {part for each in gymnasium.registry for part in (each, each.rpartition("-v")[0])}
     known |= set(importlib.metadata.entry_points(group=ENTRY_POINTS).names)
-    if ":" not in name and name not in known and (hint := _nearest(name)):
+    if ":" in name or name in known:
+        return
+    module, dot, attribute = name.rpartition(".")
+    if dot and (module + attribute).replace(".", "").isidentifier():
+        raise UserError(f"--env_name={name}: write {module}:{attribute} for a class of yours.")
+    if hint := _nearest(name):
         raise UserError(
             f"--env_name={name}: {hint} (If a package that only other machines have registers it, "
             f"write --env_name=MODULE:{name}.)"

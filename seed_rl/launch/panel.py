@@ -64,8 +64,9 @@ class Status:
             return "starting: the learner loads"
         if self.progress.phase != "starting":
             return self.progress.phase
-        waits = "experience to train on" if self.progress.mean_inference_batch else "actors"
-        return f"starting: waits for {waits}"
+        if not self.progress.mean_inference_batch:
+            return "starting: waits for actors"
+        return "starting: gathers experience, and compiles the training step"
 
 
 class Panel(Protocol[S_contra]):

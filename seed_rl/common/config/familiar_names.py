@@ -17,6 +17,7 @@ _ENVS = "the number of actor processes, and of environments in each"
 _UNROLLS = "in unrolls, each of --unroll_length steps"
 _STEPS = "in training steps"
 _LOGDIR = "the directory of the run, with its checkpoints and TensorBoard's files"
+_DEVICES = "of this type, such as cpu; by default every accelerator that there is"
 _VALUE_COST = (
     "of the squared error (PPO) or half of it (V-trace); libraries differ by this factor 2"
 )
@@ -89,10 +90,15 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "gae_lambda": ("lambda_", "of the value targets"),
     "track": ("wandb_project", "the project in which Weights & Biases tracks the run"),
     "exp_name": ("logdir", _LOGDIR),
+    "resume": ("logdir", "the directory of the run that continues"),
     "tensorboard_log": ("logdir", _LOGDIR),
     "capture_video": ("video_every", "environment frames between clips of the agent"),
     "save_freq": ("save_checkpoint_secs", "in seconds"),
     "eval_freq": ("num_eval_envs", "environments that play evaluation episodes meanwhile"),
+    "device": ("training_devices", _DEVICES),
+    "cuda": ("training_devices", _DEVICES),
+    "policy_kwargs": ("mlp_sizes", "the hidden layers; --help lists the network's other options"),
+    "autotune": ("entropy_cost", "from which SAC learns the temperature"),
     "tau": ("target_update_tau", "after every --update_target_every_n_step training steps"),
 }
 """By foreign names: the flag, and how it differs."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.common.errors import UserError
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.inference.policy import Acted, Policy
 from seed_rl.common.nest import Nest
@@ -219,11 +220,30 @@ def initialize(policy: Policy, network: tf.Module, specs: Specs) -> Nest:
 
     Returns:
       Nest of `tf.TensorSpec` of the agent outputs recorded per step, without a batch dimension.
+
+    Raises:
+      UserError: the network's outputs do not fit the environment, or its own initial state.
     """
     action, env_output = tf.nest.map_structure(
         lambda s: tf.zeros([1, *s.shape], s.dtype), (specs.action, specs.env_output)
     )
-    acted = policy.act(
-        network, tf.zeros([1], tf.int32), action, env_output, network.initial_state(1)
-    )
+    state = network.initial_state(1)
+    acted = policy.act(network, tf.zeros([1], tf.int32), action, env_output, state)
+    for name, output, like in (
+        ("action", acted.action, action),
+        ("new state", acted.agent_state, state),
+    ):
+        given, expected = _shapes(output), _shapes(like)
+        if given != expected:
+            raise UserError(
+                f"The network {type(network).__name__} returns the {name} {given} for a batch of "
+                f"one, but it must be {expected}."
+            )
     return tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), acted.agent_outputs)
+
+
+def _shapes(nest: Nest) -> str:
+    """What a nest of tensors must agree in, in words."""
+    kinds = ("float" if t.dtype.is_floating else "int" for t in tf.nest.flatten(nest))
+    shapes = (str(t.shape.as_list()) for t in tf.nest.flatten(nest))
+    return ", ".join(map("{}{}".format, kinds, shapes)) or "()"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from seed_rl.common.errors import UserError
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput
 
@@ -28,6 +29,9 @@ def call_network(
 
     Returns:
       (AgentOutput, new state), as the network returns them.
+
+    Raises:
+      UserError: the network returns something else.
     """
     parameters = inspect.signature(network.__call__).parameters
     required = [
@@ -36,8 +40,21 @@ def call_network(
         if p.kind in _REQUIRED and p.default is inspect.Parameter.empty
     ]
     if len(required) != 2:
-        return network(
+        returned = network(
             prev_actions, env_outputs, agent_state, unroll=unroll, is_training=is_training
         )
+        return _checked(network, returned)
     options = {"is_training": is_training} if "is_training" in parameters else {}
-    return network((prev_actions, env_outputs), agent_state, unroll=unroll, **options)
+    returned = network((prev_actions, env_outputs), agent_state, unroll=unroll, **options)
+    return _checked(network, returned)
+
+
+def _checked(network: Any, returned: Any) -> tuple[Any, Nest]:
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        given = type(returned).__name__
+    elif not hasattr(returned[0], "action"):
+        given = f"({type(returned[0]).__name__}, state)"
+    else:
+        return returned[0], returned[1]
+    name = type(network).__name__
+    raise UserError(f"The network {name} must return (AgentOutput, new state), not {given}.")

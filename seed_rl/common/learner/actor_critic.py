@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.errors import UserError
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner.algorithm import Algorithm
@@ -70,12 +71,27 @@ class ActorCriticAlgorithm(Algorithm):
         agent_state: Nest,
     ) -> Acted:
         output, agent_state = self.call(network, prev_actions, env_outputs, agent_state)
+        self._check(output)
         if self._num_eval_envs:
             greedy = self.distribution.mode(output.policy_logits)
             evaluated = env_ids >= self._num_training_envs
             choose = functools.partial(_choose_rows, evaluated)
             output = output._replace(action=tf.nest.map_structure(choose, greedy, output.action))
         return Acted(output.action, output, agent_state)
+
+    def _check(self, output: Any) -> None:
+        """Refuses what would act or train otherwise than meant, or not at all."""
+        logits, baseline, n = output.policy_logits, output.baseline, self.distribution.param_size
+        if not logits.shape.is_compatible_with([None, n]):
+            raise UserError(
+                f"The network's policy_logits are {logits.shape}, but must be [batch, {n}], the "
+                "parameters of the action distribution."
+            )
+        if not baseline.shape.is_compatible_with([None]):
+            raise UserError(
+                f"The network's baseline is {baseline.shape}, but must be [batch], one value for "
+                "each environment: tf.squeeze(..., axis=-1)."
+            )
 
     def evaluate(
         self, prev_actions: Nest, env_outputs: EnvOutput, agent_state: Nest

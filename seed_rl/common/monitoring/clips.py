@@ -29,6 +29,7 @@ _POLL_S = 0.1
 class Clips(Callback):
     """Films the agent every so many frames, in a process of its own: `seed_rl.play`.
 
+    The last shows the trained agent, and its end is waited for, unless the run was stopped.
     Training waits only while a checkpoint is saved for it. The process has a low priority and no
     GPU. There is one at a time: clips that are due meanwhile are left out. After a clip that fails,
     no more are tried; training continues.
@@ -69,7 +70,7 @@ class Clips(Callback):
     def on_report(self, report: Report) -> None:
         if self._process is not None:
             self._look()
-        elif report.frames >= self._due and not report.last:
+        elif report.frames >= self._due and not (report.last and self._stopped()):
             self._due = report.frames - report.frames % self._every + self._every
             try:
                 self._start(report.frames)

@@ -7,6 +7,7 @@ import os
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from absl import flags, logging
@@ -103,10 +104,17 @@ def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
     except FileNotFoundError:
         raise UserError(
             f"There is no run in {directory}: it has no {FILE}. Give the directory that the "
-            "run was started with, its --logdir."
+            f"run was started with, its --logdir{_runs_below(directory)}."
         ) from None
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise UserError(f"Cannot read the options of the run from {path}: {error}") from error
+
+
+def _runs_below(directory: str | os.PathLike[str]) -> str:
+    """Which runs a directory contains, to be appended to a message; "" if none."""
+    runs = sorted(str(file.parent) for file in Path(directory).glob(f"*/{FILE}"))
+    more = ", ..." if len(runs) > 5 else ""
+    return f", such as {', '.join(runs[:5])}{more}" if runs else ""
 
 
 def start_again(record: Mapping[str, Any], overrides: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.agents.sac.config import SACConfig
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.common.config import familiar_names
+from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import (
     MLPNetworkConfig,
@@ -24,6 +25,7 @@ from seed_rl.gym.env import GymConfig
 CLASSES = (
     *(GymConfig, LearnerConfig, LossConfig, MinibatchSettings, OnPolicyConfig, OptimizerConfig),
     *(
+        DeviceConfig,
         MLPNetworkConfig,
         ObservationConfig,
         PQNConfig,

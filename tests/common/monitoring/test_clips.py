@@ -98,9 +98,9 @@ class Filming:
         self.saved += 1
         return directory
 
-    def report(self, frames: int) -> None:
+    def report(self, frames: int, last: bool = False) -> None:
         progress = self._progress.update("training", last=True, frames=frames)
-        self.clips.on_report(Report(progress, {}, (), None, False))
+        self.clips.on_report(Report(progress, {}, (), None, last))
 
 
 # The last argument is --video=FILE.
@@ -131,6 +131,18 @@ def test_one_at_a_time_and_as_often_as_asked(tmp_path: pathlib.Path, monkeypatch
     run.clips.on_end("done")  # Waits.
     assert [frames for frames, _ in run.shown.clips] == [30, 270] and run.saved == 2
     assert not pathlib.Path(arguments[2]).exists()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_trained_agent_is_filmed(
+    tmp_path: pathlib.Path, monkeypatch: Any, stopped: bool
+) -> None:
+    """Guards short runs, whose only report is the last; Ctrl-C does not wait for a film."""
+    run = Filming(tmp_path, monkeypatch, FILMS)
+    run.stopped = stopped
+    run.report(30, last=True)
+    run.clips.on_end("stopped" if stopped else "done")
+    assert [frames for frames, _ in run.shown.clips] == ([] if stopped else [30])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+"""Networks of users that do not return what acting and training need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium import spaces
+
+from seed_rl.agents.vtrace.algorithm import VTrace
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common.distributions.discrete import categorical_distribution
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference.env_specs import env_output_specs
+from seed_rl.common.inference.inference import initialize
+from seed_rl.common.networks.actor_critic import AgentOutput
+from seed_rl.common.types import Specs
+
+SPECS = Specs(tf.TensorSpec([], tf.int32), env_output_specs(spaces.Box(0, 1, (2,), np.float32)))
+GOOD: dict[str, Any] = {
+    "action": tf.zeros([1], tf.int32),
+    "policy_logits": tf.zeros([1, 3]),
+    "baseline": tf.zeros([1]),
+}
+STATE = (tf.zeros([1, 4]),)
+
+
+class Network(tf.Module):
+    def __init__(self, returned: Any):
+        super().__init__()
+        self._returned = returned
+
+    def initial_state(self, batch_size: int) -> Any:
+        return (tf.zeros([batch_size, 4]),)
+
+    def __call__(
+        self,
+        prev_actions: Any,
+        env_outputs: Any,
+        agent_state: Any,
+        unroll: bool = False,
+        is_training: bool = False,
+    ) -> Any:
+        return self._returned
+
+
+def start(returned: Any) -> Any:
+    distribution = categorical_distribution(3, tf.int32)
+    algorithm = VTrace(VTraceConfig(), lambda: Network(returned), distribution, num_envs=5)
+    return initialize(algorithm, algorithm.network, SPECS)
+
+
+def test_a_fitting_network_is_recorded():
+    recorded = start((AgentOutput(**GOOD), STATE))
+    assert [spec.shape.as_list() for spec in recorded] == [[], [3], []]
+    # As programs may have it: other integers, and a list of states, such as Keras returns.
+    start((AgentOutput(**GOOD | {"action": tf.zeros([1], tf.int64)}), list(STATE)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"policy_logits": tf.zeros([1, 4])}, r"policy_logits are \(1, 4\).*\[batch, 3\]"),
+        ({"baseline": tf.zeros([1, 1])}, r"baseline is \(1, 1\).*squeeze"),
+        ({"action": tf.zeros([1])}, r"the action float\[1\].* must be int\[1\]"),
+        ({"action": tf.zeros([1, 3], tf.int32)}, r"the action int\[1, 3\].* must be int\[1\]"),
+    ],
+)
+def test_a_wrong_output_is_named(wrong: dict[str, tf.Tensor], message: str):
+    """Guards against tracebacks of TensorFlow, and messages that blame an actor's options."""
+    with pytest.raises(UserError, match=message):
+        start((AgentOutput(**GOOD | wrong), STATE))
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (AgentOutput(**GOOD), "must return .AgentOutput, new state., not AgentOutput"),
+        ((tuple(GOOD.values()), STATE), r"not \(tuple, state\)"),
+        ((AgentOutput(**GOOD), ()), r"the new state \(\) for .* must be float\[1, 4\]"),
+        ((AgentOutput(**GOOD), (tf.zeros([1, 5]),)), r"the new state float\[1, 5\]"),
+    ],
+)
+def test_a_lost_state_is_not_trained_on(returned: Any, message: str):
+    """Guards recurrent networks: without a state, training would be another than acting."""
+    with pytest.raises(UserError, match=message):
+        start(returned)

@@ -141,6 +141,8 @@ FAULTS: dict[str, Any] = {
     "shape": at(3, lambda r: (r[0][:1], *r[1:])),
     "dtype": at(3, lambda r: (r[0].astype(np.complex64), *r[1:])),
     "structure": at(3, lambda r: ({"place": r[0]}, *r[1:])),
+    "list": at(3, lambda r: ([*r[0]], *r[1:])),
+    "other_dtype": at(3, lambda r: (r[0].astype(np.float64), *r[1:])),
     "bounds": at(3, lambda r: (r[0] + 100, *r[1:])),
     "reward": at(3, lambda r: (r[0], None, *r[2:])),
     "step_result": changed(lambda env, result: result[:3]),
@@ -181,6 +183,7 @@ MUST = {
     **{"goal_reward": "compute_reward returns", "goal_batch": "shape [] for arrays of 200 goals"},
     **{"raises": "ZeroDivisionError", "hangs": "did not return within", "nan": "contains NaN"},
     **{"shape": "shape [1]; its space says [2]", "dtype": "complex64", "structure": "dict"},
+    "list": "returned a list",
     **{"reward": "None", "step_result": "a tuple of 3", "reset_result": "an array float32[2]"},
     **{"one_step": "first step", "space": "fixed shape", "actions": "no bounds"},
     **{"refused": "level is locked", "raises_in_reset": "reset() raised", "exits": "sys.exit"},
@@ -188,6 +191,7 @@ MUST = {
 }
 SHOULD = {
     **{"determinism": "differ from step", "bounds": "outside of the bounds", "both": "both"},
+    "other_dtype": "returned float64",
     **{"endless": "No episode ended", "time_limit": "after exactly 9 steps"},
     **{"mask_name": "action_masks looks like", "mask_method": "action_masks() looks like"},
     **{"autoreset": "reset itself", "float_image": "19,200 bytes", "channels": "channels first"},
@@ -208,6 +212,7 @@ def test_each_fault_is_found(name: str) -> None:
     kind = {
         "raises_in_reset": "raises",
         "exits": "raises",
+        "list": "structure",
         "nan_reward": "nan",
         "success": "reward",
         "mask_method": "mask_name",

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from seed_rl.check_env.findings import Findings, Unusable
@@ -187,23 +188,37 @@ class Contract:
             specs = space_lib.specs(space)
             leaves = nest.flatten(nest.map_structure(lambda spec, leaf: leaf, specs, value))
         except (ValueError, KeyError, TypeError, UserError):
+            nested = isinstance(space, (gymnasium.spaces.Dict, gymnasium.spaces.Tuple))
             self.findings.must(
                 "structure",
                 f"{call} returned {_kind(value)}, which does not have the structure of {space}.",
                 "The actor ends with a message.",
-                "Return what the space declares: a dictionary for Dict, a tuple for Tuple.",
+                "Return what the space declares: a dictionary for Dict, a tuple for Tuple."
+                if nested
+                else f"Return an array: np.asarray(observation, np.{space.dtype}).",
             )
             raise Unusable from None
         for spec, leaf in zip(nest.flatten(specs), leaves, strict=True):
             self._check_leaf(spec, np.asarray(leaf), call)
-        if not space.contains(value) and not any(f.name in _EXPLAINS for f in self.findings):
+        if space.contains(value) or any(f.name in _EXPLAINS for f in self.findings):
+            return
+        converted = nest.map_structure(lambda spec, leaf: spec.dtype.type(leaf), specs, value)
+        if space.contains(converted):
+            kinds = [np.asarray(leaf).dtype.name for leaf in leaves]
             self.findings.should(
-                "bounds",
-                f"{call} returned values outside of the bounds or type of its space: "
-                f"{_shown(value)} is not in {space}.",
-                "Agents do not need the bounds, but scaling by them would be wrong.",
-                "Declare the true bounds and the dtype (np.inf where there are none).",
+                "other_dtype",
+                f"{call} returned {', '.join(kinds)}, but its space is {space}.",
+                "Every observation is converted.",
+                "Return the dtype that the space declares, or declare the other.",
             )
+            return
+        self.findings.should(
+            "bounds",
+            f"{call} returned values outside of the bounds of its space: {_shown(value)} is not in "
+            f"{space}.",
+            "Agents do not need the bounds, but scaling by them would be wrong.",
+            "Declare the true bounds (np.inf where there are none).",
+        )
 
     def _check_leaf(self, spec: space_lib.ArraySpec, leaf: np.ndarray, call: str) -> None:
         if leaf.shape != spec.shape:

@@ -265,7 +265,7 @@ def create_network(
     if has_images(observation_space):
         raise UserError(
             f"SAC's networks take vectors, but observations contain images: {observation_space}. "
-            "Train with vtrace, ppo or r2d2, or pass your own network to `learner_loop`."
+            "Train with vtrace, ppo or r2d2, or a network of your own (docs/tutorials.md)."
         )
     sizes, critics = config.mlp_sizes, (distribution, config.n_critics)
     quantiles = config.n_quantiles

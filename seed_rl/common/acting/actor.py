@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from seed_rl.common.acting import environment_process
+from seed_rl.common.acting import environment_process, rewards
 from seed_rl.common.acting.actor_clock import ActorClock
 from seed_rl.common.acting.batched_env import EnvironmentFailure
-from seed_rl.common.acting.env_group import CreateBatch, Environments, describe_ids, env_groups
+from seed_rl.common.acting.env_group import CreateBatch, Environments, env_groups
 from seed_rl.common.acting.environment_agreement import OtherEnvironment
 from seed_rl.common.acting.environment_process import EnvironmentRequest
 from seed_rl.common.acting.inference_check import check_inference
@@ -421,7 +421,7 @@ class Actor:
     def _named_environments(self) -> str:
         if not len(self._env_ids):  # It has none yet.
             return "this actor's environments"
-        return f"environments {describe_ids(self._env_ids)}"
+        return f"environments {rewards.describe_ids(self._env_ids)}"
 
 
 def _new_run_id() -> int:

@@ -19,8 +19,6 @@ def as_gymnasium(env: Any) -> gymnasium.Env[Any, Any]:
     Raises:
       UserError: it lacks `reset`, `step` or a space.
     """
-    if isinstance(env, gymnasium.Env):
-        return env
     missing = [
         name
         for name in ("reset", "step", "observation_space", "action_space")
@@ -31,7 +29,7 @@ def as_gymnasium(env: Any) -> gymnasium.Env[Any, Any]:
             f"{type(env).__name__} is not an environment: it has no {', '.join(missing)}. It must "
             "have the interface of gymnasium.Env (or of the old gym.Env)."
         )
-    return OldGymAdapter(env)
+    return env if isinstance(env, gymnasium.Env) else OldGymAdapter(env)
 
 
 class OldGymAdapter(gymnasium.Env[Any, Any]):

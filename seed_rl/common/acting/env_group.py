@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -152,13 +152,5 @@ def _create(made: Environments, env_ids: np.ndarray) -> BatchedEnv:
         raise
     except (Exception, SystemExit) as error:
         raise EnvironmentFailure(
-            f"Environments {describe_ids(env_ids)} could not be created."
+            f"Environments {rewards.describe_ids(env_ids)} could not be created."
         ) from error
-
-
-def describe_ids(env_ids: Sequence[int] | np.ndarray) -> str:
-    """Ids in ascending order, for messages: "3" or "3 to 5" or "3, 5"."""
-    first, last = int(env_ids[0]), int(env_ids[-1])
-    if last - first >= len(env_ids):
-        return ", ".join(str(int(env_id)) for env_id in env_ids)
-    return str(first) if first == last else f"{first} to {last}"

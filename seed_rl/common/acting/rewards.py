@@ -1,4 +1,4 @@
-"""Checks that rewards are numbers.
+"""Checks that rewards are numbers, and names environments in messages.
 
 NumPy would silently convert None to NaN and a one-element array to a number, and the fault would
 look like the agent's.
@@ -6,6 +6,7 @@ look like the agent's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,16 @@ def _check_values(env_ids: np.ndarray, values: Any, name: str) -> None:
     shape = np.shape(values)
     if shape != env_ids.shape:
         raise UserError(
-            f"Environments {env_ids[0]} to {env_ids[-1]}: `{name}` has shape {list(shape)}, not "
+            f"Environments {describe_ids(env_ids)}: `{name}` has shape {list(shape)}, not "
             f"{list(env_ids.shape)}. Make step() return one number per environment."
         )
     for env_id, value in zip(env_ids, values, strict=True):
         number(value, int(env_id), name)
+
+
+def describe_ids(env_ids: Sequence[int] | np.ndarray) -> str:
+    """Ids in ascending order, for messages: "3" or "3 to 5" or "3, 5"."""
+    first, last = int(env_ids[0]), int(env_ids[-1])
+    if last - first >= len(env_ids):
+        return ", ".join(str(int(env_id)) for env_id in env_ids)
+    return str(first) if first == last else f"{first} to {last}"

@@ -32,7 +32,7 @@ from gymnasium import spaces as gymnasium_spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from seed_rl.common import nest
-from seed_rl.common.acting import action_masks, env_wrappers, spaces
+from seed_rl.common.acting import action_masks, env_wrappers, rewards, spaces
 from seed_rl.common.acting.batched_env import BatchStep, EnvironmentCall, env_seeds
 from seed_rl.common.errors import UserError
 
@@ -60,7 +60,7 @@ class VectorEnvironment:
         self._mode, self._resets_rows = _inspect(env, size)
         self._env = env
         self._single_space = env.single_observation_space
-        self._name = f"Environments {self._env_ids[0]} to {self._env_ids[-1]}"
+        self._name = f"Environments {rewards.describe_ids(self._env_ids)}"
         self._masks: action_masks.ActionMasks | None = None
         space = self._single_space
         if where := action_masks.place(env, space, env.single_action_space):

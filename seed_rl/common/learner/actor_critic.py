@@ -81,13 +81,14 @@ class ActorCriticAlgorithm(Algorithm):
 
     def _check(self, output: Any) -> None:
         """Refuses what would act or train otherwise than meant, or not at all."""
-        logits, baseline, n = output.policy_logits, output.baseline, self.distribution.param_size
+        logits, n = output.policy_logits, self.distribution.param_size
+        baseline = getattr(output, "baseline", None)  # SAC's networks have critics instead.
         if not logits.shape.is_compatible_with([None, n]):
             raise UserError(
                 f"The network's policy_logits are {logits.shape}, but must be [batch, {n}], the "
                 "parameters of the action distribution."
             )
-        if not baseline.shape.is_compatible_with([None]):
+        if baseline is not None and not baseline.shape.is_compatible_with([None]):
             raise UserError(
                 f"The network's baseline is {baseline.shape}, but must be [batch], one value for "
                 "each environment: tf.squeeze(..., axis=-1)."

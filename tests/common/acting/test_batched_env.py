@@ -10,7 +10,8 @@ import pytest
 from gymnasium import spaces
 
 from seed_rl.common.acting.batched_env import BatchedEnvironment, EnvironmentFailure, env_seeds
-from seed_rl.common.acting.env_group import Environments, describe_ids, env_groups
+from seed_rl.common.acting.env_group import Environments, env_groups
+from seed_rl.common.acting.rewards import describe_ids
 from seed_rl.common.errors import UserError
 from seed_rl.testing import envs
 

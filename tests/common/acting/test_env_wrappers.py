@@ -148,6 +148,16 @@ def test_environments_that_fit_are_not_wrapped() -> None:
     assert env_wrappers.wrap_for_agent(env) is env
 
 
+@pytest.mark.parametrize(
+    ("env", "missing"),
+    [(object(), "reset, step, observation_space"), (gymnasium.Env(), "observation_space, action")],
+)
+def test_what_is_missing_is_named(env: Any, missing: str) -> None:
+    """Guards against an AttributeError that names a line of ours."""
+    with pytest.raises(UserError, match=f"is not an environment: it has no {missing}"):
+        as_gymnasium(env)
+
+
 @pytest.mark.parametrize("truncate", [False, True])
 def test_old_gym_environment(truncate: bool) -> None:
     env = as_gymnasium(envs.OldGymEnv(episode_length=2, truncate=truncate))

@@ -85,26 +85,18 @@ def read(
     Raises:
       UserError: an option without which there is no job is missing.
     """
-    own, rest = _split(arguments)
     defaults = [
         f"--{name}={environment[variable]}"
         for name in _value_options()
         if environment.get(variable := _OWN_VARIABLES.get(name, _PREFIX + name.upper()))
     ]
-    given = parser().parse_args([*defaults, *own])
+    given, rest = parser().parse_known_args([*defaults, *arguments])
     if missing := [name for name in _NEEDED if not getattr(given, name)]:
         raise UserError(
             f"{', '.join(f'--{name}' for name in missing)}: give a value, or set "
             f"{', '.join(_PREFIX + name.upper() for name in missing)}."
         )
     return given, rest
-
-
-def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divides our options from the run's arguments."""
-    names = {name for action in parser()._actions for name in action.option_strings}
-    own = [a for a in arguments if a.partition("=")[0] in names]
-    return own, [a for a in arguments if a.partition("=")[0] not in names]
 
 
 def _value_options() -> list[str]:

@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
 from seed_rl.cluster import address_file, indices, learners, mirrored, roles, run, say
-from seed_rl.cluster.roles import Role
-from seed_rl.cluster.run import ClusterRun
+from seed_rl.cluster.roles import Role, positive
+from seed_rl.cluster.run import ClusterRun, stopped_code
 from seed_rl.cluster.secrets import Secrets
 from seed_rl.common.errors import LostLearnerError, UserError
 from seed_rl.common.run_files.progress import LEARNERS
@@ -219,8 +219,7 @@ def main(
         terminal.end_without_reader()
         print(USAGE, end="")
         return 0
-    stopped = [a.partition("=")[2] for a in arguments if a.startswith("--stopped_exit_code=")]
-    code = int(stopped[-1]) if stopped and stopped[-1].isdecimal() else 0
+    code = stopped_code(arguments)
     # The default action does not apply to the first process of a container.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(code))
     try:
@@ -272,9 +271,7 @@ def _mirror(
         say(shlex.join(found[1:]))
         return found
 
-    period = os.environ.get("SEED_RL_COPY_SECS") or "30"
-    if not period.isdecimal() or not int(period):
-        raise UserError(f"SEED_RL_COPY_SECS must be a positive number, not '{period}'.")
+    period = positive(os.environ, "SEED_RL_COPY_SECS", 30)
     environment = program_environment([], os.environ)
     return mirrored.run(command, url, environment, after_copy, float(period), stopped_code)
 

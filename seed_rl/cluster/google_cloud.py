@@ -143,18 +143,16 @@ def tasks(actors: int, evaluators: int, environment: Mapping[str, str]) -> list[
     Raises:
       UserError: there are none for this machine, or the environment makes no sense.
     """
-    text = environment.get("SEED_RL_ACTORS_PER_MACHINE") or "1"
-    if not text.isdecimal() or not int(text):
-        raise UserError(f"SEED_RL_ACTORS_PER_MACHINE must be a positive number, not '{text}'.")
+    each = roles.positive(environment, "SEED_RL_ACTORS_PER_MACHINE", 1)
     machine = machine_index(environment)
-    first = machine * int(text)
+    first = machine * each
     if first >= actors:
         raise UserError(
             f"Machine {machine} has nothing to do: the run's {actors} actors are on the machines "
-            f"before it, {text} on each. Rent fewer replicas."
+            f"before it, {each} on each. Rent fewer replicas."
         )
-    machines = -(-actors // int(text))
-    mine = range(first, min(first + int(text), actors))
+    machines = -(-actors // each)
+    mine = range(first, min(first + each, actors))
     return [*mine, *range(actors + machine, actors + evaluators, machines)]
 
 

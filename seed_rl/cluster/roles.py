@@ -186,3 +186,15 @@ def number(environment: Mapping[str, str], name: str) -> int | None:
     if not text.isdecimal():
         raise UserError(f"{name} must be a number, from 0 upwards, not '{text}'.")
     return int(text)
+
+
+def positive(environment: Mapping[str, str], name: str, default: int) -> int:
+    """The positive number in a variable, or `default` if it is not set.
+
+    Raises:
+      UserError: it is not one.
+    """
+    text = environment.get(name) or str(default)
+    if not text.isdecimal() or not int(text):
+        raise UserError(f"{name} must be a positive number, not '{text}'.")
+    return int(text)

@@ -24,6 +24,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from seed_rl.cluster import say
+from seed_rl.cluster.run import stopped_code
 from seed_rl.common.system.stop_signal import SIGNALS
 from seed_rl.launch.process import describe_exit
 from seed_rl.launch.restarts import FOLLOW_S, CrashRecord, RestartPolicy, is_final, to_blame
@@ -124,7 +125,6 @@ def main(arguments: Sequence[str]) -> int:
     learners = int(arguments[0])
     end = arguments.index("--")
     before, program = arguments[1:end], arguments[end + 1 :]
-    stopped = [a.partition("=")[2] for a in program if a.startswith("--stopped_exit_code=")]
 
     def start(index: int, name: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -133,9 +133,7 @@ def main(arguments: Sequence[str]) -> int:
             stdin=subprocess.DEVNULL,
         )
 
-    # Of a value that is no number, the learners complain.
-    code = int(stopped[-1]) if stopped and stopped[-1].isdecimal() else 0
-    return Together(start, learners, code).run()
+    return Together(start, learners, stopped_code(program)).run()
 
 
 if __name__ == "__main__":

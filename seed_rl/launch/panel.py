@@ -224,8 +224,8 @@ class Lines:
 class PlainPanel(Lines):
     """Lines about one run."""
 
-    def __init__(self, title: str, facts: Mapping[str, str], period_s: float = 5.0):
-        super().__init__([title, *(f"{name}: {fact}" for name, fact in facts.items())], period_s)
+    def __init__(self, title: str, facts: Mapping[str, str]):
+        super().__init__([title, *(f"{name}: {fact}" for name, fact in facts.items())], 5.0)
 
     def show(self, status: Status) -> None:
         line = " | ".join(f"{name} {value}".strip() for name, value in describe(status))

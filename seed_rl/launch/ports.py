@@ -21,14 +21,14 @@ def free_port(host: str = "localhost") -> int:
     return _bind_everywhere(host)
 
 
-def is_free(port: int, host: str = "localhost") -> bool:
-    """Whether a program may listen at a port, on every address of the host.
+def is_free(port: int) -> bool:
+    """Whether a program may listen at a port, on every address of localhost.
 
     Raises:
-      OSError: the host has no address on this machine, or this user may not use the port.
+      OSError: this user may not use the port.
     """
     try:
-        _bind_everywhere(host, port)
+        _bind_everywhere("localhost", port)
     except _InUse:
         return False
     return True

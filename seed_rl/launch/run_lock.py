@@ -6,6 +6,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import time
@@ -48,7 +49,7 @@ class RunLock:
         started = time.monotonic()
         reported = False
         while not try_lock(self._file.fileno()):
-            pid = _read_pid(logdir)
+            pid, _ = _read(logdir)
             waited = time.monotonic() - started
             if waited > (1.0 if _exists(pid) else patience_s):
                 self._file.close()
@@ -84,7 +85,7 @@ def running_pid(logdir: pathlib.Path) -> int | None:
     """The process id of the supervisor running in `logdir`, or None."""
     try:
         with open(logdir / FILE_NAME, "rb") as file:
-            return None if try_lock(file.fileno()) else _read_pid(logdir)
+            return None if try_lock(file.fileno()) else _read(logdir)[0]
     except OSError:
         return None
 
@@ -94,18 +95,21 @@ def is_elsewhere(logdir: pathlib.Path, pid: int) -> bool:
 
     The directory may be shared with another machine, or with a container that counts its own ids.
     """
-    try:
-        _, *started = (logdir / FILE_NAME).read_text()[:40].split()
-    except (OSError, ValueError):
-        return False
-    return bool(started) and _exists(pid) and started != [_started(pid)]
+    with contextlib.suppress(OSError):
+        _, started = _read(logdir)
+        return bool(started) and _exists(pid) and started != _started(pid)
+    return False
 
 
-def _read_pid(logdir: pathlib.Path) -> int:
-    """0 if the file is being written or does not name a possible supervisor."""
-    text = (logdir / FILE_NAME).read_bytes()[:20].partition(b" ")[0].strip()
+def _read(logdir: pathlib.Path) -> tuple[int, str]:
+    """The supervisor's process id, and when it started ("" in files of older versions).
+
+    The id is 0 if the file is being written or does not name a possible supervisor.
+    """
+    pid, _, started = (logdir / FILE_NAME).read_bytes()[:40].partition(b" ")
     # A negative number would name a group of processes, or all; 1 is the system's first.
-    return int(text) if text.isdigit() and 1 < int(text) <= _LARGEST_PID else 0
+    possible = pid.strip().isdigit() and 1 < int(pid) <= _LARGEST_PID
+    return int(pid) if possible else 0, started.decode(errors="replace").strip()
 
 
 def _started(pid: int) -> str:

@@ -32,7 +32,7 @@ from seed_rl.launch.restarts import (
     is_final,
     to_blame,
 )
-from seed_rl.launch.run_lock import RunLock
+from seed_rl.launch.run_lock import FILE_NAME, RunLock
 from seed_rl.launch.run_state import RunState
 
 _PROXY_SERVES_S = 3.0
@@ -143,7 +143,7 @@ class Supervisor:
         """Locks the directory, after moving an earlier run aside if the config says so."""
         logdir = self._config.logdir
         lock = RunLock(logdir, self._config.stop_timeout_s, self._panel.say)
-        if self._config.fresh and any(path.name != "supervisor.pid" for path in logdir.iterdir()):
+        if self._config.fresh and any(path.name != FILE_NAME for path in logdir.iterdir()):
             aside = logdir.with_name(f"{logdir.name}.{time.strftime('%Y%m%d-%H%M%S')}")
             try:
                 logdir.rename(aside)

@@ -36,6 +36,7 @@ LAUNCHER = (sys.executable, "-m", "seed_rl.launch.local")
 _EVALUATION_ENVS = 20  # At once.
 _IMPATIENT_S = 10.0  # How long a run may take to exit without saving.
 _INSIST_PERIOD_S = 0.5
+_POLL_S = 0.1
 _REPORT_PERIOD_S = 2.0
 _STOPPED = (0, 130, -signal.SIGINT)  # Saved, not saved on request, nothing had started.
 _QUIET = {"PYTHONUNBUFFERED": "1"}
@@ -111,7 +112,6 @@ class Runner:
       retry_failed: whether to resume failed runs.
       panel: shows progress and messages.
       launcher: the program that trains; tests replace it.
-      poll_s: polling interval.
     """
 
     def __init__(
@@ -121,13 +121,11 @@ class Runner:
         retry_failed: bool,
         panel: Panel[StudyStatus],
         launcher: Sequence[str] = LAUNCHER,
-        poll_s: float = 0.1,
     ):
         self._study = study
         self._parallel = parallel
         self._panel = panel
         self._launcher = launcher
-        self._poll_s = poll_s
         self._waiting: deque[StudyRun] = deque()
         self._done = self._failed = self._pruned = 0
         configurations = study.trials.configurations()
@@ -176,7 +174,7 @@ class Runner:
                         self._start(self._next())
                     self._poll()
                     self._prune()
-                    time.sleep(self._poll_s)
+                    time.sleep(_POLL_S)
                 if self._running:
                     self._stop()
 
@@ -325,7 +323,7 @@ class Runner:
                 for process, _ in self._running.values():
                     process.kill()
             self._poll()
-            time.sleep(self._poll_s)
+            time.sleep(_POLL_S)
 
     def _interrupt(self, runs: Iterable[StudyRun]) -> None:
         """Presses Ctrl-C for runs, which then save and end."""

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.common.system.extras import missing_extra
 from seed_rl.study.percentiles import Interval
 
 RESAMPLES = 2000
@@ -59,12 +58,9 @@ def improvement(*tasks: Any, axis: int = -1) -> Any:
 
 
 def estimate(statistic: Callable[..., Any], scores: Scores) -> Interval:
-    """A statistic of `scores` with its interval, whose ends are NaN if a task has a single seed.
+    """A statistic of `scores` with its interval, whose ends are NaN if a task has a single seed."""
+    from scipy import stats
 
-    Raises:
-      UserError: SciPy is missing.
-    """
-    stats = _scipy_stats()
     tasks = [np.asarray(task, np.float64) for task in scores]
     value = float(statistic(*tasks))
     if min(map(len, tasks)) < 2:
@@ -81,25 +77,15 @@ def estimate(statistic: Callable[..., Any], scores: Scores) -> Interval:
 
 
 def mean_of_seeds(scores: Sequence[float]) -> Interval:
-    """The mean with its 95 % interval of Student's t, whose ends are NaN with a single score.
+    """The mean with its 95 % interval of Student's t, whose ends are NaN with a single score."""
+    from scipy import stats
 
-    Raises:
-      UserError: SciPy is missing.
-    """
     value = float(np.mean(scores))
     if len(scores) < 2:
         return Interval(value, math.nan, math.nan)
-    half = _scipy_stats().t.ppf(0.975, len(scores) - 1) * np.std(scores, ddof=1)
+    half = stats.t.ppf(0.975, len(scores) - 1) * np.std(scores, ddof=1)
     half = float(half) / math.sqrt(len(scores))
     return Interval(value, value - half, value + half)
-
-
-def _scipy_stats() -> Any:
-    try:
-        from scipy import stats
-    except ImportError as error:
-        raise missing_extra("study", "Aggregating studies", error) from error
-    return stats
 
 
 def profile(scores: Scores, thresholds: np.ndarray) -> np.ndarray:

@@ -160,15 +160,12 @@ def measure_whole(args: argparse.Namespace) -> dict[str, float]:
     return difference
 
 
-def start_system(
-    args: argparse.Namespace, logdir: Path, checkout: Path | None = None
-) -> list[subprocess.Popen[bytes]]:
-    """Starts the learner and the actors of this or another checkout; the learner comes first.
+def start_system(args: argparse.Namespace, logdir: Path) -> list[subprocess.Popen[bytes]]:
+    """Starts the learner and the actors; the learner comes first.
 
     Args:
       args: the benchmark's.
       logdir: of the run; the learner listens at `learner.sock` there.
-      checkout: whose program runs; None: this one's.
     """
     workload = chosen(args)
     flags = dict(
@@ -181,34 +178,25 @@ def start_system(
         env_batch_size=workload.num_envs // args.actors,
         unroll_length=workload.unroll_length,
         batch_size=workload.batch_size,
+        jit=args.jit,
         save_model=False,
     )
     if workload.network:
         flags["compute_dtype"] = args.compute_dtype
-    if args.jit != "auto":  # Which earlier checkouts do not know.
-        flags["jit"] = args.jit
-    learner = _start(workload.program, flags, checkout, run_mode="learner")
-    actors = [
-        _start(workload.program, flags, checkout, run_mode="actor", task=i)
-        for i in range(args.actors)
-    ]
+    learner = _start(workload.program, flags, run_mode="learner")
+    actors = [_start(workload.program, flags, run_mode="actor", task=i) for i in range(args.actors)]
     return [learner, *actors]
 
 
-def _start(
-    program: str, flags: dict[str, Any], checkout: Path | None, **more: Any
-) -> subprocess.Popen[bytes]:
+def _start(program: str, flags: dict[str, Any], **more: Any) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", program, *as_flags({**flags, **more})]
     log = open(Path(flags["logdir"]) / f"{more['run_mode']}-{more.get('task', 0)}.log", "w")
     with log:
-        return subprocess.Popen(
-            command, stdout=log, stderr=log, cwd=checkout, env=_environment(checkout)
-        )
+        return subprocess.Popen(command, stdout=log, stderr=log, env=_environment())
 
 
-def _environment(checkout: Path | None = None) -> dict[str, str]:
-    path = {"PYTHONPATH": str(checkout)} if checkout else {}
-    return {**os.environ, **path, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 
 def wait_for_training(logdir: Path, learner: subprocess.Popen[bytes]) -> None:

@@ -85,19 +85,6 @@ def test_life_loss_ends_the_episode_only_if_asked() -> None:
         assert env.step(0)[2] == ends
 
 
-def test_episodic_life_reports_a_lost_life_and_continues() -> None:
-    """Guards that the flag neither cuts the action short nor ends the episode."""
-    game = Game(lives_lost_at=6)
-    env = AtariPreprocessing(game, episodic_life=True)
-    env.reset()
-    over = []
-    for _ in range(4):
-        _, reward, terminated, _, info = env.step(0)
-        over.append(info["learning_episode_over"])
-        assert reward == 4.0 and not terminated
-    assert over == [False, True, False, False] and game.resets == 1
-
-
 def test_time_limit_counts_frames_of_actions_only() -> None:
     env = AtariPreprocessing(Game(), frame_skip=4, max_random_noops=5, max_episode_frames=9)
     env.reset(seed=1)

@@ -34,11 +34,6 @@ pytestmark = pytest.mark.slow
             ["--workload=W4", "--actors=2", "--seconds=2", "--warmup=0", "--part_seconds=0.5"],
             ["efficiency", "frames_per_s", "ideal_frames_per_s"],
         ),
-        (
-            "compare",
-            ["--before=.", "--actors=1", "--windows=2", "--seconds=3", "--warmup=0"],
-            ["before_frames_per_s", "now_frames_per_s", "ratio"],
-        ),
         ("inference_store", ["--rounds=1", "--seconds=0.1"], ["threads_over_one"]),
         (
             "local_actors",

@@ -12,7 +12,7 @@ from seed_rl.cluster import health
 from seed_rl.common.errors import UserError
 from seed_rl.grpc.channel_options import ServerOptions
 from tests.helpers.op_helpers import INT, serving
-from tests.helpers.secrets import dated_certificate, make_secrets
+from tests.helpers.secrets import make_secrets
 
 
 @tf.function(input_signature=[INT])
@@ -59,26 +59,14 @@ def test_one_that_does_not_serve_is_not(free_port, monkeypatch, capsys):
     assert f"does not answer at 127.0.0.1:{free_port}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("names", "days", "said"),
-    [
-        (["learner"], (-9, -2), "certificate has expired by this machine's clock"),
-        (["learner"], (2, 9), "certificate is not valid yet by this machine's clock"),
-        (["another"], (-2, 9), "certificate is not for learner"),
-    ],
-)
-def test_a_certificate_that_nobody_accepts(
-    tmp_path, free_port, monkeypatch, capsys, names, days, said
-):
+def test_a_certificate_that_nobody_accepts(tmp_path, free_port, monkeypatch, capsys):
     """Guards against "Deadline Exceeded", gRPC's only message."""
     monkeypatch.setattr(health, "_TIMEOUT_S", 0.5)
-    secrets = make_secrets(tmp_path / "secrets", *names)
-    folder = dated_certificate(secrets, tmp_path / "dated", *days).folder
+    folder = make_secrets(tmp_path / "secrets", "another").folder
     tls = {"tls_certificate": str(folder / "cert.pem"), "tls_key": str(folder / "key.pem")}
-    options = ServerOptions(token=secrets.token, **tls)
-    with serving(f"0.0.0.0:{free_port}", echo, options=options):
+    with serving(f"0.0.0.0:{free_port}", echo, options=ServerOptions(**tls)):
         assert health.main(learner(free_port, SEED_RL_SECRETS=str(folder))) == 1
-    assert said in capsys.readouterr().err
+    assert "certificate is not for learner" in capsys.readouterr().err
 
 
 def test_other_roles_have_no_port_to_ask():

@@ -219,12 +219,14 @@ def test_learner_and_actors_meet_through_a_file_and_train(cluster, tmp_path, fre
 
 
 def test_a_waiting_actor_ends_with_sigterm(cluster, tmp_path):
-    """Guards the first process of a container, for which SIGTERM has no default action."""
-    file = str(tmp_path / "address")
-    actor = cluster(SEED_RL_ROLE="actor", SEED_RL_INDEX="0", SEED_RL_ADDRESS_FILE=file)
+    """Guards the first process of a container, for which SIGTERM has no default action; and an
+    eviction before the program starts from being a success, to Kubernetes.
+    """
+    place = {"SEED_RL_INDEX": "0", "SEED_RL_ADDRESS_FILE": str(tmp_path / "address")}
+    actor = cluster("--stopped_exit_code=75", SEED_RL_ROLE="actor", **place)
     wait_until(lambda: "waiting for the learner" in actor.text())
     actor.send(signal.SIGTERM)
-    assert actor.wait() == 0
+    assert actor.wait() == 75
 
 
 def test_a_second_learner_leaves_the_address_alone(cluster, tmp_path):

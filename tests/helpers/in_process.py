@@ -30,7 +30,6 @@ class Run(contextlib.AbstractContextManager):
       make_env: creates one environment.
       r2d2: options, as are `replay` and `network`.
       seed: of weights, exploration and sampling.
-      placement: devices; by default the one CPU.
     """
 
     def __init__(
@@ -45,7 +44,6 @@ class Run(contextlib.AbstractContextManager):
         batch_size=8,
         learning_rate=1e-3,
         seed=0,
-        placement=None,
     ):
         tf.keras.utils.set_random_seed(seed)
         self._seed = seed
@@ -53,7 +51,7 @@ class Run(contextlib.AbstractContextManager):
         self.specs = env_specs.specs(self.env.observation_space, self.env.action_space)
         self._options = r2d2, network
         replay = replay or ReplayConfig(replay_buffer_size=100, replay_buffer_min_size=4)
-        placement = placement or make_devices(DeviceConfig("cpu:0", "cpu:0"))
+        placement = make_devices(DeviceConfig("cpu:0", "cpu:0"))
         strategy = placement.training_strategy
         with strategy.scope():
             self.algorithm = self.create_algorithm(replay, unroll_length, num_envs, num_eval_envs)

@@ -19,17 +19,26 @@ def start(place, *flags, within=()):
     )
 
 
-def processes_of(place, run_mode=""):
-    """Process ids by task (-1: the learner) of the run's programs."""
+def command_lines(logdir):
+    """Arguments, by process id, of all processes that name the directory."""
     found = {}
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             arguments = (entry / "cmdline").read_bytes().decode().split("\0")
         except OSError:
             continue
-        if f"--logdir={place.logdir}" in arguments and f"--run_mode={run_mode}" in arguments:
+        if f"--logdir={logdir}" in arguments:
+            found[int(entry.name)] = arguments
+    return found
+
+
+def processes_of(place, run_mode):
+    """Process ids by task (-1: the learner) of the run's programs."""
+    found = {}
+    for pid, arguments in command_lines(place.logdir).items():
+        if f"--run_mode={run_mode}" in arguments:
             task = [a.removeprefix("--task=") for a in arguments if a.startswith("--task=")]
-            found[int(task[0]) if task else -1] = int(entry.name)
+            found[int(task[0]) if task else -1] = pid
     return found
 
 

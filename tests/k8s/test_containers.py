@@ -137,31 +137,6 @@ def test_tensorboard_reads_the_volume(secrets, tmp_path):
     assert {f"--logdir={tmp_path}/runs", "--host=0.0.0.0", "--port=6006"} <= {*command(it)}
 
 
-def test_a_misspelled_flag_is_found(secrets, tmp_path):
-    """Guards the test above."""
-    manifests = of_case("jobset", secrets)
-    (flags,) = [d for d in manifests if d["metadata"]["name"] == "flags"]
-    flags["data"]["flags"] = "--gaem=Pong\n"
-    checked = check_arguments(command(container(manifests, "learner", tmp_path)), tmp_path)
-    assert checked.returncode == 2 and "gaem" in checked.stderr
-
-
-def test_an_eviction_before_the_program_starts_is_no_success(tmp_path):
-    """To Kubernetes, exit code 0 would mean that the pod has finished."""
-    variables = {"SEED_RL_ROLE": "actor", "JOB_COMPLETION_INDEX": "0"}
-    waiting = Program(
-        "seed_rl.cluster",
-        *("gym", "vtrace", "1", f"--stopped_exit_code={STOPPED}"),
-        environment={**variables, "SEED_RL_ADDRESS_FILE": str(tmp_path / "address")},
-    )
-    try:
-        wait_until(lambda: "waiting for the learner" in waiting.text(), running=waiting)
-        waiting.send(signal.SIGTERM)
-        assert waiting.wait() == STOPPED
-    finally:
-        waiting.kill()
-
-
 @pytest.mark.nightly
 def test_containers_train_are_evicted_resume_and_finish(secrets, short_path, free_port):
     """The processes of the pods that submit.sh asks for, here, with token and TLS."""

@@ -1,7 +1,6 @@
 """The manifests of k8s/submit.sh: known to the schemas of their kinds, and as reviewed in golden/.
 
-The case `plain` is there as a whole, of `jobset` what differs from it, of others what differs
-from `jobset`.
+The case `plain` is there as a whole, of the others what differs from the case in `BASES`.
 
 After a change, write the golden files anew and review the difference:
 
@@ -21,6 +20,7 @@ from seed_rl.common.errors import LostLearnerError
 from tests.k8s.manifests import CASES, documents, pods, problems, render, script
 
 GOLDEN = pathlib.Path(__file__).with_name("golden")
+BASES = {"jobset": "plain", "learners": "insecure"}  # Else `jobset`.
 FORM = {"width": 100, "default_flow_style": None}  # What has no parts stands on one line.
 
 
@@ -40,7 +40,7 @@ def to_review(case):
     text = yaml.safe_dump_all(_apart(case), **FORM)
     if case == "plain":
         return "plain.yaml", text
-    base = yaml.safe_dump_all(_apart("plain" if case == "jobset" else "jobset"), **FORM)
+    base = yaml.safe_dump_all(_apart(BASES.get(case, "jobset")), **FORM)
     lines = difflib.unified_diff(base.splitlines(), text.splitlines(), n=1, lineterm="")
     return f"{case}.diff", "\n".join([*lines][2:]) + "\n"
 

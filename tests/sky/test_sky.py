@@ -267,13 +267,6 @@ def test_several_learners_need_the_users_own_consent(cluster, tmp_path):
     assert node.wait(PATIENCE_S) == 0, output(node)
 
 
-def test_a_misspelled_flag_is_found(cluster, tmp_path):
-    """Guards the test above."""
-    node = cluster(FLAGS="--gaem=Pong").node(0)
-    assert node.wait(PATIENCE_S) == 2
-    assert "gaem" in output(node)
-
-
 def test_a_node_that_cannot_reach_the_learner_says_so(cluster):
     flags = "--env=CartPole-v1 --connect_timeout_s=0"
     node = cluster(GAME="gym", FLAGS=flags, ACTORS_PER_NODE="1").node(1)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 
 import numpy as np
 import pytest
 
-from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.run_files import returns_log
 from tests.helpers.local_runs import (
     frames_saved,
@@ -37,7 +35,7 @@ def place(tmp_path):
         yield place
 
 
-def test_a_run_is_killed_interrupted_resumed_ended_and_begun_anew(place):
+def test_a_run_is_killed_interrupted_resumed_and_ended(place):
     run = start(place)
     trains_on(place, run)
 
@@ -79,22 +77,6 @@ def test_a_run_is_killed_interrupted_resumed_ended_and_begun_anew(place):
     assert place.progress().phase == "done"
     assert total <= frames_saved(place) == place.progress().frames < total + 1000
     check_what_is_left(place, total)
-
-    # --restart=fresh moves all of that aside. A learner that cannot begin ends the run with its
-    # own words.
-    old = sorted(path.name for path in (place.logdir / "checkpoints").iterdir())
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        listener.listen()
-        address = f"localhost:{listener.getsockname()[1]}"
-        run = start(place, "--restart=fresh", f"--server_address={address}")
-        assert run.wait() == 2, run.text()
-    assert "error: learner: " in run.text() and address in run.text()
-    assert "Traceback" not in run.text()
-    assert nothing_runs(place)
-    (aside,) = [path for path in place.logdir.parent.iterdir() if path.name.startswith("run.2")]
-    assert sorted(path.name for path in (aside / "checkpoints").iterdir()) == old
-    assert not checkpoints.list_checkpoints(place.logdir / "checkpoints")
 
 
 def check_what_is_left(place, total):

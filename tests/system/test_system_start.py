@@ -42,7 +42,6 @@ def test_places_that_cannot_be_used(place, tmp_path):
             f"--server_address=localhost:{port}": f"localhost:{port}",
             f"--server_address=unix:{tmp_path}/no/folder/socket": "no/folder/socket",
             f"--logdir={tmp_path}/file/run": "--logdir",
-            "--logdir=/proc/run": "--logdir",
         }
         if os.geteuid() != 0:  # Root may write everywhere.
             expected["--logdir=/run/seed_rl_of_root"] = "--logdir"

@@ -50,11 +50,7 @@ def call_network(
 
 
 def _checked(network: Any, returned: Any) -> tuple[Any, Nest]:
-    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
-        given = type(returned).__name__
-    elif not hasattr(returned[0], "action"):
-        given = f"({type(returned[0]).__name__}, state)"
-    else:
+    if isinstance(returned, (tuple, list)) and len(returned) == 2:
         return returned[0], returned[1]
-    name = type(network).__name__
+    name, given = type(network).__name__, type(returned).__name__
     raise UserError(f"The network {name} must return (AgentOutput, new state), not {given}.")

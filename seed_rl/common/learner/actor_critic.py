@@ -81,6 +81,11 @@ class ActorCriticAlgorithm(Algorithm):
 
     def _check(self, output: Any) -> None:
         """Refuses what would act or train otherwise than meant, or not at all."""
+        if missing := [name for name in ("action", "policy_logits") if not hasattr(output, name)]:
+            raise UserError(
+                f"The network must return an AgentOutput, but {type(output).__name__} has no "
+                f"{', '.join(missing)}."
+            )
         logits, n = output.policy_logits, self.distribution.param_size
         baseline = getattr(output, "baseline", None)  # SAC's networks have critics instead.
         if not logits.shape.is_compatible_with([None, n]):

@@ -11,13 +11,11 @@ pytestmark = pytest.mark.slow
 
 MAIN = "seed_rl.mujoco.ppo_main"
 TOY = "--env_name=Toy-v0"
-ODD = "--env_name=tests.helpers.odd_envs:"
 
 
 @pytest.mark.parametrize(
     ("options", "messages"),
     [
-        ([ODD + "TextActions"], ["The action space Text", "Box, Discrete"]),
         (
             [TOY, "--gin_bindings=ContinuousControlAgent.num_layers_rnn = 1"],
             ["recurrent", "--batch_mode=repeat", "shuffle"],
@@ -45,16 +43,10 @@ def test_a_learner_that_cannot_begin_says_why(forks, repository, tmp_path, optio
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "not_finite"),
-    [
-        ([TOY, "--gin_bindings=OptimizerConfig.learning_rate = 1e30"], "loss="),
-        ([ODD + "HugeRewards"], "losses/value="),
-    ],
-)
-def test_diverged_training_ends(tmp_path, socket_address, options, not_finite):
-    """After many gradient steps each: the metrics are shown, and no checkpoint was replaced."""
-    shared = (f"--server_address={socket_address}", "--num_envs=8", "--env_batch_size=8", *options)
+def test_diverged_training_ends(tmp_path, socket_address):
+    """After many gradient steps: the metrics are shown, and no checkpoint was replaced."""
+    shared = (f"--server_address={socket_address}", "--num_envs=8", "--env_batch_size=8", TOY)
+    shared += ("--gin_bindings=OptimizerConfig.learning_rate = 1e30",)
     with site(tmp_path, socket_address) as place:
         learner = place.start(
             MAIN,
@@ -66,7 +58,7 @@ def test_diverged_training_ends(tmp_path, socket_address, options, not_finite):
         assert learner.wait() == 2, learner.text()
         (error,) = learner.errors()
         assert "100 training steps in a row were skipped" in error
-        assert not_finite in error.partition("Not finite in the last of them: ")[2]
+        assert "loss=" in error.partition("Not finite in the last of them: ")[2]
         assert "Traceback" not in learner.text()
         assert place.progress().phase == "failed"
         assert len(checkpoints.list_checkpoints(place.logdir / "checkpoints")) <= 1

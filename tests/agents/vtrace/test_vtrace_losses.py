@@ -196,15 +196,6 @@ def test_the_ignored_action_changes_nothing():
         np.testing.assert_array_equal(one, other)
 
 
-def test_abandoned_and_terminated_differ():
-    """Guards the tests above against a loss that ignores `abandoned`."""
-    agent, env_outputs, behaviour = random_batch(3)
-    loss, _ = compute(VTraceConfig(), agent, env_outputs, behaviour)
-    terminated = env_outputs._replace(abandoned=np.zeros_like(env_outputs.abandoned))
-    other, _ = compute(VTraceConfig(), agent, terminated, behaviour)
-    assert abs(loss.numpy() - other.numpy()) > 1e-3
-
-
 @pytest.mark.parametrize(
     ("config", "one", "ten", "penalty"),
     [

@@ -78,7 +78,7 @@ def test_a_wrong_output_is_named(wrong: dict[str, tf.Tensor], message: str):
     ("returned", "message"),
     [
         (AgentOutput(**GOOD), "must return .AgentOutput, new state., not AgentOutput"),
-        ((tuple(GOOD.values()), STATE), r"not \(tuple, state\)"),
+        ((tuple(GOOD.values()), STATE), "but tuple has no action, policy_logits"),
         ((AgentOutput(**GOOD), ()), r"the new state \(\) for .* must be float\[1, 4\]"),
         ((AgentOutput(**GOOD), (tf.zeros([1, 5]),)), r"the new state float\[1, 5\]"),
     ],

@@ -32,10 +32,9 @@ def train(forks):
     return train
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
-def test_mirrored_training_equals_single_device(train, optimizer):
+def test_mirrored_training_equals_single_device(train):
     """Guards averaging and clipping of gradients, and that Keras does not add them up again."""
-    (single, _), (mirrored, _) = train(1, optimizer), train(2, optimizer)
+    (single, _), (mirrored, _) = train(1, "SGD"), train(2, "SGD")
     assert single.shape == (3 + 1 + 4,)
     np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
 

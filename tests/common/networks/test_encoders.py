@@ -182,16 +182,6 @@ def test_nests_become_one_vector(leading):
     assert vector.dtype == rows.dtype == tf.float32
 
 
-def test_vector_encoder_on_steps_and_unrolls():
-    encoder = encoders.VectorEncoder([8, 4])
-    observation = np.random.default_rng(0).normal(size=(3, 2, 5)).astype(np.float32)
-    done = tf.zeros([3, 2], tf.bool)
-    features, state = encoder(observation, encoder.initial_state(2), done, unroll=True)
-    assert features.shape == (3, 2, 4) and state == ()
-    step, _ = encoder(observation[1], (), done[1])
-    np.testing.assert_allclose(step, features[1], rtol=1e-5, atol=1e-6)
-
-
 # ---- Layers --------------------------------------------------------------------------------------
 
 

@@ -73,17 +73,6 @@ def test_equals_the_papers_double_sum(num_steps, batch, rho_bar, pg_rho_bar, lam
     assert actual.vs.dtype == actual.pg_advantages.dtype == tf.float32
 
 
-def test_on_policy_targets_are_discounted_returns():
-    """With pi = mu, V-trace is the n-step Bellman target, whatever the values in between."""
-    inputs = random_inputs(3, 6, 4)
-    inputs["target_action_log_probs"] = inputs["behaviour_action_log_probs"]
-    actual = vtrace.from_importance_weights(**inputs).vs.numpy()
-    returns = inputs["bootstrap_value"]
-    for t in reversed(range(6)):
-        returns = inputs["rewards"][t] + inputs["discounts"][t] * returns
-        np.testing.assert_allclose(actual[t], returns, rtol=1e-4, atol=1e-5)
-
-
 def test_no_gradient_flows():
     inputs = {k: tf.constant(v) for k, v in random_inputs(0, 4, 2).items()}
     with tf.GradientTape() as tape:

@@ -168,10 +168,11 @@ def make_vtrace(algorithm_class=VTrace, wrap=lambda network: network, **options)
 
 
 def make_r2d2():
+    """Losses after the first step depend on the copy of the weights in the target network."""
     specs = env_specs.specs(OBSERVATIONS, spaces.Discrete(ACTIONS))
     network = QNetworkConfig(lstm_size=0, head_size=8, mlp_sizes=(8,), stack_size=1)
     algorithm = R2D2(
-        R2D2Config(burn_in=0, n_steps=2),
+        R2D2Config(burn_in=0, n_steps=2, update_target_every_n_step=1),
         ReplayConfig(replay_buffer_size=10, replay_buffer_min_size=1),
         lambda: create_network(OBSERVATIONS, ACTIONS, network),
         specs,

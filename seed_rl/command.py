@@ -143,10 +143,11 @@ def _family(name: str) -> str:
     for family, names in (("mujoco", _MUJOCO), ("football", _FOOTBALL), ("dmlab", _DMLAB)):
         if names.fullmatch(name):
             return family
-    if near := atari_games.similar(name, atari_games.NAMES, 0.8):
+    # Ids of Gymnasium have versions, usually.
+    if name.isalpha() and (near := atari_games.similar(name, atari_games.NAMES, 0.8)):
         raise UserError(
-            f"There is no environment {name}. Did you mean {', '.join(near)}? (gym:{name} is one "
-            "of Gymnasium.)"
+            f"There is no Atari game {name}. Did you mean {', '.join(near)}? (Write gym:{name} if "
+            "that is an id of Gymnasium.)"
         )
     return "gym"
 

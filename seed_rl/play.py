@@ -76,7 +76,8 @@ def find(path: Path) -> SavedAgent:
         return SavedAgent(run_record.read(entries[-1].path), path, None)
     if (path / "saved_model" / "saved_model.pb").exists():
         return SavedAgent(run_record.read(path), None, path / "saved_model")
-    run_record.read(path)  # Its message is the better one if there is no run at all.
+    if path.is_dir():
+        run_record.read(path)  # Its message is the better one if there is no run at all.
     raise UserError(
         f"There is no trained agent in {path}: no checkpoints/ and no saved_model/. Give the "
         "--logdir of a run that has saved a checkpoint, or a checkpoint itself."

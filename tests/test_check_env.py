@@ -143,6 +143,10 @@ FAULTS: dict[str, Any] = {
     "structure": at(3, lambda r: ({"place": r[0]}, *r[1:])),
     "list": at(3, lambda r: ([*r[0]], *r[1:])),
     "other_dtype": at(3, lambda r: (r[0].astype(np.float64), *r[1:])),
+    "wrapped": fault(
+        observation_space=spaces.Box(-100, 100, (2,), np.int8),
+        observation=lambda self: np.int64([300, 0]),
+    ),
     "bounds": at(3, lambda r: (r[0] + 100, *r[1:])),
     "reward": at(3, lambda r: (r[0], None, *r[2:])),
     "step_result": changed(lambda env, result: result[:3]),
@@ -192,6 +196,7 @@ MUST = {
 SHOULD = {
     **{"determinism": "differ from step", "bounds": "outside of the bounds", "both": "both"},
     "other_dtype": "returned float64",
+    "wrapped": "outside of the bounds",
     **{"endless": "No episode ended", "time_limit": "after exactly 9 steps"},
     **{"mask_name": "action_masks looks like", "mask_method": "action_masks() looks like"},
     **{"autoreset": "reset itself", "float_image": "19,200 bytes", "channels": "channels first"},
@@ -213,6 +218,7 @@ def test_each_fault_is_found(name: str) -> None:
         "raises_in_reset": "raises",
         "exits": "raises",
         "list": "structure",
+        "wrapped": "bounds",
         "nan_reward": "nan",
         "success": "reward",
         "mask_method": "mask_name",

@@ -57,7 +57,7 @@ def test_the_environment_to_check_is_an_argument_as_for_train(environment):
         (["train", "ppo"], "Expected: seed-rl train AGENT ENVIRONMENT, but got 1"),
         (["train", "ppo", "Pong", "--actors", "2"], "write flags as --name=value"),
         (["train", "r2d2", "HalfCheetah-v5"], "mujoco has no agent 'r2d2'"),
-        (["train", "ppo", "Breakut"], "no environment Breakut. Did you mean Breakout"),
+        (["train", "ppo", "Breakut"], "no Atari game Breakut. Did you mean Breakout"),
         (["resume"], "Expected: seed-rl resume RUN"),
         (["resume", "nowhere"], "There is no run in nowhere"),
     ],

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 from typing import Any
 
-import gymnasium
 import numpy as np
 
 from seed_rl.check_env.findings import Findings, Unusable
@@ -188,23 +187,23 @@ class Contract:
             specs = space_lib.specs(space)
             leaves = nest.flatten(nest.map_structure(lambda spec, leaf: leaf, specs, value))
         except (ValueError, KeyError, TypeError, UserError):
-            nested = isinstance(space, (gymnasium.spaces.Dict, gymnasium.spaces.Tuple))
             self.findings.must(
                 "structure",
                 f"{call} returned {_kind(value)}, which does not have the structure of {space}.",
                 "The actor ends with a message.",
-                "Return what the space declares: a dictionary for Dict, a tuple for Tuple."
-                if nested
-                else f"Return an array: np.asarray(observation, np.{space.dtype}).",
+                "Return what the space declares: a dictionary for Dict, a tuple for Tuple, "
+                "otherwise an array (np.asarray).",
             )
             raise Unusable from None
         for spec, leaf in zip(nest.flatten(specs), leaves, strict=True):
             self._check_leaf(spec, np.asarray(leaf), call)
         if space.contains(value) or any(f.name in _EXPLAINS for f in self.findings):
             return
-        converted = nest.map_structure(lambda spec, leaf: spec.dtype.type(leaf), specs, value)
-        if space.contains(converted):
-            kinds = [np.asarray(leaf).dtype.name for leaf in leaves]
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        cast = [a.astype(spec.dtype) for a, spec in zip(arrays, nest.flatten(specs), strict=True)]
+        same = all(np.allclose(a, c) for a, c in zip(arrays, cast, strict=True))
+        if same and space.contains(nest.pack_sequence_as(value, cast)):
+            kinds = [array.dtype.name for array in arrays]
             self.findings.should(
                 "other_dtype",
                 f"{call} returned {', '.join(kinds)}, but its space is {space}.",

@@ -9,6 +9,7 @@ import importlib
 import importlib.metadata
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -110,9 +111,11 @@ def check_name(config: GymConfig) -> None:
     known |= set(importlib.metadata.entry_points(group=ENTRY_POINTS).names)
     if ":" in name or name in known:
         return
-    module, dot, attribute = name.rpartition(".")
-    if dot and (module + attribute).replace(".", "").isidentifier():
-        raise UserError(f"--env_name={name}: write {module}:{attribute} for a class of yours.")
+    if re.fullmatch(r"([A-Za-z_]\w*\.)+[A-Z]\w*", name):
+        raise UserError(
+            f"--env_name={name}: write {':'.join(name.rsplit('.', 1))} for a class of yours, or "
+            f"MODULE:{name} if a module that only other machines have registers this id."
+        )
     if hint := _nearest(name):
         raise UserError(
             f"--env_name={name}: {hint} (If a package that only other machines have registers it, "

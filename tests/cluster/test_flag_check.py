@@ -68,7 +68,12 @@ def test_misspelt_environments(family, name, message):
 
 def test_environments_that_need_not_be_known_here():
     """An id without a version is the newest; others may be known on the cluster's machines."""
-    for name in ("CartPole", "MiniGrid-Empty-8x8-v0", "of_the_cluster:CartPol-v1"):
+    for name in (
+        "CartPole",
+        "MiniGrid-Empty-8x8-v0",
+        "of_the_cluster:CartPol-v1",
+        "of.the-cluster",
+    ):
         check_name("gym", name)
     check_name("mujoco", "Toy-v0")
 

@@ -17,7 +17,7 @@ _ENVS = "the number of actor processes, and of environments in each"
 _UNROLLS = "in unrolls, each of --unroll_length steps"
 _STEPS = "in training steps"
 _LOGDIR = "the directory of the run, with its checkpoints and TensorBoard's files"
-_DEVICES = "of this type, such as cpu; by default every accelerator that there is"
+_DEVICES = "and --inference_devices=...: cpu, for example; by default the GPUs, if there are any"
 _VALUE_COST = (
     "of the squared error (PPO) or half of it (V-trace); libraries differ by this factor 2"
 )
@@ -98,7 +98,7 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "device": ("training_devices", _DEVICES),
     "cuda": ("training_devices", _DEVICES),
     "policy_kwargs": ("mlp_sizes", "the hidden layers; --help lists the network's other options"),
-    "autotune": ("entropy_cost", "from which SAC learns the temperature"),
+    "autotune": ("entropy_cost_adjustment_speed", "which is 0 for a fixed --entropy_cost"),
     "tau": ("target_update_tau", "after every --update_target_every_n_step training steps"),
 }
 """By foreign names: the flag, and how it differs."""

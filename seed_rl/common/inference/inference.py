@@ -243,7 +243,12 @@ def initialize(policy: Policy, network: tf.Module, specs: Specs) -> Nest:
 
 
 def _shapes(nest: Nest) -> str:
-    """What a nest of tensors must agree in, in words."""
-    kinds = ("float" if t.dtype.is_floating else "int" for t in tf.nest.flatten(nest))
-    shapes = (str(t.shape.as_list()) for t in tf.nest.flatten(nest))
-    return ", ".join(map("{}{}".format, kinds, shapes)) or "()"
+    """What the leaves of two nests must agree in, in words."""
+
+    def words(leaf: Any) -> str:
+        if leaf is None:
+            return "None"
+        tensor = tf.convert_to_tensor(leaf)
+        return f"{tensor.dtype.name}{tensor.shape.as_list()}"
+
+    return ", ".join(map(words, tf.nest.flatten(nest))) or "()"

@@ -86,14 +86,15 @@ class ActorCriticAlgorithm(Algorithm):
                 f"The network must return an AgentOutput, but {type(output).__name__} has no "
                 f"{', '.join(missing)}."
             )
+        # A subclass with a loss of its own may have other values, and nests of them.
         logits, n = output.policy_logits, self.distribution.param_size
-        baseline = getattr(output, "baseline", None)  # SAC's networks have critics instead.
-        if not logits.shape.is_compatible_with([None, n]):
+        if tf.is_tensor(logits) and not logits.shape.is_compatible_with([None, n]):
             raise UserError(
                 f"The network's policy_logits are {logits.shape}, but must be [batch, {n}], the "
                 "parameters of the action distribution."
             )
-        if baseline is not None and not baseline.shape.is_compatible_with([None]):
+        baseline = getattr(output, "baseline", None)  # SAC's networks have critics instead.
+        if tf.is_tensor(baseline) and baseline.shape[1:] == [1]:
             raise UserError(
                 f"The network's baseline is {baseline.shape}, but must be [batch], one value for "
                 "each environment: tf.squeeze(..., axis=-1)."

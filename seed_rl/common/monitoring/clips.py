@@ -29,7 +29,6 @@ _POLL_S = 0.1
 class Clips(Callback):
     """Films the agent every so many frames, in a process of its own: `seed_rl.play`.
 
-    The last shows the trained agent, and its end is waited for, unless the run was stopped.
     Training waits only while a checkpoint is saved for it. The process has a low priority and no
     GPU. There is one at a time: clips that are due meanwhile are left out. After a clip that fails,
     no more are tried; training continues.
@@ -47,7 +46,7 @@ class Clips(Callback):
 
     def __init__(self, every: int, reporter: Reporter, stopped: Callable[[], bool] = lambda: False):
         self._every, self._reporter, self._stopped = every, reporter, stopped
-        self._due = 0
+        self._due = self._now = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -68,19 +67,31 @@ class Clips(Callback):
             )
 
     def on_report(self, report: Report) -> None:
+        self._now = report.frames
         if self._process is not None:
             self._look()
-        elif report.frames >= self._due and not (report.last and self._stopped()):
-            self._due = report.frames - report.frames % self._every + self._every
-            try:
-                self._start(report.frames)
-            except OSError as error:
-                self._end()
-                self._fail(error)
+        elif not report.last:  # The end comes after the last checkpoint.
+            self._film_if_due()
 
     def on_end(self, phase: str) -> None:
-        """Waits up to a minute for a clip, unless the run was stopped."""
+        """Films the trained agent if a clip is due, and waits up to a minute; not if stopped."""
         until = time.monotonic() + (_AT_END_S if phase == "done" else 0)
+        self._wait(until)
+        if phase == "done" and not self._stopped():
+            self._film_if_due()
+            self._wait(until)
+
+    def _film_if_due(self) -> None:
+        if self._now < self._due:
+            return
+        self._due = self._now - self._now % self._every + self._every
+        try:
+            self._start(self._now)
+        except OSError as error:
+            self._end()
+            self._fail(error)
+
+    def _wait(self, until: float) -> None:
         while self._process is not None:
             if self._process.poll() is not None:
                 self._look()

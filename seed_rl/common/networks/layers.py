@@ -99,9 +99,9 @@ class LayerNorm(Layer):
     A trained scale and offset for each element follow.
     """
 
-    def __init__(self, compute_dtype: tf.DType | str = tf.float32):
+    def __init__(self, compute_dtype: tf.DType | str = tf.float32, name: str = "layer_norm"):
         """Creates a layer without variables; statistics are float32 in any case."""
-        super().__init__(compute_dtype, "layer_norm")
+        super().__init__(compute_dtype, name)
         self.scale: tf.Variable | None = None
         self.offset: tf.Variable | None = None
 

@@ -55,8 +55,11 @@ def start(returned: Any) -> Any:
 def test_a_fitting_network_is_recorded():
     recorded = start((AgentOutput(**GOOD), STATE))
     assert [spec.shape.as_list() for spec in recorded] == [[], [3], []]
-    # As programs may have it: other integers, and a list of states, such as Keras returns.
-    start((AgentOutput(**GOOD | {"action": tf.zeros([1], tf.int64)}), list(STATE)))
+    # As programs may have it: a list of states, such as Keras returns, in NumPy's arrays.
+    start((AgentOutput(**GOOD), [np.zeros([1, 4], np.float32)]))
+    # With a loss of its own.
+    start((AgentOutput(**GOOD | {"baseline": tf.zeros([1, 2])}), STATE))
+    start((AgentOutput(**GOOD | {"baseline": ()}), STATE))
 
 
 @pytest.mark.parametrize(
@@ -64,8 +67,8 @@ def test_a_fitting_network_is_recorded():
     [
         ({"policy_logits": tf.zeros([1, 4])}, r"policy_logits are \(1, 4\).*\[batch, 3\]"),
         ({"baseline": tf.zeros([1, 1])}, r"baseline is \(1, 1\).*squeeze"),
-        ({"action": tf.zeros([1])}, r"the action float\[1\].* must be int\[1\]"),
-        ({"action": tf.zeros([1, 3], tf.int32)}, r"the action int\[1, 3\].* must be int\[1\]"),
+        ({"action": tf.zeros([1])}, r"the action float32\[1\].* must be int32\[1\]"),
+        ({"action": tf.zeros([1, 3], tf.int32)}, r"the action int32\[1, 3\].* must be int32\[1\]"),
     ],
 )
 def test_a_wrong_output_is_named(wrong: dict[str, tf.Tensor], message: str):
@@ -79,8 +82,9 @@ def test_a_wrong_output_is_named(wrong: dict[str, tf.Tensor], message: str):
     [
         (AgentOutput(**GOOD), "must return .AgentOutput, new state., not AgentOutput"),
         ((tuple(GOOD.values()), STATE), "but tuple has no action, policy_logits"),
-        ((AgentOutput(**GOOD), ()), r"the new state \(\) for .* must be float\[1, 4\]"),
-        ((AgentOutput(**GOOD), (tf.zeros([1, 5]),)), r"the new state float\[1, 5\]"),
+        ((AgentOutput(**GOOD), ()), r"the new state \(\) for .* must be float32\[1, 4\]"),
+        ((AgentOutput(**GOOD), None), r"the new state None for .* must be float32\[1, 4\]"),
+        ((AgentOutput(**GOOD), (tf.zeros([1, 5]),)), r"the new state float32\[1, 5\]"),
     ],
 )
 def test_a_lost_state_is_not_trained_on(returned: Any, message: str):

@@ -137,12 +137,16 @@ def test_one_at_a_time_and_as_often_as_asked(tmp_path: pathlib.Path, monkeypatch
 def test_the_trained_agent_is_filmed(
     tmp_path: pathlib.Path, monkeypatch: Any, stopped: bool
 ) -> None:
-    """Guards short runs, whose only report is the last; Ctrl-C does not wait for a film."""
+    """After a clip that was in progress. Guards short runs, whose only report is the last; Ctrl-C
+    does not wait for a film.
+    """
     run = Filming(tmp_path, monkeypatch, FILMS)
     run.stopped = stopped
-    run.report(30, last=True)
+    run.report(30)
+    run.report(130, last=True)
+    assert run.saved == 1  # The last checkpoint comes first.
     run.clips.on_end("stopped" if stopped else "done")
-    assert [frames for frames, _ in run.shown.clips] == ([] if stopped else [30])
+    assert [frames for frames, _ in run.shown.clips] == ([] if stopped else [30, 130])
 
 
 @pytest.mark.parametrize(

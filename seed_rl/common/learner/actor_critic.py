@@ -93,7 +93,7 @@ class ActorCriticAlgorithm(Algorithm):
                 f"The network's policy_logits are {logits.shape}, but must be [batch, {n}], the "
                 "parameters of the action distribution."
             )
-        baseline = getattr(output, "baseline", None)  # SAC's networks have critics instead.
+        baseline: Any = getattr(output, "baseline", None)  # SAC's networks have critics instead.
         if tf.is_tensor(baseline) and baseline.shape[1:] == [1]:
             raise UserError(
                 f"The network's baseline is {baseline.shape}, but must be [batch], one value for "

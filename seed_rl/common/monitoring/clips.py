@@ -46,7 +46,7 @@ class Clips(Callback):
 
     def __init__(self, every: int, reporter: Reporter, stopped: Callable[[], bool] = lambda: False):
         self._every, self._reporter, self._stopped = every, reporter, stopped
-        self._due = self._now = 0
+        self._due, self._now = 0, -1  # Without a report, nothing has been trained here.
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -133,6 +133,15 @@ def test_one_at_a_time_and_as_often_as_asked(tmp_path: pathlib.Path, monkeypatch
     assert not pathlib.Path(arguments[2]).exists()
 
 
+def test_a_run_that_had_finished_is_not_filmed_again(
+    tmp_path: pathlib.Path, monkeypatch: Any
+) -> None:
+    """It ends without a report."""
+    run = Filming(tmp_path, monkeypatch, FILMS)
+    run.clips.on_end("done")
+    assert run.saved == 0
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_the_trained_agent_is_filmed(
     tmp_path: pathlib.Path, monkeypatch: Any, stopped: bool

@@ -147,6 +147,7 @@ class PQN(PolicyGradient):
         agent_state: Nest,
     ) -> Acted:
         output, agent_state = self.call(network, prev_actions, env_outputs, agent_state)
+        self._check(output)
         evaluated = env_ids >= self._num_training_envs
         epsilons = tf.where(evaluated, self.config.eval_epsilon, network.epsilon)
         output = output._replace(action=self._explored(output.policy_logits, epsilons))

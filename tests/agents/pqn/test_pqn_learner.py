@@ -97,6 +97,15 @@ def test_training_environments_explore_at_epsilon_and_others_at_their_own(epsilo
     np.testing.assert_array_equal(acted.agent_outputs.baseline, q_values.max(-1))
 
 
+def test_a_network_of_another_number_of_actions_is_refused():
+    """Guards against TensorFlow's messages, and actions that an environment does not have."""
+    algorithm = make_algorithm(PQNConfig())
+    wrong = create_network(VECTOR, categorical_distribution(4, tf.int64))
+    outputs = steps_of(2, [1, 0, 1])._replace(observation=np.zeros((2, 4), np.float32))
+    with pytest.raises(UserError, match=r"policy_logits are \(2, 4\), but must be \[batch, 3\]"):
+        algorithm.act(wrong, tf.range(2), tf.zeros([2], tf.int64), outputs, ())
+
+
 def test_epsilon_falls_linearly():
     """To the end of the exploration, also where a copy of the network acts."""
     config = PQNConfig(initial_epsilon=0.9, final_epsilon=0.1, exploration_fraction=0.2)

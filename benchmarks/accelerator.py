@@ -50,6 +50,7 @@ _RUNS = (
     ("W3", "bfloat16"),
     ("W4", "float32"),
     ("W6", "bfloat16"),
+    ("W7", "bfloat16"),
 )
 
 

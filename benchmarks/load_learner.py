@@ -39,15 +39,7 @@ LOADS = {
         env={"env_name": "CartPole-v1"},
         frames_per_transition=1,
     ),
-    "dmlab": Workload(
-        "V-trace with the paper's network for DeepMind Lab, on random frames of its size",
-        "gym",
-        "vtrace",
-        unroll_length=100,
-        batch_size=32,
-        network={"torso": "impala_deep", "lstm_sizes": (256,), "stack_size": 1},
-        env={"env_name": "benchmarks.random_frames:RandomFrames"},
-    ),
+    "dmlab": WORKLOADS["W7"],
 }
 """What is trained: networks that cost, and one that costs little, so that the calls count."""
 

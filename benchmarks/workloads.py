@@ -139,6 +139,15 @@ WORKLOADS = {
         env={**_PONG, "episodic_life": True, "full_action_space": False},
         flags={"batches_per_step": 32},
     ),
+    "W7": Workload(
+        "V-trace with the paper's network for DeepMind Lab, on random frames of its size",
+        "gym",
+        "vtrace",
+        unroll_length=100,
+        batch_size=32,
+        network={"torso": "impala_deep", "lstm_sizes": (256,), "stack_size": 1},
+        env={"env_name": "benchmarks.random_frames:RandomFrames", "num_action_repeats": 4},
+    ),
 }
 """All workloads, by name."""
 

@@ -10,7 +10,6 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 from benchmarks import training_agents
-from benchmarks.load_learner import LOADS
 from benchmarks.workloads import WORKLOADS
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.learner.optimizer import create_optimizer
@@ -69,18 +68,20 @@ def _train(workload, agent):
     return tf.function(step._step, autograph=False).get_concrete_function(batch)
 
 
-@pytest.mark.parametrize("name", ["W2", "W3", "W5", "W6", "dmlab"])
+@pytest.mark.parametrize("name", ["W2", "W3", "W5", "W6", "W7"])
 def test_on_a_gpu_nothing_is_left_to_the_host(name):
     """Guards acting and training, on frames, stacks of them, and vectors."""
-    workload = {**WORKLOADS, **LOADS}[name]
+    workload = WORKLOADS[name]
     agent = training_agents.create(workload, "bfloat16" if workload.network else "float32")
     assert not _on_the_host(_act(agent))
     assert not _on_the_host(_train(workload, agent))
 
 
-@pytest.mark.parametrize(("name", "on_cpu"), [("W5", True), ("W6", False)])
-def test_ppo_is_compiled_where_it_pays(name, on_cpu):
-    """Guards the default of --jit: on a GPU with convolutions, too, on a CPU without them."""
+@pytest.mark.parametrize(
+    ("name", "on_cpu"), [("W1", False), ("W3", False), ("W5", True), ("W6", False)]
+)
+def test_steps_are_compiled_where_it_pays(name, on_cpu):
+    """Guards the default of --jit: on a GPU any agent's, on a CPU PPO's without convolutions."""
     algorithm, _, _ = training_agents.create(WORKLOADS[name], "float32")
     assert algorithm.jit_pays("GPU")
     assert algorithm.jit_pays("CPU") == on_cpu

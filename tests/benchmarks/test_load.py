@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 
 from benchmarks import load, load_actors
+from benchmarks.load_learner import LOADS
+from benchmarks.workloads import WORKLOADS
 from seed_rl.common.acting.batched_env import BatchedEnvironment
+from seed_rl.common.config.options import from_values
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc import wire
 from seed_rl.grpc.structures import TensorSpec
@@ -50,6 +53,14 @@ def recorded(tmp_path):
     assert position == len(data)
     assert {len(call) for call in calls} == {size}
     return env_ids_at, run_ids_at, calls
+
+
+@pytest.mark.parametrize("name", [*WORKLOADS, *LOADS])
+def test_workloads_count_frames_as_their_learners_do(name):
+    """Guards frames/s trained on beside frames/s served, which came from different counts."""
+    workload = {**WORKLOADS, **LOADS}[name]
+    config = from_values(workload.environments().config, workload.env)
+    assert config.num_action_repeats == workload.frames_per_transition
 
 
 def test_each_actor_has_its_own_ids(recorded):

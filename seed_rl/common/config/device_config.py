@@ -44,9 +44,9 @@ class DeviceConfig(Checked):
     jit: str = option(
         "auto",
         "Compile training steps with XLA, for one training device; takes seconds at the start, on "
-        "a GPU half a minute. auto: where it pays, which is for PPO, PQN and other on-policy "
-        "agents: on a GPU with minibatches of transitions, on a CPU without convolutions and LSTM; "
-        "never steps with assertions, or other ops that XLA changes.",
+        "a GPU up to a minute. auto: where it pays, which is on a GPU, and on a CPU for PPO, PQN "
+        "and other on-policy agents without convolutions and LSTM; never steps with assertions, "
+        "or other ops that XLA changes.",
         choices=("auto", "true", "false"),
     )
     learner_addresses: str = option(

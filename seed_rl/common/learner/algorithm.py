@@ -156,10 +156,12 @@ class Algorithm(Policy):
     def jit_pays(self, device_type: str) -> bool:
         """Whether XLA makes training steps faster; called with variables created.
 
+        On a GPU it does: each small op costs its launch there (docs/scale.md).
+
         Args:
           device_type: "CPU", "GPU" or "TPU".
         """
-        return False
+        return device_type == "GPU"
 
     def clipped_apart(self) -> list[tf.Variable]:
         """Those of `trainable_variables` whose gradients are clipped separately.

@@ -126,12 +126,13 @@ def disk_type(machine_type: str) -> str:
     return "hyperdisk-balanced" if _ONLY_HYPERDISK.match(machine_type) else "pd-ssd"
 
 
-def check_devices(flags: list[str], rented: int) -> None:
-    """Compares the GPUs that a learner's flags name with those that are rented.
+def check_devices(flags: list[str], rented: int, learners: int = 1) -> None:
+    """Compares the GPUs that a learner uses with those that are rented.
 
     Args:
       flags: of the program.
       rented: number of GPUs.
+      learners: of the run; each of several trains on all of its GPUs.
 
     Raises:
       UserError: it would use GPUs that do not exist, or leave some idle.
@@ -146,8 +147,14 @@ def check_devices(flags: list[str], rented: int) -> None:
             + (f"{rented} GPUs are rented (gpu:0 to gpu:{rented - 1})" if rented else "rents none")
             + ": change --learner_accelerators or the --inference_devices and --training_devices."
         )
-    explicit = [value for value in given.values() if value != "auto"]
-    if len(explicit) == 2 and len(named) < rented:
+    infers, trains = (given.get(f"{k}_devices", "auto") for k in ("inference", "training"))
+    if learners > 1 or (infers == "auto" and trains != "auto"):
+        return  # All are used.
+    if infers == "auto":
+        named.add(0)
+    if trains == "auto":
+        named.add(min(set(range(len(named) + 1)) - named))
+    if len(named) < rented:
         raise UserError(
             f"{rented} GPUs are rented, but the learner uses only "
             f"{', '.join(f'gpu:{n}' for n in sorted(named)) or 'the CPU'}: rent fewer, or name the "

@@ -147,7 +147,7 @@ def _plan(given: argparse.Namespace, arguments: _Arguments, bucket: str, registr
         logdir = f"{job.MOUNTED}/{name}"
     elif not logdir.startswith("gs://"):
         raise UserError(f"--logdir={logdir}: machines are temporary; use gs://BUCKET/...")
-    learner = _learner_machine(given, arguments.flags)
+    learner = _learner_machine(given, arguments.flags, options.learners)
     learner_image, actor_image = _images(given, options.game, registry, learner)
     secret = given.token_secret
     return Plan(
@@ -200,11 +200,11 @@ def _check_several(given: argparse.Namespace, arguments: _Arguments, learners: i
         )
 
 
-def _learner_machine(given: argparse.Namespace, program_flags: list[str]) -> Shape:
+def _learner_machine(given: argparse.Namespace, program_flags: list[str], learners: int) -> Shape:
     learner = machines.shape(
         given.learner_machine, given.learner_accelerator, given.learner_accelerators
     )
-    machines.check_devices(program_flags, learner.accelerators)
+    machines.check_devices(program_flags, learner.accelerators, learners)
     return learner
 
 

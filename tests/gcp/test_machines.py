@@ -58,8 +58,12 @@ def test_accelerators_are_those_of_the_api() -> None:
         (["--inference_devices=gpu:0"], 0, "use gpu:0, but rents none"),
         (["--inference_devices=gpu:0", "--training_devices=gpu:1"], 4, "uses only gpu:0, gpu:1"),
         (["--tpu=local"], 0, "rent GPUs only"),
-        (["--inference_devices=gpu:0", "--training_devices=auto"], 4, None),
-        ([], 4, None),
+        (["--inference_devices=gpu:1", "--training_devices=auto"], 4, "uses only gpu:0, gpu:1:"),
+        (["--inference_devices=cpu:0"], 2, "uses only gpu:0:"),
+        (["--inference_devices=gpu:0,gpu:1,gpu:2"], 4, None),
+        (["--training_devices=gpu:1,gpu:2"], 4, None),
+        ([], 4, "uses only gpu:0, gpu:1:"),
+        ([], 2, None),
     ],
 )
 def test_gpus_used_are_gpus_rented(flags: list[str], rented: int, message: str | None) -> None:

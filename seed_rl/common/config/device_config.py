@@ -21,8 +21,9 @@ class DeviceConfig(Checked):
     )
     training_devices: str = option(
         "auto",
-        "Training devices, all of one type, such as gpu:1,gpu:2; the batch is split among them. "
-        "auto: the GPUs not used for inference, or the inference device if there is no other.",
+        "Training devices, all of one type, such as gpu:1,gpu:2; the batch is split among them, "
+        "and steps are not compiled (--jit). auto: a GPU that does not infer, or the inference "
+        "device if there is no other.",
     )
     num_training_tpus: int = option(
         1,

@@ -3,8 +3,8 @@
 `make_devices` splits the devices of the machine:
 
     TPU            some cores train (`TPUStrategy`), the others infer; on each of several hosts
-    several GPUs   as many train as divide the batch (`MirroredStrategy`), at least one infers
-    one GPU, CPU   the one device does both (`OneDeviceStrategy`)
+    GPUs, CPU      one trains (`OneDeviceStrategy`); another infers, or the same
+    named ones     several train (`MirroredStrategy`), several infer
     learners       all GPUs of each train, or its CPU; the first infers, too (`several_learners`)
 
 Inference on devices that do not train uses copies of the weights, which `copy_variables` updates
@@ -67,9 +67,9 @@ class Devices(NamedTuple):
         idle = sorted(set(seen) - {_full_name(name) for name in used})
         if idle:
             return (
-                f"{_short(idle)} idle: name all GPUs in --inference_devices and --training_devices "
-                "(the number of the latter must divide --batch_size), or hide the GPU from this "
-                "run with CUDA_VISIBLE_DEVICES."
+                f"{_short(idle)} idle: one GPU trains and one infers unless --training_devices and "
+                "--inference_devices name others. CUDA_VISIBLE_DEVICES hides GPUs from this run "
+                "and leaves them to another."
             )
         if seen or not machine_has_gpu():
             return None
@@ -98,12 +98,11 @@ class Devices(NamedTuple):
         return placements
 
 
-def make_devices(config: DeviceConfig | None = None, batch_size: int = 0) -> Devices:
+def make_devices(config: DeviceConfig | None = None) -> Devices:
     """Chooses devices by `config`, of those that TensorFlow sees.
 
     Args:
       config: the split.
-      batch_size: see `choose`.
 
     Raises:
       UserError: the devices do not exist, or cannot be split that way.
@@ -117,7 +116,7 @@ def make_devices(config: DeviceConfig | None = None, batch_size: int = 0) -> Dev
         return _on_tpu(config, resolver)
     _grow_gpu_memory()
     available = [device.name for device in tf.config.list_logical_devices()]
-    inference, training = choose(config, available, batch_size)
+    inference, training = choose(config, available)
     strategy: tf.distribute.Strategy
     if len(training) == 1:
         strategy = tf.distribute.OneDeviceStrategy(training[0])
@@ -167,15 +166,15 @@ def _grow_gpu_memory() -> None:
             logging.warning("TensorFlow already runs: it keeps its share of %s.", gpu.name)
 
 
-def choose(
-    config: DeviceConfig, available: Sequence[str], batch_size: int = 0
-) -> tuple[list[str], list[str]]:
+def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], list[str]]:
     """Splits CPUs and GPUs between inference and training.
+
+    By default one device trains: the steps of several are not compiled (`training.TrainingStep`),
+    and are slower than those of one GPU that are.
 
     Args:
       config: the split.
       available: device names, as from `tf.config.list_logical_devices`.
-      batch_size: as many devices train by default as divide it; 0: any number does.
 
     Returns:
       (inference devices, training devices).
@@ -188,11 +187,10 @@ def choose(
     inference = _parse("inference_devices", config.inference_devices, names)
     training = _parse("training_devices", config.training_devices, names)
     if training is None:
-        rest = [name for name in accelerators if name not in (inference or accelerators[:1])]
-        rest = rest or accelerators
-        count = max(n for n in range(1, len(rest) + 1) if batch_size % n == 0)
-        training = rest[-count:]
-    if inference is None:
+        inference = inference or accelerators[:1]
+        rest = [name for name in accelerators if name not in inference]
+        training = (rest or accelerators)[:1]
+    elif inference is None:
         inference = [name for name in accelerators if name not in training] or training[:1]
     if len({name.split(":")[1] for name in training}) > 1:
         raise UserError(

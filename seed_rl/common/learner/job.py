@@ -268,7 +268,7 @@ def make_job(
     device_config.check_learners(config.batch_size, run.insecure)
     run = dataclasses.replace(run, seed=device_config.own_seed(run.seed))
     if devices is None:
-        devices = make_devices(device_config, config.batch_size)
+        devices = make_devices(device_config)
     strategy = devices.training_strategy
     learner_config.validate(run, config, strategy.num_replicas_in_sync)
     if run.seed is not None:

@@ -54,7 +54,7 @@ def test_one_device_and_two_learn_the_same_with_the_on_policy_agent(train):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "agent",
-    ["policy_gradient"]  # Whose steps are compiled by default.
+    ["policy_gradient"]  # Whose steps are compiled on CPUs, too.
     + [pytest.param(a, marks=pytest.mark.nightly) for a in ("vtrace", "r2d2", "sac", "pqn")],
 )
 def test_compiled_steps_learn_the_same(train, agent):

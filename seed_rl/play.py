@@ -148,33 +148,24 @@ def _step_environment(arguments: argparse.Namespace, overrides: Sequence[str]) -
 def trusts_code(arguments: argparse.Namespace, record: dict[str, Any]) -> bool:
     """Whether foreign code may run; it may then be in the working directory, as in training.
 
-    Raises:
-      UserError: the record names foreign code, which the user does not trust.
-    """
-    code = foreign_code.find(record)
-    if not arguments.trust:
-        ask_for_trust(arguments.logdir, code)
-    trusted = bool(code or arguments.trust)
-    if trusted:
-        sys.path.insert(0, os.getcwd())
-    return trusted
-
-
-def ask_for_trust(logdir: Path, code: Sequence[str]) -> None:
-    """Asks at the terminal whether code named by a logdir may run.
+    Without --trust, the user is asked at the terminal.
 
     Raises:
       UserError: the user refuses, or there is no terminal to ask at.
     """
-    if not code:
-        return
-    listed = "".join(f"\n  {line}" for line in code)
-    named = f"The config.json of {logdir} names code that is not part of SEED RL"
-    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UserError(f"{named}. If you trust it, let it run with --trust:{listed}")
-    print(f"{named}:{listed}\nRun it? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UserError("Not run.")
+    code = foreign_code.find(record)
+    if code and not arguments.trust:
+        listed = "".join(f"\n  {line}" for line in code)
+        named = f"The config.json of {arguments.logdir} names code that is not part of SEED RL"
+        if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UserError(f"{named}. If you trust it, let it run with --trust:{listed}")
+        print(f"{named}:{listed}\nRun it? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise UserError("Not run.")
+    trusted = bool(code or arguments.trust)
+    if trusted:
+        sys.path.insert(0, os.getcwd())
+    return trusted
 
 
 def _seed(arguments: argparse.Namespace) -> list[str]:

@@ -16,9 +16,8 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
 from seed_rl.cluster import address_file, indices, learners, mirrored, roles, run, say
-from seed_rl.cluster.roles import Role, positive
+from seed_rl.cluster.roles import Role
 from seed_rl.cluster.run import ClusterRun, stopped_code
-from seed_rl.cluster.secrets import Secrets
 from seed_rl.common.errors import LostLearnerError, UserError
 from seed_rl.common.run_files.progress import LEARNERS
 from seed_rl.common.system import terminal
@@ -98,7 +97,7 @@ def become(
     options, logdir = run.parse(arguments, evaluators)
     role = roles.role_from(environment, options.learners)
     if role.kind in (roles.LEARNER, roles.PROXY):
-        run.check_learner(role.index, options.learners)
+        run.check_index("learner", role.index, options.learners, "--learners on all command lines")
     shared_file = environment.get("SEED_RL_ADDRESS_FILE")
     secrets = environment.get("SEED_RL_SECRETS")
     address = roles.address_from(environment, options.learners)
@@ -117,7 +116,7 @@ def become(
         bind=environment.get("SEED_RL_BIND") or None,
         proxied=pathlib.Path(proxied).absolute() if proxied else None,
         moves=bool(shared_file),
-        secrets=Secrets(pathlib.Path(secrets).absolute() if secrets else None),
+        secrets=pathlib.Path(secrets).absolute() if secrets else None,
         evaluators=evaluators,
         tensorboard_host=environment.get("SEED_RL_TENSORBOARD_HOST") or "localhost",
     )
@@ -271,7 +270,7 @@ def _mirror(
         say(shlex.join(found[1:]))
         return found
 
-    period = positive(os.environ, "SEED_RL_COPY_SECS", 30)
+    period = roles.number(os.environ, "SEED_RL_COPY_SECS", 1) or 30
     environment = program_environment([], os.environ)
     return mirrored.run(command, url, environment, after_copy, float(period), stopped_code)
 

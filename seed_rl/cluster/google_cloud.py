@@ -143,7 +143,7 @@ def tasks(actors: int, evaluators: int, environment: Mapping[str, str]) -> list[
     Raises:
       UserError: there are none for this machine, or the environment makes no sense.
     """
-    each = roles.positive(environment, "SEED_RL_ACTORS_PER_MACHINE", 1)
+    each = roles.number(environment, "SEED_RL_ACTORS_PER_MACHINE", 1) or 1
     machine = machine_index(environment)
     first = machine * each
     if first >= actors:

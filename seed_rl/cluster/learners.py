@@ -1,4 +1,4 @@
-"""Several learners of one run (`--learners=N`): where each is, and whose an actor is.
+"""Several learners of one run (`--learners=N`): where each is.
 
 ACTORS and the evaluators are those of the whole run, divided among the learners in order. Actors
 reach learner i at the i-th address; the learners exchange gradients at the same hosts, at ports of
@@ -45,17 +45,6 @@ def split(addresses: str, learners: int) -> list[str]:
             "in learner-{}:8686."
         )
     return [nth(addresses, index) for index in range(learners)]
-
-
-def share(index: int, count: int, learners: int) -> tuple[int, int]:
-    """Whose an actor is: (learner, its index among the actors of that one).
-
-    Args:
-      index: among the actors of all learners.
-      count: of these actors, a multiple of `learners`.
-      learners: their number.
-    """
-    return divmod(index, count // learners)
 
 
 def flags(addresses: Sequence[str], index: int) -> list[str]:

@@ -174,27 +174,15 @@ def cluster_task(environment: Mapping[str, str]) -> ClusterTask | None:
     return ClusterTask(_POOLS[pool], index + (pool == _FURTHER), ",".join(learners) or None)
 
 
-def number(environment: Mapping[str, str], name: str) -> int | None:
+def number(environment: Mapping[str, str], name: str, least: int = 0) -> int | None:
     """The number in a variable; None: it is not set.
 
     Raises:
-      UserError: it is not a number.
+      UserError: it is not a number, or below `least`.
     """
     text = environment.get(name)
     if not text:
         return None
-    if not text.isdecimal():
-        raise UserError(f"{name} must be a number, from 0 upwards, not '{text}'.")
-    return int(text)
-
-
-def positive(environment: Mapping[str, str], name: str, default: int) -> int:
-    """The positive number in a variable, or `default` if it is not set.
-
-    Raises:
-      UserError: it is not one.
-    """
-    text = environment.get(name) or str(default)
-    if not text.isdecimal() or not int(text):
-        raise UserError(f"{name} must be a positive number, not '{text}'.")
+    if not text.isdecimal() or int(text) < least:
+        raise UserError(f"{name} must be a number, from {least} upwards, not '{text}'.")
     return int(text)

@@ -11,8 +11,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from seed_rl.cluster import learners
-from seed_rl.cluster.secrets import Secrets
+from seed_rl.cluster import learners, secrets
 from seed_rl.common.errors import UserError
 from seed_rl.grpc import addresses
 from seed_rl.launch import arguments as run_arguments
@@ -50,7 +49,7 @@ class ClusterRun:
         there is no proxy.
       moves: whether the learner may come back at another address, so that actors should exit soon
         and be restarted.
-      secrets: token and certificates.
+      secrets: directory of token and certificates.
       evaluators: number of evaluators, whose environments are the run's evaluation environments.
       tensorboard_host: host at which TensorBoard listens.
     """
@@ -62,7 +61,7 @@ class ClusterRun:
     bind: str | None = None
     proxied: pathlib.Path | None = None
     moves: bool = False
-    secrets: Secrets = Secrets()
+    secrets: pathlib.Path | None = None
     evaluators: int = 0
     tensorboard_host: str = "localhost"
 
@@ -72,7 +71,7 @@ class ClusterRun:
         Raises:
           UserError: the address is missing or malformed, or a secret is missing.
         """
-        flags = self.secrets.learner_flags()
+        flags = secrets.flags(self.secrets, "learner")
         if not _saves_each_replay(self.options.flags):
             flags.append(f"--save_checkpoint_secs={SAVE_S}")
         if self.proxied:  # Which encrypts.
@@ -94,9 +93,9 @@ class ClusterRun:
                 "The proxy does not know where the learner listens: set SEED_RL_PROXY to the path "
                 "of a Unix socket in a directory that both share."
             )
-        if self.secrets.directory is None:
+        if self.secrets is None:
             raise UserError("The proxy needs certificates: set SEED_RL_SECRETS to their directory.")
-        return Proxy(self._listen_address(), self.proxied, self.secrets.directory, directory)
+        return Proxy(self._listen_address(), self.proxied, self.secrets, directory)
 
     def actor_command(self, index: int) -> list[str]:
         """The command line of an actor.
@@ -108,8 +107,8 @@ class ClusterRun:
           UserError: there is no such actor, or the address is missing or malformed.
         """
         actors, count = self.options.actors, self.options.learners
-        _check_index("actor", index, actors, "ACTORS on the command line")
-        return self._client_command(*learners.share(index, actors, count))
+        check_index("actor", index, actors, "ACTORS on the command line")
+        return self._client_command(*divmod(index, actors // count))
 
     def evaluator_command(self, index: int) -> list[str]:
         """The command line of an evaluator: an actor with evaluation environments.
@@ -120,8 +119,8 @@ class ClusterRun:
         Raises:
           UserError: there is no such evaluator, or the address is missing or malformed.
         """
-        _check_index("evaluator", index, self.evaluators, "SEED_RL_EVALUATORS, for all processes")
-        learner, place = learners.share(index, self.evaluators, self.options.learners)
+        check_index("evaluator", index, self.evaluators, "SEED_RL_EVALUATORS, for all processes")
+        learner, place = divmod(index, self.evaluators // self.options.learners)
         return self._client_command(learner, self.options.actors // self.options.learners + place)
 
     def tensorboard_command(self) -> list[str]:
@@ -143,7 +142,7 @@ class ClusterRun:
         ]
 
     def _client_command(self, learner: int, task: int) -> list[str]:
-        flags = self.secrets.actor_flags()
+        flags = secrets.flags(self.secrets, "actor")
         if self.moves:
             flags += [f"--connect_timeout_s={MOVED_S}", f"--reconnect_timeout_s={MOVED_S}"]
         own = dataclasses.replace(self, learner=learner)
@@ -274,16 +273,8 @@ def check_address(address: str) -> str:
     )
 
 
-def check_learner(index: int, count: int) -> None:
-    """Checks that there is a learner of this index.
-
-    Raises:
-      UserError: there is none.
-    """
-    _check_index("learner", index, count, "--learners on all command lines")
-
-
-def _check_index(kind: str, index: int, count: int, setting: str) -> None:
+def check_index(kind: str, index: int, count: int, setting: str) -> None:
+    """Raises a `UserError` that names `setting` if there is no learner, say, of this index."""
     if index >= count:
         known = f"has {count} (0 to {count - 1})" if count else "has none"
         raise UserError(

@@ -106,33 +106,6 @@ class Console(rich.console.Console):
         raise
 
 
-class Live:
-    """A renderable at the bottom of the terminal, above which the console prints.
-
-    As Rich's, but it erases itself completely even where Ctrl-C is echoed as ^C or the terminal is
-    too low.
-    """
-
-    def __init__(self, console: rich.console.Console):
-        # Transient, so that an error is the last thing on the screen.
-        self._live = rich.live.Live(console=console, auto_refresh=False, transient=True)
-
-    def start(self) -> None:
-        """Begins to show it."""
-        self._live.start()
-
-    def update(self, renderable: rich.console.RenderableType) -> None:
-        """Shows something else."""
-        self._live.update(_AboveCursor(renderable), refresh=True)
-
-    def stop(self) -> None:
-        """Erases it."""
-        # Rich would first show all of it, but can only erase what fits on the screen.
-        if self._live.is_started:
-            self._live.update(rich.text.Text(), refresh=True)
-        self._live.stop()
-
-
 class _AboveCursor:
     """The part of a renderable that fits on the screen, and an empty line.
 
@@ -241,7 +214,8 @@ class Table:
         self._console = console
         self._period_s = period_s
         self._shown = 0.0
-        self._live = Live(console)
+        # Transient, so that an error is the last thing on the screen.
+        self._live = rich.live.Live(console=console, auto_refresh=False, transient=True)
         self._rows: Callable[[], Iterable[Row]] | None = None
 
     def __enter__(self) -> Self:
@@ -249,24 +223,30 @@ class Table:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self._erase()
 
     def show_rows(self, rows: Callable[[], Iterable[Row]]) -> None:
         """Shows what `rows` returns, if it is time."""
         self._rows = rows
         if time.monotonic() - self._shown >= self._period_s:
             self._shown = time.monotonic()
-            self._live.update(self._draw(rows()))
+            self._live.update(_AboveCursor(self._draw(rows())), refresh=True)
 
     def say(self, message: str) -> None:
         style = "red" if message.startswith("error") else "dim"
         self._console.print(rich.text.Text(message, style=style))
 
     def finish(self, message: str) -> None:
-        self._live.stop()
+        self._erase()
         if self._rows is not None:
             self._console.print(self._draw(self._rows()))
         self._console.print(rich.text.Text(message, style="bold green"))
+
+    def _erase(self) -> None:
+        # Rich would first show all of it, but can only erase what fits on the screen.
+        if self._live.is_started:
+            self._live.update(rich.text.Text(), refresh=True)
+        self._live.stop()
 
     def _draw(self, rows: Iterable[Row]) -> rich.panel.Panel:
         table = rich.table.Table.grid(padding=(0, 2), expand=True)

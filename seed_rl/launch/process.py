@@ -10,12 +10,14 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from seed_rl.common.system import files, parent_death
+from seed_rl.common.errors import UserError
+from seed_rl.common.system import chatter, files, parent_death
 
 QUIET = {"PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 """Environment variables of all programs of a run."""
 LIBRARY_THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 """Environment variables of actors: each uses one core."""
+_MAX_CHATTER = 50  # Lines; TensorFlow prints about ten.
 
 
 class Process:
@@ -113,15 +115,25 @@ class Process:
             self._signal_group(signal.SIGKILL)
 
     def tail(self, lines: int) -> list[str]:
-        """The last non-empty lines that it has printed since the last start."""
+        """The last lines worth reading that it has printed since the last start."""
         try:
             with open(self.log, "rb") as log:
                 size = log.seek(0, os.SEEK_END)
-                log.seek(max(self._log_start, size - 200 * lines))
+                log.seek(max(self._log_start, size - 200 * (lines + _MAX_CHATTER)))
                 text = log.read().decode(errors="replace")
         except OSError:
             return []
-        return [line for line in text.splitlines() if line.strip()][-lines:]
+        printed = [line for line in text.splitlines() if line.strip()]
+        return [line for line in printed if not chatter.is_chatter(line)][-lines:]
+
+    def last_words(self, code: int) -> str:
+        """How it exited, with the end of its log; for a `UserError` just the message."""
+        lines = self.tail(30)
+        errors = [line for line in lines if line.startswith("error: ")]
+        if code == UserError.exit_code and errors:
+            return f"{self.name}: {errors[-1].removeprefix('error: ')}"
+        text = "".join(f"\n  | {line}" for line in lines)
+        return f"the {self.name} {describe_exit(code)} ({self.log}):{text}"
 
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

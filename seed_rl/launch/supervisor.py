@@ -21,7 +21,6 @@ from seed_rl.common.system import terminal
 from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch.actor_record import SupervisedActor
 from seed_rl.launch.guardian import Guardian
-from seed_rl.launch.log_text import last_words, tail
 from seed_rl.launch.panel import Panel, Status
 from seed_rl.launch.process import LIBRARY_THREADS, QUIET, Process, describe_exit
 from seed_rl.launch.proxy import Proxy
@@ -39,7 +38,7 @@ _PROXY_SERVES_S = 3.0
 """A proxy that exits sooner failed to start: its port is taken, or a certificate is invalid."""
 
 TENSORBOARD = "TensorBoard"
-"""Name of the proxy, and of its address on the panel."""
+"""Its name in messages, and that of its address on the panel."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -257,7 +256,7 @@ class Supervisor:
         pause = actor.crashed(code, trains=self._state.phase != "starting")
         self._check_hope(actor, code)
         actor.start_at = time.monotonic() + pause
-        why = "".join(f": {line}" for line in tail(process, 1) if code > 0)
+        why = "".join(f": {line}" for line in process.tail(1) if code > 0)
         if code == 0:
             why = " unexpectedly (does its environment exit the program?)"
         self._panel.say(
@@ -273,8 +272,8 @@ class Supervisor:
         if not (actor.cannot_start or all(other.hopeless for other in self._actors)):
             return
         if code == UserError.exit_code:
-            raise Failure(last_words(actor.process, code), UserError.exit_code)
-        raise Failure(f"every actor keeps crashing. {last_words(actor.process, code)}")
+            raise Failure(actor.process.last_words(code), UserError.exit_code)
+        raise Failure(f"every actor keeps crashing. {actor.process.last_words(code)}")
 
     def _look_after_tensorboard(self) -> None:
         """Starts it once training has begun: until then the learner needs the CPU."""
@@ -285,7 +284,7 @@ class Supervisor:
                 self._start(self._tensorboard)
         elif (code := self._tensorboard.poll()) is not None:
             self._guardian.forget(self._tensorboard.pid)
-            why = "".join(f": {line}" for line in tail(self._tensorboard, 1))
+            why = "".join(f": {line}" for line in self._tensorboard.tail(1))
             self._panel.say(
                 f"TensorBoard {describe_exit(code)}{why}; training continues "
                 f"({self._tensorboard.log})"
@@ -298,7 +297,7 @@ class Supervisor:
             return
         self._guardian.forget(self._proxy.pid)
         if self._proxy.lifetime_s < _PROXY_SERVES_S:
-            raise Failure(last_words(self._proxy, code), UserError.exit_code)
+            raise Failure(self._proxy.last_words(code), UserError.exit_code)
         self._panel.say(f"the proxy {describe_exit(code)}; restarting it ({self._proxy.log})")
         self._start(self._proxy)
 
@@ -401,7 +400,7 @@ class Supervisor:
         if self._crashes.given_up:
             return False
         pause = self._crashes.pause_s
-        why = "".join(f": {line}" for line in tail(learner, 1) if code > 0)
+        why = "".join(f": {line}" for line in learner.tail(1) if code > 0)
         self._panel.say(
             f"{learner.name} {describe_exit(code)}{why}; restarting all learners from the last "
             f"checkpoint in {pause:g} s ({learner.log})"
@@ -432,7 +431,7 @@ class Supervisor:
             self._panel.say(f"error: {self._state.loss()}")
             return code
         reason = self._state.cannot_write()  # On a full disk the log may not say why.
-        words = last_words(learner, code)
+        words = learner.last_words(code)
         self._panel.say(f"error: {reason}; {words}" if reason else f"error: {words}")
         return code if code == UserError.exit_code else 1
 

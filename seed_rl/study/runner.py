@@ -22,7 +22,6 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.system import terminal
 from seed_rl.common.system.stop_signal import Requests
 from seed_rl.launch import arguments, local, run_lock, stop
-from seed_rl.launch.log_text import tail
 from seed_rl.launch.panel import Panel
 from seed_rl.launch.process import Process, describe_exit
 from seed_rl.launch.run_lock import RunLock
@@ -340,7 +339,7 @@ class Runner:
 
 def _reason(process: Process, code: int) -> str:
     """Why a run failed, in one line."""
-    for line in reversed(tail(process, 60)):
+    for line in reversed(process.tail(60)):
         _, found, message = line.partition("error: ")
         if found:
             return message

@@ -24,6 +24,8 @@ GIN_BINDINGS = "gin_bindings"
 # Flags that a study sets itself, and what to write instead.
 _OWN_FLAGS = {
     "seed": 'set "seeds", how often each configuration runs',
+    "seeds": 'set "seeds" beside "flags"',
+    "at_once": "seed-rl study --parallel=N",
     "total_environment_frames": 'set "frames"',
     "num_envs": 'it is "actors" x "envs_per_actor"',
     "env_batch_size": 'it is "envs_per_actor"',

@@ -19,13 +19,6 @@ def test_a_learner_without_an_address():
         learners.nth("a:1,b:2", 2)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_each_actor_has_one_learner(count):
-    places = [learners.share(i, 6, count) for i in range(6)]
-    assert sorted(places) == [(a, b) for a in range(count) for b in range(6 // count)]
-    assert places == sorted(places)
-
-
 def test_exchange_at_ports_of_their_own():
     found = learners.flags(["a:8686", "[fd00::1]:86"], 1)
     assert found == ["--learner_addresses=a:8786,[fd00::1]:186", "--learner_index=1"]

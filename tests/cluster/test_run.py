@@ -9,7 +9,6 @@ import pytest
 
 from seed_rl.cluster import run
 from seed_rl.cluster.run import ClusterRun
-from seed_rl.cluster.secrets import Secrets
 from seed_rl.common.errors import UserError
 
 TASK = ["atari", "vtrace", "3", "4", "--game=Pong"]
@@ -25,7 +24,7 @@ def secrets(tmp_path):
     def make(*names):
         for name in names:
             (tmp_path / name).touch()
-        return Secrets(tmp_path)
+        return tmp_path
 
     return make
 
@@ -137,7 +136,7 @@ def test_secrets(secrets):
     """Each process gets only what it needs; the user's flags come later."""
     files = ("token", "cert.pem", "key.pem", "ca.pem", "actor-cert.pem", "actor-key.pem", "other")
     described = describe(secrets=secrets(*files))
-    folder = described.secrets.directory
+    folder = described.secrets
     assert described.learner_command()[3:8] == [
         f"--auth_token_file={folder}/token",
         f"--tls_certificate={folder}/cert.pem",
@@ -157,7 +156,7 @@ def test_secrets(secrets):
 def test_only_a_token(secrets):
     described = describe(secrets=secrets("token"))
     for command in (described.learner_command(), described.actor_command(0)):
-        assert f"--auth_token_file={described.secrets.directory}/token" in command
+        assert f"--auth_token_file={described.secrets}/token" in command
         assert not any("tls" in argument for argument in command)
 
 
@@ -170,7 +169,7 @@ def test_half_a_certificate(secrets, names):
 def test_no_secrets(secrets, tmp_path):
     with pytest.raises(UserError, match="has none of token, cert.pem, key.pem, ca.pem"):
         describe(secrets=secrets()).actor_command(0)
-    gone = Secrets(tmp_path / "gone")
+    gone = tmp_path / "gone"
     with pytest.raises(UserError, match="Cannot read SEED_RL_SECRETS=.*gone: No such file"):
         describe(secrets=gone).learner_command()
 
@@ -227,9 +226,9 @@ def test_missing_address():
 
 
 def test_indices_out_of_range():
-    run.check_learner(1, 2)
+    run.check_index("learner", 1, 2, "--learners")
     with pytest.raises(UserError, match=r"no learner 2: the run has 2 \(0 to 1\).*--learners"):
-        run.check_learner(2, 2)
+        run.check_index("learner", 2, 2, "--learners")
     described = describe(evaluators=1)
     with pytest.raises(UserError, match=r"no actor 3: the run has 3 \(0 to 2\)\. Start fewer"):
         described.actor_command(3)

@@ -155,10 +155,11 @@ def _family(name: str) -> str:
 def _training(arguments: Sequence[str]) -> list[str]:
     positional = [argument for argument in arguments if not argument.startswith("-")]
     flags = [argument for argument in arguments if argument.startswith("-")]
-    if len(positional) != 2:
+    # ./run_local.sh has the family of environments first.
+    if len(positional) != 2 or positional[0] in games.available():
         raise UserError(
-            f"Expected: seed-rl train AGENT ENVIRONMENT, but got {len(positional)} arguments "
-            "(write flags as --name=value)."
+            "Expected: seed-rl train AGENT ENVIRONMENT, such as `seed-rl train ppo Pong`, but got "
+            f"'{' '.join(positional)}' (write flags as --name=value)."
         )
     agent, environment = positional
     family, named = place(environment)

@@ -54,7 +54,8 @@ def test_the_environment_to_check_is_an_argument_as_for_train(environment):
     [
         ([], "Which command. train, resume"),
         (["trian"], "There is no command trian.*Did you mean train"),
-        (["train", "ppo"], "Expected: seed-rl train AGENT ENVIRONMENT, but got 1"),
+        (["train", "ppo"], "Expected: seed-rl train AGENT ENVIRONMENT, .* but got 'ppo'"),
+        (["train", "atari", "ppo", "--game=Pong"], "such as .*ppo Pong.* but got 'atari ppo'"),
         (["train", "ppo", "Pong", "--actors", "2"], "write flags as --name=value"),
         (["train", "r2d2", "HalfCheetah-v5"], "mujoco has no agent 'r2d2'"),
         (["train", "ppo", "Breakut"], "no Atari game Breakut. Did you mean Breakout"),

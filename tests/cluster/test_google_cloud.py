@@ -20,6 +20,7 @@ from seed_rl.cluster.machine import Machine
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import progress
 from tests.helpers import PROGRAMS
+from tests.helpers.clock import Clock
 from tests.helpers.google_services import Services, storage
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
@@ -203,7 +204,7 @@ def test_pool_0_of_a_job_of_actors_alone_starts_actors(monkeypatch: pytest.Monke
         ({"CLUSTER_SPEC": _cluster(1, 5)}, "Machine 5 has nothing to do.*Rent fewer replicas"),
         (
             {"CLUSTER_SPEC": _cluster(1), "SEED_RL_ACTORS_PER_MACHINE": "0"},
-            "SEED_RL_ACTORS_PER_MACHINE must be a positive number",
+            "SEED_RL_ACTORS_PER_MACHINE must be a number, from 1 upwards",
         ),
     ],
 )
@@ -221,12 +222,12 @@ def _exits(code: int) -> subprocess.Popen[bytes]:
 
 def test_failed_actors_start_again_and_others_do_not() -> None:
     codes = {0: [1, 0], 1: [2], 2: [3], 3: [4] * 7 + [1, 0]}
-    now = [0.0]
+    clock = Clock()
 
     def sleep(seconds: float) -> None:
-        now[0] += 100 * seconds
+        clock.sleep(100 * seconds)
 
-    machine = Machine(lambda index: _exits(codes[index].pop(0)), lambda: now[0], sleep)
+    machine = Machine(lambda index: _exits(codes[index].pop(0)), clock, sleep)
     assert machine.run(range(4)) in (2, 3)
     assert not any(codes.values())
 
@@ -235,18 +236,15 @@ def test_an_actor_that_fails_at_once_every_time_is_given_up(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     starts = []
-    now = [0.0]
+    clock = Clock()
 
     def start(index: int) -> subprocess.Popen[bytes]:
-        starts.append(now[0])
+        starts.append(clock.now)
         process = _exits(1)
         process.wait()
         return process
 
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    assert Machine(start, lambda: now[0], sleep).run([7]) == 1
+    assert Machine(start, clock, clock.sleep).run([7]) == 1
     pauses = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
     assert len(starts) == 6 and pauses == sorted(pauses) and pauses[-1] >= 16
     assert "actor 7 exited with code 1, for the 6th time" in capfd.readouterr().err

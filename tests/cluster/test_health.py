@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import tensorflow as tf
 
 from seed_rl.cluster import health
 from seed_rl.common.errors import UserError
 from seed_rl.grpc.channel_options import ServerOptions
+from tests.helpers import run_python
 from tests.helpers.op_helpers import INT, serving
 from tests.helpers.secrets import make_secrets
 
@@ -84,4 +82,4 @@ def test_settings_that_make_no_sense(capsys):
 def test_needs_no_tensorflow():
     """Engines ask every half minute."""
     code = "import seed_rl.cluster.health, sys; sys.exit('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert run_python("-c", code).returncode == 0

@@ -25,6 +25,7 @@ from seed_rl.cluster.remote_files import RemoteFiles
 from seed_rl.common.checkpoints import manifest
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import checkpoint_list
+from tests.helpers.clock import Clock
 from tests.helpers.google_services import storage
 from tests.helpers.saved_logdirs import contents, save, save_replay
 from tests.helpers.system_helpers import REPOSITORY
@@ -195,14 +196,10 @@ def test_the_next_learner_takes_over_from_a_dead_one_which_then_must_not_write(
     open_mirror: Callable[[str], Mirror], url: str, tmp_path: pathlib.Path
 ) -> None:
     first = open_mirror("a")
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    second = Mirror(RemoteFiles(url), tmp_path, sleep=sleep, clock=lambda: now[0])
+    clock = Clock()
+    second = Mirror(RemoteFiles(url), tmp_path, sleep=clock.sleep, clock=clock)
     second.claim()
-    assert now[0] >= 60  # It looked for signs of life.
+    assert clock.now >= 60  # It looked for signs of life.
     save(first.logdir)
     with pytest.raises(DisplacedError, match="Another learner writes to"):
         first.copy()

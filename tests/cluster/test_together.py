@@ -12,6 +12,7 @@ import pytest
 
 from seed_rl.cluster.together import Together
 from seed_rl.launch.restarts import FOLLOW_S, RestartPolicy
+from tests.helpers.clock import Clock
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
 
@@ -97,19 +98,6 @@ def test_nothing_starts_again_after_a_signal(together, tmp_path):
         os.kill(int(pid), signal.SIGKILL)
     assert program.wait() == 137, program.text()
     assert len(starts(tmp_path)) == 2
-
-
-class Clock:
-    """Time that passes with each pause."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
 
 
 class Hung(subprocess.Popen):

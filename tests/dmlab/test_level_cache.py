@@ -15,6 +15,7 @@ import pytest
 from seed_rl.common.errors import UserError
 from seed_rl.dmlab import level_cache
 from seed_rl.dmlab.environment import LevelCache
+from tests.helpers.clock import Clock
 
 SIZE = 200_000
 PROCESSES, ROUNDS, KEYS = 4, 25, 3
@@ -130,8 +131,8 @@ def test_a_failed_operation_is_not_repeated_for_a_while(
     tmp_path: pathlib.Path, level: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network file system may take seconds to fail, in every episode."""
-    now = [1000.0]
-    monkeypatch.setattr(level_cache.time, "monotonic", lambda: now[0])
+    clock = Clock(1000.0)
+    monkeypatch.setattr(level_cache.time, "monotonic", clock)
     blocked = tmp_path / "cache"
     blocked.write_text("a file, so that no directory can be made")
     cache = LevelCache(blocked)
@@ -139,7 +140,7 @@ def test_a_failed_operation_is_not_repeated_for_a_while(
     blocked.unlink()
     cache.write("key", str(level))
     assert not blocked.exists()
-    now[0] += 601
+    clock.now += 601
     cache.write("key", str(level))
     assert fetched(cache, "key", tmp_path) == b"level"
 

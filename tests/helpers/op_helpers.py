@@ -64,6 +64,11 @@ class Background:
         except Exception as error:  # noqa: BLE001 - raised in the test.
             self._error = error
 
+    def waits(self):
+        """Whether the call is not done after 0.3 s."""
+        self._thread.join(0.3)
+        return self._thread.is_alive()
+
     def result(self):
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the call hangs"

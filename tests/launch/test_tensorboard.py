@@ -13,14 +13,11 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
-from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.monitoring.reporting import Reporter
-from seed_rl.common.types import EnvOutput
 from seed_rl.launch.local import free_port
+from tests.helpers.inference_stores import make_store, step
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
 
@@ -41,22 +38,9 @@ RECORD = {
 def report(logdir: pathlib.Path, start_frames: int = 0, **options: Any) -> None:
     """One life of a run that ends three episodes and trains once."""
     logdir.mkdir(exist_ok=True)
-    store = InferenceStore(
-        num_envs=2,
-        num_training_envs=1,
-        unroll_length=1,
-        num_overlapping_steps=0,
-        queue_capacity=100,
-        action_specs=tf.TensorSpec([], tf.int32),
-        initial_state=(),
-        step_specs=(tf.TensorSpec([], tf.float32),),
-    )
-    ids, runs = tf.constant([0, 1], tf.int32), tf.ones([2], tf.int64)
-    for step in range(3):
-        reward, done = np.full(2, step, np.float32), np.full(2, step > 0)
-        outputs = EnvOutput(reward, done, (), np.zeros(2, bool), np.zeros(2, np.int32))
-        store.begin(ids, runs, outputs, reward)
-        store.end(ids, runs, np.zeros(2, np.int32), (), (reward,))
+    store = make_store(num_envs=2, num_training_envs=1)
+    for count in range(3):
+        step(store, [0, 1], reward=float(count), done=count > 0)
     reporter = Reporter(
         logdir,
         store=store,

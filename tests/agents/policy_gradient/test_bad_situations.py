@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from seed_rl.common.checkpoints import checkpoints
-from tests.helpers.system_helpers import site
-
 pytestmark = pytest.mark.slow
 
 MAIN = "seed_rl.mujoco.ppo_main"
@@ -41,24 +38,3 @@ def test_a_learner_that_cannot_begin_says_why(forks, repository, tmp_path, optio
     assert len(errors) == 1, result.stderr
     assert all(message in errors[0] for message in messages), errors
     assert "Traceback" not in result.stderr
-
-
-def test_diverged_training_ends(tmp_path, socket_address):
-    """After many gradient steps: the metrics are shown, and no checkpoint was replaced."""
-    shared = (f"--server_address={socket_address}", "--num_envs=8", "--env_batch_size=8", TOY)
-    shared += ("--gin_bindings=OptimizerConfig.learning_rate = 1e30",)
-    with site(tmp_path, socket_address) as place:
-        learner = place.start(
-            MAIN,
-            *("--run_mode=learner", f"--logdir={place.logdir}", "--save_checkpoint_secs=1"),
-            *("--unroll_length=4", "--batches_per_step=2", "--epochs_per_step=3"),
-            *shared,
-        )
-        place.start(MAIN, "--run_mode=actor", *shared)
-        assert learner.wait() == 2, learner.text()
-        (error,) = learner.errors()
-        assert "100 training steps in a row were skipped" in error
-        assert "loss=" in error.partition("Not finite in the last of them: ")[2]
-        assert "Traceback" not in learner.text()
-        assert place.progress().phase == "failed"
-        assert len(checkpoints.list_checkpoints(place.logdir / "checkpoints")) <= 1

@@ -31,12 +31,6 @@ PPO = "seed_rl/mujoco/gin/ppo.gin"
 MUJOCO = ppo_main.PRESET.values
 
 
-@pytest.fixture(autouse=True)
-def unconfigured():
-    yield
-    gin_config.load([])
-
-
 def create(images=False):
     """Network and loss of the current config, as a main program creates them."""
     distribution = categorical_distribution(3, tf.int32)

@@ -22,13 +22,6 @@ def part_under_test(part):
     return part
 
 
-@pytest.fixture(autouse=True)
-def unconfigured():
-    gin.clear_config()
-    yield
-    gin.clear_config()
-
-
 @pytest.mark.parametrize(
     ("face", "home"),
     [

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,20 +12,14 @@ from seed_rl import experiment
 from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.mujoco import toy_env
+from tests.helpers import run_python
 from tests.helpers.on_policy_runs import make_job
 from tests.helpers.system_helpers import train_to_end
-from tests.helpers.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
 FASTER = "OptimizerConfig.learning_rate = 3e-3"
 FRAMES = 8192  # 16 training steps.
-
-
-@pytest.fixture(autouse=True)
-def unconfigured():
-    yield
-    gin_config.load([])
 
 
 def job_in(logdir, frames=FRAMES):
@@ -94,11 +86,8 @@ def test_a_run_is_played_as_it_was_trained(tmp_path, socket_address):
     evaluated = [row for row in experiment.read_result(logdir).episodes if row.evaluation]
     assert {row.env_id for row in evaluated} == {6, 7}
     assert np.mean([row.episode_return for row in evaluated[-20:]]) == 3
-    result = subprocess.run(
-        [sys.executable, "-m", "seed_rl.play", str(logdir), "--episodes=5"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
+    result = run_python(
+        *("-m", "seed_rl.play", logdir, "--episodes=5"),
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.getcwd()},
     )

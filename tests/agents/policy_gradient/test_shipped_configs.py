@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from seed_rl import experiment
-from seed_rl.agents.policy_gradient import gin_config
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.run_files import returns_log, run_record
 from seed_rl.mujoco import toy_env
@@ -18,12 +17,6 @@ from tests.helpers.system_helpers import train_to_end
 pytestmark = pytest.mark.slow
 
 FASTER = "OptimizerConfig.learning_rate = 3e-3"  # Toy problems need few steps, but large ones.
-
-
-@pytest.fixture(autouse=True)
-def unconfigured():
-    yield
-    gin_config.load([])
 
 
 class FollowEnv(gymnasium.Env):

@@ -234,11 +234,6 @@ def test_an_old_observation_that_looks_like_a_pair() -> None:
     assert as_gymnasium(Old(new=True)).reset() == ((1, {"a": 0}), {"b": 1})
 
 
-def test_what_is_no_environment() -> None:
-    with pytest.raises(UserError, match="not an environment: it has no reset, step"):
-        as_gymnasium(object())
-
-
 def test_spaces_of_old_gym() -> None:
     """Recognized by name: the old package need not be installed."""
 

@@ -1,27 +1,17 @@
 """Programs that are a learner or an actor, as users start them."""
 
-import subprocess
-import sys
-
 import pytest
 
 from seed_rl.gym import agents
-from tests.helpers import PROGRAMS
-from tests.helpers.waiting import PATIENCE_S
+from tests.helpers import PROGRAMS, run_python
 
 EXISTING = PROGRAMS / "existing_main.py"
-
-
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=PATIENCE_S
-    )
 
 
 @pytest.mark.parametrize("module", ["seed_rl.gym.vtrace_main", "seed_rl.atari.r2d2_main"])
 def test_a_program_without_a_run_mode_says_so(module, tmp_path):
     """Guards that nothing becomes a learner by default: one line, exit code 2, no file written."""
-    result = run("-m", module, f"--logdir={tmp_path}/run")
+    result = run_python("-m", module, f"--logdir={tmp_path}/run")
     assert result.returncode == 2
     assert result.stderr.startswith("error: --run_mode is missing")
     assert "--run_mode=learner" in result.stderr and "--run_mode=actor" in result.stderr
@@ -32,7 +22,7 @@ def test_a_program_without_a_run_mode_says_so(module, tmp_path):
 @pytest.mark.slow
 def test_an_existing_program_without_a_run_mode_ends_likewise(tmp_path):
     """Its own "Unsupported run mode None" would come with a traceback."""
-    result = run(str(EXISTING), f"--logdir={tmp_path}/run")
+    result = run_python(EXISTING, f"--logdir={tmp_path}/run")
     last = result.stderr.strip().splitlines()[-1]
     assert (result.returncode, last.partition(":")[0]) == (2, "error")
     assert "--run_mode is missing" in last and "Traceback" not in result.stderr
@@ -54,17 +44,17 @@ family = environment_family.EnvironmentFamily(Config, None)
 program.main(family, **eval(sys.argv.pop(1)))
 """
     flags = "--run_mode=learner", "--num_action_repeats=4", "--only_check_args"
-    result = run("-c", program, "{}", *flags)
+    result = run_python("-c", program, "{}", *flags)
     assert result.returncode == 2
     assert result.stderr.startswith("error: --num_action_repeats would have no effect: Config has")
-    assert run("-c", program, "{'num_action_repeats': 4}", *flags).returncode == 0
+    assert run_python("-c", program, "{'num_action_repeats': 4}", *flags).returncode == 0
 
 
 def test_any_option_can_be_a_default_of_a_program():
     """Guards names that the main program's own parameters might take."""
     program = "from seed_rl.agents.vtrace import program; from seed_rl.gym.env import FAMILY; "
     program += "program.main(FAMILY, optimizer='rmsprop')"
-    result = run("-c", program, "--help")
+    result = run_python("-c", program, "--help")
     assert result.returncode == 0, result.stderr
     assert "(default: 'rmsprop')" in result.stdout
 
@@ -75,8 +65,8 @@ def test_a_network_of_a_program_has_no_flags_of_the_agents_own(agent):
     program = "from seed_rl.gym import agents, env; "
     program += f"agents.run('{agent}', env.FAMILY, create_agent=lambda *spaces: None)"
     main = ("-c", program, "--run_mode=learner", "--num_envs=4", "--only_check_args")
-    assert run(*main).returncode == 0
-    result = run(*main, "--mlp_sizes=3")
+    assert run_python(*main).returncode == 0
+    result = run_python(*main, "--mlp_sizes=3")
     assert result.returncode == 2
     assert "Unknown command line flag 'mlp_sizes'" in result.stderr
 
@@ -102,7 +92,7 @@ def test_a_network_of_a_program_has_no_flags_of_the_agents_own(agent):
 def test_mistakes_are_found_before_anything_starts(agent, flags, message):
     """By what ./run_local.sh and the dry runs of clusters ask first."""
     main = ("-m", f"seed_rl.gym.{agent}_main", "--run_mode=learner", "--num_envs=4")
-    result = run(*main, *flags, "--only_check_args")
+    result = run_python(*main, *flags, "--only_check_args")
     assert result.returncode == 2, result.stdout
     assert message in result.stderr.splitlines()[-1]
 
@@ -110,6 +100,6 @@ def test_mistakes_are_found_before_anything_starts(agent, flags, message):
 def test_a_replay_that_fills_for_most_of_the_run_is_noted():
     """Guards short runs that would train on little, with nothing to see but a flat curve."""
     main = ("-m", "seed_rl.gym.r2d2_main", "--run_mode=learner", "--only_check_args")
-    note = run(*main, "--total_environment_frames=5000").stderr
+    note = run_python(*main, "--total_environment_frames=5000").stderr
     assert note.startswith("note: Training begins late")
     assert "--replay_buffer_min_size=200 unrolls of 20 frames = 4,000 frames" in note

@@ -3,39 +3,23 @@
 import pytest
 
 from seed_rl.agents.policy_gradient.config import LossConfig, OnPolicyConfig
-from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
-from seed_rl.agents.pqn.config import PQNConfig
-from seed_rl.agents.r2d2.config import R2D2Config
-from seed_rl.agents.sac.config import SACConfig
-from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.agents.pqn import program as pqn
+from seed_rl.agents.r2d2 import program as r2d2
+from seed_rl.agents.sac import program as sac
+from seed_rl.agents.vtrace import program as vtrace
 from seed_rl.common.config import familiar_names
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
-from seed_rl.common.config.network_config import (
-    MLPNetworkConfig,
-    ObservationConfig,
-    TorsoConfig,
-)
 from seed_rl.common.config.optimizer_config import OptimizerConfig
-from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.gym.env import GymConfig
 
+PROGRAMS = [agent.PROGRAM for agent in (vtrace, r2d2, sac, pqn)]
 CLASSES = (
-    *(GymConfig, LearnerConfig, LossConfig, MinibatchSettings, OnPolicyConfig, OptimizerConfig),
-    *(
-        DeviceConfig,
-        MLPNetworkConfig,
-        ObservationConfig,
-        PQNConfig,
-        R2D2Config,
-        ReplayConfig,
-        RunConfig,
-        SACConfig,
-        TorsoConfig,
-    ),
-    VTraceConfig,
+    *(GymConfig, RunConfig, LearnerConfig, OptimizerConfig, DeviceConfig),
+    *(OnPolicyConfig, LossConfig),
+    *(config for program in PROGRAMS for config in program.configs + program.network_configs),
 )
 OPTIONS = {name for config in CLASSES for name in config.__dataclass_fields__}
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
-from tests.helpers.waiting import PATIENCE_S
+from tests.helpers import run_python
 
 
 @pytest.mark.parametrize("address", ["foo", "localhost", ":x", "localhost:99999", "unix:", "h:-1"])
@@ -43,8 +40,8 @@ def test_a_learner_for_other_machines_needs_a_proxy_or_consent():
 @pytest.mark.parametrize(("mode", "code"), [("learner", 2), ("actor", 0)])
 def test_the_refusal_comes_before_anything_starts(mode, code, tmp_path):
     """Guards ./run_local.sh, which checks first; an actor may connect to other machines."""
-    command = [sys.executable, "-m", "seed_rl.gym.vtrace_main", f"--run_mode={mode}"]
+    command = ["-m", "seed_rl.gym.vtrace_main", f"--run_mode={mode}"]
     command += ["--only_check_args", f"--logdir={tmp_path}/run", "--server_address=0.0.0.0:1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = run_python(*command)
     assert done.returncode == code, done.stderr
     assert ("error: Refusing to serve --server_address=0.0.0.0:1" in done.stderr) == (code == 2)

@@ -56,14 +56,6 @@ def gradient_of(function, *values):
     return value.numpy(), [g.numpy() for g in tape.gradient(value, variables)]
 
 
-def test_entropy_of_masked_choices_has_gradients():
-    """Guards action masking: the gradient was NaN, and every training step skipped."""
-    dist = pd.categorical_distribution(4, tf.int32)
-    value, (gradient,) = gradient_of(lambda x: tf.reduce_sum(dist.entropy(x)), LOGITS)
-    assert value == pytest.approx(numpy_entropy(LOGITS), rel=1e-5)
-    np.testing.assert_allclose(gradient, finite_differences(numpy_entropy, LOGITS), atol=1e-5)
-
-
 def test_divergence_of_masked_choices_has_gradients():
     """Guards --kl_cost with masks that both policies share, for both of its arguments."""
     dist = pd.categorical_distribution(4, tf.int32)

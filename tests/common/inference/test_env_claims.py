@@ -5,20 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from seed_rl.common.inference.env_claims import EnvClaims
-
-
-class Clock:
-    """Seconds that a test sets."""
-
-    now = 100.0
-
-    def __call__(self):
-        return self.now
+from tests.helpers.clock import Clock
 
 
 def test_ids_are_handed_out_once_and_again_after_silence():
     """Guards against two actors with one id, and against ids that a dead actor keeps forever."""
-    silence, clock = np.full(6, np.nan, np.float32), Clock()
+    silence, clock = np.full(6, np.nan, np.float32), Clock(100.0)
     silence[1] = 5.0  # Of an actor with a --task.
     claims = EnvClaims(lambda: silence, lease_s=60.0, clock=clock)
     assert claims.claim(2).tolist() == [0, 2]

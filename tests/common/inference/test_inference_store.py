@@ -11,65 +11,11 @@ import tensorflow as tf
 from hypothesis import strategies as st
 
 from seed_rl.common.inference.inference_store import InferenceStore
-from seed_rl.common.types import LARGEST, EnvOutput
+from seed_rl.common.types import LARGEST
 from seed_rl.grpc import ops
+from tests.helpers.inference_stores import env_outputs, make_store, step, step_of
 from tests.helpers.op_helpers import Background, serving
 from tests.helpers.waiting import PATIENCE_S, wait_until
-
-OBSERVATION = tf.TensorSpec([3], tf.uint8)
-ACTION = tf.TensorSpec([], tf.int32)
-
-
-def make_store(
-    num_envs=4,
-    num_training_envs=None,
-    unroll_length=3,
-    num_overlapping_steps=0,
-    queue_capacity=1000,
-):
-    return InferenceStore(
-        num_envs=num_envs,
-        num_training_envs=num_envs if num_training_envs is None else num_training_envs,
-        unroll_length=unroll_length,
-        num_overlapping_steps=num_overlapping_steps,
-        queue_capacity=queue_capacity,
-        action_specs=ACTION,
-        initial_state=(tf.constant([[7.0, 7.0]]),),
-        step_specs={"observation": OBSERVATION, "reward": tf.TensorSpec([], tf.float32)},
-    )
-
-
-def env_outputs(n, reward=0.0, done=False, abandoned=False, episode_step=0):
-    return EnvOutput(
-        reward=tf.fill([n], tf.constant(reward, tf.float32)),
-        done=tf.fill([n], done),
-        observation=tf.zeros([n, 3], tf.uint8),
-        abandoned=tf.fill([n], abandoned),
-        episode_step=tf.fill([n], episode_step),
-    )
-
-
-def step_of(outputs, value=0):
-    """What is recorded of a step."""
-    observation = tf.fill([len(outputs.reward), 3], tf.constant(value % 256, tf.uint8))
-    return {"observation": observation, "reward": outputs.reward}
-
-
-def step(store, env_ids, run_ids, value=0, **kwargs):
-    """One whole step; the state afterwards, the action and the observation carry `value`."""
-    n = len(env_ids)
-    env_ids = tf.constant(env_ids, tf.int32)
-    run_ids = tf.constant(run_ids, tf.int64)
-    outputs = env_outputs(n, **kwargs)
-    actions, state = store.begin(env_ids, run_ids, outputs, outputs.reward)
-    store.end(
-        env_ids,
-        run_ids,
-        tf.fill([n], tf.constant(value, tf.int32)),
-        (tf.fill([n, 2], tf.constant(value, tf.float32)),),
-        step_of(outputs, value),
-    )
-    return actions.numpy(), state[0].numpy()
 
 
 class Oracle:

@@ -1,6 +1,5 @@
 """Inference and training in turns (`unrolls_per_step`): who waits, for what, and who does not."""
 
-import threading
 import time
 
 import numpy as np
@@ -12,73 +11,18 @@ from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.inference.env_specs import env_output_specs
-from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner.algorithm import Algorithm, StepResult
 from seed_rl.common.learner.devices import make_devices
 from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.learner.learner import Learner
-from seed_rl.common.types import EnvOutput, Specs
+from seed_rl.common.types import Specs
 from seed_rl.grpc import ops
+from tests.helpers import network_inputs
+from tests.helpers.inference_stores import env_outputs, make_store, step, step_of
 from tests.helpers.op_helpers import Background, serving
-from tests.helpers.waiting import PATIENCE_S
 
 SPECS = Specs(tf.TensorSpec([], tf.int32), env_output_specs(spaces.Box(-1, 1, (2,))))
-
-
-def make_store(
-    num_envs, unrolls_per_step, num_training_envs=None, unroll_length=1, queue_capacity=None
-):
-    return InferenceStore(
-        num_envs=num_envs,
-        num_training_envs=num_envs if num_training_envs is None else num_training_envs,
-        unroll_length=unroll_length,
-        num_overlapping_steps=0,
-        queue_capacity=queue_capacity or unrolls_per_step,
-        action_specs=tf.TensorSpec([], tf.int32),
-        initial_state=(),
-        step_specs={"reward": tf.TensorSpec([], tf.float32)},
-        unrolls_per_step=unrolls_per_step,
-    )
-
-
-def env_outputs(n):
-    return EnvOutput(
-        tf.zeros([n]),
-        tf.fill([n], False),
-        tf.zeros([n, 2]),
-        tf.fill([n], False),
-        tf.ones([n], tf.int32),
-    )
-
-
-def step(store, env_ids, run_id=1):
-    n = len(env_ids)
-    env_ids, run_ids = tf.constant(env_ids, tf.int32), tf.fill([n], tf.constant(run_id, tf.int64))
-    outputs = env_outputs(n)
-    actions, _ = store.begin(env_ids, run_ids, outputs, outputs.reward)
-    store.end(env_ids, run_ids, actions, (), {"reward": outputs.reward})
-
-
-class Call:
-    """`fn(*args)` on a thread."""
-
-    def __init__(self, fn, *args):
-        self._done = threading.Event()
-        self._background = Background(self._run, fn, args)
-
-    def _run(self, fn, args):
-        try:
-            return fn(*args)
-        finally:
-            self._done.set()
-
-    def waits(self):
-        return not self._done.wait(0.3)
-
-    def result(self):
-        assert self._done.wait(PATIENCE_S)
-        return self._background.result()
 
 
 def test_steps_wait_from_the_last_unroll_until_the_training_step_is_done():
@@ -86,7 +30,7 @@ def test_steps_wait_from_the_last_unroll_until_the_training_step_is_done():
     step(store, [0, 1])
     step(store, [0])  # One of the two unrolls.
     step(store, [1])
-    calls = [Call(step, store, [0]), Call(step, store, [1])]
+    calls = [Background(step, store, [0]), Background(step, store, [1])]
     assert all(call.waits() for call in calls)
     store.dequeue(2)
     assert all(call.waits() for call in calls)
@@ -101,7 +45,7 @@ def test_evaluation_waits_as_well():
     store = make_store(num_envs=2, num_training_envs=1, unrolls_per_step=1)
     step(store, [0, 1])
     step(store, [0])
-    call = Call(step, store, [1])
+    call = Background(step, store, [1])
     assert call.waits()
     store.dequeue(1)
     store.trained()
@@ -118,7 +62,7 @@ def test_without_a_full_batch_nothing_waits():
             store.dequeue(4)
             store.trained()
 
-    training = Call(train)
+    training = Background(train)
     while store.counters().unrolls < 20:
         step(store, [0, 2, 3])
         num_steps += 1
@@ -133,16 +77,16 @@ def test_replicas_dequeue_their_parts_and_nothing_ahead():
     step(store, range(6))
     step(store, range(6))
     parts = [store.dequeue(2) for _ in range(2)]
-    ahead = Call(store.dequeue, 2)
+    ahead = Background(store.dequeue, 2)
     assert ahead.waits()
-    waiting = Call(step, store, range(6))
+    waiting = Background(step, store, range(6))
     assert waiting.waits()
     store.trained()
     np.testing.assert_array_equal(
         [*parts[0].env_ids, *parts[1].env_ids, *ahead.result().env_ids], range(6)
     )
     waiting.result()  # The two unrolls are not a full batch.
-    assert Call(step, store, [0]).waits()  # With the next six, they are.
+    assert Background(step, store, [0]).waits()  # With the next six, they are.
     store.close()
 
 
@@ -150,7 +94,7 @@ def test_closing_ends_the_wait():
     store = make_store(num_envs=1, unrolls_per_step=1)
     step(store, [0])
     step(store, [0])
-    call = Call(step, store, [0])
+    call = Background(step, store, [0])
     assert call.waits()
     store.close()
     call.result()
@@ -162,9 +106,9 @@ def test_an_actor_that_comes_back_during_the_wait():
     store = make_store(num_envs=1, unrolls_per_step=1, unroll_length=2)
     for _ in range(3):
         step(store, [0])
-    old = Call(step, store, [0])
+    old = Background(step, store, [0])
     assert old.waits()
-    new = Call(step, store, [0], 2)
+    new = Background(step, store, [0], 2)
     assert new.waits()
     store.dequeue(1)
     store.trained()
@@ -185,15 +129,15 @@ def test_a_server_ends_while_steps_wait(socket_address):
     def infer(env_ids):
         outputs = env_outputs(1)
         run_ids = tf.constant([5], tf.int64)
-        actions, _ = store.begin(env_ids, run_ids, outputs, outputs.reward)
-        store.end(env_ids, run_ids, actions, (), {"reward": outputs.reward})
+        actions, state = store.begin(env_ids, run_ids, outputs, outputs.reward)
+        store.end(env_ids, run_ids, actions, state, step_of(outputs))
         return actions
 
     with serving(socket_address, infer, isolate_errors=True) as server:
         client = ops.Client(socket_address)
         client.infer(np.int32([0]))
         client.infer(np.int32([0]))
-        call = Call(client.infer, np.int32([0]))
+        call = Background(client.infer, np.int32([0]))
         assert call.waits()
         server.shutdown()
         with pytest.raises(tf.errors.OpError):
@@ -276,7 +220,8 @@ def test_the_learner_takes_turns_for_an_algorithm_that_asks_for_it(tmp_path, soc
         clip_norm=None,
         options={},
     )
-    outputs = tf.nest.map_structure(lambda t: t.numpy(), env_outputs(4))
+    outputs = network_inputs.env_outputs((4,), np.zeros([4, 2], np.float32), p_done=0.0)
+    outputs = tf.nest.map_structure(lambda t: t.numpy(), outputs)
 
     def act():
         client = ops.Client(socket_address)

@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.common.errors import UserError
-from seed_rl.common.inference.inference_store import EpisodeStats, InferenceStore
+from seed_rl.common.inference.inference_store import EpisodeStats
 from seed_rl.common.monitoring import reporting
 from seed_rl.common.run_files import progress
-from seed_rl.common.types import EnvOutput, Step
 from seed_rl.launch import panel
+from tests.helpers.inference_stores import make_store
 from tests.helpers.waiting import wait_until
 
 
@@ -47,19 +47,7 @@ def test_figures_are_those_of_the_time_since_the_last():
 
 @pytest.fixture
 def store():
-    number, flag = tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool)
-    count = tf.TensorSpec([], tf.int32)
-    env_output = EnvOutput(number, flag, number, flag, count)
-    return InferenceStore(
-        num_envs=9,
-        num_training_envs=9,
-        unroll_length=1,
-        num_overlapping_steps=0,
-        queue_capacity=1,
-        action_specs=count,
-        initial_state=(),
-        step_specs=Step(count, env_output, number),
-    )
+    return make_store(num_envs=9, queue_capacity=1)
 
 
 @pytest.fixture
@@ -80,7 +68,8 @@ def reporter(tmp_path, store):
 
 def report(reporter, skipped, times=1, last=True):
     for step in range(times):
-        metrics = {"skipped_steps": tf.constant(float(skipped))}
+        loss = np.nan if skipped else 0.0
+        metrics = {"skipped_steps": tf.constant(float(skipped)), "loss": loss}
         reporter.step(1, step, metrics, dict, last=last and step == times - 1)
 
 
@@ -170,7 +159,7 @@ def test_no_checkpoint_while_training_stalled(reporter):
     assert reporter.training_stalled()
     report(reporter, 0, last=False)
     assert not reporter.training_stalled()
-    with pytest.raises(UserError, match="100 training steps in a row"):
+    with pytest.raises(UserError, match="100 training steps in a row.*loss=nan"):
         report(reporter, 1, 100)
 
 

@@ -1,7 +1,6 @@
 """The replay as a part of the run's checkpoints."""
 
 import shutil
-from collections import namedtuple
 from pathlib import Path
 
 import numpy as np
@@ -50,10 +49,13 @@ def test_replay_and_weights_are_restored_together(tmp_path: Path) -> None:
     assert resumed.numbers() == list(range(13, 53))
 
 
-def test_a_damaged_replay_costs_neither_the_weights_nor_older_replays(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("fault", "message"), [("damaged", "damaged"), ("absent", "There is no replay in")]
+)
+def test_a_lost_replay_costs_neither_the_weights_nor_older_replays(
+    fault: str, message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Guards a resume after a damaged disk: the newest weights, the newest intact replay."""
+    """Guards resumes after a damaged or full disk: the newest weights, the newest intact replay."""
     run = Run(tmp_path)
     run.insert(0, 5)
     run.manager.save(1)
@@ -61,34 +63,13 @@ def test_a_damaged_replay_costs_neither_the_weights_nor_older_replays(
     run.weights.assign(2.0)
     newest = run.manager.save(2)
     assert newest is not None
-    path = max((newest / "replay").glob("segment-*"))
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    if fault == "damaged":
+        path = max((newest / "replay").glob("segment-*"))
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    else:
+        shutil.rmtree(newest / "replay")
     resumed = Run(tmp_path)
     assert resumed.manager.restore_latest() == 2
     assert resumed.weights.numpy() == 2
     assert resumed.numbers() == [0, 1, 2, 3, 4]
-    assert "damaged" in caplog.text
-
-
-def test_a_replay_without_room_does_not_stop_weights_from_being_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Guards days of training beside a replay that has outgrown the disk."""
-    run = Run(tmp_path)
-    run.insert(0, 5)
-    run.manager.save(1)
-    run.insert(5, 5)
-    run.weights.assign(2.0)
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 10, 0))
-    assert run.manager.save(2) is not None
-    assert "saved, but without its replay" in caplog.text and "make room" in caplog.text
-    monkeypatch.undo()
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "ckpt-000001-step-000000000001",
-        "ckpt-000002-step-000000000002",
-    }
-    resumed = Run(tmp_path)
-    assert resumed.manager.restore_latest() == 2
-    assert resumed.weights.numpy() == 2
-    assert resumed.numbers() == [0, 1, 2, 3, 4]
+    assert message in caplog.text

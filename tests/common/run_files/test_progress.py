@@ -9,18 +9,11 @@ import pytest
 
 from seed_rl.common.run_files import progress
 from seed_rl.common.run_files.progress import ProgressWriter, RateMeter
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
+from tests.helpers.clock import Clock
 
 
 def test_the_file_follows_the_contract(tmp_path):
-    clock = Clock()
+    clock = Clock(1000.0)
     writer = ProgressWriter(tmp_path, total_frames=10_000, frames=500, clock=clock)
     first = progress.read(tmp_path)
     assert (first.phase, first.frames) == ("starting", 500)
@@ -61,7 +54,7 @@ def test_the_file_follows_the_contract(tmp_path):
 
 
 def test_it_is_written_once_a_second_and_at_each_new_phase(tmp_path):
-    clock = Clock()
+    clock = Clock(1000.0)
     writer = ProgressWriter(tmp_path, 100, clock=clock)
     writer.update("training", frames=1)
     clock.now += 0.5
@@ -89,7 +82,7 @@ def test_a_return_that_is_no_number_becomes_null(tmp_path):
 
 def test_no_time_is_left_to_tell_when_training_stands_still(tmp_path):
     """Guards learner and supervisor, which show the time left, against actors that are silent."""
-    clock = Clock()
+    clock = Clock(1000.0)
     writer = ProgressWriter(tmp_path, 10**9, clock=clock)
     for second in range(60):
         clock.now += 1
@@ -104,7 +97,7 @@ def test_no_time_is_left_to_tell_when_training_stands_still(tmp_path):
 
 
 def test_a_run_that_is_done_has_no_time_left(tmp_path):
-    clock = Clock()
+    clock = Clock(1000.0)
     writer = ProgressWriter(tmp_path, 1000, clock=clock)
     for frames in (0, 1000):
         clock.now += 1
@@ -117,7 +110,7 @@ def test_a_run_that_is_done_has_no_time_left(tmp_path):
 
 def test_a_full_disk_is_told_in_the_file(tmp_path, monkeypatch):
     """Guards readers: without a free block, no new file can replace it."""
-    clock = Clock()
+    clock = Clock(1000.0)
     writer = ProgressWriter(tmp_path, 1000, clock=clock)
 
     def no_room(*_):

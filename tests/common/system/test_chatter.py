@@ -1,13 +1,9 @@
 """TensorFlow's chatter is filtered; everything else arrives."""
 
-import subprocess
-import sys
-
 import pytest
 
 from seed_rl.common.system.chatter import is_chatter
-from tests.helpers import PROGRAMS
-from tests.helpers.waiting import PATIENCE_S
+from tests.helpers import PROGRAMS, run_python
 
 CHATTER = [
     "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
@@ -41,12 +37,7 @@ def test_what_is_chatter():
 def test_the_rest_arrives_in_order_also_from_a_crash(end):
     """Guards TensorFlow's last message before it ends a program."""
     lines = [line for pair in zip(CHATTER, WORTH_READING, strict=False) for line in pair]
-    result = subprocess.run(
-        [sys.executable, PROGRAMS / "chatter_program.py", "\n".join([*lines, ""]), end],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    result = run_python(PROGRAMS / "chatter_program.py", "\n".join([*lines, ""]), end)
     assert (result.returncode == 0) == (end == "return")
     expected = WORTH_READING + (["afterwards"] if end == "return" else [])
     assert result.stderr.splitlines() == expected
@@ -54,6 +45,5 @@ def test_the_rest_arrives_in_order_also_from_a_crash(end):
 
 def test_tensorflow_is_loaded_in_silence():
     """Guards the patterns against what the installed TensorFlow really prints."""
-    program = [sys.executable, PROGRAMS / "silent_tensorflow.py"]
-    result = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE_S)
+    result = run_python(PROGRAMS / "silent_tensorflow.py")
     assert (result.stdout, result.stderr) == ("1.0\n", "")

@@ -1,8 +1,6 @@
 """What programs written for the original use of the on-policy learner."""
 
 import json
-import subprocess
-import sys
 import threading
 
 import gin
@@ -25,7 +23,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import returns_log
 from seed_rl.compat.agents.policy_gradient import job
 from seed_rl.mujoco import ppo_main, ppo_parts
-from tests.helpers import PROGRAMS
+from tests.helpers import PROGRAMS, run_python
 from tests.helpers.events import read_arrays
 from tests.helpers.system_helpers import train_to_end
 
@@ -275,8 +273,6 @@ def test_optimizers_of_gin_configs():
 def test_mains_take_a_command_line(name):
     """Guards the argument, and that it replaces the process's own command line."""
     call = f"import seed_rl.{name} as m; m.main(['program', '--run_mode=learner', '--num_env=3'])"
-    result = subprocess.run(
-        [sys.executable, "-c", call, "--of_the_process=1"], capture_output=True, text=True
-    )
+    result = run_python("-c", call, "--of_the_process=1")
     assert result.returncode == 2
     assert "flag 'num_env'. Did you mean: num_envs" in result.stderr

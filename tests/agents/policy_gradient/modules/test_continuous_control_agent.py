@@ -27,13 +27,6 @@ SMALL = {"num_units_policy": 8, "num_units_value": 6, "num_units_rnn": 5}
 STD_FN = softplus_std_fn(std_for_zero_param=0.5, min_std=1e-3)
 
 
-@pytest.fixture(autouse=True)
-def fresh_gin():
-    gin.clear_config()
-    yield
-    gin.clear_config()
-
-
 def normal():
     return normal_tanh_distribution(NUM_ACTIONS, STD_FN)
 

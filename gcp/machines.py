@@ -137,7 +137,8 @@ def check_devices(flags: list[str], rented: int, learners: int = 1) -> None:
     Raises:
       UserError: it would use GPUs that do not exist, or leave some idle.
     """
-    given = dict(re.findall(r"--(inference_devices|training_devices|tpu)=(\S*)", "\n".join(flags)))
+    pattern = r"--(inference_devices|training_devices|tpu)=(\S*)"
+    given = dict(re.findall(pattern, "\n".join(flags).lower()))
     if given.get("tpu"):
         raise UserError("--tpu: these jobs rent GPUs only. docs/deployment.md has TPUs.")
     named = {int(n) for value in given.values() for n in re.findall(r"gpu:(\d+)", value)}

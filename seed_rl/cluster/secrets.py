@@ -12,7 +12,7 @@ FILES = (TOKEN, CERTIFICATE, KEY, AUTHORITY, ACTOR_CERTIFICATE, ACTOR_KEY)
 _HOW = "scripts/make_secrets.sh DIR HOST makes all of its files."
 
 
-_FLAGS = {  # The last two of each go together.
+_FLAGS = {  # In each, the last two are a certificate and its key.
     "learner": {TOKEN: "auth_token_file", CERTIFICATE: "tls_certificate", KEY: "tls_key"},
     "actor": {
         TOKEN: "auth_token_file",

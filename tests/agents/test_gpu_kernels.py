@@ -63,14 +63,16 @@ def _act(agent):
 def _train(workload, agent):
     with agent.strategy.scope():
         optimizer, _ = create_optimizer(1000, OptimizerConfig())
-    step = TrainingStep(agent.algorithm, optimizer, agent.strategy, 40.0)
+    step = TrainingStep(agent.algorithm, optimizer, agent.strategy, 40.0, jit="true")
     batch = training_agents.batch(workload, agent)
-    return tf.function(step._step, autograph=False).get_concrete_function(batch)
+    traced = tf.function(step._step, autograph=False).get_concrete_function(batch)
+    assert step._compiled  # XLA would change none of its ops.
+    return traced
 
 
 @pytest.mark.parametrize("name", ["W2", "W3", "W5", "W6", "W7"])
 def test_on_a_gpu_nothing_is_left_to_the_host(name):
-    """Guards acting and training, on frames, stacks of them, and vectors."""
+    """Guards acting and compiled training, on frames, stacks of them, and vectors."""
     workload = WORKLOADS[name]
     agent = training_agents.create(workload, "bfloat16" if workload.network else "float32")
     assert not _on_the_host(_act(agent))

@@ -60,7 +60,7 @@ def test_accelerators_are_those_of_the_api() -> None:
         (["--tpu=local"], 0, "rent GPUs only"),
         (["--inference_devices=gpu:1", "--training_devices=auto"], 4, "uses only gpu:0, gpu:1:"),
         (["--inference_devices=cpu:0"], 2, "uses only gpu:0:"),
-        (["--inference_devices=gpu:0,gpu:1,gpu:2"], 4, None),
+        (["--inference_devices=gpu:0,GPU:1,gpu:2", "--training_devices=AUTO"], 4, None),
         (["--training_devices=gpu:1,gpu:2"], 4, None),
         ([], 4, "uses only gpu:0, gpu:1:"),
         ([], 2, None),
@@ -72,6 +72,10 @@ def test_gpus_used_are_gpus_rented(flags: list[str], rented: int, message: str |
         return
     with pytest.raises(UserError, match=message):
         machines.check_devices(flags, rented)
+
+
+def test_each_of_several_learners_trains_on_all_of_its_gpus() -> None:
+    machines.check_devices([], 4, learners=2)
 
 
 def test_families_without_persistent_disk_start_from_hyperdisk() -> None:

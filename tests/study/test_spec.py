@@ -58,6 +58,8 @@ MISTAKES = [
     ({"values": [1], "flag": "env_name"}, CHOICE, "--env_name is both fixed and sampled"),
     ({"values": [1], "flag": "unroll_length"}, CHOICE, "both set --unroll_length; give them an"),
     ({"values": [1], "if": {"unroll_length": 5}}, CHOICE, '"unroll_length" must come first'),
+    (3, ("flags", "seeds"), 'a study sets --seeds itself; set "seeds" beside "flags"'),
+    (2, ("flags", "at_once"), "a study sets --at_once itself; seed-rl study --parallel=N"),
     ("runs/x", ("flags", "logdir"), "a study sets --logdir itself; each run has its own"),
     ({"measure": "mean"}, ("performance",), 'no measure "mean"; '),
     ({"interval": 3}, ("performance",), 'did you mean "intervals"?'),

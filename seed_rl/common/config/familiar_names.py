@@ -17,7 +17,7 @@ _ENVS = "the number of actor processes, and of environments in each"
 _UNROLLS = "in unrolls, each of --unroll_length steps"
 _STEPS = "in training steps"
 _LOGDIR = "the directory of the run, with its checkpoints and TensorBoard's files"
-_DEVICES = "and --inference_devices=...: cpu, for example; by default the GPUs, if there are any"
+_DEVICES = "and --inference_devices=...: cpu, for example; by default a GPU, if there is one"
 _VALUE_COST = (
     "of the squared error (PPO) or half of it (V-trace); libraries differ by this factor 2"
 )

@@ -3,8 +3,8 @@
 `make_devices` splits the devices of the machine:
 
     TPU            some cores train (`TPUStrategy`), the others infer; on each of several hosts
-    GPUs, CPU      one trains (`OneDeviceStrategy`); another infers, or the same
-    named ones     several train (`MirroredStrategy`), several infer
+    GPUs, CPU      one trains (`OneDeviceStrategy`) and another infers; a single one does both
+    named ones     several may train (`MirroredStrategy`) and infer
     learners       all GPUs of each train, or its CPU; the first infers, too (`several_learners`)
 
 Inference on devices that do not train uses copies of the weights, which `copy_variables` updates

@@ -47,7 +47,7 @@ class SteppedLearner(Learner):
           What `Algorithm.update` is given; on several replicas, for each.
         """
         self.serve()
-        batch = self._strategy.run(self._batch_codec.decode, args=(next(self._all_batches()),))
+        batch = self._strategy.run(self._decode, args=(next(self._all_batches()),))
         self._inference.store.trained()  # Inference may continue.
         return batch
 

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import tensorflow as tf
 
-from seed_rl.agents.policy_gradient import algorithm, gin_config, gin_options, networks
+from seed_rl.agents.policy_gradient import algorithm, gin_config, gin_options, program
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.acting.env_wrappers import wrap_for_agent
@@ -53,9 +53,7 @@ def make_job(
     tf.keras.utils.set_random_seed(1)
     return algorithm.create_job(
         lambda env_id, env_config: wrap_for_agent(make_env()),
-        lambda actions, observations, distribution: networks.create_network(
-            observations, distribution
-        ),
+        program.create_agent,
         create_loss=gin_config.create_loss,
         on_policy=OnPolicyConfig(),
         settings=minibatches,

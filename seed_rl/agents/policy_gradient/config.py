@@ -10,7 +10,7 @@ from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     MinibatchSettings,
     nearest_divisors,
 )
-from seed_rl.common.config import flag_origins
+from seed_rl.common.config import flag_origins, learner_config
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import Checked, from_flags, option, refuse_contradiction
@@ -191,7 +191,7 @@ def settled_sizes(
         if not flag_origins.is_chosen("batch_size_transitions"):
             config = dataclasses.replace(config, batch_size_transitions=None)
     learners = (devices or from_flags(DeviceConfig)).learners
-    envs = learners * (run.num_envs - run.num_eval_envs)
+    envs = learners * learner_config.num_training_envs(run)
     sizes = step_sizes(config, settings, learner.unroll_length, envs, about)
     for given, name, value in (
         ("step_size_transitions", "unroll_length", sizes.unroll_length),

@@ -18,18 +18,43 @@ from seed_rl.common.config.network_config import (
     MLPNetworkConfig,
     ObservationConfig,
 )
-from seed_rl.common.config.options import from_flags
+from seed_rl.common.config.options import from_flags, refuse_unused
 from seed_rl.common.config.run_config import RunConfig
 
 
 def create_agent(
     action_space: Any, observation_space: Any, parametric_action_distribution: Any
 ) -> Any:
-    """The network that the gin config describes; which part does depends on the observations."""
-    del action_space
-    from seed_rl.agents.policy_gradient import networks  # Actors must not import TensorFlow.
+    """The network that the gin config describes: `ContinuousControlAgent` for vectors.
 
-    return networks.create_network(observation_space, parametric_action_distribution)
+    Where there are images, the network of the other actor-critic agents, configured by
+    `ConvNetworkConfig`, `MLPNetworkConfig` and `ObservationConfig`.
+
+    Raises:
+      UserError: --normalize_observations was set, and all observations are images.
+    """
+    del action_space
+    # Actors must not import TensorFlow.
+    from seed_rl.agents.policy_gradient import gin_config
+    from seed_rl.agents.policy_gradient.modules import continuous_control_agent
+    from seed_rl.common.networks import network_factory, space_encoder
+    from seed_rl.common.normalization import normalizer
+
+    if not space_encoder.has_images(observation_space):
+        return continuous_control_agent.ContinuousControlAgent(parametric_action_distribution)
+    network = network_factory.create_network(
+        observation_space,
+        parametric_action_distribution,
+        conv=gin_config.conv_network_config(),
+        mlp=gin_config.mlp_network_config(),
+    )
+    if space_encoder.only_images(observation_space):
+        refuse_unused(
+            ["normalize_observations"],
+            f"observations are images ({observation_space}), which only the torso processes",
+        )
+        return network
+    return normalizer.normalized(network, gin_config.observation_config())
 
 
 def _create_job(gin_modules: Sequence[str]) -> Callable[..., Any]:

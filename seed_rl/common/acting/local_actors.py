@@ -14,7 +14,6 @@ import threading
 import time
 import types
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import cloudpickle
 from absl import flags
@@ -34,28 +33,6 @@ KINDS = (THREADS, PROCESSES)
 
 _STOP_GRACE_S = 10.0  # For a step in progress and for closing environments.
 _PROGRAM = "from seed_rl.common.acting import actor_process; actor_process.main()"
-
-
-class LocalActor(Protocol):
-    """An actor in a thread or a process.
-
-    Attributes:
-      error: what ended it, if not `stop`.
-    """
-
-    error: BaseException | None
-
-    def start(self) -> None:
-        """Starts it."""
-
-    def stop(self) -> None:
-        """Asks it to exit, and returns immediately."""
-
-    def join(self, timeout_s: float) -> bool:
-        """Waits for its end; returns whether it has ended."""
-
-    def kill(self) -> None:
-        """Kills it, if possible."""
 
 
 def actor_configs(options: RunConfig) -> list[ActorConfig]:
@@ -95,12 +72,12 @@ class LocalActors:
         Raises:
           UserError: `environments` cannot be sent to processes.
         """
-        self._actors: list[LocalActor] = []
+        self._actors: list[_ThreadActor | _ProcessActor]
         if kind == THREADS:
-            self._actors += [_ThreadActor(environments, config, on_failure) for config in configs]
+            self._actors = [_ThreadActor(environments, config, on_failure) for config in configs]
         else:
             payloads = [_pickled(environments, config) for config in configs]
-            self._actors += [
+            self._actors = [
                 _ProcessActor(config.task, payload, on_failure)
                 for config, payload in zip(configs, payloads, strict=True)
             ]
@@ -141,7 +118,13 @@ class LocalActors:
 
 
 class _ThreadActor:
-    """An actor in a thread of this process; see `LocalActor`."""
+    """An actor in a thread of this process.
+
+    `stop` asks it to exit and returns immediately, `join` returns whether it has ended.
+
+    Attributes:
+      error: what ended it, if not `stop`.
+    """
 
     def __init__(
         self, environments: Environments, config: ActorConfig, on_failure: Callable[[], None]
@@ -188,7 +171,7 @@ class _RemoteTraceback(Exception):
 
 
 class _ProcessActor:
-    """An actor in a fresh Python process; see `LocalActor`.
+    """An actor in a fresh Python process; see `_ThreadActor`.
 
     The process is not forked: TensorFlow's threads and locks do not survive that. It receives its
     work on standard input, and exits when that is closed, even by this process's death.

@@ -112,17 +112,27 @@ def check_replicas(batch_size: int, num_replicas: int) -> None:
         )
 
 
-def validate(run: RunConfig, learner: LearnerConfig, num_replicas: int) -> None:
-    """Checks options against each other.
+def num_training_envs(run: RunConfig) -> int:
+    """How many environments are trained on.
 
     Raises:
-      UserError: names the options to change.
+      UserError: none is left.
     """
     if run.num_eval_envs >= run.num_envs:
         raise UserError(
             f"--num_eval_envs={run.num_eval_envs} leaves no environment to train on; it must be "
             f"less than --num_envs={run.num_envs}."
         )
+    return run.num_envs - run.num_eval_envs
+
+
+def validate(run: RunConfig, learner: LearnerConfig, num_replicas: int) -> None:
+    """Checks options against each other.
+
+    Raises:
+      UserError: names the options to change.
+    """
+    num_training_envs(run)
     if run.env_batch_size > run.num_envs:
         raise UserError(
             f"--env_batch_size={run.env_batch_size} is more than --num_envs={run.num_envs}: a "

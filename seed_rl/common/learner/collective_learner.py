@@ -154,15 +154,6 @@ class CollectiveLearner(Learner):
         self._agree()  # Nobody ends before all have saved.
         return path
 
-    def _checkpoint_directory(self) -> Path:
-        run = self._logdir.parent if self._index else self._logdir
-        return run / checkpoint_list.DIRECTORY
-
-    def _extra_files(self) -> dict[str, Any]:
-        suffix = f"-{self._index}" if self._index else ""
-        files = self._algorithm.extra_files()
-        return {f"{name}{suffix}": extra for name, extra in files.items()}
-
 
 def _late(waits_for: Sequence[int], filled: np.ndarray) -> str:
     """What the others are waiting for; `filled` <bool>[learners]: whether a replay is."""

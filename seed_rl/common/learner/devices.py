@@ -232,6 +232,21 @@ def copy_variables(source: tf.Module, targets: Sequence[tf.Module], fraction: fl
                     copy.assign(copy + fraction * (value - copy))
 
 
+def through_tf_data(encode: Encoding, decode: Encoding) -> tuple[Encoding, Encoding]:
+    """Both, such that a batch keeps its structure: on its own, tf.data turns lists into tensors.
+
+    The first must have been traced before the second is.
+    """
+    structure: list[Any] = []
+
+    def flat(batch: Any) -> tuple[Any, ...]:
+        encoded = encode(batch)
+        structure[:] = [tf.nest.map_structure(lambda _: 0, encoded)]
+        return tuple(tf.nest.flatten(encoded))
+
+    return flat, lambda parts: decode(tf.nest.pack_sequence_as(structure[0], parts))
+
+
 def batches(strategy: tf.distribute.Strategy, make_dataset: Callable[[], Any]) -> Iterator[Any]:
     """Batches for `strategy.run`, from one dataset per host.
 

@@ -26,7 +26,6 @@ from seed_rl.common.errors import NotSavedError, UserError
 from seed_rl.common.inference import saved_model
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes, initialize
 from seed_rl.common.learner import devices
-from seed_rl.common.learner.batch_codec import BatchCodec
 from seed_rl.common.learner.serving import serving
 from seed_rl.common.learner.training import BATCHES_END, TrainingStep
 from seed_rl.common.monitoring.clips import Clips
@@ -56,7 +55,7 @@ class Learner:
         self._run = job.run
         self._config = job.config
         self._strategy = job.devices.training_strategy
-        self._batch_codec = BatchCodec(job.devices.encode, job.devices.decode)
+        self._encode, self._decode = devices.through_tf_data(job.devices.encode, job.devices.decode)
         self._algorithm = job.algorithm
         self._logdir = _writable_directory(job.run.logdir)
         self._lock = LearnerLock(self._logdir)
@@ -77,7 +76,7 @@ class Learner:
             job.optimizer,
             self._strategy,
             job.clip_norm,
-            self._batch_codec.decode,
+            self._decode,
             job.jit,
         )
         self._trackables = dict(
@@ -86,12 +85,15 @@ class Learner:
             train_steps=self._saved_steps,
             **self._algorithm.checkpointables(),
         )
+        index = job.learner_index  # Several learners save into the first one's checkpoints.
+        suffix = f"-{index}" if index else ""
+        extra = {f"{name}{suffix}": e for name, e in self._algorithm.extra_files().items()}
         self._checkpoints = checkpoints.CheckpointManager(
-            self._checkpoint_directory(),
+            (self._logdir.parent if index else self._logdir) / checkpoint_list.DIRECTORY,
             self._trackables,
             keep=config.checkpoints_to_keep,
             config=job.options,
-            extra=self._extra_files(),
+            extra=extra,
         )
         self._train_steps, self._start_frames = self._restore()
         self._start_unrolls = self._algorithm.unrolls_consumed
@@ -111,7 +113,9 @@ class Learner:
             placements,
         )
         self._copies = [copy for _, copy in placements if copy is not network]
-        self._copy_weights = tf.function(self._copy_weights_eagerly, autograph=False)
+        self._copy_weights = tf.function(
+            lambda: devices.copy_variables(network, self._copies), autograph=False
+        )
         if self._copies:
             self._copy_weights()
         where = job.devices.describe(network)
@@ -281,16 +285,12 @@ class Learner:
             self._callbacks.call("on_report", report)
 
     def _batches(self) -> Iterator[Any]:
-        store, encode = self._inference.store, self._batch_codec.encode
         replicas = self._strategy.num_replicas_in_sync // self._job.learners
         per_replica = self._config.batch_size // replicas
         return devices.batches(
-            self._strategy, lambda: self._algorithm.dataset(store, per_replica, encode)
+            self._strategy,
+            lambda: self._algorithm.dataset(self._inference.store, per_replica, self._encode),
         )
-
-    def _copy_weights_eagerly(self) -> None:
-        """Copies the newest weights to the inference devices that are not training devices."""
-        devices.copy_variables(self._algorithm.network, self._copies)
 
     def _extra_logs(self) -> dict[str, Any]:
         # Not `int(iterations)`: on several devices it is a mirrored variable.
@@ -370,12 +370,6 @@ class Learner:
     def _prepare_to_save(self) -> None:
         self._saved_steps.assign(self._train_steps)
         self._algorithm.before_save()
-
-    def _checkpoint_directory(self) -> Path:
-        return self._logdir / checkpoint_list.DIRECTORY
-
-    def _extra_files(self) -> dict[str, Any]:
-        return self._algorithm.extra_files()
 
     def _restore(self) -> tuple[int, int]:
         """Resumes or starts the run; returns (training steps done, frames done)."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.common.returns.scans import backward_linear_scan
+from seed_rl.common.returns.scans import backward_linear_scan, check_shapes
 
 
 def vtrace(
@@ -242,18 +242,13 @@ class _Steps:
         return tf.where(self.abandoned, 0.0, difference)
 
     def check(self, **log_probs: tf.Tensor) -> None:
-        """Refuses mismatches: a reward of [T, B, 1], say, would silently broadcast."""
-        expected = self.values[:-1].shape
-        per_step = dict(
+        """Refuses mismatches."""
+        check_shapes(
+            self.values[:-1].shape,
+            f"one step less than values {self.values.shape}",
             rewards=self.rewards,
             done_terminated=self.terminated,
             done_abandoned=self.abandoned,
             discount_factor=self.discount,
             **log_probs,
         )
-        for name, tensor in per_step.items():
-            if not tensor.shape.is_compatible_with(expected):
-                raise ValueError(
-                    f"{name} must have shape {expected}, one step less than values "
-                    f"{self.values.shape}, but has {tensor.shape}."
-                )

@@ -5,6 +5,13 @@ from __future__ import annotations
 import tensorflow as tf
 
 
+def check_shapes(expected: tf.TensorShape, why: str, **tensors: tf.Tensor) -> None:
+    """Refuses mismatches: a reward of [time, batch, 1], say, would silently broadcast."""
+    for name, tensor in tensors.items():
+        if not tensor.shape.is_compatible_with(expected):
+            raise ValueError(f"{name} must have shape {expected}, {why}, but has {tensor.shape}.")
+
+
 def backward_linear_scan(decays: tf.Tensor, increments: tf.Tensor) -> tf.Tensor:
     """Solves x[t] = increments[t] + decays[t] * x[t + 1], with x = 0 after the last step.
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from seed_rl.common.returns.scans import backward_linear_scan
+from seed_rl.common.returns.scans import backward_linear_scan, check_shapes
 
 
 class VTraceReturns(NamedTuple):
@@ -70,7 +70,11 @@ def from_importance_weights(
         discount_t, r_t, v_tm1, bootstrap_value = (
             tf.cast(x, tf.float32) for x in (discounts, rewards, values, bootstrap_value)
         )
-        _check_shapes(log_rho_tm1, discount_t, r_t, v_tm1, bootstrap_value)
+        steps = log_rho_tm1.shape
+        why = f"as the action log probabilities {steps}"
+        check_shapes(steps, why, discounts=discount_t, rewards=r_t, values=v_tm1)
+        if steps.rank is not None:
+            check_shapes(steps[1:], why, bootstrap_value=bootstrap_value)
 
         rho_tm1 = tf.exp(log_rho_tm1)
         c_tm1 = lambda_ * tf.minimum(1.0, rho_tm1)
@@ -88,26 +92,3 @@ def from_importance_weights(
 
 def _clip(rho: tf.Tensor, threshold: float | None) -> tf.Tensor:
     return rho if threshold is None else tf.minimum(tf.cast(threshold, tf.float32), rho)
-
-
-def _check_shapes(
-    log_rhos: tf.Tensor,
-    discounts: tf.Tensor,
-    rewards: tf.Tensor,
-    values: tf.Tensor,
-    bootstrap_value: tf.Tensor,
-) -> None:
-    """Refuses mismatches: a reward of [time, batch, 1], say, would silently broadcast."""
-    per_step = log_rhos.shape
-    per_sequence = per_step[1:] if per_step.rank is not None else per_step
-    for name, tensor, expected in (
-        ("discounts", discounts, per_step),
-        ("rewards", rewards, per_step),
-        ("values", values, per_step),
-        ("bootstrap_value", bootstrap_value, per_sequence),
-    ):
-        if not tensor.shape.is_compatible_with(expected):
-            raise ValueError(
-                f"V-trace: {name} must have shape {expected} to match the action log "
-                f"probabilities {per_step}, but has {tensor.shape}."
-            )

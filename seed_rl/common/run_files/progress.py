@@ -91,7 +91,7 @@ def read(logdir: str | os.PathLike[str]) -> Progress | None:
         values = {"devices": "", "reason": None, **values}  # A run from before these fields.
         names = [field.name for field in dataclasses.fields(Progress)]
         progress = Progress(**{name: values[name] for name in names})
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
     return progress if _well_typed(progress) else None
 

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seed_rl.agents.policy_gradient.config import OnPolicyConfig, settled_sizes, step_sizes
+from seed_rl.agents.policy_gradient.config import (
+    OnPolicyConfig,
+    StepConfig,
+    settled_sizes,
+    step_sizes,
+)
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import (
     BATCH_MODES,
     REPEAT,
@@ -33,6 +38,14 @@ def test_sizes_in_transitions():
     config = OnPolicyConfig(step_size_transitions=8192, batch_size_transitions=512)
     sizes = step_sizes(config, MinibatchSettings(SPLIT), 20, 128)
     assert sizes == (64, 128, MinibatchSettings(SPLIT, batches_per_step=16))
+
+
+@pytest.mark.parametrize("step", [StepConfig(), StepConfig(step_size_transitions=64)])
+def test_evaluation_environments_must_leave_some(step):
+    """Guards sizes that are divided among the training environments, before other checks run."""
+    none = RunConfig(num_envs=2, num_eval_envs=2)
+    with pytest.raises(UserError, match="--num_eval_envs=2 leaves no environment to train on"):
+        settled_sizes(step, MinibatchSettings(), none, LearnerConfig(), DeviceConfig())
 
 
 def test_a_job_has_the_sizes():

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
-from seed_rl.agents.policy_gradient import gin_config, gin_options, gin_record, networks
+from seed_rl.agents.policy_gradient import gin_config, gin_options, gin_record, program
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig
 from seed_rl.common import parametric_distribution
 from seed_rl.common.config.run_config import RunConfig
@@ -42,7 +42,7 @@ def create(images=False):
     with gin_config.errors_for_users():
         gin_config.optimizer_config()
         gin_config.continuous_action_config()
-        network = networks.create_network(space, distribution)
+        network = program.create_agent(None, space, distribution)
         return gin_config.create_loss(network, distribution)
 
 
@@ -170,7 +170,7 @@ def test_parts_of_observations_beside_images_are_normalized():
     )
     gin_config.load(["seed_rl/atari/gin/ppo.gin"])
     gin_options.settle(gin_options.of_preset({"normalize_observations": True, "stack_size": 2}))
-    network = networks.create_network(space, categorical_distribution(3, tf.int32))
+    network = program.create_agent(None, space, categorical_distribution(3, tf.int32))
     x = np.random.default_rng(0).normal(5, 3, (4, 2, 3)).astype(np.float32)
     none, no = tf.zeros((4, 2)), tf.zeros((4, 2), tf.bool)
     image = np.random.default_rng(1).integers(0, 256, (4, 2, 36, 36, 1), np.uint8)

@@ -96,6 +96,20 @@ def test_a_gpu_that_tensorflow_cannot_use_is_reported(tmp_path, monkeypatch, scr
     assert ("scripts/setup.sh gpu" in (chosen.unused_gpus() or "")) == warns
 
 
+def test_lists_survive_tf_data():
+    """Guards recurrent states that are lists: tf.data alone would stack them to one tensor."""
+    encode, decode = devices.through_tf_data(
+        lambda n: tf.nest.map_structure(lambda t: t + 1, n),
+        lambda n: tf.nest.map_structure(lambda t: t - 1, n),
+    )
+    batch = {"state": [tf.constant([1, 2]), tf.constant([3, 4])], "rest": (tf.constant(5.0),)}
+    (element,) = tf.data.Dataset.from_tensors(0).map(lambda _: encode(batch))
+    decoded = decode(element)
+    tf.nest.assert_same_structure(batch, decoded)
+    assert isinstance(decoded["state"], list)
+    np.testing.assert_array_equal(decoded["state"], [[1, 2], [3, 4]])
+
+
 def topology(hosts, chips=2):
     """Of `hosts` hosts with `chips` chips of two cores each."""
     coordinates = [

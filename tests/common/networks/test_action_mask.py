@@ -1,11 +1,13 @@
 """Masks of actions in every agent's network: what they forbid is -inf, and they are no input."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces
 
-from seed_rl.agents.policy_gradient.networks import create_network as create_on_policy
+from seed_rl.agents.policy_gradient import program as on_policy
 from seed_rl.agents.r2d2.config import QNetworkConfig
 from seed_rl.agents.r2d2.networks import create_network as create_r2d2
 from seed_rl.agents.sac.config import SACNetworkConfig
@@ -44,7 +46,7 @@ def sac_lstm(space, distribution):
     [
         (actor_critic, spaces.Discrete(3), VECTOR),
         (actor_critic, spaces.MultiDiscrete([2, 3]), IMAGE),
-        (create_on_policy, spaces.MultiDiscrete([2, 3]), VECTOR),
+        (functools.partial(on_policy.create_agent, None), spaces.MultiDiscrete([2, 3]), VECTOR),
         (r2d2, spaces.Discrete(3), VECTOR),
         (r2d2, spaces.Discrete(3), IMAGE),
         (create_sac, spaces.Discrete(3), VECTOR),

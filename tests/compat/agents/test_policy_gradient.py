@@ -15,7 +15,7 @@ from seed_rl.agents.policy_gradient import (
     eval_utils,
     learner,
     learner_flags,
-    networks,
+    program,
 )
 from seed_rl.agents.policy_gradient.learner_config import TrainingConfig
 from seed_rl.common import utils
@@ -99,7 +99,7 @@ def create_env(env_id, env_config):
 
 def create_agent(action_space, observation_space, distribution):
     del action_space
-    return networks.create_network(observation_space, distribution)
+    return program.create_agent(None, observation_space, distribution)
 
 
 @pytest.mark.slow

@@ -36,8 +36,7 @@ from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import initialize
-from seed_rl.common.learner.batch_codec import BatchCodec
-from seed_rl.common.learner.devices import copy_variables, make_devices
+from seed_rl.common.learner.devices import copy_variables, make_devices, through_tf_data
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.normalization.normalizer import NormalizeObservationsWrapper, Normalizer
@@ -286,9 +285,9 @@ def main(name, replicas, jit="false"):
         optimizer = tf.keras.optimizers.SGD(0.1)
     rng = np.random.default_rng(0)
     batches = [make_batch(rng) for _ in range(3)]
-    form = BatchCodec()
+    encode, decode = through_tf_data(lambda batch: batch, lambda batch: batch)
     parts = [
-        form.encode(tf.nest.map_structure(tf.constant, part(name, batch, number, replicas)))
+        encode(tf.nest.map_structure(tf.constant, part(name, batch, number, replicas)))
         for batch in batches
         for number in range(replicas)
     ]
@@ -297,7 +296,7 @@ def main(name, replicas, jit="false"):
         stacked = tuple(tf.stack(tensors) for tensors in zip(*parts, strict=True))
         return tf.data.Dataset.from_tensor_slices(stacked)
 
-    step = TrainingStep(algorithm, optimizer, strategy, clip_norm=2.0, decode=form.decode, jit=jit)
+    step = TrainingStep(algorithm, optimizer, strategy, clip_norm=2.0, decode=decode, jit=jit)
     iterator = iter(strategy.distribute_datasets_from_function(dataset))
     result, told = {}, []
     if name != "normalized":

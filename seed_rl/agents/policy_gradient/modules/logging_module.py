@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable
-from types import TracebackType
+from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
 
@@ -83,43 +82,25 @@ class LoggingModule:
         _logs.by_module.pop(id(self), None)
 
 
-class LoggingTape:
-    """Collects what modules and their submodules log, as a context manager."""
+@contextlib.contextmanager
+def LoggingTape(  # noqa: N802  The name that existing programs use.
+    tracked_modules: tf.Module | Iterable[tf.Module],
+) -> Iterator[dict[str, tf.Tensor]]:
+    """Collects what modules and their submodules log within the context, tensors by key.
 
-    def __init__(self, tracked_modules: tf.Module | Iterable[tf.Module]):
-        """Records nothing yet.
+    Args:
+      tracked_modules: one or several whose parts log; others than `LoggingModule`s are ignored.
 
-        Args:
-          tracked_modules: one or several whose parts log; others than `LoggingModule`s are ignored.
-        """
-        if isinstance(tracked_modules, tf.Module):
-            tracked_modules = (tracked_modules,)
-        every = [part for module in tracked_modules for part in (module, *module.submodules)]
-        parts = {id(part): part for part in every if isinstance(part, LoggingModule)}
-        self._parts = list(parts.values())
-        self._open = contextlib.ExitStack()
-        self.logs: dict[str, tf.Tensor] = {}
-
-    def __enter__(self) -> dict[str, tf.Tensor]:
-        """Starts recording.
-
-        Returns:
-          What is logged until the end of the context, tensors by key.
-
-        Raises:
-          ModuleAlreadyTapedError: another tape of this thread records one of the modules.
-        """
-        with self._open:
-            for part in self._parts:
-                part.set_logging_dict(self.logs)
-                self._open.callback(part.unset_logging_dict)
-            self._open = self._open.pop_all()
-        return self.logs
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._open.close()
+    Raises:
+      ModuleAlreadyTapedError: another tape of this thread records one of the modules.
+    """
+    if isinstance(tracked_modules, tf.Module):
+        tracked_modules = (tracked_modules,)
+    every = [part for module in tracked_modules for part in (module, *module.submodules)]
+    parts = {id(part): part for part in every if isinstance(part, LoggingModule)}
+    logs: dict[str, tf.Tensor] = {}
+    with contextlib.ExitStack() as opened:
+        for part in parts.values():
+            part.set_logging_dict(logs)
+            opened.callback(part.unset_logging_dict)
+        yield logs

@@ -107,7 +107,7 @@ def validate_config(config: TrainingConfig, settings: Settings) -> None:
     replicas = settings.training_strategy.num_replicas_in_sync
     sized = config.with_sizes()
     batch = sized.batch_size * sized.batches_per_step or sized.num_training_envs()
-    learner = sized.part(LearnerConfig, batch_size=max(1, batch))  # 0: no training environments.
+    learner = sized.part(LearnerConfig, batch_size=batch)
     learner_config.validate(sized.part(RunConfig), learner, replicas)
 
 

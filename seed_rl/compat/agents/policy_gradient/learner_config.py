@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from seed_rl.agents.policy_gradient.config import OnPolicyConfig, step_sizes
 from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
 from seed_rl.common.config.device_config import DeviceConfig
-from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.learner_config import LearnerConfig, num_training_envs
 from seed_rl.common.config.run_config import RunConfig
 
 __all__ = ["InferenceReturn", "TrainingConfig"]
@@ -46,11 +46,11 @@ class TrainingConfig(OnPolicyConfig, MinibatchSettings, LearnerConfig, RunConfig
         place of sizes in transitions.
 
         Raises:
-          UserError: the sizes do not divide each other, or exclude each other.
+          UserError: the sizes do not divide each other, or exclude each other; or no environment
+            is left to train on.
         """
-        sizes = step_sizes(
-            self, self.part(MinibatchSettings), self.unroll_length, self.num_training_envs()
-        )
+        envs = num_training_envs(self)
+        sizes = step_sizes(self, self.part(MinibatchSettings), self.unroll_length, envs)
         return dataclasses.replace(
             self,
             unroll_length=sizes.unroll_length,

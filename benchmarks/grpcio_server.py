@@ -10,7 +10,6 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent import futures
 from typing import Any
 
 import grpc
@@ -19,8 +18,7 @@ import numpy as np
 import seed_rl
 from seed_rl.grpc import structures, wire
 from seed_rl.grpc.errors import StatusCode, WireError
-
-_SERVING = b"\x08\x01"
+from seed_rl.testing.scripted_learner import serve_methods
 
 
 class Server:
@@ -33,9 +31,6 @@ class Server:
         name: str,
         arguments: Sequence[structures.TensorSpec],
         outputs: structures.Structure,
-        *,
-        max_batch_size: int = 1024,
-        max_clients: int = 64,
     ):
         """Starts serving at `address`.
 
@@ -45,12 +40,9 @@ class Server:
           name: name that clients call.
           arguments: specs; the first dimension (None) is the batch.
           outputs: nest of specs; the first dimension (None) is the batch.
-          max_batch_size: maximum rows per run of `fn`.
-          max_clients: maximum number of concurrent streams, each of which takes a thread.
         """
         self._fn = fn
         self._arguments = list(arguments)
-        self._max_batch_size = max_batch_size
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self.counters = {"calls": 0, "batches": 0, "errors": 0}
         self._description = json.dumps(
@@ -67,28 +59,16 @@ class Server:
                 ],
             }
         ).encode()
-        # Each open stream occupies one thread of the pool; a few more answer unary calls.
-        self._server = grpc.server(futures.ThreadPoolExecutor(max_clients + 4))
-        unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
-        services = {
-            "seed_rl.Inference": {
-                "Describe": unary(self.describe),
-                "Stats": unary(self.stats),
-                "Call": stream(self.call),
-            },
-            "grpc.health.v1.Health": {"Check": unary(lambda request, context: _SERVING)},
-        }
-        self._server.add_generic_rpc_handlers(
-            [grpc.method_handlers_generic_handler(*service) for service in services.items()]
+        # Each open stream occupies a thread.
+        self._server, self.port = serve_methods(
+            address, self.describe, self.stats, self.call, threads=64
         )
-        self.port = self._server.add_insecure_port(address)
-        self._server.start()
         self._batcher = threading.Thread(target=self._run, daemon=True)
         self._batcher.start()
 
-    def shutdown(self, grace_s: float | None = None) -> None:
-        """Stops serving; open streams are broken after `grace_s`."""
-        self._server.stop(grace_s).wait()
+    def shutdown(self) -> None:
+        """Stops serving, and breaks open streams."""
+        self._server.stop(None).wait()
         self._calls.put(None)
         self._batcher.join()
 
@@ -122,21 +102,13 @@ class Server:
         replies.put(None)
 
     def _run(self) -> None:
-        held: _Call | None = None
-        while True:
-            call = held or self._calls.get()
-            if call is None:
-                return
-            batch, rows, held = [call], call.rows, None
+        while (call := self._calls.get()) is not None:
+            batch = [call]
             while not self._calls.empty():
                 call = self._calls.get()
                 if call is None:
                     return
-                if rows + call.rows > self._max_batch_size:
-                    held = call
-                    break
                 batch.append(call)
-                rows += call.rows
             self._run_batch(batch)
 
     def _run_batch(self, batch: list[_Call]) -> None:

@@ -26,6 +26,27 @@ Inference = Callable[[np.ndarray, np.ndarray, EnvOutput, np.ndarray], Any]
 """`fn(env_ids, run_ids, env_outputs, raw_rewards)` returns actions or raises `CallError`."""
 
 
+def serve_methods(
+    address: str,
+    describe: Callable[[bytes, grpc.ServicerContext], bytes],
+    stats: Callable[[bytes, grpc.ServicerContext], bytes],
+    call: Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]],
+    threads: int = 16,
+) -> tuple[grpc.Server, int]:
+    """Serves the three methods of the protocol with grpcio; returns the server and its port."""
+    server = grpc.server(futures.ThreadPoolExecutor(threads))
+    methods = {
+        "Describe": grpc.unary_unary_rpc_method_handler(describe),
+        "Stats": grpc.unary_unary_rpc_method_handler(stats),
+        "Call": grpc.stream_stream_rpc_method_handler(call),
+    }
+    service = grpc.method_handlers_generic_handler("seed_rl.Inference", methods)
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port(address)
+    server.start()
+    return server, port
+
+
 class ScriptedLearner:
     """Serves `inference` for environments with the given spaces; a context manager.
 
@@ -80,17 +101,8 @@ class ScriptedLearner:
         )
         self._inference = inference
         self._token = token
-        self._server = grpc.server(futures.ThreadPoolExecutor(16))
-        methods = {
-            "Describe": grpc.unary_unary_rpc_method_handler(self.describe),
-            "Stats": grpc.unary_unary_rpc_method_handler(self.stats),
-            "Call": grpc.stream_stream_rpc_method_handler(self.call),
-        }
-        service = grpc.method_handlers_generic_handler("seed_rl.Inference", methods)
-        self._server.add_generic_rpc_handlers((service,))
-        port = self._server.add_insecure_port(address)
+        self._server, port = serve_methods(address, self.describe, self.stats, self.call)
         self.address = address if address.startswith("unix:") else f"localhost:{port}"
-        self._server.start()
 
     def close(self) -> None:
         """Stops serving and breaks all connections."""

@@ -2,21 +2,20 @@
 
 import json
 import threading
-from concurrent import futures
 
-import grpc
 import numpy as np
 
 from benchmarks import grpcio_server
 from seed_rl.grpc import structures, wire
 from seed_rl.grpc.structures import TensorSpec
+from seed_rl.testing.scripted_learner import serve_methods
 
 INT = TensorSpec("int32", ())
 INTS = TensorSpec("int32", (None,))
 
 
-def serve(address, fn, arguments=(INTS,), outputs=INTS, **kwargs):
-    return grpcio_server.Server(address, fn, "foo", arguments, outputs, **kwargs)
+def serve(address, fn, arguments=(INTS,), outputs=INTS):
+    return grpcio_server.Server(address, fn, "foo", arguments, outputs)
 
 
 class Scripted:
@@ -29,18 +28,12 @@ class Scripted:
         function["outputs"] = structures.to_json(INT)
         self.description = description or json.dumps({"protocol": 1, "functions": [function]})
         self.release = threading.Event()
-        self._server = grpc.server(futures.ThreadPoolExecutor(4))
-        handlers = {
-            "Describe": grpc.unary_unary_rpc_method_handler(
-                lambda request, context: self.description.encode()
-            ),
-            "Stats": grpc.unary_unary_rpc_method_handler(lambda request, context: b"{]"),
-            "Call": grpc.stream_stream_rpc_method_handler(self._call),
-        }
-        service = grpc.method_handlers_generic_handler("seed_rl.Inference", handlers)
-        self._server.add_generic_rpc_handlers((service,))
-        self._server.add_insecure_port(address)
-        self._server.start()
+        self._server, _ = serve_methods(
+            address,
+            lambda request, context: self.description.encode(),
+            lambda request, context: b"{]",
+            self._call,
+        )
 
     def _call(self, requests, context):
         for request in requests:

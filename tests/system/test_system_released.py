@@ -58,4 +58,4 @@ def test_a_run_of_an_earlier_release(released: Path, socket_address: str, forks:
     played = forks.run("-m", "seed_rl.play", released, "--episodes=1")
     assert played.returncode == 0 and "1 episode, greedy" in played.stdout, played.stderr
     other = forks.run("-m", "seed_rl.play", released, "--lstm_size=8")
-    assert other.returncode == 2 and "--lstm_sizes was not given, is now 8" in other.stderr
+    assert other.returncode == 2 and "--lstm_sizes was none, is now 8" in other.stderr

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.flag_definitions import shown
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.replay_config import ReplayConfig
 from seed_rl.common.config.run_config import RunConfig
@@ -169,16 +170,7 @@ def suspects(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _change(name: str, old: Any, new: Any) -> str:
-    return f"{name} was {_shown(old)}, is now {_shown(new)}"
-
-
-def _shown(value: Any) -> str:
-    """The value as it is written on a command line."""
-    if value is None or value == []:
-        return "not given"
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return str(value)
+    return f"{name} was {shown(old)}, is now {shown(new)}"
 
 
 def _same_program(old: Any, new: Any) -> bool:

@@ -34,7 +34,7 @@ def test_another_environment_is_refused_with_both_values_and_the_ways_out(tmp_pa
     message = saved_run.refusal(tmp_path, now)
     assert "--game was Pong, is now Breakout" in message
     assert "--levels was 1,2, is now 3" in message
-    assert "--kwargs was not given, is now {}" in message
+    assert "--kwargs was none, is now {}" in message
     for way_out in ("choose another --logdir", "--restart=fresh", f"--init_checkpoint={tmp_path}"):
         assert way_out in message
 
@@ -281,7 +281,7 @@ def test_a_program_says_that_it_would_not_continue(tmp_path):
     assert answers[0]["kept"] == ["--game=Breakout (default now: Pong)"]
     assert answers[0]["changed"] == ["--learning_rate was 0.25, is now 0.5"]
     assert "--game was Breakout, is now Pong" in refusals[1]
-    assert "--sticky_actions was False, is now True" in refusals[2]
+    assert "--sticky_actions was false, is now true" in refusals[2]
     assert "the program was seed_rl.atari.vtrace_main, is now seed_rl.atari.r2d2" in refusals[3]
 
 

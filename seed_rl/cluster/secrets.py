@@ -11,7 +11,6 @@ ACTOR_CERTIFICATE, ACTOR_KEY = "actor-cert.pem", "actor-key.pem"
 FILES = (TOKEN, CERTIFICATE, KEY, AUTHORITY, ACTOR_CERTIFICATE, ACTOR_KEY)
 _HOW = "scripts/make_secrets.sh DIR HOST makes all of its files."
 
-
 _FLAGS = {  # In each, the last two are a certificate and its key.
     "learner": {TOKEN: "auth_token_file", CERTIFICATE: "tls_certificate", KEY: "tls_key"},
     "actor": {

@@ -112,6 +112,14 @@ SHARE = "--nfs=10.0.0.2:/exports/runs"
 TWO = ("gym", "vtrace", "16", "4", *MACHINES, "--learners=2", "--insecure")
 
 
+def test_each_learner_uses_all_gpus_of_its_machine() -> None:
+    """Guards against the refusal of GPUs that a single learner would leave idle."""
+    request = parse(*TWO, NETWORK, SHARE, "--learner_machine=a2-highgpu-4g")
+    assert request.plan.learner.accelerators == 4
+    with pytest.raises(UserError, match="uses only gpu:0, gpu:1"):
+        parse(*TWO[:-2], "--learner_machine=a2-highgpu-4g")
+
+
 def test_further_learners_are_the_third_pool() -> None:
     """The first has one replica. All learners mount the share, and have no bucket."""
     request = parse(

@@ -132,7 +132,7 @@ def validate(run: RunConfig, learner: LearnerConfig, num_replicas: int) -> None:
     Raises:
       UserError: names the options to change.
     """
-    num_training_envs(run)
+    num_training_envs(run)  # Refuses to leave none.
     if run.env_batch_size > run.num_envs:
         raise UserError(
             f"--env_batch_size={run.env_batch_size} is more than --num_envs={run.num_envs}: a "

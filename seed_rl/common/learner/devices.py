@@ -169,8 +169,8 @@ def _grow_gpu_memory() -> None:
 def choose(config: DeviceConfig, available: Sequence[str]) -> tuple[list[str], list[str]]:
     """Splits CPUs and GPUs between inference and training.
 
-    By default one device trains: the steps of several are not compiled (`training.TrainingStep`),
-    and are slower than those of one GPU that are.
+    By default one device trains. The steps of several are not compiled (`training.TrainingStep`),
+    and by what was measured on one GPU (docs/scale.md) they are slower.
 
     Args:
       config: the split.

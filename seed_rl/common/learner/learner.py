@@ -85,16 +85,7 @@ class Learner:
             train_steps=self._saved_steps,
             **self._algorithm.checkpointables(),
         )
-        index = job.learner_index  # Several learners save into the first one's checkpoints.
-        suffix = f"-{index}" if index else ""
-        extra = {f"{name}{suffix}": e for name, e in self._algorithm.extra_files().items()}
-        self._checkpoints = checkpoints.CheckpointManager(
-            (self._logdir.parent if index else self._logdir) / checkpoint_list.DIRECTORY,
-            self._trackables,
-            keep=config.checkpoints_to_keep,
-            config=job.options,
-            extra=extra,
-        )
+        self._checkpoints = self._checkpoint_manager()
         self._train_steps, self._start_frames = self._restore()
         self._start_unrolls = self._algorithm.unrolls_consumed
         network, make_network = self._algorithm.network, self._algorithm.make_network
@@ -366,6 +357,20 @@ class Learner:
             logging.warning("%s", error)
             return None
         return manager.save(self.frames)
+
+    def _checkpoint_manager(self) -> checkpoints.CheckpointManager:
+        """Of the run; several learners save into the first one's checkpoints."""
+        index = self._job.learner_index
+        run = self._logdir.parent if index else self._logdir
+        suffix = f"-{index}" if index else ""
+        files = self._algorithm.extra_files()
+        return checkpoints.CheckpointManager(
+            run / checkpoint_list.DIRECTORY,
+            self._trackables,
+            keep=self._config.checkpoints_to_keep,
+            config=self._job.options,
+            extra={f"{name}{suffix}": extra for name, extra in files.items()},
+        )
 
     def _prepare_to_save(self) -> None:
         self._saved_steps.assign(self._train_steps)

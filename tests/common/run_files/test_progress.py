@@ -154,7 +154,10 @@ def test_a_file_that_cannot_be_read_is_no_progress(tmp_path, content):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("frames", "7"), ("frames", 7.5), ("eta_s", 1e999), ("warning", ["mice"]), ("phase", None)],
+    [
+        *(("frames", "7"), ("frames", 7.5), ("eta_s", 1e999), ("warning", ["mice"])),
+        *(("phase", None), ("silent_envs", [[1e999, 1]])),
+    ],
 )
 def test_values_of_other_types_are_no_progress(tmp_path, name, value):
     """Guards the supervisor, which shows them, against a file that something else wrote."""

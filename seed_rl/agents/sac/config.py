@@ -73,8 +73,7 @@ class SACNetworkConfig(MLPNetworkConfig):
     )
     n_quantiles: int = option(
         1,
-        "Quantiles of the return that each critic predicts (TQC: 25, with bootstrap_net q). 1: "
-        "its mean alone.",
+        "Quantiles of the return that each critic predicts (TQC: 25). 1: its mean alone.",
         minimum=1,
         network=True,
     )
@@ -89,7 +88,7 @@ def check_quantiles(config: SACConfig, quantiles: int) -> None:
     if quantiles > 1 and config.bootstrap_net != BOOTSTRAP_Q:
         raise UserError(
             f"--n_quantiles={quantiles} learns the distribution of returns from that of the next "
-            "step, which only the critics predict. Add --bootstrap_net=q."
+            "step, which only the critics predict. Set --bootstrap_net=q."
         )
     if 1 < quantiles <= config.dropped_quantiles_per_critic:
         raise UserError(

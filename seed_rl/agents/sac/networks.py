@@ -25,9 +25,9 @@ from seed_rl.common.networks.mlp import MLP
 from seed_rl.common.networks.space_encoder import has_images
 from seed_rl.common.types import EnvOutput
 
-_FIRST_POLICY = 0.01
-"""Scale of the actor's last kernel. Parameters near 0 make the first policy close to uniform, so
-that the unrolls before training begins explore evenly."""
+_FIRST_POLICY = variance_scaling(0.01)
+"""Of the actor's last kernel. Parameters near 0 make the first policy close to uniform, so that the
+unrolls before training begins explore evenly."""
 
 
 class AgentOutput(NamedTuple):
@@ -191,11 +191,11 @@ class ActorCriticMLP(_ActorCritic):
         self._n_quantiles = n_quantiles
         activations = (hidden_activation, last_layer_activation)
 
-        def part(outputs: int, scale: float = 1.0, copies: int | None = None) -> FeedForwardBranch:
-            sizes, last = [*mlp_sizes, outputs], variance_scaling(scale)
-            return FeedForwardBranch(MLP(sizes, *activations, last, copies))
+        def part(outputs: int, **options: Any) -> FeedForwardBranch:
+            return FeedForwardBranch(MLP([*mlp_sizes, outputs], *activations, **options))
 
-        self._actor = part(parametric_action_distribution.param_size, _FIRST_POLICY)
+        params = parametric_action_distribution.param_size
+        self._actor = part(params, last_initializer=_FIRST_POLICY)
         self._v = part(1)
         self._q = [part(n_quantiles, copies=n_critics)]  # All in one product.
 
@@ -233,12 +233,12 @@ class ActorCriticLSTM(_ActorCritic):
         self._distribution = parametric_action_distribution
         self._n_quantiles = n_quantiles
 
-        def branches(outputs: int, scale: float = 1.0) -> LSTMwithFeedForwardBranch:
+        def branches(outputs: int, **options: Any) -> LSTMwithFeedForwardBranch:
             sizes = (lstm_sizes, pre_mlp_sizes, [*post_mlp_sizes, outputs], ff_mlp_sizes)
-            last = variance_scaling(scale)
-            return LSTMwithFeedForwardBranch(*sizes, last_initializer=last)
+            return LSTMwithFeedForwardBranch(*sizes, **options)
 
-        self._actor = branches(parametric_action_distribution.param_size, _FIRST_POLICY)
+        params = parametric_action_distribution.param_size
+        self._actor = branches(params, last_initializer=_FIRST_POLICY)
         self._v = branches(1)
         self._q = [branches(n_quantiles) for _ in range(n_critics)]
 

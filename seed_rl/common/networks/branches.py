@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.common.nest import Nest
-from seed_rl.common.networks.layers import Activation, Initializer
+from seed_rl.common.networks.layers import Activation, Initializer, glorot
 from seed_rl.common.networks.mlp import MLP
 from seed_rl.common.networks.recurrent import StackedLSTM
 
@@ -53,7 +53,7 @@ class LSTMwithFeedForwardBranch(tf.Module):
         ff_mlp_sizes: Sequence[int],
         hidden_activation: str | Activation | None = "relu",
         last_layer_activation: str | Activation | None = None,
-        last_initializer: Initializer | None = None,
+        last_initializer: Initializer = glorot,
     ):
         """Creates layers without variables.
 

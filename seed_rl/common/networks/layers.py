@@ -36,6 +36,12 @@ def variance_scaling(scale: float = 1.0) -> Initializer:
     return initialize
 
 
+def glorot(shape: Sequence[int]) -> tf.Tensor:
+    """Uniform with variance 2 / (fan-in + fan-out) (Glorot & Bengio 2010)."""
+    limit = math.sqrt(6.0 / (shape[-2] + shape[-1]))
+    return tf.random.uniform(shape, -limit, limit)
+
+
 def orthogonal(gain: float = 1.0) -> Initializer:
     """A random orthogonal matrix times `gain` (Saxe et al. 2014).
 

@@ -12,10 +12,9 @@ from seed_rl.common.networks.layers import (
     Initializer,
     Layer,
     from_rows,
+    glorot,
     to_rows,
-    variance_scaling,
 )
-from seed_rl.common.networks.space_encoder import ACTIVATIONS
 
 
 class MLP(tf.Module):
@@ -26,7 +25,7 @@ class MLP(tf.Module):
         sizes: Sequence[int],
         hidden_activation: str | Activation | None = "relu",
         last_layer_activation: str | Activation | None = None,
-        last_initializer: Initializer | None = None,
+        last_initializer: Initializer = glorot,
         copies: int | None = None,
         name: str = "mlp",
     ):
@@ -36,7 +35,7 @@ class MLP(tf.Module):
           sizes: units of each layer.
           hidden_activation: of all layers but the last; its name in Keras, a function or None.
           last_layer_activation: of the last layer.
-          last_initializer: of the last kernel; by default as of the others.
+          last_initializer: of the last kernel; the others are `glorot`.
           copies: number of MLPs; None: one, without a dimension for copies.
           name: of the module.
         """
@@ -46,9 +45,7 @@ class MLP(tf.Module):
         for i, size in enumerate(sizes):
             last = i == len(sizes) - 1
             activation = last_layer_activation if last else hidden_activation
-            initializer = last_initializer if last else None
-            if initializer is None and activation in ACTIVATIONS:
-                initializer = ACTIVATIONS[activation][1]
+            initializer = last_initializer if last else glorot
             options = (size, tf.keras.activations.get(activation), initializer)
             layer = DenseCopies(copies, *options) if copies else Dense(*options, name=f"dense_{i}")
             self._layers.append(layer)
@@ -75,7 +72,7 @@ class DenseCopies(Layer):
         copies: int,
         units: int,
         activation: Activation,
-        kernel_initializer: Initializer | None,
+        kernel_initializer: Initializer,
         name: str = "dense_copies",
     ):
         """Creates a layer without variables; see `Dense`."""
@@ -83,7 +80,7 @@ class DenseCopies(Layer):
         self._copies = copies
         self._units = units
         self._activation = activation
-        self._kernel_initializer = kernel_initializer or variance_scaling()
+        self._kernel_initializer = kernel_initializer
         self.kernel: tf.Variable | None = None
         self.bias: tf.Variable | None = None
 

@@ -266,7 +266,7 @@ def test_updates_per_step():
             "end before training begins",
         ),
         (dict(env=pendulum, replay=ReplayConfig()), "--priority_exponent"),
-        (dict(env=pendulum, network=SACNetworkConfig(n_quantiles=5)), "Add --bootstrap_net=q"),
+        (dict(env=pendulum, network=SACNetworkConfig(n_quantiles=5)), "Set --bootstrap_net=q"),
         (
             dict(
                 env=pendulum,

@@ -10,6 +10,7 @@ from seed_rl.agents.sac.config import SACNetworkConfig
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import variables
+from seed_rl.common.networks.mlp import MLP
 from tests.helpers.network_inputs import env_outputs
 
 T, B, N = 6, 3, 2
@@ -84,6 +85,16 @@ def test_critics_in_one_product_are_separate_networks():
             h = np.maximum(h, 0) if i < 2 else h
         np.testing.assert_allclose(values[..., critic, :], h, rtol=1e-4, atol=1e-5)
     assert not np.allclose(values[..., 0, :], values[..., 1, :])
+
+
+@pytest.mark.parametrize("copies", [None, 2])
+def test_kernels_are_small(copies):
+    """Guards the speed of learning, which He's larger kernels halve (docs/agents/sac.md)."""
+    tf.keras.utils.set_random_seed(1)
+    mlp = MLP((200, 100), copies=copies)
+    mlp(tf.zeros([1, 50]))
+    for layer, variance in zip(mlp._layers, (2 / 250, 2 / 300), strict=True):
+        assert layer.kernel.numpy().var() == pytest.approx(variance, rel=0.05)
 
 
 def test_another_goal_changes_values_but_not_recurrent_states():

@@ -75,7 +75,7 @@ def test_a_network_of_a_program_has_no_flags_of_the_agents_own(agent):
 @pytest.mark.parametrize(
     ("agent", "flags", "message"),
     [
-        ("sac", ["--n_quantiles=25"], "Add --bootstrap_net=q"),
+        ("sac", ["--n_quantiles=25", "--bootstrap_net=v"], "Set --bootstrap_net=q"),
         ("sac", ["--dropped_quantiles_per_critic=3"], "there are none to drop"),
         ("r2d2", ["--n_steps=100"], "--unroll_length=20 is shorter than"),
         ("ppo", ["--step_size_transitions=101"], "4 training environments"),

@@ -92,9 +92,10 @@ def test_the_page_lists_the_defaults_and_flags(repository):
     """Guards docs/migrating.md: owners of old programs compare its numbers with theirs."""
     page = (repository / "docs" / "migrating.md").read_text().partition("\n## Defaults\n")[2]
     tables, _, old = page.partition("\n## Flags of existing scripts\n")
+    words = {"none": None, "false": False}
     every, *agents = [
         {
-            name: {"none": None, "false": False}.get(value) if value.isalpha() else float(value)
+            name: words.get(value, value) if value.isalpha() else float(value)
             for name, value in re.findall(
                 r"^\| `(\w+)`[^|]*\|[^|]*\| ([\w.-]+)", part, re.MULTILINE
             )

@@ -164,7 +164,7 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         }
 
     def _create_variables(self, network: tf.Module) -> None:
-        """Calls every part of a network; acting creates the variables of the actor alone."""
+        """Calls each part that is trained; acting creates the variables of the actor alone."""
         assert self.specs is not None
         action, env_output = tf.nest.map_structure(
             lambda spec: tf.zeros([1, 1, *spec.shape], spec.dtype),
@@ -172,7 +172,8 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         )
         state = network.initial_state(1)
         network.get_action_params(action, env_output, state)
-        network.get_V(action, env_output, state)
+        if losses.reads_v(self.config, self.distribution):
+            network.get_V(action, env_output, state)
         q = network.get_Q(action, env_output, state, action)
         check_quantiles(self.config, q.shape[-1] if q.shape.rank == 4 else 1)
 

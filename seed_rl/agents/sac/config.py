@@ -20,9 +20,9 @@ class SACConfig(RewardConfig):
     """SAC: the loss."""
 
     bootstrap_net: str = option(
-        BOOTSTRAP_V,
-        "Target network from which Q bootstraps: the state value V, or the critics (q) with an "
-        "action of the current policy.",
+        BOOTSTRAP_Q,
+        "Target network from which Q bootstraps: the critics (q) with an action of the current "
+        "policy, or the state value V (v), which is trained for that.",
         choices=(BOOTSTRAP_V, BOOTSTRAP_Q),
     )
     dropped_quantiles_per_critic: int = option(

@@ -3,9 +3,9 @@
 Below, T is the number of steps trained on. A batch has T + 1 steps: the last one only provides the
 bootstrap value.
 
-Actor, V, critics and temperature each have a loss of their own, and the sum of the four is
-minimized by one optimizer. `tf.stop_gradient` keeps them apart: no loss has a gradient with respect
-to the variables of another.
+Actor, critics, temperature and, where it is needed, V each have a loss of their own, and one
+optimizer minimizes the sum. `tf.stop_gradient` keeps them apart: no loss has a gradient with
+respect to the variables of another.
 """
 
 from __future__ import annotations
@@ -92,8 +92,7 @@ def compute_loss(
 
     v_loss: Any = 0.0
     v_metrics: dict[str, tf.Tensor] = {}
-    # Else nothing reads V, which is a baseline of the policy gradient, too.
-    if config.bootstrap_net != BOOTSTRAP_Q or not distribution.reparametrizable:
+    if reads_v(config, distribution):
         v_tm1 = network.get_V(*seen_tm1, agent_state)
         v_loss = 0.5 * mean(tf.square(v_tm1 - soft_value))
         v_metrics = {
@@ -116,7 +115,9 @@ def compute_loss(
     too_sure = log_probs
     if config.target_entropy is None and isinstance(env_outputs.observation, Mapping):
         too_sure -= _forbidden_entropy(distribution, seen_tm1[1].observation)
-    temperature_loss = temperature.adjustment_loss(mean.everywhere(too_sure))
+    # Divided by alpha, so that the gradient of log alpha is the distance from the target alone, as
+    # in the authors' code. Adam remembers the gradients of a large alpha, and would slow its fall.
+    temperature_loss = temperature.adjustment_loss(mean.everywhere(too_sure)) / alpha
 
     target, q_values = tf.reduce_mean(targets, axis=-1), critics.means(q_tm1)
     metrics = {
@@ -134,6 +135,16 @@ def compute_loss(
         metrics["policy/std"] = mean(std)
     loss = policy_loss + v_loss + q_loss + temperature_loss
     return loss, {name: tf.stop_gradient(value) for name, value in metrics.items()}
+
+
+def reads_v(config: SACConfig, distribution: ParametricDistribution) -> bool:
+    """Whether V is what Q bootstraps from, or the baseline of a policy gradient; else it is unused.
+
+    Args:
+      config: options.
+      distribution: over actions.
+    """
+    return config.bootstrap_net != BOOTSTRAP_Q or not distribution.reparametrizable
 
 
 def create_temperature(config: SACConfig, action_space: spaces.Space[Any]) -> Coefficient:

@@ -217,6 +217,7 @@ class ActorCriticLSTM(_ActorCritic):
         post_mlp_sizes: Sequence[int],
         ff_mlp_sizes: Sequence[int],
         n_quantiles: int = 1,
+        hidden_activation: str | Activation | None = "relu",
     ):
         """Creates layers; the first calls create their variables.
 
@@ -228,6 +229,7 @@ class ActorCriticLSTM(_ActorCritic):
           post_mlp_sizes: units of the hidden layers after both branches.
           ff_mlp_sizes: units of the dense layers of the feed-forward branch.
           n_quantiles: outputs of each critic.
+          hidden_activation: of all dense layers but the last.
         """
         super().__init__(name="actor_critic_lstm")
         self._distribution = parametric_action_distribution
@@ -235,7 +237,7 @@ class ActorCriticLSTM(_ActorCritic):
 
         def branches(outputs: int, **options: Any) -> LSTMwithFeedForwardBranch:
             sizes = (lstm_sizes, pre_mlp_sizes, [*post_mlp_sizes, outputs], ff_mlp_sizes)
-            return LSTMwithFeedForwardBranch(*sizes, **options)
+            return LSTMwithFeedForwardBranch(*sizes, hidden_activation, **options)
 
         params = parametric_action_distribution.param_size
         self._actor = branches(params, last_initializer=_FIRST_POLICY)
@@ -268,8 +270,7 @@ def create_network(
             "Train with vtrace, ppo or r2d2, or a network of your own (docs/tutorials.md)."
         )
     sizes, critics = config.mlp_sizes, (distribution, config.n_critics)
-    quantiles = config.n_quantiles
+    options = dict(n_quantiles=config.n_quantiles, hidden_activation=config.mlp_activation)
     if any(config.lstm_sizes):
-        layers = (config.lstm_sizes, sizes[:1], sizes[-1:], sizes)
-        return ActorCriticLSTM(*critics, *layers, n_quantiles=quantiles)
-    return ActorCriticMLP(*critics, sizes, config.mlp_activation, n_quantiles=quantiles)
+        return ActorCriticLSTM(*critics, config.lstm_sizes, sizes[:1], sizes[-1:], sizes, **options)
+    return ActorCriticMLP(*critics, sizes, **options)

@@ -29,8 +29,6 @@ PRESET = Preset(
         replay_ratio=256.0,
         replay_ratio_slack=4096,
         priority_exponent=0.0,
-        importance_sampling_exponent=0.0,
-        bootstrap_net="q",
         action_gaussian_std_fn="safe_exp",
         # Single transitions of floating-point numbers hardly compress.
         replay_compression_level=0,

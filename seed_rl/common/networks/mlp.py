@@ -73,10 +73,9 @@ class DenseCopies(Layer):
         units: int,
         activation: Activation,
         kernel_initializer: Initializer,
-        name: str = "dense_copies",
     ):
         """Creates a layer without variables; see `Dense`."""
-        super().__init__(name=name)
+        super().__init__(name="dense_copies")
         self._copies = copies
         self._units = units
         self._activation = activation

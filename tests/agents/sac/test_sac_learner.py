@@ -91,6 +91,19 @@ def test_target_network_moves_by_its_fraction():
     assert run.actor_error is None
 
 
+@pytest.mark.parametrize(("bootstrap_net", "layers"), [("q", 4), ("v", 6)])
+def test_v_exists_only_where_something_reads_it(bootstrap_net, layers):
+    """Guards every layer of the network: one that nothing trains would be a warning of Keras."""
+    with SACRun(pendulum, SACConfig(bootstrap_net=bootstrap_net)) as run:
+        run.start()
+        run.act()
+        before = values(run.algorithm.network)
+        run.train()
+        assert len(before) == 2 * layers  # Kernels and biases of actor, critics and V.
+        for a, b in zip(before, values(run.algorithm.network), strict=True):
+            assert (a != b).any()
+
+
 def test_checkpoint_and_resume(tmp_path):
     """Guards that a resumed run continues with target network, temperature and replay."""
 
@@ -266,12 +279,19 @@ def test_updates_per_step():
             "end before training begins",
         ),
         (dict(env=pendulum, replay=ReplayConfig()), "--priority_exponent"),
-        (dict(env=pendulum, network=SACNetworkConfig(n_quantiles=5)), "Set --bootstrap_net=q"),
         (
             dict(
                 env=pendulum,
                 network=SACNetworkConfig(n_quantiles=5),
-                sac=SACConfig(bootstrap_net="q", dropped_quantiles_per_critic=5),
+                sac=SACConfig(bootstrap_net="v"),
+            ),
+            "Set --bootstrap_net=q",
+        ),
+        (
+            dict(
+                env=pendulum,
+                network=SACNetworkConfig(n_quantiles=5),
+                sac=SACConfig(dropped_quantiles_per_critic=5),
             ),
             "leaves none of --n_quantiles=5",
         ),

@@ -22,7 +22,8 @@ class SACConfig(RewardConfig):
     bootstrap_net: str = option(
         BOOTSTRAP_Q,
         "Target network from which Q bootstraps: the critics (q) with an action of the current "
-        "policy, or the state value V (v), which is trained for that.",
+        "policy, or the state value V (v). V is trained for this, and where actions have no "
+        "gradient (discrete ones).",
         choices=(BOOTSTRAP_V, BOOTSTRAP_Q),
     )
     dropped_quantiles_per_critic: int = option(
@@ -59,7 +60,7 @@ class SACConfig(RewardConfig):
 
 @dataclasses.dataclass(frozen=True)
 class SACNetworkConfig(MLPNetworkConfig):
-    """Networks: actor, V and critics, each with its own layers."""
+    """Networks: actor, critics and, where it is trained, V, each with its own layers."""
 
     mlp_sizes: tuple[int, ...] = option(
         (256, 256), "Units of the dense layers.", minimum=1, network=True

@@ -270,7 +270,8 @@ def create_network(
             "Train with vtrace, ppo or r2d2, or a network of your own (docs/tutorials.md)."
         )
     sizes, critics = config.mlp_sizes, (distribution, config.n_critics)
-    options = dict(n_quantiles=config.n_quantiles, hidden_activation=config.mlp_activation)
+    quantiles, activation = config.n_quantiles, config.mlp_activation
     if any(config.lstm_sizes):
-        return ActorCriticLSTM(*critics, config.lstm_sizes, sizes[:1], sizes[-1:], sizes, **options)
-    return ActorCriticMLP(*critics, sizes, **options)
+        layers = (config.lstm_sizes, sizes[:1], sizes[-1:], sizes)
+        return ActorCriticLSTM(*critics, *layers, quantiles, activation)
+    return ActorCriticMLP(*critics, sizes, activation, n_quantiles=quantiles)

@@ -90,8 +90,8 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         self._create_hindsight = create_hindsight
         self.target_network = create_network()
         self.temperature = losses.create_temperature(config, action_space)
-        for network in (self.network, self.target_network):
-            self._create_variables(network)
+        self._create_variables(self.target_network)
+        self._unread = self._create_variables(self.network)
         self._copy_to_target, self._move_target = (
             tf.function(
                 functools.partial(
@@ -141,7 +141,9 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         return StepResult(loss, metrics)
 
     def trainable_variables(self) -> list[tf.Variable]:
-        return super().trainable_variables() + self.clipped_apart()
+        unread = {id(variable) for variable in self._unread}
+        read = [v for v in super().trainable_variables() if id(v) not in unread]
+        return read + self.clipped_apart()
 
     def clipped_apart(self) -> list[tf.Variable]:
         return variables.trainable_variables(self.temperature)
@@ -163,8 +165,12 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
             **super().checkpointables(),
         }
 
-    def _create_variables(self, network: tf.Module) -> None:
-        """Calls each part that is trained; acting creates the variables of the actor alone."""
+    def _create_variables(self, network: tf.Module) -> list[tf.Variable]:
+        """Calls every part of a network; acting creates the variables of the actor alone.
+
+        Returns:
+          The variables that belong to V alone, if nothing reads V.
+        """
         assert self.specs is not None
         action, env_output = tf.nest.map_structure(
             lambda spec: tf.zeros([1, 1, *spec.shape], spec.dtype),
@@ -172,10 +178,13 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         )
         state = network.initial_state(1)
         network.get_action_params(action, env_output, state)
-        if losses.reads_v(self.config, self.distribution):
-            network.get_V(action, env_output, state)
         q = network.get_Q(action, env_output, state, action)
         check_quantiles(self.config, q.shape[-1] if q.shape.rank == 4 else 1)
+        others = {id(variable) for variable in variables.variables(network)}
+        network.get_V(action, env_output, state)
+        if losses.reads_v(self.config, self.distribution):
+            return []
+        return [v for v in variables.variables(network) if id(v) not in others]
 
 
 def create_job(

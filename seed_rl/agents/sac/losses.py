@@ -115,9 +115,11 @@ def compute_loss(
     too_sure = log_probs
     if config.target_entropy is None and isinstance(env_outputs.observation, Mapping):
         too_sure -= _forbidden_entropy(distribution, seen_tm1[1].observation)
-    # Divided by alpha, so that the gradient of log alpha is the distance from the target alone, as
-    # in the authors' code. Adam remembers the gradients of a large alpha, and would slow its fall.
-    temperature_loss = temperature.adjustment_loss(mean.everywhere(too_sure)) / alpha
+    # Divided by alpha, so that the gradient of log alpha is the distance from the target alone:
+    # Adam remembers the gradients of a large alpha, and would slow its fall.
+    temperature_loss = tf.math.divide_no_nan(
+        temperature.adjustment_loss(mean.everywhere(too_sure)), alpha
+    )
 
     target, q_values = tf.reduce_mean(targets, axis=-1), critics.means(q_tm1)
     metrics = {
@@ -138,12 +140,7 @@ def compute_loss(
 
 
 def reads_v(config: SACConfig, distribution: ParametricDistribution) -> bool:
-    """Whether V is what Q bootstraps from, or the baseline of a policy gradient; else it is unused.
-
-    Args:
-      config: options.
-      distribution: over actions.
-    """
+    """Whether V is what Q bootstraps from, or the baseline of a policy gradient."""
     return config.bootstrap_net != BOOTSTRAP_Q or not distribution.reparametrizable
 
 

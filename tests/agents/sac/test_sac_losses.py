@@ -385,6 +385,14 @@ def test_the_temperature_moves_towards_the_target(above):
     assert (gradient > 0) == above  # Descent lowers it if above.
 
 
+def test_without_an_entropy_bonus():
+    """Guards existing programs, whose networks may have a temperature of 0."""
+    env_outputs, actions = batch()
+    arguments = (Linear(1), FixedCoefficient(0.0), (), actions, env_outputs, actions)
+    loss, _ = losses.compute_loss(SACConfig(), CONTINUOUS, Linear(2), *arguments)
+    assert np.isfinite(loss)
+
+
 @pytest.mark.parametrize("target", [None, 0.3])
 def test_the_default_target_is_half_the_entropy_of_what_is_allowed(target):
     """Guards masks: the temperature's gradient against targets of each state by NumPy."""

@@ -89,7 +89,7 @@ def test_critics_in_one_product_are_separate_networks():
 
 @pytest.mark.parametrize("copies", [None, 2])
 def test_kernels_are_small(copies):
-    """Guards the speed of learning, which He's larger kernels halve (docs/agents/sac.md)."""
+    """Guards the speed of learning on MuJoCo, which He's larger kernels lower."""
     tf.keras.utils.set_random_seed(1)
     mlp = MLP((200, 100), copies=copies)
     mlp(tf.zeros([1, 50]))
@@ -128,6 +128,18 @@ def test_create_mlp():
     outputs = mlp(tf.constant(100 * np.random.default_rng(0).normal(size=(9, 3)), tf.float32))
     assert outputs.shape == (9, 2) and np.abs(outputs).max() <= 1.0
     assert len(variables.trainable_variables(mlp)) == 4
+
+
+@pytest.mark.parametrize("lstm_sizes", [(), (4,)])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_the_activation_is_that_of_the_options(lstm_sizes, activation):
+    """tanh bounds what a layer passes on, ReLU does not."""
+    config = SACNetworkConfig((8,), activation, lstm_sizes=lstm_sizes)
+    space = spaces.Box(-1, 1, vectors().shape[-1:], np.float32)
+    network = networks.create_network(space, DISTRIBUTION, config)
+    state = network.initial_state(B)
+    small, large = (network.get_V(*inputs(x * vectors()), state) for x in (1e5, 1e7))
+    assert np.allclose(small, large, rtol=1e-3) == (activation == "tanh")
 
 
 def test_create_network():

@@ -141,6 +141,10 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         return StepResult(loss, metrics)
 
     def trainable_variables(self) -> list[tf.Variable]:
+        """Without V where nothing reads it: Keras would warn that it has no gradient.
+
+        A subclass whose own loss trains V needs `bootstrap_net` v.
+        """
         unread = {id(variable) for variable in self._unread}
         read = [v for v in super().trainable_variables() if id(v) not in unread]
         return read + self.clipped_apart()

@@ -38,7 +38,8 @@ def variance_scaling(scale: float = 1.0) -> Initializer:
 
 def glorot(shape: Sequence[int]) -> tf.Tensor:
     """Uniform with variance 2 / (fan-in + fan-out) (Glorot & Bengio 2010)."""
-    limit = math.sqrt(6.0 / (shape[-2] + shape[-1]))
+    fan_in_and_out = math.prod(shape[:-2]) * (shape[-2] + shape[-1])
+    limit = math.sqrt(6.0 / fan_in_and_out)
     return tf.random.uniform(shape, -limit, limit)
 
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from seed_rl.common.errors import UserError
 from seed_rl.common.networks import encoders
-from seed_rl.common.networks.layers import Conv2D, Dense, orthogonal, variance_scaling
+from seed_rl.common.networks.layers import Conv2D, Dense, glorot, orthogonal, variance_scaling
 
 
 def random_images(seed, *shape):
@@ -199,6 +199,12 @@ def test_orthogonal_initializer(shape):
     matrix = orthogonal(2.0)(shape).numpy().reshape(-1, shape[-1])
     gram = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
     np.testing.assert_allclose(gram, 4 * np.eye(len(gram)), atol=1e-4)
+
+
+def test_glorot_counts_inputs_and_outputs():
+    tf.random.set_seed(0)
+    for shape, fans in (((400, 500), 900), ((3, 3, 64, 128), 9 * 192)):
+        assert glorot(shape).numpy().var() == pytest.approx(2.0 / fans, rel=0.03)
 
 
 def test_variance_scaling_keeps_the_size_of_signals():

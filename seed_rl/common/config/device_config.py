@@ -38,8 +38,9 @@ class DeviceConfig(Checked):
     )
     training_threads: int = option(
         0,
-        "CPU threads among which TensorFlow distributes the ops of a training step; 0: one per "
-        "core. With small networks, whose ops take microseconds, 1 is faster.",
+        "CPU threads among which TensorFlow distributes the ops of a training step, and the work "
+        "of each; 0: one per core. 1 is faster where ops take microseconds, with small networks, "
+        "and where runs train beside each other on all cores.",
         minimum=0,
     )
     jit: str = option(

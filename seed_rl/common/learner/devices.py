@@ -144,6 +144,7 @@ def _limit_threads(config: DeviceConfig) -> None:
         return
     try:
         tf.config.threading.set_inter_op_parallelism_threads(config.training_threads)
+        tf.config.threading.set_intra_op_parallelism_threads(config.training_threads)
     except RuntimeError:  # A notebook that has used TensorFlow; its threads are fixed.
         logging.warning(
             "training_threads=%d has no effect: TensorFlow already runs in this process.",

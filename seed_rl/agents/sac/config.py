@@ -60,7 +60,7 @@ class SACConfig(RewardConfig):
 
 @dataclasses.dataclass(frozen=True)
 class SACNetworkConfig(MLPNetworkConfig):
-    """Networks: actor, critics and, where it is trained, V, each with its own layers."""
+    """Networks: actor, critics and V, each with its own layers."""
 
     mlp_sizes: tuple[int, ...] = option(
         (256, 256), "Units of the dense layers.", minimum=1, network=True

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 
 def value(q: tf.Tensor) -> tf.Tensor:
-    """Value <float32>[time, batch] of actions, which the actor maximizes (section 4.3)."""
+    """Value <float32>[time, batch] of actions, which the actor maximizes."""
     return tf.reduce_min(q, axis=-1) if q.shape.rank == 3 else tf.reduce_mean(q, axis=[-2, -1])
 
 
@@ -23,7 +23,7 @@ def means(q: tf.Tensor) -> tf.Tensor:
 
 
 def bootstrap_atoms(q: tf.Tensor, dropped_per_critic: int) -> tf.Tensor:
-    """Values <float32>[time, batch, atoms] from which targets bootstrap (section 4.2)."""
+    """Values <float32>[time, batch, atoms] from which targets bootstrap."""
     if q.shape.rank == 3:
         return value(q)[..., tf.newaxis]
     critics, quantiles = q.shape[-2:]
@@ -34,7 +34,7 @@ def bootstrap_atoms(q: tf.Tensor, dropped_per_critic: int) -> tf.Tensor:
 def loss(q: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     """Loss <float32>[time, batch] of all critics.
 
-    Half the squared error of each, or its quantile Huber loss (section 4.3): the mean of
+    Half the squared error of each, or its quantile Huber loss (TQC, section 4.3): the mean of
     |tau_i - [y < q_i]| H(y - q_i) over targets y and quantiles q_i, at tau_i = (i + 1/2) / M.
 
     Args:

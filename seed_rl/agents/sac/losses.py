@@ -22,7 +22,7 @@ from seed_rl.agents.sac.config import BOOTSTRAP_Q, SACConfig
 from seed_rl.common.acting.action_masks import KEY
 from seed_rl.common.acting.spaces import leaf_spaces
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
-from seed_rl.common.distributions.continuous import mean_std
+from seed_rl.common.distributions.continuous import mean_scale
 from seed_rl.common.learner import replicas
 from seed_rl.common.learner.coefficients import (
     Coefficient,
@@ -112,13 +112,13 @@ def compute_loss(
     else:
         advantages = _normalized(soft_value - tf.stop_gradient(v_tm1), mean)
         policy_loss = -mean(log_probs * advantages)
-    too_sure = log_probs
+    negative_entropy = log_probs
     if config.target_entropy is None and isinstance(env_outputs.observation, Mapping):
-        too_sure -= _forbidden_entropy(distribution, seen_tm1[1].observation)
+        negative_entropy -= _forbidden_entropy(distribution, seen_tm1[1].observation)
     # Divided by alpha, so that the gradient of log alpha is the distance from the target alone:
     # Adam remembers the gradients of a large alpha, and would slow its fall.
     temperature_loss = tf.math.divide_no_nan(
-        temperature.adjustment_loss(mean.everywhere(too_sure)), alpha
+        temperature.adjustment_loss(mean.everywhere(negative_entropy)), alpha
     )
 
     target, q_values = tf.reduce_mean(targets, axis=-1), critics.means(q_tm1)
@@ -133,7 +133,7 @@ def compute_loss(
         "value/target": mean(soft_value),
         **v_metrics,
     }
-    if (std := mean_std(pi_tm1)) is not None:
+    if (std := mean_scale(pi_tm1)) is not None:
         metrics["policy/std"] = mean(std)
     loss = policy_loss + v_loss + q_loss + temperature_loss
     return loss, {name: tf.stop_gradient(value) for name, value in metrics.items()}

@@ -25,7 +25,7 @@ from seed_rl.common.networks.mlp import MLP
 from seed_rl.common.networks.space_encoder import has_images
 from seed_rl.common.types import EnvOutput
 
-_FIRST_POLICY = variance_scaling(0.01)
+_NEAR_ZERO = variance_scaling(0.01)
 """Of the actor's last kernel. Parameters near 0 make the first policy close to uniform, so that the
 unrolls before training begins explore evenly."""
 
@@ -195,7 +195,7 @@ class ActorCriticMLP(_ActorCritic):
             return FeedForwardBranch(MLP([*mlp_sizes, outputs], *activations, **options))
 
         params = parametric_action_distribution.param_size
-        self._actor = part(params, last_initializer=_FIRST_POLICY)
+        self._actor = part(params, last_initializer=_NEAR_ZERO)
         self._v = part(1)
         self._q = [part(n_quantiles, copies=n_critics)]  # All in one product.
 
@@ -240,7 +240,7 @@ class ActorCriticLSTM(_ActorCritic):
             return LSTMwithFeedForwardBranch(*sizes, hidden_activation, **options)
 
         params = parametric_action_distribution.param_size
-        self._actor = branches(params, last_initializer=_FIRST_POLICY)
+        self._actor = branches(params, last_initializer=_NEAR_ZERO)
         self._v = branches(1)
         self._q = [branches(n_quantiles) for _ in range(n_critics)]
 

@@ -33,8 +33,8 @@ class LearnerConfig(Checked):
     )
     unroll_queue_size: int = option(
         -1,
-        "Complete unrolls that may be queued for training before inference blocks; at least one "
-        "batch.",
+        "Complete unrolls that may be queued for training, or for the replay, before inference "
+        "blocks. At least a batch, or with a replay 1, which is also the default.",
         minimum=-1,
     )
     inference_batch_size: int = option(
@@ -81,10 +81,14 @@ class LearnerConfig(Checked):
         True, "Whether to export the policy as a SavedModel when the run ends."
     )
 
-    def queue_capacity(self) -> int:
-        """Complete unrolls that may be queued for training."""
-        # With less, inference and training would deadlock.
-        return max(self.batch_size, self.unroll_queue_size)
+    def queue_capacity(self, taken_at_once: bool) -> int:
+        """Complete unrolls that may be queued before inference blocks.
+
+        Args:
+          taken_at_once: whether a batch waits until all of its unrolls are queued; with less than
+            that, inference and training would deadlock.
+        """
+        return max(self.batch_size if taken_at_once else 1, self.unroll_queue_size)
 
     def max_inference_batch(self, run: RunConfig) -> int:
         """Environments in the largest inference batch."""

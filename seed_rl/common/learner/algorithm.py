@@ -57,10 +57,13 @@ class Algorithm(Policy):
         step are complete until the step is done, so that new steps come from the newest weights.
         For on-policy algorithms whose steps train on `batch_size` unrolls of `store.dequeue`; not
         for those with a replay.
+      takes_batches: whether `dataset` takes `batch_size` unrolls from the store at once, so that it
+        must hold as many.
     """
 
     updates_per_unroll: float = 1.0
     block_inference_on_training: bool = False
+    takes_batches: bool = True
     _trained_on: int = 0
 
     @abc.abstractmethod

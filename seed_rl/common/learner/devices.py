@@ -205,15 +205,16 @@ def copy_variables(source: tf.Module, targets: Sequence[tf.Module], fraction: fl
     """Copies the variables of `source` to `targets`, or moves those towards it.
 
     May run during inference: each variable changes as a whole. An inference that runs meanwhile
-    uses some new and some old weights, as it does if inference and training share them; its policy
-    is recorded, so the learner corrects for it.
+    uses some new and some old weights, as it does if inference and training share them; the
+    policies recorded are those that acted.
 
     If called often, call it in a `tf.function`.
 
     Args:
       source: a network, its variables mirrored or not.
       targets: networks of the same architecture, on any devices, with their variables created.
-      fraction: of the distance that the variables of `targets` move; 1: copies.
+      fraction: of the distance that the trainable variables of `targets` move; 1: copies. Others,
+        such as statistics of observations, are copied.
 
     Raises:
       ValueError: the variables differ in number or shape.
@@ -226,11 +227,8 @@ def copy_variables(source: tf.Module, targets: Sequence[tf.Module], fraction: fl
         for value, copy in zip(values, copies, strict=True):
             # Under the target's device, a mirrored variable reads the nearest replica.
             with tf.device(copy.device):
-                if fraction == 1.0:
-                    copy.assign(value)
-                else:
-                    # Not `assign_add`, which the counters of normalizers refuse on several devices.
-                    copy.assign(copy + fraction * (value - copy))
+                moves = fraction < 1.0 and value.trainable
+                copy.assign(copy + fraction * (value - copy) if moves else value)
 
 
 def through_tf_data(encode: Encoding, decode: Encoding) -> tuple[Encoding, Encoding]:

@@ -36,6 +36,7 @@ class ReplayAlgorithm(Algorithm):
     """
 
     replay: PrioritizedReplay
+    takes_batches = False  # What waits before the replay cannot be sampled yet.
 
     def __init__(self, config: ReplayConfig, specs: Unroll, seed: int | None = None):
         """Creates the replay; call it in the scope of the training strategy.

@@ -113,6 +113,7 @@ class ReplayWriter:
             self._replay.close()
 
     def _move(self) -> None:
+        self._replay.limiter.await_insert()  # Before taking unrolls: more may join them meanwhile.
         waiting = self._store.counters().queue_size
         stored = self._store.dequeue(min(max(waiting, 1), _MOST_AT_ONCE))
         prepared = self._prepare(Unroll(stored.agent_state, *stored.steps))

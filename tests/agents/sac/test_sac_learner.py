@@ -1,5 +1,8 @@
 """The path of SAC's experience: into the replay, relabelled, trained on, saved; and its errors."""
 
+import dataclasses
+import time
+
 import gymnasium
 import numpy as np
 import pytest
@@ -22,6 +25,7 @@ from seed_rl.mujoco.toy_env import BitFlippingEnv
 from seed_rl.testing.envs import TimeLimitEnv
 from tests.helpers.in_process import Run
 from tests.helpers.system_helpers import train_to_end
+from tests.helpers.waiting import wait_until
 
 UNIFORM = ReplayConfig(
     replay_buffer_size=2000,
@@ -89,6 +93,23 @@ def test_target_network_moves_by_its_fraction():
         logs = run.algorithm.logs()
         assert logs["replay/mean_priority"] == 1.0
     assert run.actor_error is None
+
+
+def test_unrolls_wait_in_the_store_until_the_replay_may_take_them():
+    """Guards the freshness of samples: unrolls taken earlier would wait without newer ones."""
+    replay = dataclasses.replace(UNIFORM, replay_ratio_slack=8)
+    with SACRun(pendulum, replay=replay) as run:
+        run.start()
+        actions = run.step(None, reset=True)
+        for _ in range(5):  # 16 unrolls to begin, and more of a surplus than the slack.
+            actions = run.step(actions)
+        wait_until(lambda: run.algorithm.unrolls_consumed == 20)
+        run.step(actions)
+        time.sleep(0.2)  # What would take them has the time to do so.
+        assert run.store.counters().queue_size == 4 and run.algorithm.unrolls_consumed == 20
+        for _ in range(3):
+            run.train()
+        wait_until(lambda: run.algorithm.unrolls_consumed == 24)
 
 
 @pytest.mark.parametrize("lstm_sizes", [(), (4,)])

@@ -32,6 +32,22 @@ def test_on_logical_devices(forks):
     assert result.returncode == 0 and "passed" in result.stdout, result.stderr[-3000:]
 
 
+def test_only_trainable_variables_move_by_a_fraction():
+    """Guards target networks from statistics of observations that lag behind the network's."""
+
+    def module(weight, mean):
+        created = tf.Module()
+        created.weight = tf.Variable(weight)
+        created.mean = tf.Variable(mean, trainable=False)
+        return created
+
+    source, target = module(8.0, 5.0), module(0.0, 0.0)
+    devices.copy_variables(source, [target], 0.25)
+    assert (float(target.weight), float(target.mean)) == (2.0, 5.0)
+    devices.copy_variables(source, [target])
+    assert (float(target.weight), float(target.mean)) == (8.0, 5.0)
+
+
 def test_training_threads(forks):
     """They can be set once, before TensorFlow starts; afterwards there is a warning."""
     result = forks.run(PROGRAMS / "training_threads.py")

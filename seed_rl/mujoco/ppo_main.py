@@ -11,7 +11,7 @@ from typing import Any
 from seed_rl.agents.policy_gradient import program
 from seed_rl.common.config.presets import Preset
 from seed_rl.compat import old_flags
-from seed_rl.mujoco.vtrace_main import FAMILY
+from seed_rl.mujoco.shared_models import FAMILY
 
 PRESET = Preset(
     "mujoco ppo",

@@ -8,7 +8,7 @@ from seed_rl.agents.sac import program
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
 from seed_rl.compat import old_flags
-from seed_rl.mujoco.vtrace_main import FAMILY
+from seed_rl.mujoco.shared_models import FAMILY
 
 PRESET = Preset("mujoco sac", dict(total_environment_frames=1_000_000))
 """The usual length of SAC's runs on MuJoCo (Haarnoja et al. 2018 use 1 to 10 million steps)."""

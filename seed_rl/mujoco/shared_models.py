@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.mujoco import environment as mujoco_env
 from seed_rl.mujoco.environment import GYMNASIUM_ENVIRONMENTS, MujocoConfig
 
@@ -38,6 +39,11 @@ def create(task: int, config: MujocoConfig | None = None) -> gymnasium.Env[Any, 
         simulation: Any = env.unwrapped
         simulation.model = _models.setdefault(_contents(simulation.model), simulation.model)
     return env
+
+
+FAMILY = EnvironmentFamily(
+    MujocoConfig, create, environment="env_name", check=mujoco_env.check_name
+)
 
 
 def _never_changes_its_model(config: MujocoConfig) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seed_rl.agents.vtrace import program
-from seed_rl.common.acting.environment_family import EnvironmentFamily
 from seed_rl.common.config.presets import Preset
 from seed_rl.common.learner.optimizer import create_optimizer  # noqa: F401  For programs.
 from seed_rl.compat import old_flags
-from seed_rl.mujoco import environment, shared_models
+from seed_rl.mujoco.shared_models import FAMILY
 
 PRESET = Preset(
     "mujoco vtrace",
@@ -31,13 +30,6 @@ PRESET = Preset(
     ),
 )
 """Learns HalfCheetah-v5 on two cores; see docs/results."""
-
-FAMILY = EnvironmentFamily(
-    environment.MujocoConfig,
-    shared_models.create,
-    environment="env_name",
-    check=environment.check_name,
-)
 
 create_agent = program.create_agent
 

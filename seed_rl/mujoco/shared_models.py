@@ -1,4 +1,4 @@
-"""Environments of one process that share their MuJoCo models.
+"""The family of MuJoCo, whose environments share their models within a process.
 
 A model (HalfCheetah's: 0.5 MB) describes bodies, joints and options; simulating does not change
 it. With one copy per environment, the environments evict each other's from the processor's caches:

@@ -59,7 +59,9 @@ class Run(contextlib.AbstractContextManager):
         self.inference = CentralInference(
             self.algorithm,
             self.specs,
-            InferenceSizes(num_envs, num_eval_envs, unroll_length, batch_size),
+            InferenceSizes(
+                num_envs, num_eval_envs, unroll_length, self.algorithm.taken_at_once(batch_size)
+            ),
             placement.place_inference(self.algorithm.network, self.algorithm.make_network),
         )
         self.store = self.inference.store

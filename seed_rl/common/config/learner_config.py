@@ -33,8 +33,9 @@ class LearnerConfig(Checked):
     )
     unroll_queue_size: int = option(
         -1,
-        "Complete unrolls that may be queued for training, or for the replay, before inference "
-        "blocks. At least a batch, or with a replay 1, which is also the default.",
+        "Complete unrolls that may be queued for training, or for R2D2's and SAC's replay, before "
+        "inference blocks. At least as many as are taken at once: a batch, or for a replay up to "
+        "16. Default: so many.",
         minimum=-1,
     )
     inference_batch_size: int = option(
@@ -81,14 +82,13 @@ class LearnerConfig(Checked):
         True, "Whether to export the policy as a SavedModel when the run ends."
     )
 
-    def queue_capacity(self, taken_at_once: bool) -> int:
+    def queue_capacity(self, taken_at_once: int) -> int:
         """Complete unrolls that may be queued before inference blocks.
 
         Args:
-          taken_at_once: whether a batch waits until all of its unrolls are queued; with less than
-            that, inference and training would deadlock.
+          taken_at_once: the least, see `Algorithm.taken_at_once`.
         """
-        return max(self.batch_size if taken_at_once else 1, self.unroll_queue_size)
+        return max(taken_at_once, self.unroll_queue_size)
 
     def max_inference_batch(self, run: RunConfig) -> int:
         """Environments in the largest inference batch."""

@@ -57,13 +57,10 @@ class Algorithm(Policy):
         step are complete until the step is done, so that new steps come from the newest weights.
         For on-policy algorithms whose steps train on `batch_size` unrolls of `store.dequeue`; not
         for those with a replay.
-      takes_batches: whether `dataset` takes `batch_size` unrolls from the store at once, so that it
-        must hold as many.
     """
 
     updates_per_unroll: float = 1.0
     block_inference_on_training: bool = False
-    takes_batches: bool = True
     _trained_on: int = 0
 
     @abc.abstractmethod
@@ -134,6 +131,17 @@ class Algorithm(Policy):
         # One batch ahead: the next one is assembled while this one is trained on. (With
         # `block_inference_on_training` the store hands it out after this one's training.)
         return tf.data.Dataset.from_tensors(0).repeat().map(next_unrolls).prefetch(1)
+
+    def taken_at_once(self, batch_size: int) -> int:
+        """The most unrolls that `dataset` takes from the store at once, by default a whole batch.
+
+        The store must be able to hold as many, or inference and training would deadlock. More would
+        only grow older there.
+
+        Args:
+          batch_size: unrolls per batch, over all replicas.
+        """
+        return batch_size
 
     def ready(self) -> bool:
         """Whether training may begin: not while a replay fills, say. Called after `dataset`."""

@@ -97,7 +97,7 @@ class Learner:
                 run.num_envs,
                 run.num_eval_envs,
                 config.unroll_length,
-                config.queue_capacity(self._algorithm.takes_batches),
+                config.queue_capacity(self._algorithm.taken_at_once(config.batch_size)),
                 config.max_inference_batch(run),
                 config.batch_size if self._algorithm.block_inference_on_training else 0,
             ),

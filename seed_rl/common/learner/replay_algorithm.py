@@ -15,6 +15,7 @@ from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.learner.algorithm import Algorithm
 from seed_rl.common.learner.replay_pipeline import (
     DIVERGED,
+    MOST_AT_ONCE,
     BatchSource,
     PriorityWriter,
     ReplayWriter,
@@ -29,14 +30,14 @@ class ReplayAlgorithm(Algorithm):
 
     A subclass says what the replay keeps (`kept`) and with which priority (`initial_priorities`).
     Its `loss` takes `SampledUnrolls` and returns (indices <int64>[batch], new priorities
-    <float32>[batch]) as feedback, or () to leave the priorities alone.
+    <float32>[batch]) as feedback, or () to leave the priorities alone. If its `dataset` takes whole
+    batches from the store, `taken_at_once` must say so.
 
     Attributes:
       replay: the unrolls.
     """
 
     replay: PrioritizedReplay
-    takes_batches = False  # What waits before the replay cannot be sampled yet.
 
     def __init__(self, config: ReplayConfig, specs: Unroll, seed: int | None = None):
         """Creates the replay; call it in the scope of the training strategy.
@@ -91,6 +92,9 @@ class ReplayAlgorithm(Algorithm):
         source = BatchSource(self.replay, batch_size, self.hindsight())
         self._sources.append(source)
         return source.dataset(encode)
+
+    def taken_at_once(self, batch_size: int) -> int:
+        return min(batch_size, MOST_AT_ONCE)
 
     def ready(self) -> bool:
         self.check()

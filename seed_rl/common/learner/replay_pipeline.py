@@ -29,7 +29,9 @@ from seed_rl.common.replay import (
 )
 from seed_rl.common.types import Unroll
 
-_MOST_AT_ONCE = 16
+MOST_AT_ONCE = 16
+"""Unrolls that enter the replay at once."""
+
 _PENDING_UPDATES = 8
 _RECENT = 100
 _SAMPLED_AHEAD = 2  # Batches age while they wait.
@@ -115,7 +117,7 @@ class ReplayWriter:
     def _move(self) -> None:
         self._replay.limiter.await_insert()  # Before taking unrolls: more may join them meanwhile.
         waiting = self._store.counters().queue_size
-        stored = self._store.dequeue(min(max(waiting, 1), _MOST_AT_ONCE))
+        stored = self._store.dequeue(min(max(waiting, 1), MOST_AT_ONCE))
         prepared = self._prepare(Unroll(stored.agent_state, *stored.steps))
         unrolls, priorities = tf.nest.map_structure(lambda t: t.numpy(), prepared)
         # A NaN in the network's inputs need not reach its outputs: a ReLU may turn it into 0.

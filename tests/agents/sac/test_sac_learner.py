@@ -110,6 +110,7 @@ def test_unrolls_wait_in_the_store_until_the_replay_may_take_them():
         for _ in range(3):
             run.train()
         wait_until(lambda: run.algorithm.unrolls_consumed == 24)
+        assert run.algorithm.taken_at_once(256) == 16, "few may wait in front of the replay"
 
 
 @pytest.mark.parametrize("lstm_sizes", [(), (4,)])

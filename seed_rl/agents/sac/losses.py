@@ -22,7 +22,7 @@ from seed_rl.agents.sac.config import BOOTSTRAP_Q, SACConfig
 from seed_rl.common.acting.action_masks import KEY
 from seed_rl.common.acting.spaces import leaf_spaces
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
-from seed_rl.common.distributions.continuous import mean_deviation
+from seed_rl.common.distributions.continuous import mean_std
 from seed_rl.common.learner import replicas
 from seed_rl.common.learner.coefficients import (
     Coefficient,
@@ -133,7 +133,7 @@ def compute_loss(
         "value/target": mean(soft_value),
         **v_metrics,
     }
-    if (std := mean_deviation(pi_tm1)) is not None:
+    if (std := mean_std(pi_tm1)) is not None:
         metrics["policy/std"] = mean(std)
     loss = policy_loss + v_loss + q_loss + temperature_loss
     return loss, {name: tf.stop_gradient(value) for name, value in metrics.items()}

@@ -26,8 +26,8 @@ from seed_rl.common.networks.space_encoder import has_images
 from seed_rl.common.types import EnvOutput
 
 _NEAR_ZERO = variance_scaling(0.01)
-"""Of the actor's last kernel. Parameters near 0 make the first policy close to uniform, so that the
-unrolls before training begins explore evenly."""
+"""Of the actor's last kernel. Parameters near 0 make the first policy cover the range of actions in
+every state, so that the unrolls before training begins explore."""
 
 
 class AgentOutput(NamedTuple):

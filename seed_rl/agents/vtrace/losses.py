@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from seed_rl.agents.vtrace.config import NO_SHAPING, SOFT, VTraceConfig
 from seed_rl.common.distributions.base import Distribution, ParametricDistribution
-from seed_rl.common.distributions.continuous import mean_deviation
+from seed_rl.common.distributions.continuous import mean_std
 from seed_rl.common.distributions.discrete import Categorical
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.network_calls import call_network
@@ -161,7 +161,7 @@ def compute_loss(
         "value/explained_variance": mean.explained_variance(v_tm1, returns.vs),
         "policy/advantage": mean(returns.pg_advantages),
     }
-    if (std := mean_deviation(pi_tm1)) is not None:
+    if (std := mean_std(pi_tm1)) is not None:
         metrics["policy/std"] = mean(std)
     if config.trust_region is not None:
         metrics["policy/trusted"] = mean(trusted)

@@ -33,9 +33,8 @@ class LearnerConfig(Checked):
     )
     unroll_queue_size: int = option(
         -1,
-        "Complete unrolls that may be queued for training, or for R2D2's and SAC's replay, before "
-        "inference blocks. At least as many as are taken at once: a batch, or for a replay up to "
-        "16. Default: so many.",
+        "Complete unrolls that may be queued before inference blocks. At least what is taken at "
+        "once, the default: a batch for training, or up to 16 for the replay of R2D2 and SAC.",
         minimum=-1,
     )
     inference_batch_size: int = option(

@@ -213,7 +213,7 @@ class Deterministic(Distribution):
         return tf.reduce_all(tf.equal(self.loc, actions), axis=-1)
 
 
-def mean_deviation(distribution: Any) -> tf.Tensor | None:
+def mean_std(distribution: Any) -> tf.Tensor | None:
     """Mean over the components of their standard deviation, before they are squashed or clipped.
 
     Returns:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from gymnasium import spaces
 
 from seed_rl.common import parametric_distribution as pd
-from seed_rl.common.distributions.continuous import log_normal_tail, mean_deviation
+from seed_rl.common.distributions.continuous import log_normal_tail, mean_std
 from seed_rl.common.errors import UserError
 
 
@@ -43,7 +43,7 @@ def test_categorical_equals_numpy():
     )
     np.testing.assert_array_equal(dist.mode(a), p.argmax(-1))
     assert dist.param_size == 5
-    assert mean_deviation(dist(a)) is None
+    assert mean_std(dist(a)) is None
 
 
 @pytest.mark.parametrize("dtype", [tf.int32, tf.int64, tf.uint8, tf.int8])
@@ -191,7 +191,7 @@ def test_divergence_of_tanh_normals():
     x = loc_a + std_a * rng.normal(size=(100000, 2))
     terms = np.log(gaussian(x, loc_a, std_a) / gaussian(x, loc_b, std_b)).sum(-1)
     assert exact == pytest.approx(terms.mean(), abs=4 * terms.std() / math.sqrt(100000))
-    np.testing.assert_allclose(mean_deviation(dist(a))[0], std_a.mean(), rtol=1e-5)
+    np.testing.assert_allclose(mean_std(dist(a))[0], std_a.mean(), rtol=1e-5)
 
 
 def test_clipped_normal_is_a_censored_normal():

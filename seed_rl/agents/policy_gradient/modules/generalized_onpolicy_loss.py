@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from seed_rl.agents.policy_gradient.modules.logging_module import LoggingModule
 from seed_rl.common.distributions.base import Actions, ParametricDistribution
-from seed_rl.common.distributions.continuous import mean_deviation
+from seed_rl.common.distributions.continuous import mean_std
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.learner import replicas, variables
 from seed_rl.common.learner.coefficients import Coefficient
@@ -270,7 +270,7 @@ class GeneralizedOnPolicyLoss(tf.Module, LoggingModule):
         loss = policy_loss + self._baseline_cost * self._value_loss(
             learned.baseline, acted.baseline, targets, mask
         )
-        if (std := mean_deviation(self._distribution(learned.policy_logits))) is not None:
+        if (std := mean_std(self._distribution(learned.policy_logits))) is not None:
             self.log("policy/std", replicas.BatchMean(mask)(std))
         if self._regularizer is not None:
             losses, adjustment = self._regularization(learned, acted, mask, with_logging=True)

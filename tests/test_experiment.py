@@ -290,7 +290,9 @@ def test_r2d2(tmp_path, caplog, leaves_nothing):
     caplog.set_level("INFO", "tensorflow")  # As in notebooks.
     result = experiment.run(job, callbacks=())
     assert result.finished
-    assert "retrying" not in caplog.text and "Assets written" not in caplog.text
+    # While other programs run, the server may start late: "retrying … (no server answered …)".
+    assert not re.search(r"retrying for another \d+ s \((?!no server answered)", caplog.text)
+    assert "Assets written" not in caplog.text
     policy = experiment.load_policy(tmp_path)
     observation, _ = cart_pole().reset(seed=0)
     action, state = policy(observation, policy.initial_state(), 0.0)

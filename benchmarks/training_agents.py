@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from benchmarks.workloads import REPLAY, Workload
 from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import from_values
-from seed_rl.common.inference import env_specs, inference
-from seed_rl.common.learner import devices
-from seed_rl.common.learner.algorithm import Algorithm
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.inference import inference
+from seed_rl.common.learner.job import TrainingJob
 from seed_rl.common.types import Specs, Unroll
 
 
@@ -57,48 +58,46 @@ def zeros(leading: list[int], specs: Any) -> Any:
 
 def _pixel_agent(workload: Workload, compute_dtype: str) -> Agent:
     family = workload.environments()
-    env_config: Any = from_values(family.config, workload.env)
-    strategy = devices.make_devices(DeviceConfig()).training_strategy
-    spaces = env_specs.probe_spaces(family.create, env_config)
-    specs = env_specs.specs(*spaces)
-    make = _r2d2 if workload.agent == "r2d2" else _vtrace
-    with strategy.scope():
-        return Agent(make(workload, compute_dtype, spaces, specs), specs, strategy)
+    make = _r2d2_job if workload.agent == "r2d2" else _vtrace_job
+    job = make(
+        {**workload.network, "compute_dtype": compute_dtype},
+        workload,
+        create_env_fn=family.create,
+        env_config=from_values(family.config, workload.env),
+        run=RunConfig(num_envs=workload.num_envs),
+        config=LearnerConfig(unroll_length=workload.unroll_length),
+        device_config=DeviceConfig(),
+    )
+    return Agent(job.algorithm, job.specs, job.devices.training_strategy)
 
 
-def _vtrace(workload: Workload, compute_dtype: str, spaces: Any, specs: Specs) -> Algorithm:
-    from seed_rl.agents.vtrace.algorithm import VTrace
+def _vtrace_job(network: dict[str, Any], workload: Workload, **options: Any) -> TrainingJob:
+    from seed_rl.agents.vtrace.algorithm import create_job
     from seed_rl.agents.vtrace.config import VTraceConfig
     from seed_rl.common.config.network_config import ConvNetworkConfig
-    from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
     from seed_rl.common.networks.network_factory import create_network
 
-    del specs
-    network = ConvNetworkConfig(**workload.network, compute_dtype=compute_dtype)
-    distribution = get_parametric_distribution_for_action_space(spaces.action)
-    return VTrace(
-        VTraceConfig(),
-        lambda: create_network(spaces.observation, distribution, network),
-        distribution,
-        workload.num_envs,
+    del workload
+    config = ConvNetworkConfig(**network)
+    return create_job(
+        create_agent_fn=lambda _, space, actions: create_network(space, actions, config),
+        vtrace=VTraceConfig(),
+        **options,
     )
 
 
-def _r2d2(workload: Workload, compute_dtype: str, spaces: Any, specs: Specs) -> Algorithm:
-    from seed_rl.agents.r2d2.algorithm import R2D2
+def _r2d2_job(network: dict[str, Any], workload: Workload, **options: Any) -> TrainingJob:
+    from seed_rl.agents.r2d2.algorithm import create_job
     from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
     from seed_rl.agents.r2d2.networks import create_network
     from seed_rl.common.replay import ReplayConfig
 
-    network = QNetworkConfig(**workload.network, compute_dtype=compute_dtype)
-    return R2D2(
-        R2D2Config(burn_in=workload.flags["burn_in"]),
-        ReplayConfig(**REPLAY),
-        lambda: create_network(spaces.observation, int(spaces.action.n), network),
-        specs,
-        spaces.action,
-        workload.unroll_length,
-        workload.num_envs,
+    config = QNetworkConfig(**network)
+    return create_job(
+        create_agent_fn=lambda actions, space, _: create_network(space, int(actions.n), config),
+        r2d2=R2D2Config(burn_in=workload.flags["burn_in"]),
+        replay=ReplayConfig(**REPLAY),
+        **options,
     )
 
 
@@ -109,8 +108,6 @@ def _ppo(workload: Workload, compute_dtype: str) -> Agent:
     from seed_rl.agents.policy_gradient.algorithm import create_job
     from seed_rl.agents.policy_gradient.config import OnPolicyConfig
     from seed_rl.agents.policy_gradient.modules.minibatch_settings import MinibatchSettings
-    from seed_rl.common.config.learner_config import LearnerConfig
-    from seed_rl.common.config.run_config import RunConfig
 
     preset = importlib.import_module(workload.program).PRESET
     sizes = {"unroll_length": workload.unroll_length, "batch_size": workload.batch_size}

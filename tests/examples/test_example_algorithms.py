@@ -23,6 +23,7 @@ from seed_rl.common.networks.actor_critic import AgentOutput, MLPandLSTM
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import EnvOutput, Unroll
 from seed_rl.testing.envs import LifeStepEnv
+from tests.helpers.contexts import context
 from tests.helpers.in_process import Run
 
 STEPS, BATCH, ACTIONS = 6, 4, 3
@@ -39,7 +40,16 @@ def parsed_flags():
 def make(algorithm, config):
     tf.keras.utils.set_random_seed(3)
     distribution = categorical_distribution(ACTIONS, tf.int64)
-    return algorithm(config, lambda: MLPandLSTM(distribution, (8,), ()), distribution, 4, 0, SPECS)
+    return algorithm(
+        config,
+        context(
+            lambda: MLPandLSTM(distribution, (8,), ()),
+            distribution,
+            spaces.Box(-1, 1, (2,)),
+            spaces.Discrete(ACTIONS),
+            num_envs=4,
+        ),
+    )
 
 
 def unrolls(algorithm, seed=0):

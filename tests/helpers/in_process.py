@@ -11,6 +11,7 @@ from seed_rl.agents.r2d2.config import QNetworkConfig
 from seed_rl.agents.r2d2.networks import create_network
 from seed_rl.common.acting.batched_env import BatchedEnvironment
 from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes
 from seed_rl.common.learner.devices import batches, make_devices
@@ -19,6 +20,7 @@ from seed_rl.common.learner.training import TrainingStep
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import EnvOutput
 from seed_rl.gym.env import wrap_for_agent
+from tests.helpers.contexts import context
 
 SMALL = QNetworkConfig(lstm_size=16, head_size=16, mlp_sizes=(16,), stack_size=1)
 
@@ -49,12 +51,19 @@ class Run(contextlib.AbstractContextManager):
         self._seed = seed
         self.env = BatchedEnvironment(lambda *_: wrap_for_agent(make_env()), num_envs, 0)
         self.specs = env_specs.specs(self.env.observation_space, self.env.action_space)
-        self._options = r2d2, network
         replay = replay or ReplayConfig(replay_buffer_size=100, replay_buffer_min_size=4)
         placement = make_devices(DeviceConfig("cpu:0", "cpu:0"))
         strategy = placement.training_strategy
         with strategy.scope():
-            self.algorithm = self.create_algorithm(replay, unroll_length, num_envs, num_eval_envs)
+            self.algorithm = self.create_algorithm(
+                r2d2,
+                replay,
+                network,
+                config=LearnerConfig(unroll_length=unroll_length),
+                num_envs=num_envs,
+                num_eval_envs=num_eval_envs,
+                seed=seed,
+            )
             optimizer = FusedAdam(learning_rate, epsilon=1e-4)
         self.inference = CentralInference(
             self.algorithm,
@@ -74,21 +83,18 @@ class Run(contextlib.AbstractContextManager):
         self._actor = threading.Thread(target=self._act, daemon=True)
         self._batches = None
 
-    def create_algorithm(self, replay, unroll_length, num_envs, num_eval_envs):
-        """R2D2; tests of other algorithms override it."""
-        config, network = self._options
+    def create_algorithm(self, agent, replay, network, **options):
+        """R2D2; tests of other algorithms override it. `options` are those of `context`."""
+        observations, actions = self.env.observation_space, self.env.action_space
         return R2D2(
-            config,
+            agent,
             replay,
-            lambda: create_network(
-                self.env.observation_space, int(self.env.action_space.n), network
+            context(
+                lambda: create_network(observations, int(actions.n), network),
+                observations=observations,
+                actions=actions,
+                **options,
             ),
-            self.specs,
-            self.env.action_space,
-            unroll_length,
-            num_envs,
-            num_eval_envs,
-            self._seed,
         )
 
     def start(self):

@@ -19,18 +19,11 @@ from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
-from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
-from seed_rl.common.learner.algorithm import Minimize, StepResult
-from seed_rl.common.learner.job import (
-    AlgorithmContext,
-    CreateAgent,
-    CreateOptimizer,
-    TrainingJob,
-    make_job,
-)
-from seed_rl.common.types import Specs, Unroll
+from seed_rl.common.learner.algorithm import AlgorithmContext, Minimize, StepResult
+from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob, make_job
+from seed_rl.common.types import Unroll
 
 CreateLoss = Callable[[tf.Module, ParametricDistribution], GeneralizedOnPolicyLoss]
 """`create_loss(network, distribution)` returns the loss with all its parts."""
@@ -46,31 +39,23 @@ class PolicyGradient(ActorCriticAlgorithm):
     def __init__(
         self,
         settings: MinibatchSettings,
-        create_network: Callable[[], tf.Module],
         create_loss: CreateLoss,
-        distribution: ParametricDistribution,
-        num_envs: int,
-        num_eval_envs: int = 0,
-        specs: Specs | None = None,
+        context: AlgorithmContext,
         block_inference_on_training: bool = True,
     ):
         """Creates network and loss; call it in the scope of the training strategy.
 
         Args:
           settings: minibatches of a training step.
-          create_network: see `ActorCriticAlgorithm`.
           create_loss: see `CreateLoss`.
-          distribution: over actions, parametrized by `policy_logits`.
-          num_envs: environments of the run.
-          num_eval_envs: how many of them, those with the largest ids, act greedily.
-          specs: of one environment; for subclasses with further networks.
+          context: see `ActorCriticAlgorithm`.
           block_inference_on_training: whether inference waits while a training step runs.
         """
-        super().__init__(create_network, distribution, num_envs, num_eval_envs, specs)
+        super().__init__(context)
         self.settings = settings
         self.block_inference_on_training = block_inference_on_training
         self.updates_per_unroll = settings.gradient_steps
-        self.loss_module = create_loss(self.network, distribution)
+        self.loss_module = create_loss(self.network, self.distribution)
         self.loss_module.init()
 
     def update(self, batch: Unroll, minimize: Minimize) -> StepResult:
@@ -140,23 +125,14 @@ def create_job(
     )
 
     def create_algorithm(context: AlgorithmContext) -> PolicyGradient:
-        observation_space, action_space = context.spaces
-        distribution = get_parametric_distribution_for_action_space(action_space, continuous)
-        return algorithm(
-            sized,
-            lambda: create_agent_fn(action_space, observation_space, distribution),
-            create_loss,
-            distribution,
-            context.run.num_envs,
-            context.run.num_eval_envs,
-            context.specs,
-            on_policy.block_inference_on_training,
-        )
+        return algorithm(sized, create_loss, context, on_policy.block_inference_on_training)
 
     return make_job(
         create_env_fn,
+        create_agent_fn,
         create_algorithm,
         create_optimizer_fn,
+        continuous=continuous,
         run=run,
         config=config,
         optimizer=optimizer or OptimizerConfig(),

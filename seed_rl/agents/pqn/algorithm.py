@@ -6,13 +6,13 @@ through epochs of minibatches.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gymnasium import spaces
 
 from seed_rl.agents.policy_gradient.algorithm import PolicyGradient
 from seed_rl.agents.policy_gradient.config import StepConfig, settled_sizes
@@ -25,21 +25,14 @@ from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
-from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
-from seed_rl.common.errors import UserError
 from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.policy import Acted
-from seed_rl.common.learner.job import (
-    AlgorithmContext,
-    CreateAgent,
-    CreateOptimizer,
-    TrainingJob,
-    make_job,
-)
+from seed_rl.common.learner.algorithm import AlgorithmContext
+from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob, make_job
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization import replicated
 from seed_rl.common.returns.advantages import GAE
-from seed_rl.common.types import EnvOutput, Specs
+from seed_rl.common.types import EnvOutput
 
 
 class QLoss(GeneralizedOnPolicyLoss):
@@ -89,46 +82,33 @@ class PQN(PolicyGradient):
         self,
         config: PQNConfig,
         settings: MinibatchSettings,
-        create_network: Callable[[], tf.Module],
-        distribution: ParametricDistribution,
-        num_envs: int,
-        num_eval_envs: int = 0,
-        specs: Specs | None = None,
+        context: AlgorithmContext,
         block_inference_on_training: bool = True,
-        training_steps: int = 1,
     ):
         """Creates network and loss; call it in the scope of the training strategy.
 
         Args:
           config: options of acting and learning.
           settings: minibatches of a training step.
-          create_network: returns a network with `AgentOutput(action, policy_logits, baseline)`, in
-            either call form of `call_network`: `policy_logits` are Q-values, and `baseline` is the
-            largest of them.
-          distribution: of discrete actions; its mode is the action of the largest parameter.
-          num_envs: environments of the run.
-          num_eval_envs: how many of them, those with the largest ids, act with `eval_epsilon`.
-          specs: of one environment; for subclasses with further networks.
+          context: its networks return `AgentOutput(action, policy_logits, baseline)`:
+            `policy_logits` are Q-values, and `baseline` is the largest of them. Its actions are
+            `Discrete`.
           block_inference_on_training: whether inference waits while a training step runs.
-          training_steps: of the whole run.
         """
         self.config = config
+        training_steps = context.config.final_train_step(context.run)
         self._exploration_steps = config.exploration_fraction * training_steps
 
         def create_exploring() -> tf.Module:
-            network: Any = create_network()
+            network: Any = context.create_network()
             # Part of it: to be saved, and to be copied to other inference devices.
             network.epsilon = replicated.variable(np.float32(self.epsilon_after(0)), "epsilon")
             return network
 
         super().__init__(
             settings,
-            create_exploring,
             functools.partial(QLoss, config=config),
-            distribution,
-            num_envs,
-            num_eval_envs,
-            specs,
+            dataclasses.replace(context, create_network=create_exploring),
             block_inference_on_training,
         )
 
@@ -218,32 +198,16 @@ def create_job(
     pqn = pqn or from_flags(PQNConfig)
     settings = settings or from_flags(MinibatchSettings)
     step, sized, config = settled_sizes(step, settings, run, config, options.get("device_config"))
-    block_inference = step.block_inference_on_training
 
     def create_algorithm(context: AlgorithmContext) -> PQN:
-        observations, actions = context.spaces
-        if not isinstance(actions, spaces.Discrete):
-            raise UserError(
-                f"PQN needs a Discrete action space, but the environment has {actions}. Train "
-                "with vtrace, ppo or sac, or wrap the environment to make its actions discrete."
-            )
-        distribution = get_parametric_distribution_for_action_space(actions)
-        return algorithm(
-            pqn,
-            sized,
-            lambda: create_agent_fn(actions, observations, distribution),
-            distribution,
-            context.run.num_envs,
-            context.run.num_eval_envs,
-            context.specs,
-            block_inference,
-            context.config.final_train_step(context.run),
-        )
+        return algorithm(pqn, sized, context, step.block_inference_on_training)
 
     return make_job(
         create_env_fn,
+        create_agent_fn,
         create_algorithm,
         create_optimizer_fn,
+        discrete_for="PQN",
         run=run,
         config=config,
         agent_options=(pqn, step, settings),

@@ -6,32 +6,23 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from gymnasium import spaces
 
 from seed_rl.agents.r2d2 import losses
 from seed_rl.agents.r2d2.config import R2D2Config, validate
 from seed_rl.agents.r2d2.networks import AgentOutput
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.replay_config import ReplayConfig
-from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
-from seed_rl.common.errors import UserError
 from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner import devices, replicas
-from seed_rl.common.learner.algorithm import StepResult
-from seed_rl.common.learner.job import (
-    AlgorithmContext,
-    CreateAgent,
-    CreateOptimizer,
-    TrainingJob,
-    make_job,
-)
+from seed_rl.common.learner.algorithm import AlgorithmContext, StepResult
+from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob, make_job
 from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_specs
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
-from seed_rl.common.types import EnvOutput, Specs, Unroll
+from seed_rl.common.types import EnvOutput, Unroll
 
 
 class R2D2(ReplayAlgorithm):
@@ -40,55 +31,38 @@ class R2D2(ReplayAlgorithm):
     The replay keeps the index of the action taken as `agent_outputs`, <int32>[time].
     """
 
-    def __init__(
-        self,
-        config: R2D2Config,
-        replay_config: ReplayConfig,
-        create_network: Callable[[], tf.Module],
-        specs: Specs,
-        action_space: spaces.Discrete,
-        unroll_length: int,
-        num_envs: int,
-        num_eval_envs: int = 0,
-        seed: int | None = None,
-    ):
+    def __init__(self, config: R2D2Config, replay_config: ReplayConfig, context: AlgorithmContext):
         """Creates both networks and the replay; call it in the scope of the training strategy.
 
         Args:
           config: options of acting and learning.
           replay_config: options of the replay.
-          create_network: returns a network with `AgentOutput(action, q_values)`, in either call
-            form of `call_network`.
-          specs: of one environment.
-          action_space: of one environment.
-          unroll_length: steps of an unroll without burn-in and bootstrap step.
-          num_envs: environments of the run.
-          num_eval_envs: how many of them, those with the largest ids, act with `eval_epsilon`.
-          seed: makes sampling repeatable.
+          context: its networks return `AgentOutput(action, q_values)`, its actions are `Discrete`.
 
         Raises:
           UserError: the replay would not fit into memory.
         """
+        actions = context.spaces.action
         self.config = config
-        self.specs = specs
-        self._create_network = create_network
-        self._num_training_envs = num_envs - num_eval_envs
-        self._num_eval_envs = num_eval_envs
-        self._num_actions = int(action_space.n)
-        self._first_action = int(action_space.start)
-        self._action_dtype = specs.action.dtype
+        self.specs = context.specs
+        self._create_network = context.create_network
+        self._num_eval_envs = context.run.num_eval_envs
+        self._num_training_envs = context.run.num_envs - self._num_eval_envs
+        self._num_actions = int(actions.n)
+        self._first_action = int(actions.start)
+        self._action_dtype = self.specs.action.dtype
         self.num_overlapping_steps = config.burn_in
-        self.network = create_network()
-        self.target_network = create_network()
+        self.network = context.create_network()
+        self.target_network = context.create_network()
         for network in (self.network, self.target_network):
-            initialize(self, network, specs)
+            initialize(self, network, self.specs)
         self._copy_to_target = tf.function(
             lambda: devices.copy_variables(self.network, [self.target_network]), autograph=False
         )
-        num_steps = config.burn_in + unroll_length + 1
+        num_steps = config.burn_in + context.config.unroll_length + 1
         kept_action = tf.TensorSpec([], tf.int32)
-        kept_specs = replay_specs(self.network, specs, kept_action, num_steps)
-        super().__init__(replay_config, kept_specs, seed)
+        kept_specs = replay_specs(self.network, self.specs, kept_action, num_steps)
+        super().__init__(replay_config, kept_specs, context.run.seed)
 
     def make_network(self) -> tf.Module:
         return self._create_network()
@@ -221,29 +195,14 @@ def create_job(
 
     def create_algorithm(context: AlgorithmContext) -> R2D2:
         validate(context.run, context.config, r2d2, replay)
-        observations, actions = context.spaces
-        if not isinstance(actions, spaces.Discrete):
-            raise UserError(
-                f"R2D2 needs a Discrete action space, but the environment has {actions}. Train "
-                "with vtrace, ppo or sac, or wrap the environment to make its actions discrete."
-            )
-        distribution = get_parametric_distribution_for_action_space(actions)
-        return algorithm(
-            r2d2,
-            replay,
-            lambda: create_agent_fn(actions, observations, distribution),
-            context.specs,
-            actions,
-            context.config.unroll_length,
-            context.run.num_envs,
-            context.run.num_eval_envs,
-            context.run.seed,
-        )
+        return algorithm(r2d2, replay, context)
 
     return make_job(
         create_env_fn,
+        create_agent_fn,
         create_algorithm,
         create_optimizer_fn,
+        discrete_for="R2D2",
         agent_options=(r2d2, replay),
         **options,
     )

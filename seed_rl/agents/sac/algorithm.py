@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from gymnasium import spaces
 
 from seed_rl.agents.sac import losses
 from seed_rl.agents.sac.config import (
@@ -25,24 +24,16 @@ from seed_rl.common.config.distribution_config import ContinuousDistributionConf
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.options import from_flags
 from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
-from seed_rl.common.distributions.base import ParametricDistribution
-from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import devices, variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
-from seed_rl.common.learner.algorithm import StepResult
-from seed_rl.common.learner.job import (
-    AlgorithmContext,
-    CreateAgent,
-    CreateOptimizer,
-    TrainingJob,
-    make_job,
-)
+from seed_rl.common.learner.algorithm import AlgorithmContext, StepResult
+from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob, make_job
 from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_specs
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
 from seed_rl.common.replay import Hindsight
-from seed_rl.common.types import EnvOutput, Specs, Unroll
+from seed_rl.common.types import EnvOutput, Unroll
 
 
 class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
@@ -55,14 +46,7 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         self,
         config: SACConfig,
         replay_config: ReplayConfig,
-        create_network: Callable[[], tf.Module],
-        distribution: ParametricDistribution,
-        specs: Specs,
-        action_space: spaces.Space[Any],
-        kept_length: int,
-        num_envs: int,
-        num_eval_envs: int = 0,
-        seed: int | None = None,
+        context: AlgorithmContext,
         create_hindsight: Callable[[], Hindsight] | None = None,
     ):
         """Creates both networks and the replay; call it in the scope of the training strategy.
@@ -70,26 +54,18 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         Args:
           config: options of the loss.
           replay_config: options of the replay.
-          create_network: returns a network with the methods of `networks.ActorCriticMLP`.
-          distribution: over actions.
-          specs: of one environment.
-          action_space: of one environment.
-          kept_length: steps of an unroll in the replay, without the bootstrap step.
-          num_envs: environments of the run.
-          num_eval_envs: how many of them, those with the largest ids, act greedily.
-          seed: makes sampling repeatable.
+          context: its networks have the methods of `networks.ActorCriticMLP`; unrolls in the
+            replay have its `unroll_length`.
           create_hindsight: returns what relabels sampled batches; None: nothing does.
 
         Raises:
           UserError: the replay would not fit into memory.
         """
-        ActorCriticAlgorithm.__init__(
-            self, create_network, distribution, num_envs, num_eval_envs, specs
-        )
+        ActorCriticAlgorithm.__init__(self, context)
         self.config = config
         self._create_hindsight = create_hindsight
-        self.target_network = create_network()
-        self.temperature = losses.create_temperature(config, action_space)
+        self.target_network = context.create_network()
+        self.temperature = losses.create_temperature(config, context.spaces.action)
         self._create_variables(self.target_network)
         self._unread = self._create_variables(self.network)
         self._copy_to_target, self._move_target = (
@@ -101,8 +77,9 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
             )
             for fraction in (1.0, config.target_update_tau)
         )
-        kept_specs = replay_specs(self.network, specs, specs.action, kept_length + 1)
-        ReplayAlgorithm.__init__(self, replay_config, kept_specs, seed)
+        steps = context.config.unroll_length + 1
+        kept_specs = replay_specs(self.network, self.specs, self.specs.action, steps)
+        ReplayAlgorithm.__init__(self, replay_config, kept_specs, context.run.seed)
 
     def make_network(self) -> tf.Module:
         network = super().make_network()
@@ -175,7 +152,6 @@ class SAC(ActorCriticAlgorithm, ReplayAlgorithm):
         Returns:
           The variables that belong to V alone, if nothing reads V.
         """
-        assert self.specs is not None
         action, env_output = tf.nest.map_structure(
             lambda spec: tf.zeros([1, 1, *spec.shape], spec.dtype),
             (self.specs.action, self.specs.env_output),
@@ -232,38 +208,26 @@ def create_job(
 
     def create_algorithm(context: AlgorithmContext) -> SAC:
         validate(context.run, config, replay, hindsight)
-        observation_space, action_space = context.spaces
-        distribution = get_parametric_distribution_for_action_space(action_space, continuous)
         create_hindsight = None
         if hindsight.her_window_length:
             create_hindsight = functools.partial(
                 Hindsight,
-                goals.reward_function(create_env_fn(0, env_config), observation_space),
+                goals.reward_function(create_env_fn(0, env_config), context.spaces.observation),
                 config.unroll_length,
                 hindsight.her_substitution_probability,
                 context.run.seed,
             )
-        created = algorithm(
-            sac,
-            replay,
-            lambda: create_agent_fn(action_space, observation_space, distribution),
-            distribution,
-            context.specs,
-            action_space,
-            length,
-            context.run.num_envs,
-            context.run.num_eval_envs,
-            context.run.seed,
-            create_hindsight,
-        )
+        created = algorithm(sac, replay, context, create_hindsight)
         _check_windows(created.network, length, config.unroll_length)
         _log_updates(config, replay, hindsight)
         return created
 
     return make_job(
         create_env_fn,
+        create_agent_fn,
         create_algorithm,
         create_optimizer_fn,
+        continuous=continuous,
         # Inference records what the replay keeps; the record of the run has the option as given.
         config=dataclasses.replace(config, unroll_length=length),
         env_config=env_config,

@@ -15,26 +15,19 @@ from seed_rl.agents.vtrace.config import VTraceConfig, VTraceReplayConfig
 from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.options import from_flags, refuse_unused
 from seed_rl.common.distributions.base import ParametricDistribution
-from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
-from seed_rl.common.learner.algorithm import StepResult
-from seed_rl.common.learner.job import (
-    AlgorithmContext,
-    CreateAgent,
-    CreateOptimizer,
-    TrainingJob,
-    make_job,
-)
+from seed_rl.common.learner.algorithm import AlgorithmContext, StepResult
+from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob, make_job
 from seed_rl.common.learner.replay_algorithm import replay_files, replay_logs, replay_specs
 from seed_rl.common.learner.replay_pipeline import ReplayMixer
 from seed_rl.common.nest import Nest
 from seed_rl.common.replay import PrioritizedReplay
-from seed_rl.common.types import EnvOutput, Specs, Unroll
+from seed_rl.common.types import EnvOutput, Unroll
 
 
 class VTrace(ActorCriticAlgorithm):
@@ -47,26 +40,23 @@ class VTrace(ActorCriticAlgorithm):
 
     learns_from_replay = True
 
-    def __init__(
-        self,
-        config: VTraceConfig,
-        create_network: Callable[[], tf.Module],
-        distribution: ParametricDistribution,
-        num_envs: int,
-        num_eval_envs: int = 0,
-        specs: Specs | None = None,
-    ):
+    def __init__(self, config: VTraceConfig, context: AlgorithmContext):
         """Creates the network; call it in the scope of the training strategy.
 
         Args:
-          config: options of the loss.
-          create_network: see `ActorCriticAlgorithm`.
-          distribution: over actions, parametrized by `policy_logits`.
-          num_envs: environments of the run.
-          num_eval_envs: how many of them, those with the largest ids, act greedily.
-          specs: of one environment; for subclasses with further networks.
+          config: options of acting and of the loss.
+          context: see `ActorCriticAlgorithm`.
+
+        Raises:
+          UserError: actions that cannot persist as `config` asks.
         """
-        super().__init__(create_network, distribution, num_envs, num_eval_envs, specs)
+        actions = context.spaces.action
+        if config.action_persistence > 1.0 and not isinstance(actions, spaces.Discrete):
+            raise UserError(
+                f"--action_persistence={config.action_persistence:g} needs actions that are one "
+                f"discrete choice, and these are {actions}. Set --action_persistence=1."
+            )
+        super().__init__(context)
         self.config = config
         self.block_inference_on_training |= config.block_inference_on_training
         self._entropy_cost = losses.create_entropy_cost(config)
@@ -100,23 +90,20 @@ class VTrace(ActorCriticAlgorithm):
         recorded = acted.agent_outputs._replace(action=action)
         return Acted(action, recorded, acted.agent_state)
 
-    def use_replay(
-        self, config: VTraceReplayConfig, unroll_length: int, seed: int | None = None
-    ) -> None:
+    def use_replay(self, config: VTraceReplayConfig, context: AlgorithmContext) -> None:
         """Creates the replay from which batches are completed; call it where the network was made.
 
         Args:
           config: options of the replay.
-          unroll_length: steps of an unroll, without the bootstrap step.
-          seed: makes sampling repeatable.
+          context: that of the constructor.
 
         Raises:
           UserError: the replay would not fit into memory.
         """
-        assert self.specs is not None
         recorded = initialize(self, self.network, self.specs)
-        specs = replay_specs(self.network, self.specs, recorded, unroll_length + 1)
-        replay = PrioritizedReplay(config.replay(), specs, seed)
+        steps = context.config.unroll_length + 1
+        specs = replay_specs(self.network, self.specs, recorded, steps)
+        replay = PrioritizedReplay(config.replay(), specs, context.run.seed)
         self._replay, self._mixer = config, ReplayMixer(replay, config.replay_ratio)
 
     def dataset(
@@ -240,23 +227,9 @@ def create_job(
         )
 
     def create_algorithm(context: AlgorithmContext) -> VTrace:
-        observation_space, action_space = context.spaces
-        if vtrace.action_persistence > 1.0 and not isinstance(action_space, spaces.Discrete):
-            raise UserError(
-                f"--action_persistence={vtrace.action_persistence:g} needs actions that are one "
-                f"discrete choice, and these are {action_space}. Set --action_persistence=1."
-            )
-        distribution = get_parametric_distribution_for_action_space(action_space, continuous)
-        created = algorithm(
-            vtrace,
-            lambda: create_agent_fn(action_space, observation_space, distribution),
-            distribution,
-            context.run.num_envs,
-            context.run.num_eval_envs,
-            context.specs,
-        )
+        created = algorithm(vtrace, context)
         if replay.replay_ratio:
-            created.use_replay(replay, context.config.unroll_length, context.run.seed)
+            created.use_replay(replay, context)
         elif not context.run.play_request:  # Which keeps any replay small.
             others = [field.name for field in dataclasses.fields(replay)]
             refuse_unused(others, "--replay_ratio=0 keeps no replay")
@@ -264,8 +237,10 @@ def create_job(
 
     return make_job(
         create_env_fn,
+        create_agent_fn,
         create_algorithm,
         create_optimizer_fn,
+        continuous=continuous,
         agent_options=(vtrace, replay, continuous),
         replay_ratio=replay.replay_ratio,
         **options,

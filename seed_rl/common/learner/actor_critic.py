@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.inference.policy import Acted
-from seed_rl.common.learner.algorithm import Algorithm
+from seed_rl.common.learner.algorithm import Algorithm, AlgorithmContext
 from seed_rl.common.nest import Nest
-from seed_rl.common.types import EnvOutput, Specs
+from seed_rl.common.types import EnvOutput
 
 
 class ActorCriticAlgorithm(Algorithm):
@@ -24,30 +22,19 @@ class ActorCriticAlgorithm(Algorithm):
     `AgentOutput(action, policy_logits, baseline)` of each step.
     """
 
-    def __init__(
-        self,
-        create_network: Callable[[], tf.Module],
-        distribution: ParametricDistribution,
-        num_envs: int,
-        num_eval_envs: int = 0,
-        specs: Specs | None = None,
-    ):
+    def __init__(self, context: AlgorithmContext):
         """Creates the network; call it in the scope of the training strategy.
 
         Args:
-          create_network: returns a network with `AgentOutput(action, policy_logits, baseline)`, in
-            either call form of `call_network`.
-          distribution: over actions, parametrized by `policy_logits`.
-          num_envs: environments of the run.
-          num_eval_envs: how many of them, those with the largest ids, act greedily.
-          specs: of one environment; for subclasses with further networks.
+          context: its networks return `AgentOutput(action, policy_logits, baseline)`, where
+            `policy_logits` parametrize its distribution.
         """
-        self.distribution = distribution
-        self.specs = specs
-        self._create_network = create_network
-        self._num_training_envs = num_envs - num_eval_envs
-        self._num_eval_envs = num_eval_envs
-        self.network = create_network()
+        self.distribution = context.distribution
+        self.specs = context.specs
+        self._create_network = context.create_network
+        self._num_eval_envs = context.run.num_eval_envs
+        self._num_training_envs = context.run.num_envs - self._num_eval_envs
+        self.network = context.create_network()
 
     def make_network(self) -> tf.Module:
         return self._create_network()

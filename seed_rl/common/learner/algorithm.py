@@ -11,17 +11,42 @@ The learner drives an algorithm like this (`learner.Learner`):
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.inference.policy import Policy
 from seed_rl.common.learner import variables
 from seed_rl.common.nest import Nest
-from seed_rl.common.types import EnvOutput, Unroll
+from seed_rl.common.types import EnvOutput, Spaces, Specs, Unroll
+
+
+@dataclasses.dataclass(frozen=True)
+class AlgorithmContext:
+    """What an algorithm is created with, besides its own options.
+
+    Attributes:
+      run: options shared with the actors.
+      config: options of the learner.
+      spaces: (observation, action) of one environment.
+      specs: their tensor specs.
+      distribution: over actions.
+      create_network: returns a new network, in either call form of `call_network`.
+    """
+
+    run: RunConfig
+    config: LearnerConfig
+    spaces: Spaces
+    specs: Specs
+    distribution: ParametricDistribution
+    create_network: Callable[[], tf.Module]
 
 
 class StepResult(NamedTuple):

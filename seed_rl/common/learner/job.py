@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gymnasium.spaces import Discrete
 
 from seed_rl.common.acting import environment_process
 from seed_rl.common.acting.environment_process import EnvironmentRequest
@@ -19,6 +20,7 @@ from seed_rl.common.callbacks import Callback, StopAtReturn
 from seed_rl.common.checkpoints.best import BestCheckpoint
 from seed_rl.common.config import learner_config, logdirs
 from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.options import (
@@ -29,10 +31,11 @@ from seed_rl.common.config.options import (
 )
 from seed_rl.common.config.run_config import ACTOR, RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
+from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import env_specs
 from seed_rl.common.learner import playing, policy_server
-from seed_rl.common.learner.algorithm import Algorithm
+from seed_rl.common.learner.algorithm import Algorithm, AlgorithmContext
 from seed_rl.common.learner.collective_learner import CollectiveLearner
 from seed_rl.common.learner.devices import Devices, hide_gpus, make_devices
 from seed_rl.common.learner.learner import Learner
@@ -47,7 +50,7 @@ from seed_rl.common.monitoring.wandb_sync import WandbSync
 from seed_rl.common.run_files import progress, run_record, saved_run
 from seed_rl.common.system import memory
 from seed_rl.common.system.files import write_atomically
-from seed_rl.common.types import Spaces, Specs
+from seed_rl.common.types import Specs
 
 CreateOptimizer = Callable[[int], tuple[tf.keras.optimizers.Optimizer, Callable[[Any], Any]]]
 """`create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn)."""
@@ -202,28 +205,14 @@ class TrainingJob:
         return self.run.play_request or from_flags(RunConfig).play_request
 
 
-@dataclasses.dataclass(frozen=True)
-class AlgorithmContext:
-    """What an algorithm may need when it is created.
-
-    Attributes:
-      run: options shared with the actors.
-      config: options of the learner.
-      spaces: (observation, action) of one environment.
-      specs: their tensor specs.
-    """
-
-    run: RunConfig
-    config: LearnerConfig
-    spaces: Spaces
-    specs: Specs
-
-
 def make_job(
     create_env_fn: Callable[[int, Any], Any],
+    create_agent_fn: CreateAgent,
     create_algorithm: Callable[[AlgorithmContext], Algorithm],
     create_optimizer_fn: CreateOptimizer | None = None,
     *,
+    continuous: ContinuousDistributionConfig | None = None,
+    discrete_for: str = "",
     env_config: Any = None,
     run: RunConfig | None = None,
     config: LearnerConfig | None = None,
@@ -241,9 +230,12 @@ def make_job(
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns an environment; called once here,
         for its spaces.
+      create_agent_fn: see `CreateAgent`.
       create_algorithm: called in the scope of the training strategy.
       create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
         learning_rate_fn); by default, `optimizer` configures one.
+      continuous: options of continuous actions.
+      discrete_for: name of the agent, if its actions must be `Discrete`.
       env_config: passed to `create_env_fn`.
       run: options shared with the actors.
       config: options of the learner.
@@ -274,7 +266,21 @@ def make_job(
     if run.seed is not None:
         tf.keras.utils.set_random_seed(run.seed)
     spaces = env_specs.probe_spaces(create_env_fn, env_config)
-    context = AlgorithmContext(run, config, spaces, env_specs.specs(*spaces))
+    if discrete_for and not isinstance(spaces.action, Discrete):
+        raise UserError(
+            f"{discrete_for} needs a Discrete action space, but the environment has "
+            f"{spaces.action}. Train with vtrace, ppo or sac, or wrap the environment to make its "
+            "actions discrete."
+        )
+    distribution = get_parametric_distribution_for_action_space(spaces.action, continuous)
+    context = AlgorithmContext(
+        run,
+        config,
+        spaces,
+        env_specs.specs(*spaces),
+        distribution,
+        lambda: create_agent_fn(spaces.action, spaces.observation, distribution),
+    )
     make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, config=optimizer)
     learners, index = device_config.learners, device_config.learner_index
     _check_memory(config, context.specs, replay_ratio, learners)

@@ -23,6 +23,7 @@ from seed_rl.common.learner.devices import copy_variables
 from seed_rl.common.run_files import run_record
 from seed_rl.common.types import EnvOutput
 from seed_rl.mujoco import toy_env
+from tests.helpers.contexts import context
 from tests.helpers.events import read_scalars
 from tests.helpers.network_inputs import assert_unroll_equals_steps, random_steps
 from tests.helpers.system_helpers import train_to_end
@@ -53,14 +54,20 @@ def make_job(logdir, make_env, frames=8192, pqn=None, lstm_sizes=(), weights=Non
     )
 
 
-def make_algorithm(config, observations=MASKED, **options):
+def make_algorithm(pqn, observations=MASKED, **options):
     distribution = categorical_distribution(3, tf.int64, start=5)
     return PQN(
-        config,
+        pqn,
         MinibatchSettings(),
-        lambda: create_network(observations, distribution),
-        distribution,
-        **{"num_envs": 4000, "num_eval_envs": 1000, **options},
+        context(
+            lambda: create_network(observations, distribution),
+            distribution,
+            observations,
+            spaces.Discrete(3, start=5),
+            num_envs=4000,
+            num_eval_envs=1000,
+            **options,
+        ),
     )
 
 
@@ -109,7 +116,8 @@ def test_a_network_of_another_number_of_actions_is_refused():
 def test_epsilon_falls_linearly():
     """To the end of the exploration, also where a copy of the network acts."""
     config = PQNConfig(initial_epsilon=0.9, final_epsilon=0.1, exploration_fraction=0.2)
-    algorithm = make_algorithm(config, training_steps=100)
+    steps = LearnerConfig(total_environment_frames=100, batch_size=1, unroll_length=1)
+    algorithm = make_algorithm(config, config=steps)
     shown = []
     for train_steps in (5, 10, 20, 21, 100):
         algorithm.after_step((), train_steps)

@@ -13,6 +13,7 @@ from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.distributions.discrete import categorical_distribution
 from seed_rl.common.learner.algorithm import StepResult
 from seed_rl.common.types import Unroll
+from tests.helpers.contexts import context
 from tests.helpers.network_inputs import random_batch
 
 NUM_ACTIONS, GAMMA = 3, 0.9
@@ -119,9 +120,12 @@ def test_a_step_computes_its_targets_once():
     algorithm = PQN(
         PQNConfig(discounting=GAMMA),
         MinibatchSettings(SPLIT, epochs_per_step=2, batches_per_step=1),
-        lambda: create_network(space, DISTRIBUTION, mlp=MLPNetworkConfig(mlp_sizes=())),
-        DISTRIBUTION,
-        num_envs=4,
+        context(
+            lambda: create_network(space, DISTRIBUTION, mlp=MLPNetworkConfig(mlp_sizes=())),
+            DISTRIBUTION,
+            space,
+            num_envs=4,
+        ),
     )
     unroll = tf.nest.map_structure(
         tf.constant, Unroll((), acted.action, env._replace(observation=one_hot), acted)

@@ -23,6 +23,7 @@ from seed_rl.common.run_files import returns_log
 from seed_rl.gym.env import wrap_for_agent
 from seed_rl.mujoco.toy_env import BitFlippingEnv
 from seed_rl.testing.envs import TimeLimitEnv
+from tests.helpers.contexts import context
 from tests.helpers.in_process import Run
 from tests.helpers.system_helpers import train_to_end
 from tests.helpers.waiting import wait_until
@@ -46,22 +47,20 @@ class SACRun(Run):
         options = {"replay": UNIFORM, "unroll_length": 1, **options}
         super().__init__(make_env, config or SACConfig(), network=network, **options)
 
-    def create_algorithm(self, replay, unroll_length, num_envs, num_eval_envs):
-        config, network = self._options
+    def create_algorithm(self, agent, replay, network, **options):
         observations, actions = self.env.observation_space, self.env.action_space
         distribution = get_parametric_distribution_for_action_space(actions)
         reward = BitFlippingEnv().compute_reward
         return SAC(
-            config,
+            agent,
             replay,
-            lambda: networks.create_network(observations, distribution, network),
-            distribution,
-            self.specs,
-            actions,
-            unroll_length,
-            num_envs,
-            num_eval_envs,
-            self._seed,
+            context(
+                lambda: networks.create_network(observations, distribution, network),
+                distribution,
+                observations,
+                actions,
+                **options,
+            ),
             (lambda: Hindsight(reward, 1, 1.0, seed=0)) if self._hindsight else None,
         )
 

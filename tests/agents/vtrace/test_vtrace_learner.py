@@ -6,19 +6,23 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium.spaces import Discrete
 
 from seed_rl.agents.vtrace.algorithm import VTrace, create_job
 from seed_rl.agents.vtrace.config import VTraceConfig, VTraceReplayConfig
 from seed_rl.agents.vtrace.networks import AgentOutput
+from seed_rl.common.acting.env_wrappers import wrap_for_agent
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import finite_unrolls
 from seed_rl.common.learner import variables
 from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.types import EnvOutput, Step, StoredUnrolls, Unroll
+from tests.helpers.contexts import context
 from tests.helpers.network_inputs import TableAgent
 from tests.helpers.system_helpers import train_to_end
 
 SHAPE = (4, 5)
+DISTRIBUTION = categorical_distribution(3, tf.int32)
 
 
 def table_agent():
@@ -41,7 +45,7 @@ def batch():
 def test_an_adjusted_entropy_cost_does_not_clip_the_network():
     """Guards the network's step size: a large cost has a gradient thousands of times larger."""
     config = VTraceConfig(target_entropy=0.2)
-    algorithm = VTrace(config, table_agent, categorical_distribution(3, tf.int32), num_envs=5)
+    algorithm = VTrace(config, context(table_agent, DISTRIBUTION, num_envs=5))
     (multiplier,) = variables.trainable_variables(algorithm.checkpointables()["entropy_cost"])
     (apart,) = algorithm.clipped_apart()
     assert apart is multiplier
@@ -64,8 +68,8 @@ class MaskedAgent(tf.Module):
 
 def test_an_unroll_that_is_not_finite_leaves_an_observation_that_allows_actions():
     """Guards such networks from NaN gradients of observations of zeros, which forbid everything."""
-    distribution = categorical_distribution(3, tf.int32)
-    algorithm = VTrace(VTraceConfig(kl_cost=0.1), MaskedAgent, distribution, num_envs=5)
+    config = VTraceConfig(kl_cost=0.1)
+    algorithm = VTrace(config, context(MaskedAgent, DISTRIBUTION, num_envs=5))
     body = np.random.default_rng(2).normal(size=(*SHAPE, 2)).astype(np.float32)
     allowed = np.ones((*SHAPE, 3), np.float32)
     whole = batch()
@@ -112,10 +116,13 @@ def test_the_last_quarter_keeps_actions(num_training_envs, persistent):
     num_envs = num_training_envs + 2
     algorithm = VTrace(
         VTraceConfig(action_persistence=100.0),
-        Undecided,
-        categorical_distribution(9, tf.int32),
-        num_envs,
-        num_eval_envs=2,
+        context(
+            Undecided,
+            categorical_distribution(9, tf.int32),
+            actions=Discrete(9),
+            num_envs=num_envs,
+            num_eval_envs=2,
+        ),
     )
     env_ids = np.repeat(np.arange(num_envs, dtype=np.int32), 2000)
 
@@ -141,7 +148,7 @@ def test_persistence_is_refused_where_actions_are_not_one_choice():
     """Persistence of one component would not keep the whole action."""
     vtrace = VTraceConfig(action_persistence=8.0)
     with pytest.raises(UserError, match="action_persistence=8 needs actions that are one discrete"):
-        create_job(lambda *_: gymnasium.make("Pendulum-v1"), None, vtrace=vtrace)
+        create_job(lambda *_: wrap_for_agent(gymnasium.make("Pendulum-v1")), None, vtrace=vtrace)
 
 
 class OnPolicy(VTrace):

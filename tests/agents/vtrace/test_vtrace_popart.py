@@ -13,6 +13,7 @@ from seed_rl.common.parametric_distribution import categorical_distribution
 from seed_rl.common.returns.transitions import transitions
 from seed_rl.common.returns.vtrace import from_importance_weights
 from seed_rl.common.types import EnvOutput, Unroll
+from tests.helpers.contexts import context
 
 STATES, ACTIONS, STEPS, BATCH, GAMMA, REWARD = 5, 2, 20, 3, 0.9, 1000.0
 DISTRIBUTION = categorical_distribution(ACTIONS, tf.int32)
@@ -35,7 +36,7 @@ class Table(tf.Module):
 
 def make(**options):
     config = VTraceConfig(discounting=GAMMA, entropy_cost=0.0, **options)
-    return VTrace(config, Table, DISTRIBUTION, num_envs=BATCH)
+    return VTrace(config, context(Table, DISTRIBUTION, num_envs=BATCH))
 
 
 def walk(abandoned=False):

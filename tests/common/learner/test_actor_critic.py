@@ -17,6 +17,7 @@ from seed_rl.common.inference.env_specs import env_output_specs
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.networks.actor_critic import AgentOutput
 from seed_rl.common.types import Specs
+from tests.helpers.contexts import context
 
 SPECS = Specs(tf.TensorSpec([], tf.int32), env_output_specs(spaces.Box(0, 1, (2,), np.float32)))
 GOOD: dict[str, Any] = {
@@ -48,7 +49,7 @@ class Network(tf.Module):
 
 def start(returned: Any) -> Any:
     distribution = categorical_distribution(3, tf.int32)
-    algorithm = VTrace(VTraceConfig(), lambda: Network(returned), distribution, num_envs=5)
+    algorithm = VTrace(VTraceConfig(), context(lambda: Network(returned), distribution, num_envs=5))
     return initialize(algorithm, algorithm.network, SPECS)
 
 

@@ -15,10 +15,10 @@ from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.networks import MLPandLSTM
 from seed_rl.common.config.device_config import DeviceConfig
-from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes
 from seed_rl.common.learner import devices, variables
 from seed_rl.common.parametric_distribution import categorical_distribution
+from tests.helpers.contexts import context
 
 
 class Agent(tf.Module):
@@ -128,9 +128,15 @@ def drawn_actions(seed):
     )
     distribution = categorical_distribution(1000, tf.int64)
     algorithm = VTrace(
-        VTraceConfig(), lambda: MLPandLSTM(distribution, [4], []), distribution, num_envs=64
+        VTraceConfig(),
+        context(
+            lambda: MLPandLSTM(distribution, [4], []),
+            distribution,
+            actions=spaces.Discrete(1000),
+            num_envs=64,
+        ),
     )
-    spec = env_specs.specs(spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(1000))
+    spec = algorithm.specs
     inference = CentralInference(
         algorithm,
         spec,

@@ -33,6 +33,7 @@ from seed_rl.agents.vtrace.algorithm import VTrace
 from seed_rl.agents.vtrace.config import VTraceConfig
 from seed_rl.agents.vtrace.networks import AgentOutput, MLPandLSTM
 from seed_rl.common.config.device_config import DeviceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.network_config import MLPNetworkConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import initialize
@@ -47,9 +48,16 @@ from seed_rl.common.parametric_distribution import (
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.common.types import EnvOutput, Unroll
 from tests.helpers import on_policy_runs
+from tests.helpers.contexts import context
 
 BATCH, STEPS, ACTIONS = 8, 4, 3
 OBSERVATIONS = spaces.Box(-1.0, 1.0, (4,), np.float32)
+
+
+def make_context(create_network, distribution=None, actions=None):
+    config = LearnerConfig(unroll_length=STEPS)
+    actions = actions or spaces.Discrete(ACTIONS)
+    return context(create_network, distribution, OBSERVATIONS, actions, config, num_envs=2)
 
 
 def random_unrolls(rng):
@@ -116,10 +124,8 @@ def make_policy_gradient():
 
     algorithm = PolicyGradient(
         MinibatchSettings("repeat", epochs_per_step=2),
-        lambda: ContinuousControlAgent(distribution),
         gin_config.create_loss,
-        distribution,
-        2,
+        make_context(lambda: ContinuousControlAgent(distribution), distribution),
     )
     return algorithm, make_batch
 
@@ -135,9 +141,9 @@ def make_pqn():
     algorithm = PQN(
         PQNConfig(),
         MinibatchSettings("split", epochs_per_step=2),
-        lambda: create_pqn_network(OBSERVATIONS, distribution, mlp=network),
-        distribution,
-        2,
+        make_context(
+            lambda: create_pqn_network(OBSERVATIONS, distribution, mlp=network), distribution
+        ),
     )
     return algorithm, make_batch
 
@@ -162,22 +168,17 @@ def make_vtrace(algorithm_class=VTrace, wrap=lambda network: network, **options)
     def make_batch(rng):
         return random_experience(rng, algorithm)
 
-    algorithm = algorithm_class(config, create_agent, distribution, 2)
+    algorithm = algorithm_class(config, make_context(create_agent, distribution))
     return algorithm, make_batch
 
 
 def make_r2d2():
     """Losses after the first step depend on the copy of the weights in the target network."""
-    specs = env_specs.specs(OBSERVATIONS, spaces.Discrete(ACTIONS))
     network = QNetworkConfig(lstm_size=0, head_size=8, mlp_sizes=(8,), stack_size=1)
     algorithm = R2D2(
         R2D2Config(burn_in=0, n_steps=2, update_target_every_n_step=1),
         ReplayConfig(replay_buffer_size=10, replay_buffer_min_size=1),
-        lambda: create_network(OBSERVATIONS, ACTIONS, network),
-        specs,
-        spaces.Discrete(ACTIONS),
-        STEPS,
-        num_envs=2,
+        make_context(lambda: create_network(OBSERVATIONS, ACTIONS, network)),
     )
 
     def make_batch(rng):
@@ -194,18 +195,14 @@ def make_r2d2():
 def make_sac():
     """Fresh actions are not random: random ones differ from one division to another."""
     actions = spaces.Box(-1.0, 1.0, (2,), np.float32)
-    specs = env_specs.specs(OBSERVATIONS, actions)
     distribution = deterministic_tanh_distribution(2)
     network = SACNetworkConfig(mlp_sizes=(8,), n_critics=2)
     algorithm = SAC(
         SACConfig(target_update_tau=0.5),
         ReplayConfig(replay_buffer_size=4, replay_buffer_min_size=1),
-        lambda: create_sac_network(OBSERVATIONS, distribution, network),
-        distribution,
-        specs,
-        actions,
-        STEPS,
-        num_envs=2,
+        make_context(
+            lambda: create_sac_network(OBSERVATIONS, distribution, network), distribution, actions
+        ),
     )
 
     def make_batch(rng):

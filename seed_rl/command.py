@@ -18,7 +18,7 @@ from typing import NamedTuple
 from seed_rl.atari import games as atari_games
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import run_record
-from seed_rl.common.system import terminal
+from seed_rl.common.system import processor, terminal
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import games, local
 
@@ -90,7 +90,8 @@ usage: seed-rl COMMAND ...
 {_OWN_FLAGS}  --seeds=N    train with the seeds 1 to N; --at_once=N of them at a time (default: 1)
   RUN          the directory of a run, such as runs/gym-vtrace-CartPole-v1
 
-seed-rl COMMAND --help lists the flags of a command. Ctrl-C saves and stops a run.
+seed-rl COMMAND --help lists the flags of a command, and seed-rl train AGENT ENVIRONMENT --help
+also those of the agent and the environment. Ctrl-C saves and stops a run.
 """
 
 
@@ -165,7 +166,7 @@ def _training(arguments: Sequence[str]) -> list[str]:
     family, named = place(environment)
     if not games.is_file(family):
         games.main_module(family, agent)
-    actors, flags = _taken("actors", str(min(os.cpu_count() or 1, _MOST_ACTORS)), flags)
+    actors, flags = _taken("actors", str(min(processor.cores(), _MOST_ACTORS)), flags)
     envs, flags = _taken("envs", str(_ENVS), flags)
     return [family, agent, actors, envs, *named, *flags]
 

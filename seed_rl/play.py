@@ -99,7 +99,10 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     trusted = trusts_code(arguments, saved.record)
     if saved.model is not None and arguments.sampled:
         raise UserError(f"The model in {saved.model} only acts greedily; leave out --sampled.")
-    if arguments.envs > 1 and (arguments.video or arguments.render):
+    shown = arguments.video or arguments.render
+    if arguments.envs is None:
+        arguments.envs = 1 if shown else arguments.envs_unseen
+    elif arguments.envs > 1 and shown:
         raise UserError("Several environments cannot be shown: leave out --envs.")
     if arguments.video:
         VideoWriter(arguments.video).close()  # Fails now rather than after loading the agent.
@@ -304,10 +307,9 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     how.add_argument("--sampled", action="store_true", help="act as environment 0 does in training")
     watch = parser.add_mutually_exclusive_group()
     watch.add_argument("--video", type=Path, help="write a video of the episodes: .mp4 or .gif")
-    envs = 20 if evaluates else 1
-    parser.add_argument(
-        "--envs", type=positive, default=envs, help=f"environments at once (default: {envs})"
-    )
+    envs = "20, or 1 with --video or --render" if evaluates else "1"
+    parser.add_argument("--envs", type=positive, help=f"environments at once (default: {envs})")
+    parser.set_defaults(envs_unseen=20 if evaluates else 1)
     parser.add_argument("--json", type=Path, help="write all episodes and their summary to a file")
     # `Agent.evaluate` reads and deletes the file.
     parser.add_argument("--hide_json", action="store_true", help=argparse.SUPPRESS)

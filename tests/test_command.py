@@ -135,3 +135,5 @@ def test_train_stop_at_the_end_resume(tmp_path):
     assert f"Resuming after {frames} environment frames" in log
     record = json.loads((tmp_path / run / "config.json").read_text())
     assert (record["num_envs"], record["unroll_length"]) == (4, 10)
+    seed_rl("evaluate", run, "--episodes=1", "--video=episode.gif")
+    assert (tmp_path / "episode.gif").stat().st_size > 0

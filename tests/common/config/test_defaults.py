@@ -3,7 +3,9 @@
 import importlib
 import json
 import os
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -151,86 +153,55 @@ def environment():
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
-R2D2 = dict(
-    batch_size=4,
-    burn_in=10,
-    discounting=0.99,
-    replay_buffer_size=25_000,
-    replay_buffer_min_size=1_000,
-    replay_ratio=4.0,
-    update_target_every_n_step=400,
-    learning_rate=1e-4,
-    learning_rate_decay=False,
-    optimizer_epsilon=1e-4,
-    clip_norm=40.0,
-)
-EFFECTIVE = {
-    "seed_rl.atari.r2d2_main": {
-        **R2D2,
-        "total_environment_frames": 40_000_000,
-        "compute_dtype": "auto",
-    },
-    "seed_rl.atari.vtrace_main": dict(
-        total_environment_frames=40_000_000,
-        max_abs_reward=1.0,
-        compute_dtype="auto",
-        batch_size=8,
-        learning_rate=6e-4,
-        entropy_cost=0.002,
-        action_persistence=32.0,
-    ),
-    "seed_rl.gym.r2d2_main": {
-        **R2D2,
-        "total_environment_frames": 2_000_000,
-        "batch_size": 32,
-        "replay_buffer_size": 20_000,
-        "replay_buffer_min_size": 200,
-        "update_target_every_n_step": 200,
-        "learning_rate": 5e-4,
-        "optimizer_epsilon": 1e-3,
-        "lstm_size": 64,
-        "head_size": 64,
-        "mlp_sizes": [64],
-        "stack_size": 1,
-    },
-    "seed_rl.gym.vtrace_main": dict(
-        total_environment_frames=5_000_000,
-        stack_size=1,
-        batch_size=8,
-        learning_rate=1e-3,
-        kl_cost=10.0,
-        baseline_cost=0.1,
-        mlp_activation="tanh",
-    ),
-    "seed_rl.mujoco.vtrace_main": dict(
-        env_name="HalfCheetah-v5",
-        total_environment_frames=4_000_000,
-        stack_size=1,
-        batch_size=4,
-        unroll_length=16,
-        learning_rate=3e-4,
-        lambda_=0.95,
-        entropy_cost=0.01,
-        target_entropy=0.0,
-        normalize_observations=True,
-        popart=True,
-        mlp_activation="tanh",
-    ),
-}
+PAGES = Path(__file__).parents[3] / "docs" / "agents"
+DOCUMENTED = [
+    *("gym vtrace", "atari vtrace", "mujoco vtrace", "atari r2d2", "gym r2d2", "mujoco sac"),
+    *("gym sac", "atari pqn", "gym pqn", "mujoco ppo", "atari ppo", "gym ppo"),
+]
 
 
-@pytest.mark.parametrize("module", EFFECTIVE)
-def test_effective_defaults_of_the_programs(module):
-    """Guards results in docs/results, which are of these values, from a change of a layer."""
+def documented(program):
+    """The column of a program in its agent's page, by option."""
+    page = {"ppo": "policy_gradient"}.get(program.split()[1], program.split()[1])
+    text = (PAGES / f"{page}.md").read_text().partition("\n## Defaults\n")[2].partition("\n## ")[0]
+    header, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
+    column, shown = header.index(f"`{program}`"), {}
+    for row in rows:
+        names, value = re.findall("`--([a-z0-9_]+)`", row[0]), row[column]
+        values = value.split(", ") if ", " in value else [value] * len(names)
+        shown.update(zip(names, values, strict=True) if value else {})
+    return shown
+
+
+def as_documented(text, value):
+    """The text of a table as the value of an option of the same type as `value`."""
+    if isinstance(value, bool) or value is None or text == "none":
+        return {"true": True, "false": False, "none": None}.get(text, text)
+    if isinstance(value, (int, float)):
+        return float(text.replace(",", ""))
+    if isinstance(value, list):
+        return [type(value[0])(item) for item in text.split(",")]
+    return text
+
+
+@pytest.mark.parametrize("program", DOCUMENTED)
+def test_effective_defaults_of_the_programs(program):
+    """Guards the tables in docs/agents, and results in docs/results, which are of these values."""
+    module = f"seed_rl.{program.replace(' ', '.')}_main"
     result = run_python(PROGRAMS / "effective_options.py", module)
     assert result.returncode == 0, result.stderr
     values, changed, origins = json.loads(result.stdout)
-    expected = EFFECTIVE[module]
-    assert {name: values[name] for name in expected} == expected
-    assert set(changed) <= expected.keys(), "all others are the dataclasses' defaults"
+    table = documented(program)
+    shown = {name: as_documented(text, values[name]) for name, text in table.items()}
+    assert shown == {name: values[name] for name in table}
+    assert set(changed) <= {*table, "env_name"}, "all others are the dataclasses' defaults"
     assert sorted(origins) == changed
-    name = " ".join(module.removesuffix("_main").split(".")[1:])
-    assert set(origins.values()) <= {"r2d2 preset", f"{name} preset"}
+    layers = f"{program} preset", f"{program.split()[1]} preset"
+    assert {origin for origin in origins.values() if origin.endswith("preset")} <= {*layers}
 
 
 @pytest.mark.parametrize("family", ["atari.ppo", "atari.pqn", "dmlab.vtrace", "football.vtrace"])

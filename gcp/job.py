@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from typing import Any
 
 from gcp.machines import Shape, disk_type
@@ -177,27 +178,8 @@ def _container(plan: Plan, image: str, variables: dict[str, str]) -> Spec:
     }
 
 
-def to_yaml(value: Any, indent: str = "") -> str:
-    """Objects, lists and scalars as YAML, which any parser reads the same; no package needed."""
-    if isinstance(value, dict) and value:
-        return "".join(_entry(f"{indent}{name}:", value[name], indent) for name in value)
-    if isinstance(value, list) and value:
-        return "".join(_item(item, indent) for item in value)
-    return f"{indent}{_scalar(value)}\n"
-
-
-def _entry(start: str, value: Any, indent: str) -> str:
-    if isinstance(value, (dict, list)) and value:
-        return f"{start}\n{to_yaml(value, indent + '  ')}"
-    return f"{start} {_scalar(value)}\n"
-
-
-def _item(value: Any, indent: str) -> str:
-    text = to_yaml(value, indent + "  ")
-    return f"{indent}- {text[len(indent) + 2 :]}"
-
-
-def _scalar(value: Any) -> str:
-    text = json.dumps(value)
-    # YAML 1.1 takes 5e-05 for a string.
-    return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
+def to_yaml(value: Any) -> str:
+    """Objects, lists and scalars as JSON, which is YAML; no package needed."""
+    text = json.dumps(value, indent=2)
+    # YAML 1.1 takes 5e-05 for a string, but not 5.0e-05.
+    return re.sub(r'(?m)^(\s*(?:"[^"]*": )?-?\d+)e', r"\1.0e", text) + "\n"

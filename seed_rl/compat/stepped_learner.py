@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,11 +23,6 @@ class SteppedLearner(Learner):
         self._pending: Iterator[Any] | None = None
         self._open = contextlib.ExitStack()
         self._open.enter_context(self._opened())
-
-    @property
-    def train_steps(self) -> int:
-        """Training steps done."""
-        return self._train_steps
 
     def serve(self) -> grpc.Server:
         """Starts the server, unless it runs already.
@@ -65,23 +59,6 @@ class SteppedLearner(Learner):
         """Trains until `done`, saving checkpoints from time to time."""
         while not self.done and self.step() is not None:
             self._save_if_due()
-
-    def copy_weights(self) -> None:
-        """Copies the newest weights to the inference devices, as each training step does."""
-        if self._copies:
-            self._copy_weights()
-
-    def save(self) -> None:
-        """Saves a checkpoint; a failure is reported as a warning."""
-        self._save()
-
-    def export(self, directory: str | os.PathLike[str] | None = None) -> None:
-        """Exports the policy, by default to the logdir's place for it."""
-        self._export(directory)
-
-    def logs(self) -> dict[str, Any]:
-        """Learning rate, and what the algorithm logs besides the metrics of steps."""
-        return self._extra_logs()
 
     def close(self) -> None:
         """Ends the run as `train` does: with a checkpoint, and the exported policy if configured.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from seed_rl.agents.policy_gradient import program as policy_gradient
 from seed_rl.agents.pqn import program as pqn
@@ -106,25 +106,14 @@ SAC = Preset(
 """For Pendulum-v1, see docs/agents/sac.md."""
 
 
-class Agent(NamedTuple):
-    """An agent as programs start it.
-
-    Attributes:
-      main: its `program.main`.
-      preset: defaults for small environments.
-    """
-
-    main: Callable[..., None]
-    preset: Preset
-
-
-AGENTS = {
-    "vtrace": Agent(vtrace.main, VTRACE),
-    "r2d2": Agent(r2d2.main, R2D2),
-    "ppo": Agent(policy_gradient.main, PPO),
-    "pqn": Agent(pqn.main, PQN),
-    "sac": Agent(sac.main, SAC),
+AGENTS: dict[str, tuple[Callable[..., None], Preset]] = {
+    "vtrace": (vtrace.main, VTRACE),
+    "r2d2": (r2d2.main, R2D2),
+    "ppo": (policy_gradient.main, PPO),
+    "pqn": (pqn.main, PQN),
+    "sac": (sac.main, SAC),
 }
+"""Of each agent, its `program.main` and the defaults for small environments."""
 
 
 def run(
@@ -138,8 +127,8 @@ def run(
       argv: name of the program, then flags; None: the command line.
       **arguments: of the agent's `program.main`, such as `create_agent` or defaults of options.
     """
-    known = AGENTS[agent]
-    known.main(family, presets=(known.preset,), argv=argv, **arguments)
+    program_main, preset = AGENTS[agent]
+    program_main(family, presets=(preset,), argv=argv, **arguments)
 
 
 def main(family: EnvironmentFamily, argv: Sequence[str] | None = None, **defaults: Any) -> None:
@@ -152,10 +141,8 @@ def main(family: EnvironmentFamily, argv: Sequence[str] | None = None, **default
     """
     given = [flag for flag in argv or sys.argv if flag.lstrip("-").startswith("agent=")]
     agent = given[-1].partition("=")[2] if given else next(iter(AGENTS))
-    try:
-        if agent not in AGENTS:
-            raise UserError(f"--agent must be one of {', '.join(AGENTS)}, not '{agent}'.")
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    if agent not in AGENTS:
+        names = ", ".join(AGENTS)
+        print(f"error: --agent must be one of {names}, not '{agent}'.", file=sys.stderr)
+        sys.exit(UserError.exit_code)
     run(agent, family, argv, **defaults)

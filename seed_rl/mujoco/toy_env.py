@@ -49,7 +49,7 @@ class ToyEnv(gymnasium.Env[np.ndarray, Any]):
         return self._next_cue(), reward, self._step == self._horizon, False, {}
 
     def render(self) -> np.ndarray:
-        """The cue as a row of cells, <uint8>[height, width, 3]."""
+        """The observation as a row of cells, <uint8>[height, width, 3]."""
         return _picture([self._observation()])
 
     def _next_cue(self) -> np.ndarray:
@@ -60,7 +60,7 @@ class ToyEnv(gymnasium.Env[np.ndarray, Any]):
         return _one_hot(self._cue, self._n_actions)
 
 
-class ToyMemoryEnv(gymnasium.Env[np.ndarray, Any]):
+class ToyMemoryEnv(ToyEnv):
     """A cue is shown at the first step only; the action at the last step must name it.
 
     Observation <float32>[n_actions + 1]: the one-hot cue at the first step; 1 in the last component
@@ -71,33 +71,15 @@ class ToyMemoryEnv(gymnasium.Env[np.ndarray, Any]):
     than 1), the same as that of random actions.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 2}
-
     def __init__(self, horizon: int = 3, n_actions: int = 3, render_mode: str | None = None):
         """Creates an environment; `render` returns a picture whatever the `render_mode`."""
-        self.render_mode = render_mode
-        self._horizon = horizon
-        self._n_actions = n_actions
-        self._step = self._cue = 0
+        super().__init__(horizon, n_actions, render_mode)
         self.observation_space = spaces.Box(0.0, 1.0, (n_actions + 1,), np.float32)
-        self.action_space = spaces.Discrete(n_actions)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._step = 0
-        self._cue = int(self.np_random.integers(self._n_actions))
-        return self._observation(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self._step += 1
         over = self._step == self._horizon
         return self._observation(), float(over and int(action) == self._cue), over, False, {}
-
-    def render(self) -> np.ndarray:
-        """The observation as a row of cells, <uint8>[height, width, 3]."""
-        return _picture([self._observation()])
 
     def _observation(self) -> np.ndarray:
         observation = np.zeros(self._n_actions + 1, np.float32)

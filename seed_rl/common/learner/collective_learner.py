@@ -60,7 +60,7 @@ class CollectiveLearner(Learner):
                     f"The network's {variable.name} is a sum over replicas, which cannot be saved "
                     "with several learners: leave out --normalize_observations."
                 )
-        frames = self._exchange([self._start_frames, self._train_steps])
+        frames = self._exchange([self._start_frames, self.train_steps])
         if (frames != frames[0]).any():
             raise UserError(
                 "The learners have restored different checkpoints, after "
@@ -131,15 +131,15 @@ class CollectiveLearner(Learner):
     def _save_if_due(self) -> None:
         # Skipped steps are those of all learners.
         if self._saves and not self._reporter.training_stalled():
-            self._save()
+            self.save()
             self._last_save = time.monotonic()
 
-    def _save(self) -> Path | None:
+    def save(self) -> Path | None:
         self._serial = 0
         self._agree()  # The frames of this moment.
         frames, path = self.frames, None
         if self._index == 0:
-            path = super()._save()
+            path = super().save()
             match = checkpoint_list.NAME.fullmatch(path.name) if path else None
             self._serial = int(match[1]) if match else 0
         else:

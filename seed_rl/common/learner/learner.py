@@ -86,7 +86,7 @@ class Learner:
             **self._algorithm.checkpointables(),
         )
         self._checkpoints = self._checkpoint_manager()
-        self._train_steps, self._start_frames = self._restore()
+        self.train_steps, self._start_frames = self._restore()
         self._start_unrolls = self._algorithm.unrolls_consumed
         network, make_network = self._algorithm.network, self._algorithm.make_network
         placements = job.devices.place_inference(network, make_network)
@@ -107,8 +107,7 @@ class Learner:
         self._copy_weights = tf.function(
             lambda: devices.copy_variables(network, self._copies), autograph=False
         )
-        if self._copies:
-            self._copy_weights()
+        self.copy_weights()
         where = job.devices.describe(network)
         self._reporter = Reporter(
             self._logdir,
@@ -225,9 +224,10 @@ class Learner:
         self._reporter.warn("finished", message)
         with self._opened():
             if self._config.save_model and not (self._logdir / saved_model.DIRECTORY).exists():
-                self._export()  # The earlier process may have ended just before.
+                self.export()  # The earlier process may have ended just before.
 
-    def _export(self, directory: str | os.PathLike[str] | None = None) -> None:
+    def export(self, directory: str | os.PathLike[str] | None = None) -> None:
+        """Exports the policy, by default to the logdir's place for it."""
         saved_model.save_model(
             directory or self._logdir / saved_model.DIRECTORY,
             self._algorithm.network,
@@ -245,14 +245,18 @@ class Learner:
                 return None
             self._algorithm.check()
             raise
-        self._train_steps += 1
+        self.train_steps += 1
         self._algorithm.trained_on(self._config.batch_size)
-        self._algorithm.after_step(feedback, self._train_steps)
-        if self._copies:
-            self._copy_weights()
+        self._algorithm.after_step(feedback, self.train_steps)
+        self.copy_weights()
         self._inference.store.trained()
         self._report(metrics)
         return metrics
+
+    def copy_weights(self) -> None:
+        """Copies the newest weights to other inference devices."""
+        if self._copies:
+            self._copy_weights()
 
     def _next(self, batches: Iterator[Any]) -> Any:
         """What to train on: one of `batches`, or the iterator; may raise one of `BATCHES_END`."""
@@ -267,9 +271,9 @@ class Learner:
     def _report(self, metrics: dict[str, Any], last: bool = False) -> None:
         report = self._reporter.step(
             self.frames,
-            self._train_steps,
+            self.train_steps,
             metrics,
-            extra=self._extra_logs,
+            extra=self.logs,
             last=last,
         )
         if report is not None:
@@ -283,7 +287,8 @@ class Learner:
             lambda: self._algorithm.dataset(self._inference.store, per_replica, self._encode),
         )
 
-    def _extra_logs(self) -> dict[str, Any]:
+    def logs(self) -> dict[str, Any]:
+        """Learning rate, and what callbacks and algorithm log besides the metrics of steps."""
         # Not `int(iterations)`: on several devices it is a mirrored variable.
         gradient_steps = int(self._job.optimizer.iterations.numpy())
         learning_rate = float(self._job.learning_rate_fn(gradient_steps))
@@ -302,7 +307,7 @@ class Learner:
         self._inference.store.close()
         if not finished:
             server.shutdown()  # Experience from here on would be lost.
-        self._save()
+        self.save()
         if problem := self._checkpoints.problem:
             newest = checkpoint_list.saved_frames(self._logdir)
             raise NotSavedError(
@@ -315,7 +320,7 @@ class Learner:
         if finished:
             self._inference.store.close(done=True)
         if self._config.save_model:
-            self._export()
+            self.export()
         while finished and server.stats()["connections"] and time.monotonic() < told_by:
             if self._stop.wait(0.05):
                 break
@@ -324,10 +329,10 @@ class Learner:
         due = time.monotonic() - self._last_save >= self._config.save_checkpoint_secs
         # Keeps the newest checkpoint good: if steps are skipped, the weights may be the cause.
         if due and not self._reporter.training_stalled():
-            self._save()
+            self.save()
             self._last_save = time.monotonic()
 
-    def _save(self) -> Path | None:
+    def save(self) -> Path | None:
         """Saves a checkpoint; a failure is reported as a warning, and training continues.
 
         Returns:
@@ -373,7 +378,7 @@ class Learner:
         )
 
     def _prepare_to_save(self) -> None:
-        self._saved_steps.assign(self._train_steps)
+        self._saved_steps.assign(self.train_steps)
         self._algorithm.before_save()
 
     def _restore(self) -> tuple[int, int]:

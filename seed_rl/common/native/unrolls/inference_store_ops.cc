@@ -307,87 +307,72 @@ class DequeueOp : public tf::AsyncOpKernel {
   }
 };
 
-class TrainedOp : public tf::OpKernel {
+// An op that is one call of the store.
+template <absl::Status (*Run)(tf::OpKernelContext*, InferenceStore&)>
+class OpOnStore : public tf::OpKernel {
  public:
   using OpKernel::OpKernel;
   void Compute(tf::OpKernelContext* ctx) override {
     tf::core::RefCountPtr<StoreResource> resource;
     OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
-    resource->store.Trained();
+    OP_REQUIRES_OK(ctx, Run(ctx, resource->store));
   }
 };
 
-class CloseOp : public tf::OpKernel {
- public:
-  using OpKernel::OpKernel;
-  void Compute(tf::OpKernelContext* ctx) override {
-    tf::core::RefCountPtr<StoreResource> resource;
-    OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
-    resource->store.Close(ctx->input(1).scalar<bool>()());
-  }
-};
+absl::Status Trained(tf::OpKernelContext*, InferenceStore& store) {
+  store.Trained();
+  return absl::OkStatus();
+}
 
-class EpisodesOp : public tf::OpKernel {
- public:
-  using OpKernel::OpKernel;
-  void Compute(tf::OpKernelContext* ctx) override {
-    tf::core::RefCountPtr<StoreResource> resource;
-    OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
-    const auto episodes = resource->store.DrainEpisodes();
-    const int64_t count = static_cast<int64_t>(episodes.size());
-    tf::Tensor* outputs[6];
-    for (int i = 0; i < 6; ++i) {
-      OP_REQUIRES_OK(ctx, ctx->allocate_output(i, {count}, &outputs[i]));
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      outputs[0]->vec<int32_t>()(i) = episodes[i].env_id;
-      outputs[1]->vec<int64_t>()(i) = episodes[i].num_steps;
-      outputs[2]->vec<float>()(i) = episodes[i].episode_return;
-      outputs[3]->vec<float>()(i) = episodes[i].raw_return;
-      outputs[4]->vec<int64_t>()(i) = episodes[i].ended_at;
-      outputs[5]->vec<float>()(i) = episodes[i].success;
-    }
-  }
-};
+absl::Status Close(tf::OpKernelContext* ctx, InferenceStore& store) {
+  store.Close(ctx->input(1).scalar<bool>()());
+  return absl::OkStatus();
+}
 
-class CountersOp : public tf::OpKernel {
- public:
-  using OpKernel::OpKernel;
-  void Compute(tf::OpKernelContext* ctx) override {
-    tf::core::RefCountPtr<StoreResource> resource;
-    OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
-    const auto c = resource->store.counters();
-    tf::Tensor* output;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {7}, &output));
-    auto values = output->vec<int64_t>();
-    const int64_t all[] = {c.queue_size, c.steps,   c.unrolls, c.lives,
-                           c.refused,    c.dropped, c.blocked};
-    for (int i = 0; i < 7; ++i) values(i) = all[i];
+absl::Status Episodes(tf::OpKernelContext* ctx, InferenceStore& store) {
+  const auto episodes = store.DrainEpisodes();
+  const int64_t count = static_cast<int64_t>(episodes.size());
+  tf::Tensor* outputs[6];
+  for (int i = 0; i < 6; ++i) TF_RETURN_IF_ERROR(ctx->allocate_output(i, {count}, &outputs[i]));
+  for (int64_t i = 0; i < count; ++i) {
+    outputs[0]->vec<int32_t>()(i) = episodes[i].env_id;
+    outputs[1]->vec<int64_t>()(i) = episodes[i].num_steps;
+    outputs[2]->vec<float>()(i) = episodes[i].episode_return;
+    outputs[3]->vec<float>()(i) = episodes[i].raw_return;
+    outputs[4]->vec<int64_t>()(i) = episodes[i].ended_at;
+    outputs[5]->vec<float>()(i) = episodes[i].success;
   }
-};
+  return absl::OkStatus();
+}
 
-class SilenceOp : public tf::OpKernel {
- public:
-  using OpKernel::OpKernel;
-  void Compute(tf::OpKernelContext* ctx) override {
-    tf::core::RefCountPtr<StoreResource> resource;
-    OP_REQUIRES_OK(ctx, Lookup(ctx, &resource));
-    const std::vector<float> silence = resource->store.Silence();
-    tf::Tensor* output;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, {static_cast<int64_t>(silence.size())}, &output));
-    std::copy(silence.begin(), silence.end(), output->vec<float>().data());
-  }
-};
+absl::Status Counters(tf::OpKernelContext* ctx, InferenceStore& store) {
+  const auto c = store.counters();
+  tf::Tensor* output;
+  TF_RETURN_IF_ERROR(ctx->allocate_output(0, {7}, &output));
+  auto values = output->vec<int64_t>();
+  const int64_t all[] = {c.queue_size, c.steps,   c.unrolls, c.lives,
+                         c.refused,    c.dropped, c.blocked};
+  for (int i = 0; i < 7; ++i) values(i) = all[i];
+  return absl::OkStatus();
+}
+
+absl::Status Silence(tf::OpKernelContext* ctx, InferenceStore& store) {
+  const std::vector<float> silence = store.Silence();
+  tf::Tensor* output;
+  TF_RETURN_IF_ERROR(ctx->allocate_output(0, {static_cast<int64_t>(silence.size())}, &output));
+  std::copy(silence.begin(), silence.end(), output->vec<float>().data());
+  return absl::OkStatus();
+}
 
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceStore").Device(tf::DEVICE_CPU), CreateOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceBegin").Device(tf::DEVICE_CPU), BeginOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceEnd").Device(tf::DEVICE_CPU), EndOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceDequeue").Device(tf::DEVICE_CPU), DequeueOp);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceTrained").Device(tf::DEVICE_CPU), TrainedOp);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceClose").Device(tf::DEVICE_CPU), CloseOp);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceEpisodes").Device(tf::DEVICE_CPU), EpisodesOp);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceCounters").Device(tf::DEVICE_CPU), CountersOp);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceSilence").Device(tf::DEVICE_CPU), SilenceOp);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceTrained").Device(tf::DEVICE_CPU), OpOnStore<Trained>);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceClose").Device(tf::DEVICE_CPU), OpOnStore<Close>);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceEpisodes").Device(tf::DEVICE_CPU), OpOnStore<Episodes>);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceCounters").Device(tf::DEVICE_CPU), OpOnStore<Counters>);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceSilence").Device(tf::DEVICE_CPU), OpOnStore<Silence>);
 
 }  // namespace
 }  // namespace seed_rl

@@ -247,64 +247,52 @@ class BindOp : public OpOnServer {
   std::string config_;
 };
 
-class StartOp : public OpOnServer {
+// An op on a server without attributes.
+template <absl::Status (*Run)(OpKernelContext*, ServerResource*)>
+class CallOp : public OpOnServer {
  public:
   using OpOnServer::OpOnServer;
 
  protected:
   absl::Status Compute(OpKernelContext* context, ServerResource* resource) override {
-    std::vector<int> ports;
-    TF_RETURN_IF_ERROR(
-        ToStatus(resource->server()->Start(context->input(1).scalar<tstring>()(), &ports)));
-    Tensor* output;
-    const int64_t size = ports.size();
-    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({size}), &output));
-    for (int64_t i = 0; i < size; ++i) output->vec<int>()(i) = ports[i];
-    return absl::OkStatus();
+    return Run(context, resource);
   }
 };
 
-class ShutdownOp : public OpOnServer {
- public:
-  using OpOnServer::OpOnServer;
+absl::Status Start(OpKernelContext* context, ServerResource* resource) {
+  std::vector<int> ports;
+  TF_RETURN_IF_ERROR(
+      ToStatus(resource->server()->Start(context->input(1).scalar<tstring>()(), &ports)));
+  Tensor* output;
+  const int64_t size = ports.size();
+  TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({size}), &output));
+  for (int64_t i = 0; i < size; ++i) output->vec<int>()(i) = ports[i];
+  return absl::OkStatus();
+}
 
- protected:
-  absl::Status Compute(OpKernelContext* context, ServerResource* resource) override {
-    resource->Shutdown();
-    return absl::OkStatus();
-  }
-};
+absl::Status Shutdown(OpKernelContext*, ServerResource* resource) {
+  resource->Shutdown();
+  return absl::OkStatus();
+}
 
-class StatsOp : public OpOnServer {
- public:
-  using OpOnServer::OpOnServer;
+absl::Status Stats(OpKernelContext* context, ServerResource* resource) {
+  Tensor* output;
+  TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &output));
+  output->scalar<tstring>()() = resource->server()->Stats();
+  return absl::OkStatus();
+}
 
- protected:
-  absl::Status Compute(OpKernelContext* context, ServerResource* resource) override {
-    Tensor* output;
-    TF_RETURN_IF_ERROR(context->allocate_output(0, TensorShape({}), &output));
-    output->scalar<tstring>()() = resource->server()->Stats();
-    return absl::OkStatus();
-  }
-};
-
-class SetStatusOp : public OpOnServer {
- public:
-  using OpOnServer::OpOnServer;
-
- protected:
-  absl::Status Compute(OpKernelContext* context, ServerResource* resource) override {
-    resource->server()->SetStatus(context->input(1).scalar<tstring>()());
-    return absl::OkStatus();
-  }
-};
+absl::Status SetStatus(OpKernelContext* context, ServerResource* resource) {
+  resource->server()->SetStatus(context->input(1).scalar<tstring>()());
+  return absl::OkStatus();
+}
 
 REGISTER_KERNEL_BUILDER(Name("SeedGrpcServer").Device(DEVICE_CPU), ServerOp);
 REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerBind").Device(DEVICE_CPU), BindOp);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStart").Device(DEVICE_CPU), StartOp);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerShutdown").Device(DEVICE_CPU), ShutdownOp);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStats").Device(DEVICE_CPU), StatsOp);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerSetStatus").Device(DEVICE_CPU), SetStatusOp);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStart").Device(DEVICE_CPU), CallOp<Start>);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerShutdown").Device(DEVICE_CPU), CallOp<Shutdown>);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStats").Device(DEVICE_CPU), CallOp<Stats>);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerSetStatus").Device(DEVICE_CPU), CallOp<SetStatus>);
 
 }  // namespace
 }  // namespace seed_rl

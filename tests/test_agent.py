@@ -159,8 +159,7 @@ def test_modules_beside_a_program_elsewhere(tmp_path):
         "print(seed_rl.load('run', env=own_module.make).evaluate(episodes=2)['return']['mean'])\n"
     )
     (tmp_path / "elsewhere").mkdir()
-    result = run_python("../program.py", cwd=tmp_path / "elsewhere")
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = run_python("../program.py", code=0, cwd=tmp_path / "elsewhere")
     assert float(result.stdout.splitlines()[-1]) > 0
 
 

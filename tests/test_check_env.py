@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import random
-import subprocess
 import sys
 import time
 from typing import Any
@@ -24,6 +23,7 @@ from seed_rl.common.acting import goals
 from seed_rl.common.errors import UserError
 from seed_rl.gym.env import GymConfig
 from seed_rl.testing.envs import MaskedEnv
+from tests.helpers import run, run_python
 from tests.helpers.waiting import wait_until
 
 QUICK = CheckConfig(check_steps=200, check_seconds=0.0, check_timeout_s=5.0)
@@ -347,13 +347,9 @@ def test_no_such_environment_is_an_error_of_the_call() -> None:
 )
 def test_the_program(repository: Any, arguments: list[str], code: int, said: str) -> None:
     """Scripts can rely on its exit code."""
-    result = subprocess.run(
-        [sys.executable, "-m", "seed_rl.check_env", *arguments, "--check_seconds=0.2"],
-        cwd=repository,
-        capture_output=True,
-        text=True,
+    result = run_python(
+        "-m", "seed_rl.check_env", *arguments, "--check_seconds=0.2", code=code, cwd=repository
     )
-    assert result.returncode == code, result.stdout + result.stderr
     assert said in result.stdout + result.stderr
 
 
@@ -372,6 +368,5 @@ def test_a_hang_in_native_code_ends_the_check(repository: Any) -> None:
     """Guards from a check that itself hangs; the traceback names the call."""
     command = [sys.executable, "-m", "seed_rl.check_env", "--env=tests.test_check_env:broken"]
     command += ['--env_kwargs={"name": "deadlock"}', "--check_timeout_s=0.5"]
-    result = subprocess.run(command, cwd=repository, capture_output=True, text=True)
-    assert result.returncode == 1
+    result = run(*command, code=1, cwd=repository)
     assert "Timeout" in result.stderr and "in deadlock" in result.stderr

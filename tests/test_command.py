@@ -1,8 +1,6 @@
 """The command `seed-rl`: what it starts, and what it says when it cannot."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -10,7 +8,7 @@ from seed_rl import command
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import progress
 from seed_rl.launch import arguments as run_arguments
-from tests.helpers.waiting import PATIENCE_S
+from tests.helpers import run_python
 
 
 @pytest.mark.parametrize(
@@ -76,10 +74,7 @@ def test_a_run_of_another_program_cannot_be_resumed(tmp_path):
 
 
 def test_help_names_each_command():
-    result = subprocess.run(
-        [sys.executable, "-m", "seed_rl.command", "--help"], capture_output=True, text=True
-    )
-    assert result.returncode == 0
+    result = run_python("-m", "seed_rl.command", "--help", code=0)
     assert len(result.stdout.splitlines()) <= 32  # A screen.
     for name in command.PROGRAMS:
         assert f"\n  {name} " in result.stdout
@@ -105,10 +100,8 @@ def test_help_names_each_command():
 )
 def test_help_and_errors_speak_of_the_command_that_was_typed(line, code, messages):
     """And not of ./run_local.sh, which runs it."""
-    program = [sys.executable, "-m", "seed_rl.command", *line.split()]
-    result = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE_S)
+    result = run_python("-m", "seed_rl.command", *line.split(), code=code)
     said = result.stdout + result.stderr
-    assert result.returncode == code, said
     assert all(message in said for message in messages), said
     assert "usage: ./run_local.sh" not in said and "python -m seed_rl.gym" not in said
 
@@ -118,11 +111,7 @@ def test_train_stop_at_the_end_resume(tmp_path):
     """A run of the command, and its continuation with recorded options and one more flag."""
 
     def seed_rl(*arguments):
-        program = [sys.executable, "-m", "seed_rl.command", *arguments]
-        result = subprocess.run(
-            program, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
-        )
-        assert result.returncode == 0, result.stdout + result.stderr
+        run_python("-m", "seed_rl.command", *arguments, code=0, cwd=tmp_path)
 
     small = ["--total_environment_frames=2000", "--unroll_length=10", "--tensorboard=false"]
     seed_rl("train", "vtrace", "CartPole-v1", "--actors=1", "--envs=4", *small)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 
 import gymnasium
@@ -14,6 +13,7 @@ from seed_rl import conformance
 from seed_rl.common.types import Spaces
 from seed_rl.conformance import CartPole, Environment, Row, Violation
 from seed_rl.external.env import ExternalConfig
+from tests.helpers import run
 from tests.helpers.waiting import PATIENCE_S
 
 ACTOR = ("-m", "seed_rl.gym.vtrace_main", "--run_mode=actor", "--env_name=CartPole-v1")
@@ -152,9 +152,7 @@ def test_an_actor_of_another_environment(socket_address):
 @pytest.mark.nightly
 def test_the_actor_passes(repository):
     command = [sys.executable, "-m", "seed_rl.conformance", "--", sys.executable, *ACTOR]
-    done = subprocess.run(
-        command, cwd=repository, capture_output=True, text=True, timeout=10 * PATIENCE_S
-    )
+    done = run(*command, cwd=repository, timeout=10 * PATIENCE_S)
     passed = done.stdout.count("passed")
     assert done.returncode == 0, done.stdout + done.stderr
     assert passed == len(conformance.RUN) + len(conformance.ENDS)

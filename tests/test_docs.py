@@ -1,14 +1,13 @@
 """The programs in the docs are run, and what the docs name exists."""
 
 import ast
-import os
 import re
 import subprocess
-import sys
 
 import pytest
 
 from seed_rl.common.system import tokens
+from tests.helpers import run_python
 
 PAGES = ("tutorials.md", "custom_environments.md")
 # A file name in a line of its own, and its text.
@@ -57,15 +56,9 @@ def test_a_token_made_as_documented_is_for_its_owner_only(tmp_path, repository, 
 )
 def test_help_lists_the_options(project, repository, module, flags):
     """Guards what the docs say of --help, and that it needs no TensorFlow."""
-    program = subprocess.run(
-        [sys.executable, "-m", module, "--help"],
-        cwd=project,
-        env={**os.environ, "PYTHONPATH": str(repository)},
-        capture_output=True,
-        text=True,
-        timeout=60,
+    program = run_python(
+        "-m", module, "--help", code=0, cwd=project, variables={"PYTHONPATH": str(repository)}
     )
-    assert program.returncode == 0, program.stderr
     for flag in flags:
         assert re.search(rf"^\s+{flag}:|--\[no\]{flag[2:]}:", program.stdout, re.MULTILINE), flag
 

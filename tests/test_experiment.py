@@ -8,7 +8,6 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import tempfile
 import threading
 from types import SimpleNamespace
@@ -31,6 +30,7 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.acting_policy import ActingPolicy
 from seed_rl.common.system.file_lock import LearnerLock
+from tests.helpers import run
 from tests.helpers.vtrace_runs import OFTEN, cart_pole, make_job
 
 pytestmark = pytest.mark.slow
@@ -46,11 +46,7 @@ def leaves_nothing(monkeypatch):
         threads = [thread.name for thread in set(threading.enumerate()) - before]
         named = re.compile("learner|actor-|reporter|stop-signal|on-stop")
         folders = pathlib.Path(tempfile.gettempdir()).glob("seed_rl_*/socket")
-        children = subprocess.run(
-            ["ps", "--ppid", str(os.getpid()), "-o", "args="],
-            capture_output=True,
-            text=True,
-        ).stdout
+        children = run("ps", "--ppid", str(os.getpid()), "-o", "args=").stdout
         return (
             [name for name in threads if named.match(name)],
             list(folders),

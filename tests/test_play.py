@@ -178,8 +178,9 @@ def test_atari_without_training(tmp_path, socket_address):
 def test_numbers_of_episodes(tmp_path, number):
     """Also guards users inside an unpacked logdir: nothing is imported from there."""
     (tmp_path / "gymnasium.py").write_text("raise SystemExit('the trap was run')")
-    result = run_python("-m", "seed_rl.play", tmp_path, f"--episodes={number}", cwd=tmp_path)
-    assert result.returncode == 2
+    result = run_python(
+        "-m", "seed_rl.play", tmp_path, f"--episodes={number}", code=2, cwd=tmp_path
+    )
     assert f"--episodes: must be a whole number of at least 1, not {number}" in result.stderr
 
 
@@ -187,8 +188,7 @@ def test_a_window_without_a_display(tmp_path):
     """Guards play from libraries that crash: missing ones are reported first."""
     hidden = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    result = run_python("-m", "seed_rl.play", tmp_path, "--render", env=environment)
-    assert result.returncode == 2
+    result = run_python("-m", "seed_rl.play", tmp_path, "--render", code=2, env=environment)
     assert result.stderr.startswith("error: There is no display for --render")
     assert "--video=" in result.stderr
 

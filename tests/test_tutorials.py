@@ -1,14 +1,15 @@
 """The tutorials, followed literally in an empty folder; and the notebook."""
 
 import json
-import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import helpers
+from tests.helpers import run_python
 
 FRAMES = "--total_environment_frames="
 SETUP = "~/seed_rl/scripts/setup.sh gym,video,plot,study\nexport PATH=~/seed_rl/.venv/bin:$PATH\n"
@@ -60,15 +61,10 @@ def test_a_section_works(tmp_path, repository, free_port, section):
     commands = re.sub(r"(seed-rl train .*)", r"\1 --tensorboard=false", commands)
     commands = commands.replace("localhost:8686", f"localhost:{free_port}")
     programs = shlex.quote(str(Path(sys.executable).parent))
-    result = subprocess.run(
-        ["bash", "-ec", f"export PATH={programs}:$PATH\n{commands}"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(repository)},
-        capture_output=True,
-        text=True,
-        timeout=800,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    script = f"export PATH={programs}:$PATH\n{commands}"
+    variables = {"PYTHONPATH": str(repository)}
+    command = ["bash", "-ec", script]
+    result = helpers.run(*command, code=0, cwd=tmp_path, variables=variables, timeout=800)
     assert "MUST BE FIXED" not in result.stdout
     for made in MADE[section]:
         assert (tmp_path / made).exists(), result.stdout
@@ -91,15 +87,13 @@ def test_the_notebook_runs(tmp_path, repository):
         "sys.modules['IPython.display'] = types.SimpleNamespace(Image=lambda p: p.stat().st_size)\n"
     )
     (tmp_path / "cells.py").write_text(jupyter + code.replace("6e5", "4e3") + "\nprint(agent)\n")
-    result = subprocess.run(
-        [sys.executable, "cells.py"],
+    result = run_python(
+        "cells.py",
+        code=0,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(repository), "FORCE_COLOR": "1"},
-        capture_output=True,
-        text=True,
+        variables={"PYTHONPATH": str(repository), "FORCE_COLOR": "1"},
         timeout=800,
     )
-    assert result.returncode == 0, result.stdout + result.stderr
     assert "phase done" in result.stdout and "20 episodes, greedy" in result.stdout
     assert "\x1b" not in result.stdout
     assert (tmp_path / "runs" / "quickstart.gif").read_bytes()[:3] == b"GIF"

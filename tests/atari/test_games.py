@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from seed_rl.atari import games
 from seed_rl.common.errors import UserError
 from seed_rl.launch import arguments, local
+from tests.helpers import run
 
 
 def test_the_names_are_those_of_ale() -> None:
@@ -47,16 +47,15 @@ def test_flags_are_checked_without_any_package(
 ) -> None:
     """Guards the check before the installation; of several flags the last counts, as for absl."""
     command = [sys.executable, "-S", "-m", "seed_rl.atari.games", *flags]
-    result = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=30)
-    assert result.returncode == code, result.stderr
+    result = run(*command, code=code, cwd=repository)
     assert result.stderr.startswith(said) and len(result.stderr.splitlines()) == bool(said)
 
 
 def test_run_local_checks_the_game_before_it_installs(repository: Any) -> None:
     """Guards new users from waiting minutes for an installation before a typo is reported."""
     command = [repository / "run_local.sh", "atari", "vtrace", "1", "--game=Brakeout"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 2 and result.stdout == ""
+    result = run(*command, code=2)
+    assert result.stdout == ""
     assert result.stderr.startswith("error: Unknown Atari game 'Brakeout'. Did you mean Breakout")
 
 

@@ -3,7 +3,6 @@
 import json
 import resource
 import struct
-import subprocess
 import sys
 import types
 from typing import Any
@@ -20,6 +19,7 @@ from seed_rl.common.config.options import from_values
 from seed_rl.common.types import EnvOutput
 from seed_rl.grpc import wire
 from seed_rl.grpc.structures import TensorSpec
+from tests.helpers import run
 
 ENVS, CALLS = 3, 40
 
@@ -114,8 +114,7 @@ def test_a_small_load(repository, tmp_path):
     """20 actors of 2 environments play with a real learner, lose it and come back: no errors."""
     file = tmp_path / "results.json"
     command = [sys.executable, "-m", "benchmarks.load", "--quick", f"--json={file}"]
-    result = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, result.stdout + result.stderr
+    run(*command, code=0, cwd=repository, timeout=300)
     results = json.loads(file.read_text())
     assert (results["errors"], results["lost"], results["problems"]) == (0, 0, [])
     assert results["open_streams"] == 20

@@ -1,7 +1,6 @@
 """The benchmark programs, run very briefly: they work, and --json has its keys."""
 
 import json
-import subprocess
 import sys
 import venv
 
@@ -9,7 +8,7 @@ import pytest
 
 from benchmarks import actor
 from seed_rl.dmlab import environment as env
-from tests.helpers import STANDINS
+from tests.helpers import STANDINS, run
 
 pytestmark = pytest.mark.slow
 
@@ -50,8 +49,7 @@ pytestmark = pytest.mark.slow
 def test_results_have_the_promised_keys(repository, tmp_path, program, options, keys):
     file = tmp_path / "results.json"
     command = [sys.executable, "-m", f"benchmarks.{program}", *options, f"--json={file}"]
-    result = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=1500)
-    assert result.returncode == 0, result.stdout + result.stderr
+    run(*command, code=0, cwd=repository, timeout=1500)
     results = json.loads(file.read_text())
     assert all(results[key] > 0 for key in keys)
     assert results["machine"]["cores"] >= 1
@@ -74,8 +72,7 @@ def test_contestants_that_are_not_installed(repository, tmp_path):
     python = tmp_path / "bin" / "python"
     venv.create(tmp_path, with_pip=False)
     command = [sys.executable, "-m", "benchmarks.on_policy", f"--contestants_python={python}"]
-    result = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 1
+    result = run(*command, code=1, cwd=repository)
     assert f"{python} cannot run the contestants: ModuleNotFoundError" in result.stderr
     assert "VENV/bin/pip install torch stable-baselines3" in result.stderr
 
@@ -84,7 +81,6 @@ def test_contestants_that_are_not_installed(repository, tmp_path):
 def test_the_check_of_a_gpu_on_a_cpu(repository):
     """Every part of the report, in its short form."""
     command = [sys.executable, "-m", "benchmarks.accelerator", "--quick", "--expect"]
-    result = subprocess.run([*command, "cpu"], cwd=repository, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout
+    result = run(*command, "cpu", code=0, cwd=repository, timeout=1500)
     titles = ("Each agent trains", "Alone, ms of a core", "The whole system", "random frames")
     assert all(title in result.stdout for title in titles)

@@ -5,18 +5,18 @@ Needs Debian's packages golang-go and golang-google-grpc-dev.
 
 from __future__ import annotations
 
-import os
 import pathlib
 import shutil
-import subprocess
 from typing import Any
 
 import pytest
 
-from tests.helpers.clients import check_conformance, check_faults, check_learning
+from tests.helpers import run
+from tests.helpers.clients import ClientTests
 
 pytestmark = pytest.mark.nightly
 
+_COMPILING_S = 900
 _PACKAGES = pathlib.Path("/usr/share/gocode")
 
 
@@ -34,48 +34,27 @@ def go(repository: Any, tmp_path_factory: Any) -> pathlib.Path:
 
 
 def _go(folder: pathlib.Path, *arguments: Any) -> None:
-    environment = {**os.environ, "GO111MODULE": "off", "GOPATH": f"{folder}:{_PACKAGES}"}
-    command = ["go", *map(str, arguments)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    variables = {"GO111MODULE": "off", "GOPATH": f"{folder}:{_PACKAGES}"}
+    run("go", *arguments, code=0, cwd=folder, variables=variables, timeout=_COMPILING_S)
 
 
 @pytest.fixture(scope="module")
-def cartpole(go: pathlib.Path) -> pathlib.Path:
-    """The example, built."""
+def command(go: pathlib.Path) -> list[str]:
+    """Of the example, built."""
     _go(go, "build", "-o", go / "cartpole", "seedrl/examples/cartpole")
-    return go / "cartpole"
+    return [str(go / "cartpole")]
+
+
+class TestClient(ClientTests):
+    pass
 
 
 def test_its_format(go: pathlib.Path) -> None:
     files = [*(go / "src/seedrl").rglob("*.go")]
-    done = subprocess.run(["gofmt", "-l", *files], capture_output=True, text=True)
+    done = run("gofmt", "-l", *files)
     assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_its_own_tests(go: pathlib.Path) -> None:
     _go(go, "vet", "seedrl", "seedrl/examples/cartpole")
     _go(go, "test", "seedrl")
-
-
-def test_it_passes_conformance(cartpole: pathlib.Path, tmp_path: Any, socket_address: str) -> None:
-    check_conformance(cartpole, folder=tmp_path, socket=socket_address)
-
-
-def test_it_passes_conformance_through_the_proxy(
-    cartpole: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
-) -> None:
-    check_conformance(cartpole, folder=tmp_path, socket=socket_address, proxy_port=free_port)
-
-
-def test_its_cartpole_is_learned_through_the_proxy(
-    cartpole: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
-) -> None:
-    check_learning(cartpole, folder=tmp_path, socket=socket_address, proxy_port=free_port)
-
-
-def test_training_survives_the_death_of_anybody(
-    cartpole: pathlib.Path, tmp_path: Any, free_port: int
-) -> None:
-    """Guards against `kill -9` of a client and of the learner, and against a cut network."""
-    check_faults(cartpole, folder=tmp_path, port=free_port)

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import pathlib
 import shutil
-import subprocess
 from typing import Any
 
 import pytest
 
 from seed_rl import conformance
-from tests.helpers.clients import check_conformance, check_faults, check_learning
+from tests.helpers import run
+from tests.helpers.clients import ClientTests
 
 pytestmark = pytest.mark.nightly
-
-_CARTPOLE = pathlib.Path("examples", "cartpole.js")
 
 
 @pytest.fixture(scope="module")
@@ -30,33 +28,23 @@ def node(repository: Any, tmp_path_factory: Any) -> pathlib.Path:
         repository / "clients" / "node", folder, ignore=shutil.ignore_patterns("node_modules")
     )
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
-    installed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    installed = run(*command, cwd=folder, timeout=300)
     if installed.returncode:
         pytest.skip(f"npm cannot install the packages: {installed.stderr[-500:]}")
     return folder
 
 
+@pytest.fixture
+def command(node: pathlib.Path) -> list[str]:
+    return ["node", str(node / "examples" / "cartpole.js")]
+
+
+class TestClient(ClientTests):
+    pass
+
+
 def test_its_types(node: pathlib.Path) -> None:
-    done = subprocess.run(["npm", "run", "check"], cwd=node, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
-def test_it_passes_conformance(node: pathlib.Path, tmp_path: Any, socket_address: str) -> None:
-    check_conformance(
-        "node", node / "examples" / "cartpole.js", folder=tmp_path, socket=socket_address
-    )
-
-
-def test_it_passes_conformance_through_the_proxy(
-    node: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
-) -> None:
-    check_conformance(
-        "node",
-        node / "examples" / "cartpole.js",
-        folder=tmp_path,
-        socket=socket_address,
-        proxy_port=free_port,
-    )
+    run("npm", "run", "check", code=0, cwd=node)
 
 
 @pytest.mark.parametrize(
@@ -70,15 +58,15 @@ def test_it_passes_conformance_through_the_proxy(
         ("!ARGUMENTS.includes(tensor?.name)", "false", "other arguments"),
     ],
 )
-def test_conformance_notices(node: pathlib.Path, right: str, wrong: str, check: str) -> None:
+def test_conformance_notices(
+    node: pathlib.Path, command: list[str], right: str, wrong: str, check: str
+) -> None:
     """Guards the checks themselves: each fault is one line in a client that passes."""
     source = (node / "actor.js").read_text()
     assert right in source
     try:
         (node / "actor.js").write_text(source.replace(right, wrong, 1))
-        judged = conformance.Conformance(
-            ["node", str(node / _CARTPOLE)], patience_s=10.0, slow_s=1.0
-        )
+        judged = conformance.Conformance(command, patience_s=10.0, slow_s=1.0)
         assert not judged.play()
     finally:
         (node / "actor.js").write_text(source)
@@ -99,20 +87,5 @@ def test_success_of_a_truncated_episode(node: pathlib.Path) -> None:
       }
     """
     command = ["node", "--input-type=module", "--eval", program]
-    done = subprocess.run(command, cwd=node, capture_output=True, text=True)
+    done = run(*command, cwd=node)
     assert done.stdout.splitlines() == ["0 1", "1 1", "0 NaN"], done.stderr
-
-
-def test_its_cartpole_is_learned_through_the_proxy(
-    node: pathlib.Path, tmp_path: Any, socket_address: str, free_port: int
-) -> None:
-    check_learning(
-        "node", node / _CARTPOLE, folder=tmp_path, socket=socket_address, proxy_port=free_port
-    )
-
-
-def test_training_survives_the_death_of_anybody(
-    node: pathlib.Path, tmp_path: Any, free_port: int
-) -> None:
-    """Guards against `kill -9` of a client and of the learner, and against a cut network."""
-    check_faults("node", node / "examples" / "cartpole.js", folder=tmp_path, port=free_port)

@@ -19,7 +19,6 @@ from seed_rl.cluster.google_api import GoogleApi
 from seed_rl.cluster.machine import Machine
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import progress
-from tests.helpers import PROGRAMS
 from tests.helpers.clock import Clock
 from tests.helpers.google_services import Services, storage
 from tests.helpers.system_helpers import Program
@@ -252,7 +251,12 @@ def test_an_actor_that_fails_at_once_every_time_is_given_up(
 
 def test_a_machine_that_is_taken_away_stops_its_actors() -> None:
     # 143 and not 0: the service must not take the replica for finished.
-    process = subprocess.Popen([sys.executable, str(PROGRAMS / "three_actors.py")])
+    program = """
+import subprocess
+from seed_rl.cluster.machine import Machine
+raise SystemExit(Machine(lambda task: subprocess.Popen(["sleep", "1000"])).run(range(3)))
+"""
+    process = subprocess.Popen([sys.executable, "-c", program])
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
     wait_until(lambda: len(children.read_text().split()) == 3)
     pids = children.read_text().split()
@@ -261,8 +265,9 @@ def test_a_machine_that_is_taken_away_stops_its_actors() -> None:
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
-def test_a_learner_that_is_stopped_does_not_look_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even if it is stopped before it has started training."""
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The arguments with which `cluster.main` is called, which does nothing else."""
     seen: list[str] = []
 
     def main(arguments: list[str], *_: object) -> int:
@@ -270,27 +275,29 @@ def test_a_learner_that_is_stopped_does_not_look_finished(monkeypatch: pytest.Mo
         return 0
 
     monkeypatch.setattr(google_cloud.cluster, "main", main)
+    return seen
+
+
+def test_a_learner_that_is_stopped_does_not_look_finished(
+    monkeypatch: pytest.MonkeyPatch, called: list[str]
+) -> None:
+    """Not even if it is stopped before it has started training."""
     monkeypatch.setenv("CLUSTER_SPEC", _cluster(0))
     given = ["gym", "vtrace", "2", "--logdir=gs://runs/pole"]
     google_cloud.main(given)
-    assert seen == ["--stopped_exit_code=143", *given, "--insecure"]
+    assert called == ["--stopped_exit_code=143", *given, "--insecure"]
 
 
-def test_several_learners_need_the_users_own_consent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_learners_need_the_users_own_consent(
+    monkeypatch: pytest.MonkeyPatch, called: list[str]
+) -> None:
     """They exchange gradients at another port, which asks for no token."""
-    seen: list[str] = []
-
-    def main(arguments: list[str], *_: object) -> int:
-        seen.extend(arguments)
-        return 0
-
-    monkeypatch.setattr(google_cloud.cluster, "main", main)
     task = ["gym", "vtrace", "2", "--learners=2", "--logdir=/mnt/nfs/runs/pole"]
     for pool in ("workerpool0", "workerpool2"):
         spec = {"cluster": {}, "task": {"type": pool, "index": 0}}
         monkeypatch.setenv("CLUSTER_SPEC", json.dumps(spec))
         google_cloud.main(task)
-    assert seen == 2 * ["--stopped_exit_code=143", *task]
+    assert called == 2 * ["--stopped_exit_code=143", *task]
 
 
 # Tuning.

@@ -82,4 +82,4 @@ def test_settings_that_make_no_sense(capsys):
 def test_needs_no_tensorflow():
     """Engines ask every half minute."""
     code = "import seed_rl.cluster.health, sys; sys.exit('tensorflow' in sys.modules)"
-    assert run_python("-c", code).returncode == 0
+    run_python("-c", code, code=0)

@@ -39,7 +39,15 @@ def test_two_definitions_of_a_program_are_still_an_error():
 
 
 def test_user_errors_end_existing_programs_with_one_line():
-    result = run_python(PROGRAMS / "existing_error.py")
+    program = """
+from absl import app
+from seed_rl.common import common_flags  # Brings flags.
+from seed_rl.common.errors import UserError
+def main(_):
+    raise UserError("Choose another --logdir.")
+app.run(main)
+"""
+    result = run_python("-c", program)
     assert (result.returncode, result.stderr) == (2, "error: Choose another --logdir.\n")
 
 

@@ -83,9 +83,8 @@ def test_flags_of_existing_scripts_mean_what_they_meant(main, arguments, expecte
 
 def test_sizes_of_existing_scripts_that_do_not_divide():
     command = ("-m", "seed_rl.mujoco.ppo_main", "--batches_per_step=4", "--step_size_unroll=9")
-    done = run_python(*command)
     message = "--step_size_unroll=9 cannot be divided by --batches_per_step=4"
-    assert done.returncode == 2 and message in done.stderr
+    assert message in run_python(*command, code=2).stderr
 
 
 def test_the_page_lists_the_defaults_and_flags(repository):

@@ -6,11 +6,12 @@ import importlib.metadata
 import pathlib
 import re
 import shutil
-import subprocess
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.helpers import run
 
 FAMILIES = ["atari", "dmlab", "football", "mujoco"]
 
@@ -19,7 +20,7 @@ def no_engine() -> str:
     """Why images cannot be built here; "" if they can."""
     if not shutil.which("docker"):
         return "Docker is not installed"
-    answer = subprocess.run(["docker", "version"], capture_output=True, text=True, timeout=60)
+    answer = run("docker", "version")
     words = answer.stderr.strip().splitlines() or ["no answer"]
     return f"Docker's engine does not answer: {words[-1]}" if answer.returncode else ""
 
@@ -30,10 +31,7 @@ def test_a_run_in_containers(repository):
     """docker/test.sh: builds, trains, stops, resumes."""
     if reason := no_engine():
         pytest.skip(f"{reason}; docker/test.sh has not run")
-    done = subprocess.run(
-        [repository / "docker" / "test.sh"], capture_output=True, text=True, timeout=1400
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
+    done = run(repository / "docker" / "test.sh", code=0, timeout=1400)
     assert done.stdout.endswith("passed\n")
 
 

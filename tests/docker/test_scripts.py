@@ -6,9 +6,10 @@ import dataclasses
 import os
 import pathlib
 import shlex
-import subprocess
 
 import pytest
+
+from tests import helpers
 
 RUN = ["atari", "vtrace", "2", "4", "--game=Pong"]
 # Notes its command line; knows the images that the file beside it names, with their labels.
@@ -34,14 +35,9 @@ class Docker:
     def call(self, script: str, *arguments: str, **environment: str) -> tuple[int, str]:
         """Runs a script in an empty working directory; returns its exit code and messages."""
         inherited = {n: v for n, v in os.environ.items() if not n.startswith(("SEED_RL", "DOCKER"))}
-        done = subprocess.run(
-            [self.repository / script, *arguments],
-            cwd=self.work,
-            env={**inherited, "PATH": f"{self.folder}:{os.environ['PATH']}", **environment},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        inherited["PATH"] = f"{self.folder}:{os.environ['PATH']}"
+        command = [self.repository / script, *arguments]
+        done = helpers.run(*command, cwd=self.work, env={**inherited, **environment})
         return done.returncode, done.stderr
 
     @property
@@ -57,7 +53,7 @@ class Docker:
     def has_images(self) -> None:
         """As if all images had been built from this source."""
         script = f"source {self.repository}/docker/lib.sh; source_fingerprint"
-        made_from = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+        made_from = helpers.run("bash", "-c", script)
         (self.folder / "images").write_text(made_from.stdout)
 
 

@@ -30,8 +30,7 @@ PAPER = {
 def values(repository: Path, *flags: str) -> dict[str, Any]:
     """The program's options as it reads them."""
     program = PROGRAMS / "effective_options.py"
-    result = run_python(program, "seed_rl.football.vtrace_main", *flags, cwd=repository)
-    assert result.returncode == 0, result.stderr
+    result = run_python(program, "seed_rl.football.vtrace_main", *flags, code=0, cwd=repository)
     read: dict[str, Any] = json.loads(result.stdout)[0]
     return read
 
@@ -54,6 +53,5 @@ def test_the_flags_for_a_workstation_are_flags_of_the_program(repository: Path) 
 def test_unknown_choices_are_refused(repository: Path, flag: str) -> None:
     """By the program itself: one line, exit code 2."""
     program = "-m", "seed_rl.football.vtrace_main", "--run_mode=learner"
-    result = run_python(*program, flag, cwd=repository)
-    assert result.returncode == 2, result.stderr
+    result = run_python(*program, flag, code=2, cwd=repository)
     assert re.fullmatch(f"error: flag {flag}: value should be one of .*\\n", result.stderr)

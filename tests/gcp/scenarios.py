@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from gcp import submit
+from tests import helpers
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 EXPECTED = pathlib.Path(__file__).with_name("jobs.yaml")
@@ -72,13 +73,8 @@ def run(
 
     They may have them in another: this one checks the flags.
     """
-    return subprocess.run(
-        [REPOSITORY / "gcp" / script, *arguments],
-        env={"PATH": path, "PYTHON": sys.executable, **PLACE, **environment},
-        cwd="/",
-        capture_output=True,
-        text=True,
-    )
+    environment = {"PATH": path, "PYTHON": sys.executable, **PLACE, **environment}
+    return helpers.run(REPOSITORY / "gcp" / script, *arguments, env=environment, cwd="/")
 
 
 def parse(*arguments: str, **environment: str) -> submit.Request:

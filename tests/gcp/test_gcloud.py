@@ -5,12 +5,12 @@ from __future__ import annotations
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 
 import pytest
 
 from gcp import gcloud, job
+from tests import helpers
 from tests.gcp.scenarios import MACHINES, REVIEWED, parse, run
 
 # The first two texts are what version 528.0.0 wrote; the others, which need an account, follow
@@ -105,12 +105,8 @@ def test_the_real_gcloud_without_an_account(tmp_path: pathlib.Path) -> None:
     place = ["--project=my-lab", "--region=us-central1"]
     (job_file := tmp_path / "job.yaml").write_text(job.to_yaml(*REVIEWED["train_mujoco"].values()))
     create = ["gcloud", "ai", "custom-jobs", "create", *place, "--display-name=x"]
-    refused = subprocess.run(
-        [*create, f"--config={job_file}", "--quiet"],
-        env={"PATH": path, **environment},
-        capture_output=True,
-        text=True,
-    )
+    create += [f"--config={job_file}", "--quiet"]
+    refused = helpers.run(*create, env={"PATH": path, **environment})
     message = gcloud.explain(refused.stderr, parse("gym", "vtrace", "4", *MACHINES).names)
     assert message.startswith("You are not logged in, or your login has expired: gcloud auth")
 

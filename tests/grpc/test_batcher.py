@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from tests.helpers import run
+
 TESTS = {
     "borrowing": "A client that does not read its replies keeps its own rows, not whole batches.",
     "isolation": "One faulty call in a large batch costs few runs, and only faulty calls fail.",
@@ -32,9 +34,7 @@ def program(tmp_path_factory, repository):
     sources = [str(folder / f"{name}.cc") for name in SOURCES]
     sources.append(str(repository / "tests" / "grpc" / "native" / "batcher.cc"))
     target = str(tmp_path_factory.mktemp("batcher") / "batcher")
-    flags = subprocess.run(
-        ["pkg-config", "--cflags", "--libs", "grpc++"], check=True, capture_output=True, text=True
-    ).stdout
+    flags = run("pkg-config", "--cflags", "--libs", "grpc++", code=0).stdout
     compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-Wall", "-Werror", "-pthread"]
     build = [*compiler, f"-I{repository}", *sources, "-o", target, *shlex.split(flags)]
     subprocess.run(build, check=True)
@@ -43,5 +43,4 @@ def program(tmp_path_factory, repository):
 
 @pytest.mark.parametrize("name", TESTS)
 def test_batcher(program, name):
-    result = subprocess.run([program, name], capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, f"{TESTS[name]} {result.stderr}"
+    run(program, name, code=0)

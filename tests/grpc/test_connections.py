@@ -99,7 +99,7 @@ def test_connections_leave_descriptors_to_the_rest_and_without_any_the_server_re
 @pytest.mark.slow
 def test_too_few_descriptors_are_announced(forks):
     """Guards operators, who would otherwise see clients refused without a reason."""
-    done = forks.run(PROGRAMS / "server_with_few_files.py")
+    done = forks.run(PROGRAMS / "server_program.py", "with_few_files")
     assert done.returncode == 0, done.stderr
     assert "max_connections=4096 needs" in done.stderr
     assert "this process may only have 300" in done.stderr
@@ -107,7 +107,7 @@ def test_too_few_descriptors_are_announced(forks):
 
 def test_what_peers_send_is_harmless_in_the_log(forks):
     """Guards terminals and disks: header values are escaped and cut, and lines few."""
-    done = forks.run(PROGRAMS / "server_log.py")
+    done = forks.run(PROGRAMS / "server_program.py", "with_strange_headers")
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.split("\n") if line.startswith("gRPC: ")]
     assert 1 <= len(lines) <= 10 and "further messages" in lines[-1]
@@ -149,7 +149,7 @@ def test_a_peer_that_never_reads_is_closed():
 
 def test_children_do_not_keep_the_port(forks):
     """Guards a learner that starts again while a forked process of the last one is still there."""
-    done = forks.run(PROGRAMS / "server_after_fork.py")
+    done = forks.run(PROGRAMS / "server_program.py", "serve_again")
     assert done.returncode == 0, done.stderr
 
 

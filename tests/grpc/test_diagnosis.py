@@ -67,30 +67,6 @@ def test_certificates(secrets: Secrets, tmp_path) -> None:
         assert "text cannot be used" in reason(f"localhost:{port}", str(tmp_path / "text"))
 
 
-def test_certificates_of_clients(secrets: Secrets, tmp_path) -> None:
-    """Missing, of another authority, with another key; the right one reports nothing."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(secrets.folder / "proxy.pem")
-    context.load_verify_locations(secrets.authority)
-    context.verify_mode = ssl.CERT_REQUIRED
-
-    def answer(connection: socket.socket) -> None:
-        with context.wrap_socket(connection, True) as encrypted:
-            encrypted.send(encrypted.recv(100))
-
-    theirs = make_secrets(tmp_path / "theirs", "localhost").of_member
-    right = secrets.of_member
-    with listening(answer) as port:
-        for given, said in [
-            ({"tls_ca": secrets.authority}, "asks for a certificate: give this client tls_cert"),
-            ({**theirs, "tls_ca": secrets.authority}, "refuses tls_cert="),
-            ({**right, "tls_key": theirs["tls_key"]}, "cannot be used"),
-            (right, ""),
-        ]:
-            text = diagnosis.why_unreachable(f"localhost:{port}", ClientOptions(**given))
-            assert said in text and bool(said) == bool(text)
-
-
 @pytest.mark.parametrize(
     ("first", "last", "said"), [(-9, -2, "has expired"), (2, 9, "is not valid yet")]
 )

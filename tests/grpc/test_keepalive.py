@@ -21,7 +21,7 @@ def test_a_frozen_client_loses_its_connection_and_comes_back(socket_address):
 
     with serving(socket_address, add_one, options=ServerOptions(keepalive_s=1)) as server:
         client = subprocess.Popen(
-            [sys.executable, PROGRAMS / "calling_client.py", socket_address],
+            [sys.executable, PROGRAMS / "client_program.py", "call_per_line", socket_address],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

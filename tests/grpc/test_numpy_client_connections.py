@@ -97,8 +97,7 @@ def test_calls_end_with_their_server_or_client(socket_address, who):
 def test_clients_come_and_go(socket_address):
     """Closed clients leave neither threads nor file descriptors behind."""
     server = serve(socket_address, lambda x: [x])
-    done = run_python(PROGRAMS / "clients_come_and_go.py", socket_address)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_python(PROGRAMS / "clients_come_and_go.py", socket_address, code=0)
     server.shutdown()
 
 
@@ -132,9 +131,9 @@ def test_oversized_calls(socket_address):
     server.shutdown()
 
 
-def test_ctrl_c_interrupts_a_native_call(socket_address):
-    """Also guards that the end of a forked child does not touch the parent's stream."""
-
+@contextlib.contextmanager
+def waiting_program(action, address):
+    """A process of client_program.py whose call is with the server, which never answers it."""
     waiting = threading.Event()
 
     def script(server, frame):
@@ -143,39 +142,29 @@ def test_ctrl_c_interrupts_a_native_call(socket_address):
         waiting.set()
         return []
 
-    with Scripted(socket_address, script):
-        command = [sys.executable, str(PROGRAMS / "waiting_client.py"), socket_address]
-        program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, PROGRAMS / "client_program.py", action, address]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with Scripted(address, script), subprocess.Popen(command, text=True, **pipes) as program:
         try:
             assert waiting.wait(60)
-            program.send_signal(signal.SIGINT)
-            output, _ = program.communicate(timeout=60)
+            yield program
         finally:
             program.kill()
-            program.wait()
-        assert (program.returncode, output) == (0, "interrupted\n")
+
+
+def test_ctrl_c_interrupts_a_native_call(socket_address):
+    """Also guards that the end of a forked child does not touch the parent's stream."""
+    with waiting_program("wait", socket_address) as program:
+        program.send_signal(signal.SIGINT)
+        output, errors = program.communicate(timeout=60)
+    assert (program.returncode, output) == (0, "interrupted\n"), errors
 
 
 def test_python_exits_during_a_native_call(socket_address):
     """Guards that the stream is not deleted under a thread that waits for it."""
-    waiting = threading.Event()
-
-    def script(server, frame):
-        waiting.set()
-        return []
-
-    with Scripted(socket_address, script):
-        command = [sys.executable, str(PROGRAMS / "leaving_client.py"), socket_address]
-        program = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        try:
-            assert waiting.wait(60)
-            _, errors = program.communicate("leave\n", timeout=60)
-        finally:
-            program.kill()
-            program.wait()
-        assert (program.returncode, errors) == (0, "")
+    with waiting_program("leave", socket_address) as program:
+        _, errors = program.communicate("leave\n", timeout=60)
+    assert (program.returncode, errors) == (0, "")
 
 
 def test_without_the_native_library(monkeypatch, tmp_path):

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from seed_rl.grpc import ops
 from seed_rl.grpc.channel_options import ClientOptions
-from tests.helpers import PROGRAMS
+from tests.helpers import PROGRAMS, run_python
 from tests.helpers.op_helpers import (
     INTS,
     Background,
@@ -26,7 +26,7 @@ from tests.helpers.op_helpers import (
     wait_for_waiting,
 )
 from tests.helpers.scripted_server import Scripted
-from tests.helpers.waiting import PATIENCE_S, wait_until
+from tests.helpers.waiting import wait_until
 
 # --- Ends.
 
@@ -52,8 +52,7 @@ def test_shutdown_fails_running_and_waiting_calls(socket_address):
 @pytest.mark.slow
 def test_forked_children_leave_the_server_alone(socket_address):
     """Guards a parent's server and clients from children that exit, which clean up behind them."""
-    command = [sys.executable, str(PROGRAMS / "forking_server.py"), socket_address]
-    program = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    program = run_python(PROGRAMS / "server_program.py", "fork", socket_address)
     assert (program.returncode, program.stdout) == (0, "2 4\n" * 4 + "6\n"), program.stderr
 
 
@@ -162,7 +161,8 @@ def test_a_client_killed_in_its_call_harms_nobody(socket_address):
     """Guards against actors that die: their rows run, the reply is dropped, others continue."""
     gate = Gate()
     with serving(socket_address, gated(gate)) as server:
-        victim = subprocess.Popen([sys.executable, PROGRAMS / "killed_client.py", socket_address])
+        client = [sys.executable, PROGRAMS / "client_program.py", "call_once", socket_address]
+        victim = subprocess.Popen(client)
         gate.wait_until_entered(1)
         victim.send_signal(signal.SIGKILL)
         victim.wait()
@@ -176,7 +176,7 @@ def test_a_client_killed_in_its_call_harms_nobody(socket_address):
 def test_a_server_killed_in_a_call_fails_it(socket_address):
     """Guards clients against learners that die silently, and the socket file they leave."""
     server = subprocess.Popen(
-        [sys.executable, PROGRAMS / "killed_server.py", socket_address],
+        [sys.executable, PROGRAMS / "server_program.py", "never_return", socket_address],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

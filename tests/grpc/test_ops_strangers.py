@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import queue
-import subprocess
 import threading
 
 import grpc
@@ -27,6 +26,7 @@ from tests.helpers.op_helpers import (
     values,
     wait_for_waiting,
 )
+from tests.helpers.secrets import make_secrets
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
 
@@ -237,26 +237,16 @@ def test_a_server_for_other_machines_needs_a_token_or_tls_or_consent():
         assert values(client.double(1)) == 2
 
 
-def make_certificate(folder):
-    """A certificate for localhost that signs itself, and its key."""
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    command += ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True)
-    return str(certificate), str(key)
-
-
 @pytest.mark.slow
 def test_encryption(socket_address, tmp_path):
     """Guards TLS on ports, with both clients; Unix sockets of the same server go without."""
-    certificate, key = make_certificate(tmp_path)
-    (tmp_path / "other").mkdir()
-    stranger, _ = make_certificate(tmp_path / "other")
+    secrets = make_secrets(tmp_path / "secrets", "localhost")
+    stranger = make_secrets(tmp_path / "other", "localhost").authority
+    certificate, key = (str(secrets.folder / name) for name in ("cert.pem", "key.pem"))
     options = ServerOptions(tls_certificate=certificate, tls_key=key, token="sesame")
     with serving(["localhost:0", socket_address], double, options=options) as server:
         address = f"localhost:{server.ports[0]}"
-        right = ClientOptions(tls_ca=certificate, token="sesame")
+        right = ClientOptions(tls_ca=secrets.authority, token="sesame")
         assert values(ops.Client(address, right).double(1)) == 2
         with NumpyClient(address, right) as client:
             assert values(client.double(1)) == 2

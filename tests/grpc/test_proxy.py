@@ -54,6 +54,7 @@ def test_strangers_end_in_the_handshake(port, socket_address, secrets, tmp_path)
         for given, said in [
             ({"tls_ca": secrets.authority}, "give this client tls_cert and tls_key"),
             ({**theirs, "tls_ca": secrets.authority}, "refuses tls_cert="),
+            ({**secrets.of_member, "tls_key": theirs["tls_key"]}, "cannot be used"),
         ]:
             with pytest.raises(ConnectionLost, match=said):
                 NumpyClient(f"localhost:{port}", ClientOptions(connect_timeout_s=0.5, **given))

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from tests.helpers.waiting import PATIENCE_S
@@ -17,12 +18,35 @@ STANDINS = pathlib.Path(__file__).parent / "standins"
 """Modules in place of packages that cannot be installed from an index."""
 
 
+def run(
+    *command: str | os.PathLike[str],
+    code: int | None = None,
+    variables: Mapping[str, str] | None = None,
+    **options: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end.
+
+    Args:
+      *command: the program and its arguments.
+      code: the exit code that it must have; None: any.
+      variables: of its environment, besides those of this process.
+      **options: those of subprocess.run.
+    """
+    options = {"capture_output": True, "text": True, "timeout": PATIENCE_S, **options}
+    if variables is not None:
+        options["env"] = {**os.environ, **variables}
+    done = subprocess.run(command, **options)
+    if code is not None:
+        said = f"{done.args} exited with {done.returncode}:\n{done.stdout}{done.stderr}"
+        assert done.returncode == code, said
+    return done
+
+
 def run_python(
     *command: str | os.PathLike[str], **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `python COMMAND ...` in a separate process; `options` are those of subprocess.run.
+    """Runs `python COMMAND ...` in a separate process; `options` are those of `run`.
 
     Use the fixture `forks` for code that imports TensorFlow: it saves seconds.
     """
-    options = {"capture_output": True, "text": True, "timeout": PATIENCE_S, **options}
-    return subprocess.run([sys.executable, *command], **options)
+    return run(sys.executable, *command, **options)

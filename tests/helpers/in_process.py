@@ -10,10 +10,12 @@ from seed_rl.agents.r2d2.algorithm import R2D2
 from seed_rl.agents.r2d2.config import QNetworkConfig
 from seed_rl.agents.r2d2.networks import create_network
 from seed_rl.common.acting.batched_env import BatchedEnvironment
+from seed_rl.common.checkpoints.checkpoints import CheckpointManager
 from seed_rl.common.config.device_config import DeviceConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.inference import env_specs
 from seed_rl.common.inference.inference import CentralInference, InferenceSizes
+from seed_rl.common.learner import variables
 from seed_rl.common.learner.devices import batches, make_devices
 from seed_rl.common.learner.fused_adam import FusedAdam
 from seed_rl.common.learner.training import TrainingStep
@@ -23,6 +25,11 @@ from seed_rl.gym.env import wrap_for_agent
 from tests.helpers.contexts import context
 
 SMALL = QNetworkConfig(lstm_size=16, head_size=16, mlp_sizes=(16,), stack_size=1)
+
+
+def values(module):
+    """Of its variables."""
+    return [variable.numpy() for variable in variables.variables(module)]
 
 
 class Run(contextlib.AbstractContextManager):
@@ -115,6 +122,12 @@ class Run(contextlib.AbstractContextManager):
         self.train_steps += 1
         self.algorithm.after_step(feedback, self.train_steps)
         return metrics, feedback
+
+    def manager(self, directory):
+        """Saves and restores what the learner would."""
+        algorithm = self.algorithm
+        objects = {"agent": algorithm.network, **algorithm.checkpointables()}
+        return CheckpointManager(directory, objects, extra=algorithm.extra_files())
 
     def step(self, actions, reset=False):
         """One step of all environments and one inference; returns the actions."""

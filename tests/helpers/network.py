@@ -13,6 +13,8 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 
+from tests.helpers import run
+
 _SUBNET = "10.77.0"
 _AS_HOST = 'mount --bind "$1" /etc/hosts && shift && exec "$@"'
 _SLOW = "tbf rate 256kbit burst 4kb latency 400ms"
@@ -26,11 +28,11 @@ def unavailable() -> str:
         if shutil.which(tool) is None:
             return f"{tool} is missing (apt-get install iproute2 iptables)"
     probe = f"seed{os.getpid()}-probe"
-    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
+    made = run("ip", "netns", "add", probe)
     if made.returncode:
         return f"no network namespaces: {made.stderr.strip()}"
     pair = ["ip", "-n", probe, "link", "add", "one", "type", "veth", "peer", "name", "two"]
-    made = subprocess.run(pair, capture_output=True, text=True)
+    made = run(*pair)
     _run("ip", "netns", "del", probe)
     return f"no virtual links: {made.stderr.strip()}" if made.returncode else ""
 
@@ -133,6 +135,4 @@ def network(folder: pathlib.Path, *hosts: str) -> Iterator[Network]:
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
-    return done.stdout
+    return run(*command, code=0).stdout

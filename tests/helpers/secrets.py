@@ -8,6 +8,8 @@ import pathlib
 import shutil
 import subprocess
 
+from tests.helpers import run
+
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "make_secrets.sh"
 
 
@@ -46,13 +48,12 @@ class Secrets:
 
 def run_script(*arguments: str | pathlib.Path) -> subprocess.CompletedProcess[str]:
     """Runs the script to its end, whatever its exit code."""
-    return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, timeout=60)
+    return run(SCRIPT, *arguments)
 
 
 def make_secrets(folder: pathlib.Path, *hosts: str) -> Secrets:
     """New secrets in a new folder, for a learner with these names."""
-    done = run_script(folder, *hosts)
-    assert done.returncode == 0, done.stderr
+    run(SCRIPT, folder, *hosts, code=0)
     return Secrets(folder)
 
 
@@ -66,20 +67,15 @@ def dated_certificate(secrets: Secrets, folder: pathlib.Path, first: int, last: 
     )
     key, request, certificate = (str(folder / name) for name in ("key.pem", "request", "cert.pem"))
     alternatives = ["openssl", "x509", "-in", certificate, "-noout", "-ext", "subjectAltName"]
-    names = _run(alternatives).splitlines()[1].strip().replace("IP Address:", "IP:")
+    names = run(*alternatives, code=0).stdout.splitlines()[1].strip().replace("IP Address:", "IP:")
     (folder / "extensions").write_text(f"subjectAltName = {names}\n")
-    _run(["openssl", "req", "-new", "-key", key, "-subj", "/CN=learner", "-out", request])
+    demand = ["openssl", "req", "-new", "-key", key, "-subj", "/CN=learner", "-out", request]
+    run(*demand, code=0)
     command = ["openssl", "ca", "-batch", "-notext", "-config", str(folder / "config")]
     command += ["-in", request, "-out", certificate, "-extfile", str(folder / "extensions")]
     command += ["-cert", secrets.authority, "-keyfile", str(secrets.folder / "ca-key.pem")]
     for option, days in (("-startdate", first), ("-enddate", last)):
         time = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=days)
         command += [option, f"{time:%Y%m%d%H%M%SZ}"]
-    _run([*command, "-outdir", str(folder)])
+    run(*command, "-outdir", folder, code=0)
     return Secrets(folder)
-
-
-def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout

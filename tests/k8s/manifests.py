@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.helpers import run
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 K8S = REPOSITORY / "k8s"
 CASES: dict[str, tuple[str, ...]] = {
@@ -43,12 +45,8 @@ def kubectl() -> str:
 def script(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a script of k8s/ with the kubectl of the tests."""
     path = os.pathsep.join([os.path.dirname(kubectl()), os.environ["PATH"]])
-    return subprocess.run(
-        [str(K8S / name), *arguments],
-        env={**os.environ, "PATH": path, "PYTHON": sys.executable, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
+    return run(
+        K8S / name, *arguments, variables={"PATH": path, "PYTHON": sys.executable, **environment}
     )
 
 

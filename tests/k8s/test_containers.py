@@ -6,12 +6,12 @@ import json
 import os
 import re
 import signal
-import subprocess
 
 import pytest
 
 from seed_rl.cluster import __main__ as cluster
 from seed_rl.common.run_files import progress
+from tests.helpers import run
 from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.system_helpers import Program
 from tests.helpers.waiting import wait_until
@@ -51,9 +51,7 @@ def command(it):
 
 
 def check_arguments(command, folder):
-    return subprocess.run(
-        [*command, "--only_check_args"], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return run(*command, "--only_check_args", cwd=folder)
 
 
 @pytest.mark.parametrize("case", ["jobset", "insecure"])
@@ -187,13 +185,7 @@ def test_containers_train_are_evicted_resume_and_finish(secrets, short_path, fre
 
 @pytest.mark.parametrize("name", ["gpu", "jobset"])
 def test_the_overlays_to_copy_are_what_submit_applies(name):
-    overlay = subprocess.run(
-        [kubectl(), "kustomize", str(K8S / "overlays" / name)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert overlay.returncode == 0, overlay.stderr
+    overlay = run(kubectl(), "kustomize", K8S / "overlays" / name, code=0)
     assert documents(overlay.stdout) == documents(render(name))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import socket
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +13,7 @@ from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import run_record
 from seed_rl.launch import arguments as run_arguments
 from seed_rl.launch import games, local
+from tests.helpers import run, run_python
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
@@ -245,10 +245,7 @@ def test_flags_may_stand_anywhere():
 )
 def test_the_script(repository, arguments, code):
     """A mistake is answered at once, before anything is installed, and without a traceback."""
-    result = subprocess.run(
-        [repository / "run_local.sh", *arguments], capture_output=True, text=True, timeout=30
-    )
-    assert result.returncode == code
+    result = run(repository / "run_local.sh", *arguments, code=code)
     assert "usage: ./run_local.sh GAME AGENT ACTORS" in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
     assert result.stderr.count("error: ") == (1 if code else 0)
@@ -257,10 +254,7 @@ def test_the_script(repository, arguments, code):
 
 @pytest.mark.parametrize("line", ["gym r2d2 --help", "--help gym r2d2 2 4 --gamma=0.9"])
 def test_help_of_an_agent_lists_its_options(repository, line):
-    result = subprocess.run(
-        [repository / "run_local.sh", *line.split()], capture_output=True, text=True, timeout=60
-    )
-    assert result.returncode == 0, result.stderr
+    result = run(repository / "run_local.sh", *line.split(), code=0)
     for words in ("usage: ./run_local.sh GAME", "--restart=fresh", "--env_name", "--trace_lambda"):
         assert words in result.stdout
     assert "python -m seed_rl.gym" not in result.stdout
@@ -281,9 +275,7 @@ def test_help_before_the_installation(monkeypatch, tmp_path, capsys):
 
 
 def test_help_of_stopping(repository):
-    result = subprocess.run(
-        [repository / "stop_local.sh", "--help"], capture_output=True, text=True, timeout=30
-    )
+    result = run(repository / "stop_local.sh", "--help")
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("usage: seed-rl stop [LOGDIR]")
 
@@ -295,13 +287,7 @@ def test_only_the_standard_library(repository):
         "bad = {n.split('.')[0] for n in sys.modules} - set(sys.stdlib_module_names);"
         "print(sorted(n for n in bad if not n.startswith('_')))"
     )
-    result = subprocess.run(
-        [sys.executable, "-S", "-c", code],
-        cwd=repository,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    result = run_python("-S", "-c", code, code=0, cwd=repository)
     assert result.stdout.strip() == "['seed_rl']"
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from seed_rl.cluster import run
 from seed_rl.launch.restarts import CrashRecord, RestartPolicy, to_blame
+from tests.helpers import run_python
 
 
 def test_pauses_double_until_an_actor_is_given_up() -> None:
@@ -32,9 +30,8 @@ def test_a_healthy_run_clears_the_record() -> None:
     [("0", "3", "1 1", 0), ("3", "3", "4 8", 0), ("5", "3", "6 30", 1), ("5", "100", "1 1", 0)],
 )
 def test_what_job_sh_asks(failures: str, lifetime: str, said: str, code: int) -> None:
-    command = [sys.executable, "-m", "seed_rl.launch.restarts", failures, lifetime]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.returncode) == (said, code), done.stderr
+    done = run_python("-m", "seed_rl.launch.restarts", failures, lifetime, code=code)
+    assert done.stdout.strip() == said, done.stderr
 
 
 @pytest.mark.parametrize(

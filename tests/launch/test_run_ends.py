@@ -21,6 +21,7 @@ from seed_rl.launch.actor_record import SupervisedActor
 from seed_rl.launch.process import Process
 from seed_rl.launch.restarts import RestartPolicy
 from seed_rl.launch.run_state import RunState
+from tests import helpers
 from tests.helpers import PROGRAMS, full_disk
 from tests.helpers.run_helpers import going
 from tests.helpers.waiting import wait_until
@@ -154,13 +155,8 @@ def test_a_directory_without_room_is_noticed(tmp_path):
     """Guards a learner that cannot report progress because the disk is full."""
     (tmp_path / "run").mkdir()
     logdir = str(tmp_path / "run")
-    result = subprocess.run(
-        full_disk.command(logdir, sys.executable, PROGRAMS / "full_run_state.py", logdir),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert result.returncode == 0, result.stderr
+    program = [sys.executable, PROGRAMS / "full_run_state.py", logdir]
+    result = helpers.run(*full_disk.command(logdir, *program), code=0)
     assert result.stdout.splitlines() == [
         "None",
         f"no space left in {logdir}",
@@ -172,10 +168,7 @@ def test_a_full_disk_at_the_start_is_told_in_one_line(tmp_path):
     logdir = str(tmp_path / "run")
     (tmp_path / "run").mkdir()
     program = [sys.executable, PROGRAMS / "supervise.py", logdir, "train", "run", "1"]
-    result = subprocess.run(
-        full_disk.command(logdir, *program), capture_output=True, text=True, timeout=60
-    )
-    assert result.returncode == 2, result.stderr
+    result = helpers.run(*full_disk.command(logdir, *program), code=2)
     assert f"Cannot write to {logdir}: No space left on device" in result.stdout
     assert "Traceback" not in result.stdout + result.stderr
 

@@ -12,6 +12,7 @@ import urllib.request
 
 import pytest
 
+from tests import helpers
 from tests.helpers.local_runs import command_lines
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
@@ -41,15 +42,8 @@ def test_training_to_its_end(repository, tmp_path):
         "import gymnasium\ndef make():\n    return gymnasium.make('CartPole-v1')\n"
     )
     task = [str(repository / "run_local.sh"), *TASK[:4], "--env_name=my_env:make"]
-    result = subprocess.run(
-        [*task, "--total_environment_frames=2000", "--tensorboard=false"],
-        cwd=tmp_path,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    task += ["--total_environment_frames=2000", "--tensorboard=false"]
+    result = helpers.run(*task, code=0, cwd=tmp_path, env=clean_environment())
     assert "training has ended" in result.stdout
     assert command_lines(logdir) == {}
     done = json.loads((logdir / "progress.json").read_text())
@@ -94,13 +88,8 @@ def test_a_wrong_flag_is_told_before_anything_is_done(repository, tmp_path):
     """With the usage; and the earlier run is still where it was."""
     logdir = tmp_path / "run"
     (logdir / "checkpoints").mkdir(parents=True)
-    result = subprocess.run(
-        command(repository, logdir, "--gane=Pong", "--restart=fresh"),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert result.returncode == 2, result.stdout + result.stderr
+    wrong = command(repository, logdir, "--gane=Pong", "--restart=fresh")
+    result = helpers.run(*wrong, code=2)
     error, usage = result.stderr.splitlines()[-2:]
     assert error.startswith("error: ") and "gane" in error
     assert usage.startswith("usage: ./run_local.sh")

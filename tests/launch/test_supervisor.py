@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pty
 import signal
-import subprocess
-import sys
 import time
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -17,7 +15,8 @@ import pytest
 from seed_rl.common.run_files import checkpoint_list
 from seed_rl.launch import supervisor
 from seed_rl.launch.process import Process
-from tests.helpers import PROGRAMS
+from tests import helpers
+from tests.helpers import PROGRAMS, run_python
 from tests.helpers.run_helpers import going, is_alive, is_locked, pids
 from tests.helpers.waiting import wait_until
 
@@ -93,14 +92,6 @@ def test_killed_actors_are_restarted(start):
     run.signal(signal.SIGINT)
     assert run.wait() == 0
     assert not any(is_alive(pid) for pid in pids(run, 4))
-
-
-def test_an_actor_that_crashes_once_goes_on(start):
-    run = start("train", "crash_once", "1")
-    wait_until(lambda: len(run.lives(0)) == 2)
-    time.sleep(0.5)
-    assert len(run.lives(0)) == 2
-    assert "actor 0 exited with code 3" in run.text()
 
 
 def test_actors_that_all_keep_crashing_end_the_run(start):
@@ -289,13 +280,9 @@ def test_a_live_directory_is_refused(start):
 
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    result = subprocess.run(
-        [sys.executable, PROGRAMS / "supervise.py", tmp_path / "file" / "run", "train", "run", "1"],
-        capture_output=True,
-        text=True,
-        timeout=30,
+    result = run_python(
+        PROGRAMS / "supervise.py", tmp_path / "file" / "run", "train", "run", "1", code=2
     )
-    assert result.returncode == 2
     assert "Cannot write to" in result.stdout and "--logdir=DIR" in result.stdout
     assert "Traceback" not in result.stdout + result.stderr
 
@@ -304,34 +291,28 @@ def test_stop_local_stops_the_run_named(start, repository):
     """stop_local.sh returns when everything has ended, with the checkpoint saved."""
     run = going(start, 2)
     script = repository / "stop_local.sh"
-    result = subprocess.run(
-        [script, run.logdir], capture_output=True, text=True, timeout=30, cwd=run.logdir.parent
-    )
-    assert result.returncode == 0, result.stderr
+    helpers.run(script, run.logdir, code=0, cwd=run.logdir.parent)
     assert run.wait() == 0
     assert run.saved()
-    result = subprocess.run([script, run.logdir], capture_output=True, text=True, timeout=30)
-    assert result.returncode == 2
+    result = helpers.run(script, run.logdir, code=2)
     assert f"No run is active in {run.logdir}" in result.stderr
 
 
 def test_stop_local_finds_the_only_run(start, repository, tmp_path):
     (tmp_path / "runs" / "pong").mkdir(parents=True)
     (tmp_path / "runs" / "first" / "runs").mkdir(parents=True)
-    command = [repository / "stop_local.sh"]
-    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 30, "cwd": tmp_path}
-    assert "No run is active under" in subprocess.run(command, **options).stderr
+    stop = functools.partial(helpers.run, repository / "stop_local.sh", cwd=tmp_path)
+    assert "No run is active under" in stop().stderr
     first = start("train", "run", "1", name="runs/first")
     second = start("train", "run", "1", name="runs/pong/seed2")
     inside = start("train", "run", "1", name="runs/first/runs/0000-seed1")  # As in a study.
     wait_until(lambda: is_locked(first) and is_locked(second) and is_locked(inside))
-    result = subprocess.run(command, **options)
-    assert result.returncode == 2 and "Several runs are active" in result.stderr
+    assert "Several runs are active" in stop(code=2).stderr
     wait_until(second.training)
     second.signal(signal.SIGTERM)
     assert second.wait() == 0
     wait_until(first.training)
-    assert subprocess.run(command, **options).returncode == 0
+    stop(code=0)
     assert first.wait() == 0
     inside.signal(signal.SIGTERM)
     assert inside.wait() == 0

@@ -196,7 +196,14 @@ def test_mistakes_are_told_in_words(options: dict[str, Any], message: str) -> No
 
 def test_mujoco_is_not_installed() -> None:
     """The message has the command that installs it; environments without MuJoCo work."""
-    result = run_python(PROGRAMS / "without_mujoco.py")
+    program = """
+import sys
+sys.modules["mujoco"] = None
+from seed_rl.mujoco.environment import MujocoConfig, create
+create(0, MujocoConfig(env_name="Toy-v0"))
+create(0, MujocoConfig())
+"""
+    result = run_python("-c", program)
     assert f'run `{sys.executable} -m pip install "gymnasium[mujoco]"`' in result.stderr
     assert "UserError: --env_name=HalfCheetah-v5: MuJoCo is not installed" in result.stderr
 
@@ -204,9 +211,8 @@ def test_mujoco_is_not_installed() -> None:
 def test_warnings_are_logged_once_and_write_no_file(tmp_path: Any, repository: Any) -> None:
     """MuJoCo's own handler would append to MUJOCO_LOG.TXT for every environment."""
     (tmp_path / "cart.xml").write_text(CART.format(mass=1))
-    environment = {**os.environ, "PYTHONPATH": str(repository)}
-    result = run_python(PROGRAMS / "mujoco_warnings.py", cwd=tmp_path, env=environment)
-    assert result.returncode == 0, result.stderr
+    variables = {"PYTHONPATH": str(repository)}
+    result = run_python(PROGRAMS / "mujoco_warnings.py", code=0, cwd=tmp_path, variables=variables)
     assert result.stderr.count("MuJoCo: Nan, Inf or huge value") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["cart.xml"]
 

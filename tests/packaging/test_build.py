@@ -11,6 +11,8 @@ import zipfile
 
 import pytest
 
+from tests.helpers import run, run_python
+
 
 def build(
     tree: pathlib.Path, option: str = "--inplace", **environment: str
@@ -63,7 +65,7 @@ def readelf(option: str, library: pathlib.Path) -> str:
     if not shutil.which("readelf"):
         pytest.skip("readelf is missing")
     command = ["readelf", "--wide", option, str(library)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return run(*command, code=0).stdout
 
 
 @pytest.mark.parametrize("name", ["transport", "grpc_ops", "unroll_ops", "replay"])
@@ -115,19 +117,16 @@ def test_an_editable_installation_works_beside_a_folder_of_its_name(tree, tmp_pa
     home = tmp_path_factory.mktemp("home")
     clone = tree.rename(home / "seed_rl")
     code = "from setuptools import build_meta; print(build_meta.build_editable('..'))"
-    built = subprocess.run(
-        [sys.executable, "-c", code], cwd=clone, capture_output=True, text=True, timeout=200
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
+    built = run_python("-c", code, code=0, cwd=clone)
     with zipfile.ZipFile(home / built.stdout.splitlines()[-1]) as wheel:
         wheel.extractall(home / "site-packages")
     code = "import site, sys; site.addsitedir(sys.argv[1]); import seed_rl; print(seed_rl.__file__)"
-    used = subprocess.run(
-        [sys.executable, "-S", "-c", code, home / "site-packages"],
+    used = run_python(
+        "-S",
+        "-c",
+        code,
+        home / "site-packages",
         cwd=home,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        timeout=60,
     )
     assert used.stdout.strip() == str(clone / "seed_rl" / "__init__.py"), used.stderr

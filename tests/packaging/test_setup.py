@@ -12,17 +12,12 @@ import sys
 
 import pytest
 
+from tests.helpers import run
+
 
 def setup(tree: pathlib.Path, *extras: str, **environment: str) -> str:
     """Runs the script and returns its output."""
-    result = subprocess.run(
-        [tree / "scripts" / "setup.sh", *extras],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = run(tree / "scripts" / "setup.sh", *extras, code=0, variables=environment)
     assert not result.stdout
     return result.stderr
 
@@ -103,9 +98,7 @@ def test_other_versions_of_tensorflow_and_grpc_are_another_build(tree, tmp_path_
         installed = packages / f"tensorflow-{tensorflow}.dist-info"
         installed.mkdir()
         environment = {**os.environ, "PKG_CONFIG_PATH": str(pkgconfig)}
-        found = subprocess.run(
-            ["bash", only], env=environment, capture_output=True, text=True, timeout=60, check=True
-        ).stdout
+        found = run("bash", only, code=0, env=environment).stdout
         installed.rmdir()
         assert len(found.split()[0]) == 64, found
         return found
@@ -118,10 +111,7 @@ def test_other_versions_of_tensorflow_and_grpc_are_another_build(tree, tmp_path_
 
 def test_an_unknown_extra_is_refused(tree):
     """pip would only warn of it."""
-    result = subprocess.run(
-        [tree / "scripts" / "setup.sh", "plot,vidoe"], capture_output=True, text=True, timeout=60
-    )
-    assert result.returncode == 1
+    result = run(tree / "scripts" / "setup.sh", "plot,vidoe", code=1)
     assert re.search(r'unknown extra "vidoe"; choose from: .*\bvideo\b', result.stderr)
     assert not (tree / ".venv").exists()
 
@@ -133,14 +123,11 @@ def test_a_long_step_says_that_it_still_runs(tree, tmp_path_factory):
         f'#!/bin/sh\n[ "$2" = venv ] && sleep 3 && exit 1\nexec {sys.executable} "$@"\n'
     )
     python.chmod(0o755)
-    result = subprocess.run(
-        [tree / "scripts" / "setup.sh"],
-        env={**os.environ, "PYTHON": str(python), "SETUP_REPORT_S": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
+    result = run(
+        tree / "scripts" / "setup.sh",
+        code=1,
+        variables={"PYTHON": str(python), "SETUP_REPORT_S": "1"},
     )
-    assert result.returncode == 1
     first, *rest = result.stderr.splitlines()
     assert first == f"setup: creating the virtual environment {tree}/.venv"
     # In whole seconds of the clock, of which one second may touch three.
@@ -157,14 +144,9 @@ def test_setup_without_rights_prints_the_command(tree, tmp_path_factory):
     (tools / "python3").symlink_to(sys.executable)
     (tools / "id").write_text("#!/bin/sh\necho 1000\n")
     (tools / "id").chmod(0o755)
-    result = subprocess.run(
-        [tree / "scripts" / "setup.sh", "atari"],
-        env={"PATH": str(tools), "HOME": str(tree)},
-        capture_output=True,
-        text=True,
-        timeout=60,
+    result = run(
+        tree / "scripts" / "setup.sh", "atari", code=1, env={"PATH": str(tools), "HOME": str(tree)}
     )
-    assert result.returncode == 1
     command = "sudo apt-get install --yes --no-install-recommends"
     assert f"{command} g++ pkg-config libgrpc++-dev libzstd-dev" in result.stderr
     assert not (tree / ".venv").exists()
@@ -178,12 +160,10 @@ def test_an_unsupported_python_is_refused(tree, tmp_path_factory):
         'case "$2" in *version_info*) exit 1;; esac\nexit 0\n'
     )
     old.chmod(0o755)
-    result = subprocess.run(
-        [tree / "scripts" / "setup.sh", "atari"],
-        env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
+    result = run(
+        tree / "scripts" / "setup.sh",
+        "atari",
+        code=1,
+        variables={"PATH": f"{tools}:{os.environ['PATH']}"},
     )
-    assert result.returncode == 1
     assert "Python 3.10 to 3.13 is required, but python3 is Python 3.9.1" in result.stderr

@@ -13,6 +13,8 @@ import zipfile
 
 import pytest
 
+from tests.helpers import run
+
 pytestmark = pytest.mark.slow
 
 
@@ -59,14 +61,12 @@ def test_a_call_through_the_installed_wheel(wheel, tmp_path, repository):
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     (packages / "lent.pth").write_text("\n".join(site.getsitepackages()))
 
-    result = subprocess.run(
-        [python, repository / "tests" / "helpers" / "programs" / "wheel_program.py"],
-        capture_output=True,
-        text=True,
-        timeout=120,
+    result = run(
+        python,
+        repository / "tests" / "helpers" / "programs" / "wheel_program.py",
+        code=0,
         cwd=tmp_path,
     )
-    assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout.splitlines()[-1])
     assert answer["numpy"] == answer["tensorflow"] == [[0, 2, 4], [6, 8, 10]]
     assert answer["package"] == str(packages / "seed_rl")

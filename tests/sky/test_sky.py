@@ -15,6 +15,7 @@ import yaml
 
 from seed_rl.cluster import address_file
 from seed_rl.common.run_files import progress
+from tests.helpers import run
 from tests.helpers.secrets import run_script as make_secrets
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
@@ -59,16 +60,15 @@ def parse(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
 
     def parse(*tasks):
-        done = subprocess.run(
-            [python, "-c", PARSE],
+        done = run(
+            python,
+            "-c",
+            PARSE,
+            code=0,
             input=json.dumps(tasks),
-            env={**os.environ, "HOME": str(home), "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"},
+            variables={"HOME": str(home), "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"},
             cwd=home,
-            capture_output=True,
-            text=True,
-            check=False,
         )
-        assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
     return parse

@@ -15,6 +15,7 @@ import time
 import pytest
 
 from seed_rl.common.run_files import progress
+from tests import helpers
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow
@@ -41,14 +42,7 @@ class Cluster:
         self._waiting = {}  # Since when jobs have been waiting.
 
     def run(self, *command):
-        return subprocess.run(
-            command,
-            env=self._environment,
-            cwd=self._repository,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        return helpers.run(*command, env=self._environment, cwd=self._repository)
 
     def ask(self, *command):
         done = self.run(*command)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import pathlib
-import subprocess
 import sys
 
 import pytest
 
 from seed_rl.common.system.file_lock import LearnerLock
+from tests import helpers
 
 REVIEWED = pathlib.Path(__file__).parent / "dry_run.txt"
 TASK = ("gym", "vtrace", "32", "4", "--env=CartPole-v1")
@@ -20,14 +20,9 @@ def submit(repository, tmp_path):
     """Runs slurm/submit.sh with a directory for the run."""
 
     def run(*arguments, **environment):
-        return subprocess.run(
-            [repository / "slurm" / "submit.sh", *arguments, f"--logdir={tmp_path}/run"],
-            env={**os.environ, "PYTHON": sys.executable, **environment},
-            cwd=repository,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        command = [repository / "slurm" / "submit.sh", *arguments, f"--logdir={tmp_path}/run"]
+        variables = {"PYTHON": sys.executable, **environment}
+        return helpers.run(*command, variables=variables, cwd=repository)
 
     return run
 
@@ -80,14 +75,9 @@ def test_several_learners_have_no_proxy(submit, tmp_path):
 
 def test_the_default_logdir_is_the_programs(repository, tmp_path):
     """Guards learner and actors that start elsewhere from a relative directory."""
-    done = subprocess.run(
-        [repository / "slurm" / "submit.sh", "--dry_run", *TASK],
-        env={**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(repository)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    command = [repository / "slurm" / "submit.sh", "--dry_run", *TASK]
+    variables = {"PYTHON": sys.executable, "PYTHONPATH": str(repository)}
+    done = helpers.run(*command, variables=variables, cwd=tmp_path)
     assert f" --logdir={tmp_path}/runs/gym-vtrace-CartPole-v1\n" in done.stdout, done.stderr
 
 
@@ -196,12 +186,7 @@ def test_a_variable_of_the_users_does_not_start_several_learners(repository, tmp
         (tools / name).chmod(0o755)
     settings = {"SEED_RL_ROLE": "learner", "SEED_RL_SECRETS": tmp_path, "RUN": "run"}
     settings |= {"ROOT": repository, "PYTHON": sys.executable, "LOGDIR": tmp_path}
-    done = subprocess.run(
-        [repository / "slurm" / "job.sh", *(f"{k}={v}" for k, v in settings.items()), "--", *TASK],
-        env={"PATH": f"{tools}:{os.environ['PATH']}", "NODES": "4", "SLURM_JOB_ID": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "NODES": "4", "SLURM_JOB_ID": "1"}
+    command = [repository / "slurm" / "job.sh", *(f"{k}={v}" for k, v in settings.items())]
+    done = helpers.run(*command, "--", *TASK, code=0, env=environment)
     assert "seed_rl.cluster" in done.stdout.split() and "--insecure" in done.stdout.split()

@@ -16,7 +16,7 @@ from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.common.system import processor
 from seed_rl.launch import run_lock
 from seed_rl.study import program
-from tests.helpers import PROGRAMS
+from tests.helpers import PROGRAMS, run_python
 from tests.helpers.waiting import PATIENCE_S, wait_until
 
 SPEC = {
@@ -321,14 +321,9 @@ def test_without_matplotlib_there_is_a_table(study, capsys, monkeypatch):
 @pytest.mark.nightly
 def test_the_example_of_the_repository(repository, tmp_path):
     """Real learners and actors, gin bindings, from the spec to the plots."""
-    result = subprocess.run(
-        [sys.executable, "-m", "seed_rl.study", "studies/toy_ppo.json"]
-        + [f"--directory={tmp_path}/study", "--parallel=2"],
-        cwd=repository,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    command = ["-m", "seed_rl.study", "studies/toy_ppo.json"]
+    command += [f"--directory={tmp_path}/study", "--parallel=2"]
+    run_python(*command, code=0, cwd=repository, timeout=1500)
     with open(tmp_path / "study/results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 5

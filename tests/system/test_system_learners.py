@@ -12,18 +12,11 @@ from seed_rl.common.run_files import checkpoint_list, progress
 from seed_rl.launch.ports import free_port
 from tests.helpers.cables import cable
 from tests.helpers.local_runs import frames_saved, nothing_runs, processes_of, start
-from tests.helpers.system_helpers import site
 from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.nightly
 
 FLAGS = ("--learners=2", "--insecure", "--batch_size=8", "--save_checkpoint_secs=2")
-
-
-@pytest.fixture
-def place(tmp_path):
-    with site(tmp_path, "") as place:
-        yield place
 
 
 def learner(place, index):
@@ -91,7 +84,8 @@ def test_every_checkpoint_has_the_replays_of_all(place):
     run = place.start(
         "seed_rl.launch.local",
         *("gym", "sac", "2", "4", "--env_name=Pendulum-v1", "--learners=2", "--insecure"),
-        *("--replay_buffer_min_size=100", "--total_environment_frames=4000"),
+        *("--replay_buffer_min_size=100", "--total_environment_frames=1500"),
+        *("--mlp_sizes=16", "--batch_size=32", "--replay_ratio=32"),
         *("--save_checkpoint_secs=1", "--save_replay=always", "--tensorboard=false"),
         *(f"--logdir={place.logdir}", "--checkpoints_to_keep=100"),
     )

@@ -17,7 +17,7 @@ from tests.helpers.local_runs import (
     start,
     trains_on,
 )
-from tests.helpers.system_helpers import REPOSITORY, site
+from tests.helpers.system_helpers import REPOSITORY
 from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -27,12 +27,6 @@ LEAST = 60_000
 AHEAD = 2500
 """Frames that actors may play beyond those of the run: the rest of the last batch, batches that are
 ready or queued, and unrolls that they have begun, also in earlier lives."""
-
-
-@pytest.fixture
-def place(tmp_path):
-    with site(tmp_path, "") as place:
-        yield place
 
 
 def test_a_run_is_killed_interrupted_resumed_and_ended(place):

@@ -15,16 +15,9 @@ from seed_rl.common.errors import NotSavedError
 from seed_rl.common.run_files import progress as progress_lib
 from tests.helpers import full_disk
 from tests.helpers.local_runs import frames_saved, nothing_runs, processes_of, start, trains_on
-from tests.helpers.system_helpers import site
 from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def place(tmp_path):
-    with site(tmp_path, "") as place:
-        yield place
 
 
 def family_of(pid):

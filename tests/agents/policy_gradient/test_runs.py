@@ -88,9 +88,9 @@ def test_a_run_is_played_as_it_was_trained(tmp_path, socket_address):
     assert np.mean([row.episode_return for row in evaluated[-20:]]) == 3
     result = run_python(
         *("-m", "seed_rl.play", logdir, "--episodes=5"),
+        code=0,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        variables={"PYTHONPATH": os.getcwd()},
     )
-    assert result.returncode == 0, result.stdout + result.stderr
     assert re.findall(r"│\s+\d+ │\s+(\S+) │\s+(\S+) │", result.stdout) == [("3", "3")] * 5
     assert "without effect" not in result.stderr  # Of settings that nobody has typed.

@@ -11,7 +11,6 @@ from gymnasium import spaces
 from seed_rl.agents.r2d2 import learner, losses
 from seed_rl.agents.r2d2.config import R2D2Config
 from seed_rl.agents.r2d2.networks import AgentOutput, DuelingLSTM
-from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
@@ -20,7 +19,7 @@ from seed_rl.common.learner import variables
 from seed_rl.common.networks.encoders import VectorEncoder
 from seed_rl.common.replay import ReplayConfig
 from seed_rl.testing.envs import LifeStepEnv, TimeLimitEnv
-from tests.helpers.in_process import Run
+from tests.helpers.in_process import Run, values
 from tests.helpers.replays import stored
 from tests.helpers.waiting import wait_until
 
@@ -30,10 +29,6 @@ SHORT = R2D2Config(burn_in=2, n_steps=2, update_target_every_n_step=3)
 def goes_on(algorithm, inserted):
     """Whether more than `inserted` unrolls are in the count of the run."""
     return algorithm.unrolls_consumed > inserted
-
-
-def values(agent):
-    return [v.numpy() for v in variables.variables(agent)]
 
 
 def play(run, num_unrolls):
@@ -130,15 +125,6 @@ def test_feedback_and_target_network():
     assert run.actor_error is None
 
 
-def manager(run, directory):
-    algorithm = run.algorithm
-    return checkpoints.CheckpointManager(
-        directory,
-        {"agent": algorithm.network, **algorithm.checkpointables()},
-        extra=algorithm.extra_files(),
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "save_replay", [pytest.param("never", marks=pytest.mark.nightly), "stop", "always"]
@@ -160,14 +146,14 @@ def test_checkpoint_and_resume(tmp_path, save_replay):
         inserted = {}
         for directory in (running, stopped):
             run.algorithm.before_save()
-            manager(run, directory).save(1)
+            run.manager(directory).save(1)
             inserted[directory] = int(run.algorithm.checkpointables()["inserted_unrolls"].numpy())
             run.store.close()
         target = values(run.algorithm.target_network)
         assert 0 < inserted[running] <= inserted[stopped]
     for directory, saved in ((running, save_replay == "always"), (stopped, save_replay != "never")):
         with make_run(1) as resumed:
-            assert manager(resumed, directory).restore_latest() == 1
+            assert resumed.manager(directory).restore_latest() == 1
             resumed.train_steps = run.train_steps  # The learner saves them itself.
             algorithm = resumed.algorithm
             assert algorithm.unrolls_consumed == inserted[directory]

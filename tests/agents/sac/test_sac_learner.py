@@ -10,21 +10,19 @@ import pytest
 from seed_rl.agents.sac import networks
 from seed_rl.agents.sac.algorithm import SAC, create_job
 from seed_rl.agents.sac.config import SACConfig, SACNetworkConfig, updates_per_step
-from seed_rl.common.checkpoints import checkpoints
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.replay_config import HindsightConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
-from seed_rl.common.learner import variables
 from seed_rl.common.replay import Hindsight, ReplayConfig
 from seed_rl.common.run_files import returns_log
 from seed_rl.gym.env import wrap_for_agent
 from seed_rl.mujoco.toy_env import BitFlippingEnv
 from seed_rl.testing.envs import TimeLimitEnv
 from tests.helpers.contexts import context
-from tests.helpers.in_process import Run
+from tests.helpers.in_process import Run, values
 from tests.helpers.system_helpers import train_to_end
 from tests.helpers.waiting import wait_until
 
@@ -67,10 +65,6 @@ class SACRun(Run):
 
 def pendulum():
     return gymnasium.make("Pendulum-v1")
-
-
-def values(module):
-    return [v.numpy() for v in variables.variables(module)]
 
 
 def test_target_network_moves_by_its_fraction():
@@ -130,11 +124,6 @@ def test_v_is_trained_only_where_something_reads_it(bootstrap_net, lstm_sizes, r
 
 def test_checkpoint_and_resume(tmp_path):
     """Guards that a resumed run continues with target network, temperature and replay."""
-
-    def manager(algorithm):
-        objects = {"agent": algorithm.network, **algorithm.checkpointables()}
-        return checkpoints.CheckpointManager(tmp_path, objects, extra=algorithm.extra_files())
-
     replay = {**vars(UNIFORM), "save_replay": "always"}
     with SACRun(pendulum, replay=ReplayConfig(**replay)) as run:
         run.start()
@@ -143,12 +132,12 @@ def test_checkpoint_and_resume(tmp_path):
             run.train()
         saved = run.algorithm
         saved.before_save()
-        manager(saved).save(1)
+        run.manager(tmp_path).save(1)
         target, temperature = values(saved.target_network), float(saved.temperature())
         assert temperature != 1.0
     with SACRun(pendulum, replay=ReplayConfig(**replay), seed=1) as resumed:
         algorithm = resumed.algorithm
-        assert manager(algorithm).restore_latest() == 1
+        assert resumed.manager(tmp_path).restore_latest() == 1
         resumed.train_steps = run.train_steps  # The learner saves them itself.
         assert float(algorithm.temperature()) == temperature
         assert len(algorithm.replay) > 0

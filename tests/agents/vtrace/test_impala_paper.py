@@ -29,8 +29,7 @@ DISCOUNT, BASELINE_COST, ENTROPY_COST = 0.99, 0.5, 0.01
 def test_the_file_has_the_settings_of_the_paper():
     """Guards them as the program reads them, one by one."""
     program = PROGRAMS / "effective_options.py"
-    result = run_python(program, "seed_rl.atari.vtrace_main", f"--flagfile={FLAGS}")
-    assert result.returncode == 0, result.stderr
+    result = run_python(program, "seed_rl.atari.vtrace_main", f"--flagfile={FLAGS}", code=0)
     read = json.loads(result.stdout)[0]
     expected = {
         # Table G.1.

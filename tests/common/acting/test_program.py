@@ -11,8 +11,7 @@ EXISTING = PROGRAMS / "existing_main.py"
 @pytest.mark.parametrize("module", ["seed_rl.gym.vtrace_main", "seed_rl.atari.r2d2_main"])
 def test_a_program_without_a_run_mode_says_so(module, tmp_path):
     """Guards that nothing becomes a learner by default: one line, exit code 2, no file written."""
-    result = run_python("-m", module, f"--logdir={tmp_path}/run")
-    assert result.returncode == 2
+    result = run_python("-m", module, f"--logdir={tmp_path}/run", code=2)
     assert result.stderr.startswith("error: --run_mode is missing")
     assert "--run_mode=learner" in result.stderr and "--run_mode=actor" in result.stderr
     assert result.stderr.count("\n") == 1
@@ -44,18 +43,16 @@ family = environment_family.EnvironmentFamily(Config, None)
 program.main(family, **eval(sys.argv.pop(1)))
 """
     flags = "--run_mode=learner", "--num_action_repeats=4", "--only_check_args"
-    result = run_python("-c", program, "{}", *flags)
-    assert result.returncode == 2
+    result = run_python("-c", program, "{}", *flags, code=2)
     assert result.stderr.startswith("error: --num_action_repeats would have no effect: Config has")
-    assert run_python("-c", program, "{'num_action_repeats': 4}", *flags).returncode == 0
+    run_python("-c", program, "{'num_action_repeats': 4}", *flags, code=0)
 
 
 def test_any_option_can_be_a_default_of_a_program():
     """Guards names that the main program's own parameters might take."""
     program = "from seed_rl.agents.vtrace import program; from seed_rl.gym.env import FAMILY; "
     program += "program.main(FAMILY, optimizer='rmsprop')"
-    result = run_python("-c", program, "--help")
-    assert result.returncode == 0, result.stderr
+    result = run_python("-c", program, "--help", code=0)
     assert "(default: 'rmsprop')" in result.stdout
 
 
@@ -65,9 +62,8 @@ def test_a_network_of_a_program_has_no_flags_of_the_agents_own(agent):
     program = "from seed_rl.gym import agents, env; "
     program += f"agents.run('{agent}', env.FAMILY, create_agent=lambda *spaces: None)"
     main = ("-c", program, "--run_mode=learner", "--num_envs=4", "--only_check_args")
-    assert run_python(*main).returncode == 0
-    result = run_python(*main, "--mlp_sizes=3")
-    assert result.returncode == 2
+    run_python(*main, code=0)
+    result = run_python(*main, "--mlp_sizes=3", code=2)
     assert "Unknown command line flag 'mlp_sizes'" in result.stderr
 
 
@@ -92,8 +88,7 @@ def test_a_network_of_a_program_has_no_flags_of_the_agents_own(agent):
 def test_mistakes_are_found_before_anything_starts(agent, flags, message):
     """By what ./run_local.sh and the dry runs of clusters ask first."""
     main = ("-m", f"seed_rl.gym.{agent}_main", "--run_mode=learner", "--num_envs=4")
-    result = run_python(*main, *flags, "--only_check_args")
-    assert result.returncode == 2, result.stdout
+    result = run_python(*main, *flags, "--only_check_args", code=2)
     assert message in result.stderr.splitlines()[-1]
 
 

@@ -1,5 +1,6 @@
 """Checkpoints: exact resumption, and survival of kills and damage."""
 
+import errno
 import json
 import os
 import pathlib
@@ -134,8 +135,16 @@ def test_config_and_metadata_lie_beside_the_variables(tmp_path):
     assert json.loads((path / "metadata.json").read_text())["step"] == 5
 
 
-@pytest.mark.parametrize("damage", ["truncate", "flip", "remove", "manifest"])
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, caplog, damage):
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("truncate", " bytes, not "),
+        ("flip", "has a wrong checksum"),
+        ("remove", "No such file"),
+        ("manifest", "has no readable manifest"),
+    ],
+)
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, caplog, damage, told):
     run = Run(tmp_path, 1)
     run.manager.save(1)
     saved = run.state()
@@ -156,7 +165,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, caplog
     again = Run(tmp_path, 2)
     assert again.manager.restore_latest() == 1
     assert_same(again.state(), saved)
-    assert "Skipping a damaged checkpoint" in caplog.text
+    assert "Skipping a damaged checkpoint" in caplog.text and told in caplog.text
     # It is out of the way of the next ones, but not deleted.
     assert (tmp_path / (newest.name + ".damaged")).is_dir()
     again.manager.save(2)
@@ -186,10 +195,17 @@ def test_leftovers_of_a_dead_learner_are_removed_and_of_a_live_one_kept(tmp_path
     assert run.manager.restore_latest() is None
 
 
-def test_an_unwritable_directory_is_told_with_the_mend(tmp_path):
+def test_an_unwritable_directory_is_told_with_the_mend(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="--logdir"):
         Run(tmp_path / "file" / "checkpoints", 1)
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pathlib.Path, "write_bytes", fail)
+    with pytest.raises(UserError, match="No space left on device.*free space"):
+        Run(tmp_path / "full", 1)
 
 
 def test_an_optimizer_without_slots_is_a_bug_of_ours(tmp_path):
@@ -267,6 +283,7 @@ def test_a_checkpoint_is_on_the_disk_before_its_name_is(tmp_path, monkeypatch):
 
 
 def test_a_save_that_fails_once_is_tried_again(tmp_path, monkeypatch):
+    """Guards the next try, and what is told and kept when all of them fail on a full disk."""
     errors = [OSError(5, "Input/output error")]
     write = checkpoints.run_record.write
 
@@ -279,7 +296,12 @@ def test_a_save_that_fails_once_is_tried_again(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints.run_record, "write", flaky)
     assert run.manager.save(1) is not None
     assert not errors
-    assert steps_of(tmp_path) == [1]
+    errors += [OSError(errno.ENOSPC, "No space left on device")] * 2
+    assert run.manager.save(2) is None
+    assert run.manager.problem == f"no space left in {tmp_path}"
+    assert [path.name[-6:] for path in tmp_path.iterdir()] == ["000001"]
+    assert run.manager.save(3) is not None and run.manager.problem is None
+    assert steps_of(tmp_path) == [1, 3]
 
 
 def test_init_checkpoint_takes_weights_and_nothing_else(tmp_path):
@@ -353,14 +375,6 @@ def test_kill_9_at_any_moment_leaves_a_whole_latest_checkpoint(tmp_path):
         victim.kill()
         victim.wait()
     assert hits > 0  # Otherwise no kill came while saving, and nothing was tested.
-
-
-def test_verify_tells_what_is_wrong(tmp_path):
-    path = Run(tmp_path, 1).manager.save(1)
-    manifest.verify(path)
-    os.truncate(path / "config.json", 0)
-    with pytest.raises(manifest.DamagedCheckpointError, match="config.json has 0 bytes"):
-        manifest.verify(path)
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "../../returns.csv"])

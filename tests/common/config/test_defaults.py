@@ -19,9 +19,7 @@ def run(*arguments, settings=None, **kwargs):
 
 
 def answer(*arguments, **kwargs):
-    result = run(*arguments, **kwargs)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return json.loads(run(*arguments, code=0, **kwargs).stdout)
 
 
 @pytest.fixture
@@ -192,8 +190,7 @@ def as_documented(text, value):
 def test_effective_defaults_of_the_programs(program):
     """Guards the tables in docs/agents, and results in docs/results, which are of these values."""
     module = f"seed_rl.{program.replace(' ', '.')}_main"
-    result = run_python(PROGRAMS / "effective_options.py", module)
-    assert result.returncode == 0, result.stderr
+    result = run_python(PROGRAMS / "effective_options.py", module, code=0)
     values, changed, origins = json.loads(result.stdout)
     table = documented(program)
     shown = {name: as_documented(text, values[name]) for name, text in table.items()}

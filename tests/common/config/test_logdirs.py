@@ -72,13 +72,12 @@ def test_programs_check(shared: Path, repository: Path) -> None:
         pytest.skip("only root can give a directory away")
     (shared / "runs").mkdir()
     os.chown(shared / "runs", STRANGER, -1)
-    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    variables = {"PYTHONPATH": str(repository)}
     for program in (
         ("seed_rl.gym.vtrace_main", "--run_mode=learner", "--only_check_args"),
         ("seed_rl.launch.stop",),
     ):
-        result = run_python("-m", *program, cwd=shared, env=environment)
-        assert result.returncode == 2
+        result = run_python("-m", *program, code=2, cwd=shared, variables=variables)
         assert f"error: {shared}/runs belongs to another user" in result.stderr
 
 

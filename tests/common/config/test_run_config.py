@@ -42,6 +42,5 @@ def test_the_refusal_comes_before_anything_starts(mode, code, tmp_path):
     """Guards ./run_local.sh, which checks first; an actor may connect to other machines."""
     command = ["-m", "seed_rl.gym.vtrace_main", f"--run_mode={mode}"]
     command += ["--only_check_args", f"--logdir={tmp_path}/run", "--server_address=0.0.0.0:1"]
-    done = run_python(*command)
-    assert done.returncode == code, done.stderr
+    done = run_python(*command, code=code)
     assert ("error: Refusing to serve --server_address=0.0.0.0:1" in done.stderr) == (code == 2)

@@ -193,11 +193,3 @@ def test_inference_uses_the_newest_weights():
     assert call(inference, [0]) == [0]
     variables.variables(algorithm.network)[0].assign(100)
     assert call(inference, [0]) == [101]
-
-
-def test_an_error_of_one_environment_does_not_change_others():
-    inference = make(Counting())
-    call(inference, [0, 1])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Environment id 7"):
-        call(inference, [0, 7])
-    assert call(inference, [0, 1]) == [1, 1]

@@ -290,17 +290,17 @@ def test_wrong_row_shape_is_an_error():
         )
 
 
-def test_a_server_ends_while_inference_waits_for_training(socket_address):
+@pytest.mark.parametrize(("limit", "steps"), [("queue_capacity", 3), ("unrolls_per_step", 2)])
+def test_a_server_ends_while_inference_waits_for_training(socket_address, limit, steps):
     """Guards programs that shut their server down without closing the store first."""
-    store = make_store(num_envs=1, unroll_length=1, queue_capacity=1)
+    store = make_store(num_envs=1, unroll_length=1, **{limit: 1})
     run_ids = tf.constant([5], tf.int64)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
     def infer(env_ids):
         outputs = env_outputs(1)
         actions, state = store.begin(env_ids, run_ids, outputs, outputs.reward)
-        steps = {"observation": outputs.observation, "reward": outputs.reward}
-        store.end(env_ids, run_ids, actions, state, steps)
+        store.end(env_ids, run_ids, actions, state, step_of(outputs))
         return actions
 
     with serving(socket_address, infer, isolate_errors=True) as server:
@@ -308,10 +308,11 @@ def test_a_server_ends_while_inference_waits_for_training(socket_address):
         while store.counters().queue_size < 1:
             client.infer(np.int32([0]))
         blocked = Background(client.infer, np.int32([0]))
-        wait_until(lambda: store.counters().blocked == 1)
+        assert blocked.waits()
         server.shutdown()
         with pytest.raises(tf.errors.OpError):
             blocked.result()
+    assert store.counters().steps == steps  # A full queue lets the step begin.
 
 
 def test_a_step_begun_twice_counts_once():

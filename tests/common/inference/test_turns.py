@@ -19,8 +19,8 @@ from seed_rl.common.learner.learner import Learner
 from seed_rl.common.types import Specs
 from seed_rl.grpc import ops
 from tests.helpers import network_inputs
-from tests.helpers.inference_stores import env_outputs, make_store, step, step_of
-from tests.helpers.op_helpers import Background, serving
+from tests.helpers.inference_stores import make_store, step
+from tests.helpers.op_helpers import Background
 
 SPECS = Specs(tf.TensorSpec([], tf.int32), env_output_specs(spaces.Box(-1, 1, (2,))))
 
@@ -119,30 +119,6 @@ def test_an_actor_that_comes_back_during_the_wait():
         assert "taken over by a newer actor" in error.message
     step(store, [0], 2)
     assert store.counters().lives == 2
-
-
-def test_a_server_ends_while_steps_wait(socket_address):
-    """Guards programs that shut their server down without closing the store first."""
-    store = make_store(num_envs=1, unrolls_per_step=1)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
-    def infer(env_ids):
-        outputs = env_outputs(1)
-        run_ids = tf.constant([5], tf.int64)
-        actions, state = store.begin(env_ids, run_ids, outputs, outputs.reward)
-        store.end(env_ids, run_ids, actions, state, step_of(outputs))
-        return actions
-
-    with serving(socket_address, infer, isolate_errors=True) as server:
-        client = ops.Client(socket_address)
-        client.infer(np.int32([0]))
-        client.infer(np.int32([0]))
-        call = Background(client.infer, np.int32([0]))
-        assert call.waits()
-        server.shutdown()
-        with pytest.raises(tf.errors.OpError):
-            call.result()
-    assert store.counters().steps == 2
 
 
 def test_training_is_no_silence():

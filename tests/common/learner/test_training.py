@@ -21,31 +21,24 @@ from tests.helpers.system_helpers import REPOSITORY
 
 @pytest.fixture
 def train(forks):
-    """`train(replicas, optimizer)` returns (numbers that the program prints, its warnings)."""
+    """`train(replicas)` returns (numbers that the program prints, its warnings)."""
 
-    def train(replicas, optimizer, *more):
+    def train(replicas, *more):
         program = PROGRAMS / "regression_program.py"
-        result = forks.run(program, str(replicas), optimizer, *more)
+        result = forks.run(program, str(replicas), *more)
         assert result.returncode == 0, result.stderr
         return np.array(result.stdout.split(), np.float64), result.stderr
 
     return train
 
 
-def test_mirrored_training_equals_single_device(train):
-    """Guards averaging and clipping of gradients, and that Keras does not add them up again."""
-    (single, _), (mirrored, _) = train(1, "SGD"), train(2, "SGD")
-    assert single.shape == (3 + 1 + 4,)
-    np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["loop"]])
 def test_two_learners_equal_one(train, more):
     """Guards the update of several learners, processes that share each batch."""
-    (single, _) = train(1, "Adam", *more)
+    (single, _) = train(1, *more)
     addresses = f"localhost:{free_port()},localhost:{free_port()}"
-    program = [sys.executable, str(PROGRAMS / "regression_program.py"), "2", "Adam", *more]
+    program = [sys.executable, str(PROGRAMS / "regression_program.py"), "2", *more]
     program.append(addresses)
     learners = [
         subprocess.Popen([*program, str(i)], stdout=subprocess.PIPE, cwd=REPOSITORY, text=True)
@@ -56,20 +49,9 @@ def test_two_learners_equal_one(train, more):
         np.testing.assert_allclose(part, [*single[:4], *own], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_several_gradient_steps_on_replicas(train):
-    """Guards `minimize` inside of one step: replicas exchange gradients each time."""
-    (single, _), (mirrored, _) = train(1, "Adam", "epochs"), train(2, "Adam", "epochs")
-    np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
-    (looped, _) = train(2, "Adam", "loop")
-    np.testing.assert_allclose(looped, single[:4], rtol=1e-5, atol=1e-6)
-    (once, _) = train(1, "Adam")
-    assert np.abs(once[:3] - single[:3]).max() > 0.1
-
-
 def test_a_variable_without_gradient(train):
     """Guards a head that the loss does not use: a warning, on one replica and on several."""
-    (single, warned), (mirrored, warned_too) = (train(n, "Adam", "unused") for n in (1, 2))
+    (single, warned), (mirrored, warned_too) = (train(n, "unused") for n in (1, 2))
     np.testing.assert_allclose(mirrored, single, rtol=1e-5, atol=1e-6)
     assert single[0] == 7.0
     for text in (warned, warned_too):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 import pathlib
 import re
 import struct
+import sys
 from typing import Any
 
 import numpy as np
@@ -123,14 +123,7 @@ def test_nobody_logged_in_is_one_line(tmp_path: pathlib.Path) -> None:
 
 def test_a_missing_package_names_the_command(tmp_path: Any, monkeypatch: Any) -> None:
     """Guards the message to users without the extra."""
-    real_import = builtins.__import__
-
-    def without_wandb(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.partition(".")[0] == "wandb":
-            raise ImportError("No module named 'wandb'")
-        return real_import(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_wandb)
+    monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UserError, match="--wandb_project needs .* -m pip install wandb"):
         sync = WandbSync("mazes")
         sync.run = Run(tmp_path, {}, lambda folder: None)

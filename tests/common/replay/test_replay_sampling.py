@@ -150,23 +150,6 @@ def test_same_seed_same_batches() -> None:
     np.testing.assert_array_equal(one.sample(32).keys, other.sample(32).keys)
 
 
-def test_back_pressure_both_ways() -> None:
-    """Guards insert and sample: each waits until the other side continues."""
-    replay = new_replay(replay_ratio=1.0, replay_ratio_slack=4, replay_buffer_min_size=2)
-    assert not replay.limiter._may_sample(1)
-    fill(replay, np.ones(2))
-    replay.sample(4)
-    assert not replay.limiter._may_sample(1)
-    replay.insert(unrolls(np.arange(9)))
-    assert not replay.limiter._may_insert()
-    replay.sample(1)
-    replay.insert(unrolls([9]))
-    replay.close()
-    with pytest.raises(ReplayClosed):
-        replay.insert(unrolls([10]))
-    assert len(replay) == 12
-
-
 def test_statistics() -> None:
     """Guards the numbers that go to logs."""
     replay = new_replay(replay_buffer_size=20, priority_exponent=1.0)
@@ -187,25 +170,32 @@ def test_statistics() -> None:
     assert all(np.isfinite(value) for value in stats.as_dict().values())
 
 
-def test_batches_keep_the_ratio() -> None:
+@pytest.mark.parametrize("ratio", [0.75, 3.0])
+def test_batches_keep_the_ratio(ratio: float) -> None:
     """Guards the whole path: inserts and samples in threads, ratio within 1 % over the run."""
-    replay = new_replay(replay_ratio=2.0, replay_ratio_slack=16, replay_buffer_min_size=10)
+    replay = new_replay(replay_ratio=ratio, replay_ratio_slack=16, replay_buffer_min_size=10)
     trained = []
+
+    def insert() -> None:
+        for i in range(1000):
+            replay.insert(unrolls([i, i, i]))
 
     def train() -> None:
         for sample in replay.batches(8):
             replay.update_priorities(sample.keys, np.ones(8))
             trained.append(len(sample.keys))
 
-    thread = threading.Thread(target=train)
-    thread.start()
-    for i in range(1000):
-        replay.insert(unrolls([i, i, i]))
+    *inserting, training = (threading.Thread(target=work) for work in (insert, insert, train))
+    for thread in (*inserting, training):
+        thread.start()
+    for thread in inserting:
+        thread.join()
     replay.close()
-    thread.join(60)
-    assert not thread.is_alive()
-    assert replay.stats().ratio == pytest.approx(2.0, rel=0.01)
-    assert replay.stats().sampled == sum(trained)
+    training.join(60)
+    assert not training.is_alive()
+    stats = replay.stats()
+    assert (stats.inserted, stats.sampled) == (6000, sum(trained))
+    assert stats.ratio == pytest.approx(ratio, rel=0.01)
 
 
 def test_batches_end_with_the_replay() -> None:
@@ -213,6 +203,9 @@ def test_batches_end_with_the_replay() -> None:
     replay = new_replay(replay_buffer_min_size=50)
     threading.Timer(0.1, replay.close).start()
     assert list(replay.batches(4)) == []
+    with pytest.raises(ReplayClosed):
+        replay.insert(unrolls([0]))
+    assert len(replay) == 0
 
 
 def test_min_size_beyond_size_is_a_user_error() -> None:

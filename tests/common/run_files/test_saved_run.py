@@ -187,8 +187,7 @@ def test_flags_of_absl_start_nothing(flag):
 def test_flags_of_every_kind_are_recorded_as_arguments():
     """Guards lines in the values of repeated flags, and flags without a serializer."""
     given = ["--lines=a\nb", "--lines=c", "--nono", "--numbers=1", "--numbers=2", "--yes"]
-    result = run_python(PROGRAMS / "recorded_arguments.py", *given, "--raw=x")
-    assert result.returncode == 0, result.stderr
+    result = run_python(PROGRAMS / "recorded_arguments.py", *given, "--raw=x", code=0)
     assert json.loads(result.stdout) == given
 
 
@@ -321,7 +320,5 @@ def test_a_record_says_where_options_come_from(tmp_path):
 
 
 def start_in(directory, *arguments):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    result = run_python(*arguments, cwd=directory, env=environment)
-    assert result.returncode == 0, result.stderr
-    return result
+    variables = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    return run_python(*arguments, code=0, cwd=directory, variables=variables)

@@ -273,6 +273,5 @@ def test_optimizers_of_gin_configs():
 def test_mains_take_a_command_line(name):
     """Guards the argument, and that it replaces the process's own command line."""
     call = f"import seed_rl.{name} as m; m.main(['program', '--run_mode=learner', '--num_env=3'])"
-    result = run_python("-c", call, "--of_the_process=1")
-    assert result.returncode == 2
+    result = run_python("-c", call, "--of_the_process=1", code=2)
     assert "flag 'num_env'. Did you mean: num_envs" in result.stderr

@@ -3,8 +3,8 @@
 fake_program.py learner LOGDIR [train | end=ACTORS | fail=CODE | deaf | quit_slowly=SECONDS |
                                 quit_when_told | unsaved | importing | slow_start |
                                 silent=ENVIRONMENT | chatty]
-fake_program.py actor LOGDIR TASK [run | crash | user_error | later_user_error | crash_once |
-                               family | exit_0]
+fake_program.py actor LOGDIR TASK [run | crash | user_error | later_user_error | family |
+                               exit_0]
 
 A learner that ends (after 30 frames) first waits until so many actors have started. One that quits
 when told does so once the file "quit" is in LOGDIR.
@@ -99,8 +99,6 @@ def actor(logdir: pathlib.Path, task: str, behaviour: str) -> int:
         file.write(f"{os.getpid()}\n")
     if behaviour == "crash":
         raise RuntimeError("the environment broke")
-    if behaviour == "crash_once" and len(lives.read_text().split()) == 1:
-        return 3
     if behaviour == "exit_0":
         return 0
     if behaviour == "later_user_error" and len(lives.read_text().split()) == 1:

@@ -1,11 +1,11 @@
 """Fits a regression with `TrainingStep` on one or several logical devices; prints the weights.
 
-regression_program.py REPLICAS OPTIMIZER [unused | epochs | loop] [ADDRESSES INDEX]
+regression_program.py REPLICAS [unused | loop] [ADDRESSES INDEX]
 
-`unused` adds a variable that the loss does not depend on; `epochs` makes three gradient steps on
-each batch, and `loop` as well, in a loop of the graph; with ADDRESSES, each replica is a learner of
-its own, and this is the one of INDEX. The last line has the mean error of the last step and its
-feedback, with learners that of this one; `loop` has no feedback.
+`unused` adds a variable that the loss does not depend on; `loop` makes three gradient steps on each
+batch, in a loop of the graph; with ADDRESSES, each replica is a learner of its own, and this is the
+one of INDEX. The last line has the mean error of the last step and its feedback, with learners that
+of this one; `loop` has no feedback.
 """
 
 import sys
@@ -50,11 +50,11 @@ class Regression(Algorithm):
 
         if "loop" in sys.argv:
             return mean_of_steps(step, 3, looped=True)
-        return mean_result([step() for _ in range(3 if "epochs" in sys.argv else 1)])
+        return mean_result([step()])
 
 
 def main():
-    replicas, optimizer_name = int(sys.argv[1]), sys.argv[2]
+    replicas = int(sys.argv[1])
     parts = slice(None)
     if learners := ":" in sys.argv[-2]:
         index = int(sys.argv[-1])
@@ -69,7 +69,7 @@ def main():
     strategy = make_devices(config).training_strategy
     with strategy.scope():
         algorithm = Regression()
-        optimizer = {"SGD": tf.keras.optimizers.SGD, "Adam": FusedAdam}[optimizer_name](0.1)
+        optimizer = FusedAdam(0.1)
     step = TrainingStep(algorithm, optimizer, strategy, clip_norm=5.0)
     generator = np.random.default_rng(0)
     inputs = generator.normal(size=[5, 4, 3]).astype(np.float32)

@@ -249,7 +249,7 @@ class BindOp : public OpOnServer {
 
 // An op on a server without attributes.
 template <absl::Status (*Run)(OpKernelContext*, ServerResource*)>
-class CallOp : public OpOnServer {
+class OneCallOp : public OpOnServer {
  public:
   using OpOnServer::OpOnServer;
 
@@ -289,10 +289,10 @@ absl::Status SetStatus(OpKernelContext* context, ServerResource* resource) {
 
 REGISTER_KERNEL_BUILDER(Name("SeedGrpcServer").Device(DEVICE_CPU), ServerOp);
 REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerBind").Device(DEVICE_CPU), BindOp);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStart").Device(DEVICE_CPU), CallOp<Start>);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerShutdown").Device(DEVICE_CPU), CallOp<Shutdown>);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStats").Device(DEVICE_CPU), CallOp<Stats>);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerSetStatus").Device(DEVICE_CPU), CallOp<SetStatus>);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStart").Device(DEVICE_CPU), OneCallOp<Start>);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerShutdown").Device(DEVICE_CPU), OneCallOp<Shutdown>);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStats").Device(DEVICE_CPU), OneCallOp<Stats>);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerSetStatus").Device(DEVICE_CPU), OneCallOp<SetStatus>);
 
 }  // namespace
 }  // namespace seed_rl

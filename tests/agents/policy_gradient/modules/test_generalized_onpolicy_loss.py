@@ -219,17 +219,6 @@ def test_known_advantages_give_the_same_loss():
     )
 
 
-def test_rewards_to_learn_from():
-    """They replace the environment's in the returns, which the network alone still reads."""
-    agent, env_outputs, behaviour = random_batch(4)
-    loss = make_loss(agent)
-    other = np.random.default_rng(9).normal(size=env_outputs.reward.shape).astype(np.float32)
-    replaced = loss(*arguments(env_outputs, behaviour), rewards=tf.constant(other))
-    expected = loss(*arguments(env_outputs._replace(reward=other), behaviour))
-    assert float(replaced) == pytest.approx(float(expected), rel=1e-6)
-    assert float(replaced) != pytest.approx(float(loss(*arguments(env_outputs, behaviour))))
-
-
 def test_popart_normalizes_targets_and_advantages():
     """With the statistics of the transitions made, and without a change of the values."""
     agent, env_outputs, behaviour = random_batch(7)

@@ -276,22 +276,14 @@ def test_skipped_gradient_steps_are_a_share(bad):
 
 
 def test_sizes_that_do_not_divide():
-    with pytest.raises(UserError) as error:
-        record(make_batch(), "repeat", 1, 4)
-    assert (
-        "6 unrolls (on one training device) cannot be divided into "
-        "--batches_per_step=4 equal minibatches: 6 / 4 = 1.50. Nearest values that work: "
-        "--batches_per_step=3 or 6; or choose another --batch_size."
-    ) in str(error.value)
-    with pytest.raises(UserError) as error:
-        record(make_batch(), "split", 1, 7)
-    assert (
-        "6 unrolls of 4 steps, 24 transitions (on one training device) cannot be "
-        "divided into --batches_per_step=7 equal minibatches: 24 / 7 = 3.43. Nearest values that "
-        "work: --batches_per_step=6 or 8; or choose another --batch_size or --unroll_length."
-    ) in str(error.value)
-    with pytest.raises(UserError, match=r"--batches_per_step=24; or"):
-        record(make_batch(), "split", 1, 25)
+    """Guards the message: what cannot be divided, and the nearest values that work."""
+    for mode, count, message in [
+        ("repeat", 4, r"6 unrolls \(on one .*6 / 4 = 1\.50\. .*=3 or 6; .* --batch_size\."),
+        ("split", 7, r"24 transitions .*=6 or 8; .*--batch_size or --unroll_length\."),
+        ("split", 25, "--batches_per_step=24;"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            record(make_batch(), mode, 1, count)
 
 
 def test_recurrent_states_cannot_be_split():

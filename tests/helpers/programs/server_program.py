@@ -1,0 +1,87 @@
+"""Serves `double`, or another function, and does one of the following.
+
+server_program.py ACTION [ADDRESS]
+"""
+
+import contextlib
+import os
+import resource
+import sys
+
+import tensorflow as tf
+
+from benchmarks.hostile import http2
+from seed_rl.grpc import ops
+from seed_rl.grpc.numpy_client import Client
+from tests.helpers.op_helpers import double
+
+
+def serve(address="127.0.0.1:0", function=double):
+    server = ops.Server([address])
+    server.bind(function)
+    server.start()
+    return server
+
+
+def serve_again():
+    """At the address of a server while a child forked from its process lives."""
+    server = serve()
+    port = server.ports[0]
+    reader, writer = os.pipe()
+    if not os.fork():
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    server.shutdown()
+    serve(f"127.0.0.1:{port}").shutdown()
+
+
+def with_few_files():
+    """In a process that may open 300 files."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+    serve().shutdown()
+
+
+def with_strange_headers():
+    """For a peer that sends headers which gRPC complains of."""
+    server = serve()
+    for _ in range(50):
+        with contextlib.closing(http2.Connection(server.ports[0])) as peer:
+            strange = http2.field("grpc-timeout", "\x1b[31mred\n" * 100)
+            peer.open(http2.request(http2.HEALTH) + strange)
+            while not peer.closed_streams:
+                peer.receive()
+    server.shutdown()
+
+
+def fork(address):
+    """Children that leave in different ways; prints what the server then answers."""
+    server = serve(address)
+    caller, client = ops.Client(address), Client(address)
+    for leave in (sys.exit, server.shutdown, caller.close, client.close):
+        child = os.fork()
+        if child == 0:
+            leave()
+            sys.exit(0)  # Runs what was registered with atexit.
+        _, status = os.waitpid(child, 0)
+        assert status == 0, status
+        print(int(caller.double(1)), int(client.double(2)), flush=True)
+    print(int(ops.Client(address).double(3)), flush=True)
+
+
+def never_return(address):
+    """From a function, `foo`."""
+    gate = tf.queue.FIFOQueue(1, [tf.int32])
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
+    def foo(x):
+        tf.print("running", output_stream=sys.stdout)
+        return gate.dequeue()
+
+    server = serve(address, foo)
+    sys.stdin.read()
+    server.shutdown()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

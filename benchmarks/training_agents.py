@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -58,10 +59,12 @@ def zeros(leading: list[int], specs: Any) -> Any:
 
 def _pixel_agent(workload: Workload, compute_dtype: str) -> Agent:
     family = workload.environments()
-    make = _r2d2_job if workload.agent == "r2d2" else _vtrace_job
+    network = {**workload.network, "compute_dtype": compute_dtype}
+    make = _vtrace_job
+    if workload.agent == "r2d2":
+        make = functools.partial(_r2d2_job, burn_in=workload.flags["burn_in"])
     job = make(
-        {**workload.network, "compute_dtype": compute_dtype},
-        workload,
+        network,
         create_env_fn=family.create,
         env_config=from_values(family.config, workload.env),
         run=RunConfig(num_envs=workload.num_envs),
@@ -71,22 +74,21 @@ def _pixel_agent(workload: Workload, compute_dtype: str) -> Agent:
     return Agent(job.algorithm, job.specs, job.devices.training_strategy)
 
 
-def _vtrace_job(network: dict[str, Any], workload: Workload, **options: Any) -> TrainingJob:
+def _vtrace_job(network: dict[str, Any], **options: Any) -> TrainingJob:
     from seed_rl.agents.vtrace.algorithm import create_job
     from seed_rl.agents.vtrace.config import VTraceConfig
     from seed_rl.common.config.network_config import ConvNetworkConfig
     from seed_rl.common.networks.network_factory import create_network
 
-    del workload
     config = ConvNetworkConfig(**network)
     return create_job(
-        create_agent_fn=lambda _, space, actions: create_network(space, actions, config),
+        create_agent_fn=lambda _, space, distribution: create_network(space, distribution, config),
         vtrace=VTraceConfig(),
         **options,
     )
 
 
-def _r2d2_job(network: dict[str, Any], workload: Workload, **options: Any) -> TrainingJob:
+def _r2d2_job(network: dict[str, Any], burn_in: int, **options: Any) -> TrainingJob:
     from seed_rl.agents.r2d2.algorithm import create_job
     from seed_rl.agents.r2d2.config import QNetworkConfig, R2D2Config
     from seed_rl.agents.r2d2.networks import create_network
@@ -95,7 +97,7 @@ def _r2d2_job(network: dict[str, Any], workload: Workload, **options: Any) -> Tr
     config = QNetworkConfig(**network)
     return create_job(
         create_agent_fn=lambda actions, space, _: create_network(space, int(actions.n), config),
-        r2d2=R2D2Config(burn_in=workload.flags["burn_in"]),
+        r2d2=R2D2Config(burn_in=burn_in),
         replay=ReplayConfig(**REPLAY),
         **options,
     )

@@ -72,12 +72,14 @@ class Agent:
     def __repr__(self) -> str:
         return f"Agent({str(self.run)!r})"
 
-    def evaluate(self, episodes: int = 100, envs: int = 20, **options: Any) -> dict[str, Any]:
+    def evaluate(
+        self, episodes: int = 100, envs: int | None = None, **options: Any
+    ) -> dict[str, Any]:
         """Measures the agent, as `seed-rl evaluate` does.
 
         Args:
           episodes: how many to play.
-          envs: environments at once.
+          envs: environments at once; by default 20, and one with `video=`.
           **options: further flags, such as `seed=1` or `sampled=True`.
 
         Returns:
@@ -89,8 +91,10 @@ class Agent:
         """
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "evaluation.json"
-            flags = {"episodes": episodes, "envs": min(envs, episodes), "json": file, **options}
-            self._play("seed_rl.evaluate", {**flags, "hide_json": True})
+            flags = {"episodes": episodes, "json": file, "hide_json": True, **options}
+            if envs or not options.get("video"):
+                flags["envs"] = min(envs or 20, episodes)
+            self._play("seed_rl.evaluate", flags)
             return dict(json.loads(file.read_text(encoding="utf-8")))
 
     def video(self, path: str | Path, episodes: int = 1, **options: Any) -> Path:

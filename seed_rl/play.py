@@ -101,7 +101,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
         raise UserError(f"The model in {saved.model} only acts greedily; leave out --sampled.")
     shown = arguments.video or arguments.render
     if arguments.envs is None:
-        arguments.envs = 1 if shown else arguments.envs_unseen
+        arguments.envs = 1 if shown else arguments.default_envs
     elif arguments.envs > 1 and shown:
         raise UserError("Several environments cannot be shown: leave out --envs.")
     if arguments.video:
@@ -309,7 +309,7 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     watch.add_argument("--video", type=Path, help="write a video of the episodes: .mp4 or .gif")
     envs = "20, or 1 with --video or --render" if evaluates else "1"
     parser.add_argument("--envs", type=positive, help=f"environments at once (default: {envs})")
-    parser.set_defaults(envs_unseen=20 if evaluates else 1)
+    parser.set_defaults(default_envs=20 if evaluates else 1)
     parser.add_argument("--json", type=Path, help="write all episodes and their summary to a file")
     # `Agent.evaluate` reads and deletes the file.
     parser.add_argument("--hide_json", action="store_true", help=argparse.SUPPRESS)

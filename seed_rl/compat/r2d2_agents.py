@@ -23,7 +23,7 @@ def create_agent(env_output_specs: Any, num_actions: int) -> Any:
 
 
 def with_spaces(create_agent_fn: Callable[[Any, int], Any]) -> Callable[..., Any]:
-    """The original's `create_agent_fn` as a `job.CreateAgent`."""
+    """The original's `create_agent_fn` as an `algorithm.CreateAgent`."""
     from seed_rl.common.inference.env_specs import env_output_specs
 
     return lambda actions, observations, _: create_agent_fn(

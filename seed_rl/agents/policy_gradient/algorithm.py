@@ -21,8 +21,8 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
-from seed_rl.common.learner.algorithm import AlgorithmContext, Minimize, StepResult
-from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob, make_job
+from seed_rl.common.learner.algorithm import AlgorithmContext, CreateAgent, Minimize, StepResult
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob, make_job
 from seed_rl.common.types import Unroll
 
 CreateLoss = Callable[[tf.Module, ParametricDistribution], GeneralizedOnPolicyLoss]
@@ -102,7 +102,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: see `job.CreateAgent`.
+      create_agent_fn: see `algorithm.CreateAgent`.
       create_optimizer_fn: see `job.make_job`.
       create_loss: see `CreateLoss`.
       on_policy: sizes of a training step; by default those of the flags.

@@ -27,8 +27,8 @@ from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.inference.exploration import explore
 from seed_rl.common.inference.policy import Acted
-from seed_rl.common.learner.algorithm import AlgorithmContext
-from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob, make_job
+from seed_rl.common.learner.algorithm import AlgorithmContext, CreateAgent
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob, make_job
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization import replicated
 from seed_rl.common.returns.advantages import GAE
@@ -91,16 +91,19 @@ class PQN(PolicyGradient):
           config: options of acting and learning.
           settings: minibatches of a training step.
           context: its networks return `AgentOutput(action, policy_logits, baseline)`:
-            `policy_logits` are Q-values, and `baseline` is the largest of them. Its actions are
-            `Discrete`.
+            `policy_logits` are Q-values, and `baseline` is the largest of them.
           block_inference_on_training: whether inference waits while a training step runs.
+
+        Raises:
+          UserError: actions that are not discrete.
         """
+        context.discrete_actions("PQN")
         self.config = config
         training_steps = context.config.final_train_step(context.run)
         self._exploration_steps = config.exploration_fraction * training_steps
 
-        def create_exploring() -> tf.Module:
-            network: Any = context.create_network()
+        def create_exploring(*arguments: Any) -> tf.Module:
+            network: Any = context.create_agent_fn(*arguments)
             # Part of it: to be saved, and to be copied to other inference devices.
             network.epsilon = replicated.variable(np.float32(self.epsilon_after(0)), "epsilon")
             return network
@@ -108,7 +111,7 @@ class PQN(PolicyGradient):
         super().__init__(
             settings,
             functools.partial(QLoss, config=config),
-            dataclasses.replace(context, create_network=create_exploring),
+            dataclasses.replace(context, create_agent_fn=create_exploring),
             block_inference_on_training,
         )
 
@@ -181,7 +184,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: see `job.CreateAgent`; the network is that of `PQN`.
+      create_agent_fn: see `algorithm.CreateAgent`; the network is that of `PQN`.
       create_optimizer_fn: see `job.make_job`.
       pqn: options of acting and learning; by default those of the flags.
       step: sizes of a training step; by default those of the flags.
@@ -207,7 +210,6 @@ def create_job(
         create_agent_fn,
         create_algorithm,
         create_optimizer_fn,
-        discrete_for="PQN",
         run=run,
         config=config,
         agent_options=(pqn, step, settings),

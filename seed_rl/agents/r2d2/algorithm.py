@@ -17,8 +17,8 @@ from seed_rl.common.inference.inference import initialize
 from seed_rl.common.inference.network_calls import call_network
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner import devices, replicas
-from seed_rl.common.learner.algorithm import AlgorithmContext, StepResult
-from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob, make_job
+from seed_rl.common.learner.algorithm import AlgorithmContext, CreateAgent, StepResult
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob, make_job
 from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_specs
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
@@ -37,12 +37,12 @@ class R2D2(ReplayAlgorithm):
         Args:
           config: options of acting and learning.
           replay_config: options of the replay.
-          context: its networks return `AgentOutput(action, q_values)`, its actions are `Discrete`.
+          context: its networks return `AgentOutput(action, q_values)`.
 
         Raises:
-          UserError: the replay would not fit into memory.
+          UserError: actions that are not discrete, or a replay that would not fit into memory.
         """
-        actions = context.spaces.action
+        actions = context.discrete_actions("R2D2")
         self.config = config
         self.specs = context.specs
         self._create_network = context.create_network
@@ -179,7 +179,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: see `job.CreateAgent`.
+      create_agent_fn: see `algorithm.CreateAgent`.
       create_optimizer_fn: see `job.make_job`.
       r2d2: options of acting and learning; by default those of the flags.
       replay: options of the replay; by default those of the flags.
@@ -202,7 +202,6 @@ def create_job(
         create_agent_fn,
         create_algorithm,
         create_optimizer_fn,
-        discrete_for="R2D2",
         agent_options=(r2d2, replay),
         **options,
     )

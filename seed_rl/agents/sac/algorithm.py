@@ -27,8 +27,8 @@ from seed_rl.common.config.replay_config import HindsightConfig, ReplayConfig
 from seed_rl.common.errors import UserError
 from seed_rl.common.learner import devices, variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
-from seed_rl.common.learner.algorithm import AlgorithmContext, StepResult
-from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob, make_job
+from seed_rl.common.learner.algorithm import AlgorithmContext, CreateAgent, StepResult
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob, make_job
 from seed_rl.common.learner.replay_algorithm import ReplayAlgorithm, replay_specs
 from seed_rl.common.learner.replay_pipeline import SampledUnrolls
 from seed_rl.common.nest import Nest
@@ -185,7 +185,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: see `job.CreateAgent`; for the methods of the network, see `networks`.
+      create_agent_fn: see `algorithm.CreateAgent`; for the methods of the network, see `networks`.
       create_optimizer_fn: see `job.make_job`.
       sac: options of the loss; by default those of the flags, as for the other options.
       replay: options of the replay.

@@ -21,8 +21,8 @@ from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.inference.policy import Acted
 from seed_rl.common.learner import variables
 from seed_rl.common.learner.actor_critic import ActorCriticAlgorithm
-from seed_rl.common.learner.algorithm import AlgorithmContext, StepResult
-from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob, make_job
+from seed_rl.common.learner.algorithm import AlgorithmContext, CreateAgent, StepResult
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob, make_job
 from seed_rl.common.learner.replay_algorithm import replay_files, replay_logs, replay_specs
 from seed_rl.common.learner.replay_pipeline import ReplayMixer
 from seed_rl.common.nest import Nest
@@ -205,7 +205,7 @@ def create_job(
 
     Args:
       create_env_fn: see `job.make_job`.
-      create_agent_fn: see `job.CreateAgent`.
+      create_agent_fn: see `algorithm.CreateAgent`.
       create_optimizer_fn: see `job.make_job`.
       vtrace: options of the loss; by default those of the flags.
       replay: options of the replay; by default those of the flags.

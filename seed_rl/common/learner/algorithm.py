@@ -12,20 +12,29 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+from gymnasium.spaces import Discrete
 
+from seed_rl.common.config.distribution_config import ContinuousDistributionConfig
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
-from seed_rl.common.inference import finite_unrolls
+from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
+from seed_rl.common.errors import UserError
+from seed_rl.common.inference import env_specs, finite_unrolls
 from seed_rl.common.inference.inference_store import InferenceStore
 from seed_rl.common.inference.policy import Policy
 from seed_rl.common.learner import variables
 from seed_rl.common.nest import Nest
 from seed_rl.common.types import EnvOutput, Spaces, Specs, Unroll
+
+CreateAgent = Callable[[Any, Any, ParametricDistribution], tf.Module]
+"""`create_agent(action_space, observation_space, parametric_action_distribution)` returns a network
+in either call form of `call_network`; the last is the distribution over actions of that space."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,17 +45,48 @@ class AlgorithmContext:
       run: options shared with the actors.
       config: options of the learner.
       spaces: (observation, action) of one environment.
-      specs: their tensor specs.
-      distribution: over actions.
-      create_network: returns a new network, in either call form of `call_network`.
+      create_agent_fn: see `CreateAgent`.
+      continuous: options of continuous actions.
     """
 
     run: RunConfig
     config: LearnerConfig
     spaces: Spaces
-    specs: Specs
-    distribution: ParametricDistribution
-    create_network: Callable[[], tf.Module]
+    create_agent_fn: CreateAgent
+    continuous: ContinuousDistributionConfig | None = None
+
+    @functools.cached_property
+    def specs(self) -> Specs:
+        """Tensor specs of one environment."""
+        return env_specs.specs(*self.spaces)
+
+    @functools.cached_property
+    def distribution(self) -> ParametricDistribution:
+        """The distribution over actions.
+
+        Raises:
+          UserError: there is none for this action space.
+        """
+        return get_parametric_distribution_for_action_space(self.spaces.action, self.continuous)
+
+    def discrete_actions(self, agent: str) -> Discrete:
+        """The action space, for an agent that chooses among values.
+
+        Raises:
+          UserError: actions are not discrete.
+        """
+        actions = self.spaces.action
+        if not isinstance(actions, Discrete):
+            raise UserError(
+                f"{agent} needs a Discrete action space, but the environment has {actions}. Train "
+                "with vtrace, ppo or sac, or wrap the environment to make its actions discrete."
+            )
+        return actions
+
+    def create_network(self) -> tf.Module:
+        """Creates a network; call it in the scope of the training strategy."""
+        observation, action = self.spaces
+        return self.create_agent_fn(action, observation, self.distribution)
 
 
 class StepResult(NamedTuple):

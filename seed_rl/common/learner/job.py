@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gymnasium.spaces import Discrete
 
 from seed_rl.common.acting import environment_process
 from seed_rl.common.acting.environment_process import EnvironmentRequest
@@ -30,12 +29,10 @@ from seed_rl.common.config.options import (
     network_options,
 )
 from seed_rl.common.config.run_config import ACTOR, RunConfig
-from seed_rl.common.distributions.base import ParametricDistribution
-from seed_rl.common.distributions.spaces import get_parametric_distribution_for_action_space
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference import env_specs
 from seed_rl.common.learner import playing, policy_server
-from seed_rl.common.learner.algorithm import Algorithm, AlgorithmContext
+from seed_rl.common.learner.algorithm import Algorithm, AlgorithmContext, CreateAgent
 from seed_rl.common.learner.collective_learner import CollectiveLearner
 from seed_rl.common.learner.devices import Devices, hide_gpus, make_devices
 from seed_rl.common.learner.learner import Learner
@@ -54,10 +51,6 @@ from seed_rl.common.types import Specs
 
 CreateOptimizer = Callable[[int], tuple[tf.keras.optimizers.Optimizer, Callable[[Any], Any]]]
 """`create_optimizer(final_iteration)` returns (optimizer, learning_rate_fn)."""
-
-CreateAgent = Callable[[Any, Any, ParametricDistribution], tf.Module]
-"""`create_agent(action_space, observation_space, parametric_action_distribution)` returns a network
-in either call form of `call_network`; the last is the distribution over actions of that space."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +205,6 @@ def make_job(
     create_optimizer_fn: CreateOptimizer | None = None,
     *,
     continuous: ContinuousDistributionConfig | None = None,
-    discrete_for: str = "",
     env_config: Any = None,
     run: RunConfig | None = None,
     config: LearnerConfig | None = None,
@@ -230,12 +222,11 @@ def make_job(
     Args:
       create_env_fn: `create_env_fn(env_id, env_config)` returns an environment; called once here,
         for its spaces.
-      create_agent_fn: see `CreateAgent`.
+      create_agent_fn: see `algorithm.CreateAgent`.
       create_algorithm: called in the scope of the training strategy.
       create_optimizer_fn: `create_optimizer_fn(final_iteration)` returns (optimizer,
         learning_rate_fn); by default, `optimizer` configures one.
       continuous: options of continuous actions.
-      discrete_for: name of the agent, if its actions must be `Discrete`.
       env_config: passed to `create_env_fn`.
       run: options shared with the actors.
       config: options of the learner.
@@ -266,21 +257,7 @@ def make_job(
     if run.seed is not None:
         tf.keras.utils.set_random_seed(run.seed)
     spaces = env_specs.probe_spaces(create_env_fn, env_config)
-    if discrete_for and not isinstance(spaces.action, Discrete):
-        raise UserError(
-            f"{discrete_for} needs a Discrete action space, but the environment has "
-            f"{spaces.action}. Train with vtrace, ppo or sac, or wrap the environment to make its "
-            "actions discrete."
-        )
-    distribution = get_parametric_distribution_for_action_space(spaces.action, continuous)
-    context = AlgorithmContext(
-        run,
-        config,
-        spaces,
-        env_specs.specs(*spaces),
-        distribution,
-        lambda: create_agent_fn(spaces.action, spaces.observation, distribution),
-    )
+    context = AlgorithmContext(run, config, spaces, create_agent_fn, continuous)
     make_optimizer = create_optimizer_fn or functools.partial(create_optimizer, config=optimizer)
     learners, index = device_config.learners, device_config.learner_index
     _check_memory(config, context.specs, replay_ratio, learners)

@@ -42,7 +42,11 @@ _FAREWELL_S = 20.0  # For actors in a long step to learn that training is done.
 
 
 class Learner:
-    """One training run, from its start or newest checkpoint to its last frame."""
+    """One training run, from its start or newest checkpoint to its last frame.
+
+    Attributes:
+      train_steps: training steps done, including those before the run was resumed.
+    """
 
     def __init__(self, job: TrainingJob):
         """Creates all variables and restores the newest checkpoint, if any.
@@ -254,7 +258,7 @@ class Learner:
         return metrics
 
     def copy_weights(self) -> None:
-        """Copies the newest weights to other inference devices."""
+        """Copies the newest weights to other inference devices, as each training step does."""
         if self._copies:
             self._copy_weights()
 

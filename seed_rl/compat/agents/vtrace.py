@@ -23,8 +23,9 @@ from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
 from seed_rl.common.distributions.base import ParametricDistribution
 from seed_rl.common.errors import UserError
+from seed_rl.common.learner.algorithm import CreateAgent
 from seed_rl.common.learner.coefficients import Coefficient
-from seed_rl.common.learner.job import CreateAgent, CreateOptimizer
+from seed_rl.common.learner.job import CreateOptimizer
 from seed_rl.common.nest import Nest
 from seed_rl.common.normalization.popart import PopArt
 from seed_rl.common.types import EnvOutput, Unroll

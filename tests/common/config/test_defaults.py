@@ -1,5 +1,6 @@
 """Layers of defaults, and where an option's value comes from."""
 
+import dataclasses
 import importlib
 import json
 import os
@@ -9,6 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from seed_rl.agents.vtrace.config import VTraceConfig
+from seed_rl.common.config.learner_config import LearnerConfig
+from seed_rl.common.config.network_config import (
+    ConvNetworkConfig,
+    MLPNetworkConfig,
+    ObservationConfig,
+)
+from seed_rl.common.config.optimizer_config import OptimizerConfig
 from tests.helpers import PROGRAMS, run_python
 
 
@@ -158,8 +167,8 @@ DOCUMENTED = [
 ]
 
 
-def documented(program):
-    """The column of a program in its agent's page, by option."""
+def documented(program, column=None):
+    """The column of a program, or another one, of its agent's page, by option."""
     page = {"ppo": "policy_gradient"}.get(program.split()[1], program.split()[1])
     text = (PAGES / f"{page}.md").read_text().partition("\n## Defaults\n")[2].partition("\n## ")[0]
     header, _, *rows = [
@@ -167,9 +176,9 @@ def documented(program):
         for line in text.splitlines()
         if line.startswith("|")
     ]
-    column, shown = header.index(f"`{program}`"), {}
+    place, shown = header.index(column or f"`{program}`"), {}
     for row in rows:
-        names, value = re.findall("`--([a-z0-9_]+)`", row[0]), row[column]
+        names, value = re.findall("`--([a-z0-9_]+)`", row[0]), row[place]
         values = value.split(", ") if ", " in value else [value] * len(names)
         shown.update(zip(names, values, strict=True) if value else {})
     return shown
@@ -197,12 +206,21 @@ def test_effective_defaults_of_the_programs(program):
     assert shown == {name: values[name] for name in table}
     assert set(changed) <= {*table, "env_name"}, "all others are the dataclasses' defaults"
     assert sorted(origins) == changed
-    layers = f"{program} preset", f"{program.split()[1]} preset"
-    assert {origin for origin in origins.values() if origin.endswith("preset")} <= {*layers}
+    origins.pop("env_name", None)  # Of `gym sac`'s program.
+    assert set(origins.values()) <= {f"{program} preset", f"{program.split()[1]} preset"}
 
 
-@pytest.mark.parametrize("family", ["atari.ppo", "atari.pqn", "dmlab.vtrace", "football.vtrace"])
+def test_defaults_of_the_library():
+    """Guards the first column of V-trace's table."""
+    configs = VTraceConfig, LearnerConfig, OptimizerConfig, ConvNetworkConfig, MLPNetworkConfig
+    known = {f.name: f.default for config in configs for f in dataclasses.fields(config)}
+    known |= {f.name: f.default for f in dataclasses.fields(ObservationConfig)}
+    for name, text in documented("gym vtrace", "library").items():
+        assert as_documented(text, known[name]) == known[name], name
+
+
+@pytest.mark.parametrize("family", ["dmlab.vtrace", "football.vtrace"])
 def test_programs_for_images_compute_in_the_fastest_type(family):
-    """As those of `EFFECTIVE` do."""
+    """As those of the tables do."""
     module = importlib.import_module(f"seed_rl.{family}_main")
     assert module.PRESET.values["compute_dtype"] == "auto"

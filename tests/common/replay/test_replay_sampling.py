@@ -196,6 +196,7 @@ def test_batches_keep_the_ratio(ratio: float) -> None:
     stats = replay.stats()
     assert (stats.inserted, stats.sampled) == (6000, sum(trained))
     assert stats.ratio == pytest.approx(ratio, rel=0.01)
+    assert sum(trained) / 6000 == pytest.approx(ratio, rel=0.01)
 
 
 def test_batches_end_with_the_replay() -> None:

@@ -277,8 +277,7 @@ def main(name, replicas, jit="false"):
     tf.keras.utils.set_random_seed(1)
     with strategy.scope():
         algorithm, make_batch = MAKERS[name]()
-        specs = algorithm.specs or env_specs.specs(OBSERVATIONS, spaces.Discrete(ACTIONS))
-        initialize(algorithm, algorithm.network, specs)
+        initialize(algorithm, algorithm.network, algorithm.specs)
         optimizer = tf.keras.optimizers.SGD(0.1)
     rng = np.random.default_rng(0)
     batches = [make_batch(rng) for _ in range(3)]

@@ -309,7 +309,7 @@ class DequeueOp : public tf::AsyncOpKernel {
 
 // An op that is one call of the store.
 template <absl::Status (*Run)(tf::OpKernelContext*, InferenceStore&)>
-class OpOnStore : public tf::OpKernel {
+class StoreCallOp : public tf::OpKernel {
  public:
   using OpKernel::OpKernel;
   void Compute(tf::OpKernelContext* ctx) override {
@@ -368,11 +368,13 @@ REGISTER_KERNEL_BUILDER(Name("SeedInferenceStore").Device(tf::DEVICE_CPU), Creat
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceBegin").Device(tf::DEVICE_CPU), BeginOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceEnd").Device(tf::DEVICE_CPU), EndOp);
 REGISTER_KERNEL_BUILDER(Name("SeedInferenceDequeue").Device(tf::DEVICE_CPU), DequeueOp);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceTrained").Device(tf::DEVICE_CPU), OpOnStore<Trained>);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceClose").Device(tf::DEVICE_CPU), OpOnStore<Close>);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceEpisodes").Device(tf::DEVICE_CPU), OpOnStore<Episodes>);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceCounters").Device(tf::DEVICE_CPU), OpOnStore<Counters>);
-REGISTER_KERNEL_BUILDER(Name("SeedInferenceSilence").Device(tf::DEVICE_CPU), OpOnStore<Silence>);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceTrained").Device(tf::DEVICE_CPU), StoreCallOp<Trained>);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceClose").Device(tf::DEVICE_CPU), StoreCallOp<Close>);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceEpisodes").Device(tf::DEVICE_CPU),
+                        StoreCallOp<Episodes>);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceCounters").Device(tf::DEVICE_CPU),
+                        StoreCallOp<Counters>);
+REGISTER_KERNEL_BUILDER(Name("SeedInferenceSilence").Device(tf::DEVICE_CPU), StoreCallOp<Silence>);
 
 }  // namespace
 }  // namespace seed_rl

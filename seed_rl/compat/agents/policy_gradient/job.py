@@ -18,8 +18,9 @@ from seed_rl.common.config.distribution_config import ContinuousDistributionConf
 from seed_rl.common.config.learner_config import LearnerConfig
 from seed_rl.common.config.optimizer_config import OptimizerConfig
 from seed_rl.common.config.run_config import RunConfig
+from seed_rl.common.learner.algorithm import CreateAgent
 from seed_rl.common.learner.devices import Devices
-from seed_rl.common.learner.job import CreateAgent, CreateOptimizer, TrainingJob
+from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
 from seed_rl.compat import programs
 from seed_rl.compat.agents.policy_gradient.learner_config import TrainingConfig
 from seed_rl.compat.devices import MultiHostSettings

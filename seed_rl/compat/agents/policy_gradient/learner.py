@@ -26,13 +26,13 @@ from seed_rl.common.config.distribution_config import ContinuousDistributionConf
 from seed_rl.common.errors import UserError
 from seed_rl.common.inference.inference import initialize
 from seed_rl.common.learner import playing, variables
+from seed_rl.common.learner.algorithm import CreateAgent
 from seed_rl.common.learner.job import CreateOptimizer, TrainingJob
 from seed_rl.common.run_files import checkpoint_list, saved_flags
 from seed_rl.common.types import Unroll
 from seed_rl.compat.agents.policy_gradient import learner_flags
 from seed_rl.compat.agents.policy_gradient.eval_utils import EpisodeInfo, Evaluator
 from seed_rl.compat.agents.policy_gradient.job import (
-    CreateAgent,
     LearnerState,
     SaveActionPoint,
     Settings,

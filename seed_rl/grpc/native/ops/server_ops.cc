@@ -247,9 +247,9 @@ class BindOp : public OpOnServer {
   std::string config_;
 };
 
-// An op on a server without attributes.
+// An op that is one call of the server.
 template <absl::Status (*Run)(OpKernelContext*, ServerResource*)>
-class OneCallOp : public OpOnServer {
+class ServerCallOp : public OpOnServer {
  public:
   using OpOnServer::OpOnServer;
 
@@ -289,10 +289,11 @@ absl::Status SetStatus(OpKernelContext* context, ServerResource* resource) {
 
 REGISTER_KERNEL_BUILDER(Name("SeedGrpcServer").Device(DEVICE_CPU), ServerOp);
 REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerBind").Device(DEVICE_CPU), BindOp);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStart").Device(DEVICE_CPU), OneCallOp<Start>);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerShutdown").Device(DEVICE_CPU), OneCallOp<Shutdown>);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStats").Device(DEVICE_CPU), OneCallOp<Stats>);
-REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerSetStatus").Device(DEVICE_CPU), OneCallOp<SetStatus>);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStart").Device(DEVICE_CPU), ServerCallOp<Start>);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerShutdown").Device(DEVICE_CPU), ServerCallOp<Shutdown>);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerStats").Device(DEVICE_CPU), ServerCallOp<Stats>);
+REGISTER_KERNEL_BUILDER(Name("SeedGrpcServerSetStatus").Device(DEVICE_CPU),
+                        ServerCallOp<SetStatus>);
 
 }  // namespace
 }  // namespace seed_rl

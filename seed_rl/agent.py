@@ -79,7 +79,7 @@ class Agent:
 
         Args:
           episodes: how many to play.
-          envs: environments at once; by default 20, and one with `video=`.
+          envs: environments at once; by default up to 20, and one with `video=`.
           **options: further flags, such as `seed=1` or `sampled=True`.
 
         Returns:
@@ -91,10 +91,8 @@ class Agent:
         """
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "evaluation.json"
-            flags = {"episodes": episodes, "json": file, "hide_json": True, **options}
-            if envs or not options.get("video"):
-                flags["envs"] = min(envs or 20, episodes)
-            self._play("seed_rl.evaluate", flags)
+            flags = {"episodes": episodes, "envs": envs, "json": file, **options}
+            self._play("seed_rl.evaluate", {**flags, "hide_json": True})
             return dict(json.loads(file.read_text(encoding="utf-8")))
 
     def video(self, path: str | Path, episodes: int = 1, **options: Any) -> Path:

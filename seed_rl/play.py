@@ -101,7 +101,7 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
         raise UserError(f"The model in {saved.model} only acts greedily; leave out --sampled.")
     shown = arguments.video or arguments.render
     if arguments.envs is None:
-        arguments.envs = 1 if shown else arguments.default_envs
+        arguments.envs = 1 if shown else min(arguments.default_envs, arguments.episodes)
     elif arguments.envs > 1 and shown:
         raise UserError("Several environments cannot be shown: leave out --envs.")
     if arguments.video:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers import run_python
+
 ale_py = pytest.importorskip("ale_py")
 
 from seed_rl.atari import environment as env  # noqa: E402
 from seed_rl.atari.environment import AtariConfig  # noqa: E402
 from seed_rl.common.acting.batched_env import BatchedEnvironment  # noqa: E402
 from seed_rl.common.errors import UserError  # noqa: E402
-from tests.helpers import run_python  # noqa: E402
 
 
 def vector(size: int, **options: Any) -> Any:

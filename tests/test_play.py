@@ -236,6 +236,23 @@ def foreign_run(folder):
     return program
 
 
+@pytest.mark.parametrize(
+    ("flags", "envs"),
+    [("", 20), ("--episodes=3", 3), ("--envs=4", 4), ("--video=x.gif", 1), ("--render", 1)],
+)
+def test_an_evaluation_that_is_shown_has_one_environment(tmp_path, monkeypatch, flags, envs):
+    """Guards videos from the frames of several environments in turn, and needless environments."""
+    foreign_run(tmp_path)
+    started = []
+    monkeypatch.setattr(play, "start_program", lambda _, __, own, ___: started.extend(own))
+    monkeypatch.setattr(play.display, "check", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["evaluate", str(tmp_path), "--trust", *flags.split()])
+    monkeypatch.chdir(tmp_path)
+    assert play.main(evaluates=True) == 2, "the program did nothing"
+    (request,) = [flag for flag in started if flag.startswith("--play_request=")]
+    assert f"--envs={envs}" in json.loads(request.partition("=")[2])["environment"]
+
+
 def test_code_from_anywhere_is_not_run_unasked(tmp_path, capsys, monkeypatch):
     """Guards users who were sent a logdir: without a terminal, it takes a flag."""
     program = foreign_run(tmp_path)

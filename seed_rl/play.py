@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import errno
 import json
 import os
 import sys
@@ -100,14 +101,17 @@ def play(arguments: argparse.Namespace, overrides: Sequence[str]) -> None:
     if saved.model is not None and arguments.sampled:
         raise UserError(f"The model in {saved.model} only acts greedily; leave out --sampled.")
     shown = arguments.video or arguments.render
+    if arguments.episodes is None:
+        arguments.episodes = 10 if shown or not arguments.evaluates else 100
     if arguments.envs is None:
-        arguments.envs = 1 if shown else min(arguments.default_envs, arguments.episodes)
+        measured = arguments.evaluates and not shown
+        arguments.envs = min(20, arguments.episodes) if measured else 1
     elif arguments.envs > 1 and shown:
         raise UserError("Several environments cannot be shown: leave out --envs.")
     if arguments.video:
         VideoWriter(arguments.video).close()  # Fails now rather than after loading the agent.
     if arguments.json:
-        _write_json(arguments.json, [], arguments)  # Likewise.
+        _check_writable(arguments.json)  # Likewise.
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "episodes"
         request = PlayRequest(
@@ -205,16 +209,28 @@ def _flag_name(argument: str) -> str:
     return name.removeprefix("no") if "=" not in argument else name
 
 
+def _check_writable(path: Path) -> None:
+    """Leaves an earlier file as it is until there is another to replace it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror}.") from error
+
+
 def _write_json(path: Path, episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
     record = {
         "run": str(arguments.logdir),
         "actions": "sampled" if arguments.sampled else "greedy",
         "seed": arguments.seed,
+        "stopped_early": len(episodes) < arguments.episodes,
         **{name: summary(values) for name, values in columns(episodes).items() if values},
         "episodes": [dataclasses.asdict(episode) for episode in episodes],
     }
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         files.write_atomically(path, json.dumps(record, indent=1) + "\n")
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror}.") from error
@@ -230,7 +246,10 @@ def report(episodes: Sequence[Any], arguments: argparse.Namespace) -> None:
         _write_json(arguments.json, episodes, arguments)
     console = Console()
     try:
-        console.print(table(episodes, "sampled" if arguments.sampled else "greedy"))
+        how = "sampled" if arguments.sampled else "greedy"
+        if 0 < len(episodes) < arguments.episodes and arguments.envs > 1:
+            how += f"; stopped before {arguments.episodes}, so long ones are missing"
+        console.print(table(episodes, how))
         if arguments.video:
             console.print(f"video: {arguments.video}", highlight=False)
         if arguments.json and not arguments.hide_json:
@@ -295,12 +314,12 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     parser.add_argument(
         "logdir", type=Path, help="logdir of a run, or one checkpoint or exported model of it"
     )
-    number = 100 if evaluates else 10
+    number = "100, or 10 with --video or --render" if evaluates else "10"
+    parser.add_argument("--episodes", type=positive, help=f"how many (default: {number})")
     parser.add_argument(
-        "--episodes", type=positive, default=number, help=f"how many (default: {number})"
-    )
-    parser.add_argument(
-        "--steps", type=positive, help="stop after so many actions, also within an episode"
+        "--steps",
+        type=positive,
+        help="stop after so many actions in each environment, also within an episode",
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--greedy", action="store_true", help="choose the best action (default)")
@@ -309,7 +328,7 @@ def _parser(evaluates: bool) -> argparse.ArgumentParser:
     watch.add_argument("--video", type=Path, help="write a video of the episodes: .mp4 or .gif")
     envs = "20, or 1 with --video or --render" if evaluates else "1"
     parser.add_argument("--envs", type=positive, help=f"environments at once (default: {envs})")
-    parser.set_defaults(default_envs=20 if evaluates else 1)
+    parser.set_defaults(evaluates=evaluates)
     parser.add_argument("--json", type=Path, help="write all episodes and their summary to a file")
     # `Agent.evaluate` reads and deletes the file.
     parser.add_argument("--hide_json", action="store_true", help=argparse.SUPPRESS)

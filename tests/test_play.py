@@ -1,5 +1,6 @@
 """Playing with trained agents, as users do it."""
 
+import argparse
 import io
 import json
 import os
@@ -237,12 +238,20 @@ def foreign_run(folder):
 
 
 @pytest.mark.parametrize(
-    ("flags", "envs"),
-    [("", 20), ("--episodes=3", 3), ("--envs=4", 4), ("--video=x.gif", 1), ("--render", 1)],
+    ("flags", "envs", "episodes"),
+    [
+        ("", 20, 100),
+        ("--episodes=3", 3, 3),
+        ("--envs=4", 4, 100),
+        ("--video=x.gif", 1, 10),
+        ("--render --episodes=100", 1, 100),
+        ("--json=x.json", 20, 100),
+    ],
 )
-def test_an_evaluation_that_is_shown_has_one_environment(tmp_path, monkeypatch, flags, envs):
-    """Guards videos from the frames of several environments in turn, and needless environments."""
+def test_defaults_of_an_evaluation(tmp_path, monkeypatch, flags, envs, episodes):
+    """Guards an earlier file, and videos from being hours long or of environments in turn."""
     foreign_run(tmp_path)
+    (tmp_path / "x.json").write_text("an earlier evaluation")
     started = []
     monkeypatch.setattr(play, "start_program", lambda _, __, own, ___: started.extend(own))
     monkeypatch.setattr(play.display, "check", lambda: None)
@@ -250,7 +259,9 @@ def test_an_evaluation_that_is_shown_has_one_environment(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     assert play.main(evaluates=True) == 2, "the program did nothing"
     (request,) = [flag for flag in started if flag.startswith("--play_request=")]
-    assert f"--envs={envs}" in json.loads(request.partition("=")[2])["environment"]
+    record = json.loads(request.partition("=")[2])
+    assert f"--envs={envs}" in record["environment"] and record["episodes"] == episodes
+    assert (tmp_path / "x.json").read_text() == "an earlier evaluation"
 
 
 def test_code_from_anywhere_is_not_run_unasked(tmp_path, capsys, monkeypatch):
@@ -284,6 +295,18 @@ def test_at_a_terminal_play_asks(tmp_path, capsys, monkeypatch, answer, runs):
     assert f"  {program}\nRun it? [y/N] " in message
     assert ("Not run." in message) != runs
     assert (tmp_path / "mark").exists() == runs
+
+
+def test_an_evaluation_that_was_stopped_is_marked(tmp_path, capsys):
+    """Guards means of the shortest episodes from being taken for those of all."""
+    file = tmp_path / "x.json"
+    episodes = [playing.Episode(10, 1.0, 1.0), playing.Episode(20, 4.0, 4.0)]
+    for wanted, early in ((2, False), (3, True)):
+        values = {"logdir": tmp_path, "sampled": False, "seed": None, "video": None, "json": file}
+        arguments = argparse.Namespace(**values, hide_json=False, envs=2, episodes=wanted)
+        play.report(episodes, arguments)
+        assert ("stopped before 3" in capsys.readouterr().out) == early
+        assert json.loads(file.read_text())["stopped_early"] == early
 
 
 def test_table_of_returns():

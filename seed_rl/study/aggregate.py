@@ -45,7 +45,7 @@ class FinishedRun(NamedTuple):
       seed: 1, 2, ...
       score: mean score of its evaluation, or the training return without one.
       episodes: how many it was evaluated for.
-      training: mean training return of the last interval.
+      training: mean training return of the last interval; NaN if no episode has ended.
       curve: <float>[points, 2], frames and the mean training return up to there.
     """
 
@@ -91,7 +91,6 @@ class Reference(NamedTuple):
     score: str
     deviation: str
     frames: str
-    seeds: str
     protocol: str
     source: str
 
@@ -117,9 +116,10 @@ def read(path: Path) -> FinishedStudy:
         points.setdefault(key, []).append((float(row["frames"]), float(row["return"] or "nan")))
     configurations: dict[str, Configuration] = {}
     tasks: dict[str, list[FinishedRun]] = {}
+    unknown = [(spec.frames * k // results.POINTS, math.nan) for k in range(1, results.POINTS + 1)]
     for row in fields.read_table(path / results.FILE_NAME):
-        curve = points.get((row["configuration"], row["seed"]))
-        if row["status"] != "done" or curve is None:
+        score = row["evaluation_mean"] or row["final_return"]
+        if row["status"] != "done" or not score:
             continue
         values = {choice.name: row[choice.name] for choice in spec.choices if row[choice.name]}
         task = ", ".join(itertools.starmap(_part_of_task, values.items())) or spec.game
@@ -127,10 +127,10 @@ def read(path: Path) -> FinishedStudy:
         tasks.setdefault(task, []).append(
             FinishedRun(
                 int(row["seed"]),
-                float(row["evaluation_mean"] or row["final_return"]),
+                float(score),
                 int(row["evaluation_episodes"]),
-                float(row["final_return"]),
-                np.array(curve),
+                float(row["final_return"] or "nan"),
+                np.array(points.get((row["configuration"], row["seed"]), unknown)),
             )
         )
     if not tasks:
@@ -199,11 +199,12 @@ def _table(study: FinishedStudy, known: Sequence[Reference]) -> str:
             for row in known
             if row.task == task
         }
+        training = statistics.mean_of_seeds([run.training for run in runs])
         lines.append(
             [
                 *(task, f"**{number(mean.estimate)}**", _interval(mean)),
                 ", ".join(number(run.score) for run in runs),
-                _estimate(statistics.mean_of_seeds([run.training for run in runs])),
+                "" if math.isnan(training.estimate) else _estimate(training),
                 *(published.get(method, "") for method in methods),
             ]
         )

@@ -36,7 +36,8 @@ RESULTS = "results.csv"
 EVALUATION = "evaluation.json"
 _FAILURE = "failure.txt"
 _MAY_GROW = ("configurations", "seeds")
-_MAY_CHANGE = ("description", "evaluation_episodes", "evaluation_actions")
+_EVALUATION = ("evaluation_episodes", "evaluation_actions")
+_MAY_CHANGE = ("description", *_EVALUATION)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -161,14 +162,15 @@ class Study:
             for seed, name in enumerate(names, 1)
         ]
 
-    def only_scores(self) -> bool:
-        """Whether results.csv has scores of runs without a logdir."""
-        return any(
-            int(row["evaluation_episodes"]) and not (self.path / "runs" / _run_name(*key)).exists()
+    def evaluated_elsewhere(self) -> list[int]:
+        """Of each run in results.csv without a logdir: of how many episodes its score is."""
+        return [
+            int(row["evaluation_episodes"])
             for key, row in self.recorded.items()
-        )
+            if not (self.path / "runs" / _run_name(*key)).exists()
+        ]
 
-    def _draw_recorded(self) -> None:
+    def draw_recorded(self) -> None:
         """Draws the configurations of results.csv, if the study has been copied without them."""
         for (number, _), row in self.recorded.items():
             while len(drawn := self.trials.configurations()) <= number:
@@ -200,7 +202,7 @@ class Study:
                 (self.path / name).mkdir(parents=True, exist_ok=True)
             trials.drop_torn_line(self.path / trials.FILE_NAME)
             self.trials.recover()
-            self._draw_recorded()
+            self.draw_recorded()
             files.write_atomically(self.path / FILE_NAME, json.dumps(record, indent=1) + "\n")
         except OSError as error:
             raise UserError(
@@ -224,12 +226,14 @@ def open_study(path: Path, spec: Spec) -> Study:
     before = spec_lib.from_json(record["spec"], str(path / FILE_NAME))
     study = Study(path, spec)
     changes = differences(spec_lib.to_json(before), spec_lib.to_json(spec))
-    if spec.evaluation_actions != before.evaluation_actions and study.only_scores():
-        changes.append(
-            f'"evaluation_actions" was {fields.quoted(before.evaluation_actions)}, is now '
-            f"{fields.quoted(spec.evaluation_actions)}, and {RESULTS} has scores of runs whose "
-            "logdirs are not here, so that they cannot be evaluated again"
-        )
+    for name in _EVALUATION:
+        old, new = getattr(before, name), getattr(spec, name)
+        if old != new and any(n or spec.evaluation_episodes for n in study.evaluated_elsewhere()):
+            changes.append(
+                f'"{name}" was {fields.quoted(old)}, is now {fields.quoted(new)}, and {RESULTS} '
+                "has scores of runs whose logdirs are not here, so that they cannot be evaluated "
+                "again"
+            )
     if changes:
         raise UserError(
             f"{path} has a study of another spec: {'; '.join(changes)}. Undo that, or choose "

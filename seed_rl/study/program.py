@@ -41,16 +41,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return aggregate.main(arguments[1:])
         if arguments[:1] == ["seeds"]:
             study, at_once = seeds.open_study(arguments[1:])
-            return _run(study, at_once, retry_failed=False)
+            return _run(study, at_once, retry_failed=True)
         options = _parser().parse_args(arguments)
         path = Path(options.directory or f"runs/study-{Path(options.spec).stem}")
         logdirs.check(path)
         study = directory.open_study(path, spec.load(options.spec))
         if options.results_only:
-            if not study.path.is_dir():
+            if directory.read(study.path) is None:
                 raise UserError(f"There is no study in {path}.")
-            return _report(study, stopped=False)
-        return _run(study, options.parallel, options.retry_failed)
+            study.draw_recorded()
+            code = _report(study, stopped=False)
+        else:
+            code = _run(study, options.parallel, options.retry_failed)
+        if code:
+            print("--retry_failed resumes failed runs, too")
+        return code
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return UserError.exit_code

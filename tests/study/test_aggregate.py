@@ -24,13 +24,13 @@ SPEC = {
     "choices": {"env_name": {"values": ["A-v1", "B-v1"]}},
     "evaluation_episodes": 10,
 }
-REFERENCES = """agent,task,method,score,deviation,frames,seeds,protocol,source
-,A-v1,random,10,,0,,,
-,A-v1,human,110,,0,,,
-,B-v1,human,2000,,0,,,
-vtrace,A-v1,Another,80,5,1000,3,"whole games, best evaluation",https://example.org
-,A-v1,Longer,100,5,2500000,3,"sticky, training return",https://example.org
-ppo,A-v1,Unlike,100,5,1000,3,last returns,https://example.org
+REFERENCES = """agent,task,method,score,deviation,frames,protocol,source
+,A-v1,random,10,,0,,
+,A-v1,human,110,,0,,
+,B-v1,human,2000,,0,,
+vtrace,A-v1,Another,80,5,1000,"whole games, best evaluation",https://example.org
+,A-v1,Longer,100,5,2500000,"sticky, training return",https://example.org
+ppo,A-v1,Unlike,100,5,1000,last returns,https://example.org
 """
 HEADER = (
     "configuration,seed,env_name,performance,final_return,episodes,evaluation_mean,evaluation_std,"
@@ -118,7 +118,7 @@ def test_scores_with_other_sticky_actions_are_marked(folder, sticky, protocol, m
     """Guards a column that stands beside ours as if it had been measured likewise."""
     study = aggregate.read(folder)
     spec = dataclasses.replace(study.spec, flags={"sticky_actions": sticky})
-    row = aggregate.Reference("", "A-v1", "A", "1", "", "0", "", protocol, "")
+    row = aggregate.Reference("", "A-v1", "A", "1", "", "0", protocol, "")
     assert f"| in training | {mark} |" in aggregate.markdown(study._replace(spec=spec), [row])
 
 
@@ -157,6 +157,18 @@ def test_what_cannot_be_aggregated_is_said(folder, tmp_path, capsys):
     assert program.main(["aggregate", str(folder), f"--references={references}"]) == 2
     assert program.main(["aggregate", str(tmp_path / "none")]) == 2
     assert "There is no study in" in capsys.readouterr().err
+
+
+def test_a_run_without_a_finished_episode_keeps_its_score(folder):
+    """Guards means from leaving out agents that got stuck, the worst of all."""
+    rows = (folder / FILE_NAME).read_text().replace("0,2,A-v1,1,90,9,", "0,2,A-v1,,,,")
+    (folder / FILE_NAME).write_text(rows)
+    curves = (folder / CURVES).read_text().splitlines(keepends=True)
+    (folder / CURVES).write_text("".join(row for row in curves if not row.startswith("0,2,")))
+    study = aggregate.read(folder)
+    assert study.scores("A-v1") == [60, 110, 85]
+    text = aggregate.markdown(study, [])
+    assert "| A-v1 | **85.0** | 22.9 to 147.1 | 60.0, 110.0, 85.0 |  |" in text
 
 
 SCORES = [[0.1, 0.9, 0.5, 1.4], [2.0, 0.2, 0.3, 0.3]]

@@ -11,7 +11,7 @@ import pytest
 from seed_rl.common.errors import UserError
 from seed_rl.common.run_files import returns_log
 from seed_rl.launch import arguments
-from seed_rl.study import runner, seeds
+from seed_rl.study import program, runner, seeds
 
 FRAMES, FILE = 6000, "returns.csv"
 LINE = ("gym", "vtrace", "1", "8", "--env_name=CartPole-v1", "--seeds=3", "--at_once=2")
@@ -88,3 +88,11 @@ def test_same_seed_same_curve(tmp_path: Path, agent: list[str]) -> None:
     # Plots have no stairs: episodes end at frames of their own, but for those of the same step.
     ends = [row.frames for row in first]
     assert ends == sorted(ends) and len(set(ends)) > 0.9 * len(ends)
+
+
+def test_a_seed_that_failed_runs_again(tmp_path, monkeypatch):
+    """Guards a seed that is left out for ever because its disk was full once."""
+    started = []
+    monkeypatch.setattr(program, "_run", lambda _, __, retry_failed: started.append(retry_failed))
+    program.main(["seeds", *LINE, f"--logdir={tmp_path}/study", "--total_environment_frames=9"])
+    assert started == [True]

@@ -155,16 +155,21 @@ def test_a_copy_of_its_results_continues_elsewhere(study, tmp_path):
     study.path.mkdir()
     for name in ("results.csv", "curves.csv", "study.json"):
         (study.path / name).write_text((tmp_path / "away" / name).read_text())
+    assert study.run("--results_only") == 0, "the copy is not yet begun here"
+    assert {name: (study.path / name).read_text() for name in kept} == kept
     study.spec["seeds"] = 2
     assert study.run() == 0
     seeds = [os.path.basename(path) for path in os.listdir(study.path / "runs")]
     assert {name for name in seeds if "." not in name} == {"0000-seed2", "0001-seed2"}
     assert study.rows()[::2] == before and len(study.rows()) == 4
     assert [row for row in study.rows("curves.csv") if row["seed"] == "1"] == curves
-    # Nor are scores of greedy actions taken for others.
-    study.spec["evaluation_actions"] = "sampled"
-    assert study.run() == 2 and "results.csv has scores of runs whose" in study.text()
-    del study.spec["evaluation_actions"]
+    # Nor are scores of greedy actions taken for others, or of one episode for those of two.
+    for name, value in (("evaluation_actions", "sampled"), ("evaluation_episodes", 2)):
+        study.spec |= {"evaluation_episodes": 1, name: value}
+        assert study.run() == 2
+        assert f'"{name}" was' in study.text() and "scores of runs whose" in study.text()
+        del study.spec[name]
+    study.spec["evaluation_episodes"] = 1
     # Results of other configurations are not taken for ours.
     (study.path / "optuna.log").unlink()
     value = before[0]["value"]

@@ -420,8 +420,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     for one, group in zip(curves, groups, strict=True):
         means = one.mean()
-        last = means[~np.isnan(means)][-1:]
-        end = f"final mean return {last[0]:.4g}" if len(last) else "no frame that all have reached"
+        known = np.flatnonzero(~np.isnan(means))
+        end = "no frame that all have reached"
+        if known.size:
+            x = one.x[known[-1]]
+            at = f"{x:,.0f}" if axes[0] == "frames" else f"{x:.3g}"
+            end = f"mean return {means[known[-1]]:.4g} at {at} {axes[0]}"
         print(f"{one.label}: {sum(map(len, group.runs)):,} episodes, {end}")
     print(f"Wrote {options.out}.")
     if options.tensorboard:

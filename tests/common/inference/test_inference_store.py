@@ -173,7 +173,8 @@ def test_evaluation_environments_fill_no_unrolls():
 def test_episode_statistics():
     """Guards steps and returns at done, at truncation (whose reset step is no step) and restart.
 
-    And when episodes ended: steps count in all lives, but those of evaluation do not.
+    And when episodes ended: steps count in all lives, also the reset after a truncation, which
+    fills a row of the unroll like them, but those of evaluation do not.
     """
     store = make_store(num_envs=2, num_training_envs=1)
     step(store, [1], [1])
@@ -188,7 +189,7 @@ def test_episode_statistics():
     step(store, [0], [2], reward=16.0, done=True)
     episodes = store.episodes()
     np.testing.assert_array_equal(episodes.num_steps, [2, 1, 1, 1])
-    np.testing.assert_array_equal(episodes.ended_at, [2, 2, 3, 5])
+    np.testing.assert_array_equal(episodes.ended_at, [2, 2, 4, 6])
     np.testing.assert_array_equal(episodes.returns, [3.0, 0.0, 4.0, 16.0])
     np.testing.assert_array_equal(episodes.raw_returns, [3.0, 0.0, 4.0, 16.0])
     assert store.episodes().env_ids.size == 0

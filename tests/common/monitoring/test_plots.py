@@ -72,7 +72,7 @@ def test_the_program_draws_for_paper_and_tensorboard(tmp_path, capsys):
     for _ in range(2):  # The second replaces the first.
         assert plots.main(arguments) == 0
     assert out.read_bytes().startswith(b"\x89PNG")
-    assert "(5 seeds): 250 episodes, final mean return 7\n" in capsys.readouterr().out
+    assert "(5 seeds): 250 episodes, mean return 7 at 4,900 frames\n" in capsys.readouterr().out
     (run,) = (tmp_path / "tb").iterdir()
     events = EventAccumulator(str(run)).Reload()
     ends = {tag: events.Scalars(tag)[-1] for tag in events.Tags()["scalars"]}

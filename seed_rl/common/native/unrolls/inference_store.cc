@@ -139,11 +139,10 @@ StoreError InferenceStore::Begin(int32_t batch, const int32_t* env_ids, const in
       EpisodeStats& episode = env.episode;
       episode.episode_return += Bounded(rewards[i]);
       episode.raw_return += Bounded(raw_rewards[i]);
-      // The last step of an abandoned episode was already reported as an ordinary one.
-      if (!abandoned[i]) {
-        ++episode.num_steps;
-        if (env_ids[i] < options_.num_training_envs) ++training_steps_;
-      }
+      // The last step of an abandoned episode was already reported as an ordinary one; its reset
+      // fills a row of the unroll, like a step.
+      if (!abandoned[i]) ++episode.num_steps;
+      if (env_ids[i] < options_.num_training_envs) ++training_steps_;
       // `done` in the middle of a game ends only the learner's episode (a lost life, for example).
       // Statistics cover the whole game.
       if (done[i] && (abandoned[i] || episode_steps[i] == 0)) {

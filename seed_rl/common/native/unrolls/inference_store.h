@@ -71,7 +71,7 @@ struct EpisodeStats {
   int64_t num_steps = 0;     // Agent steps, without the extra report of a truncated episode.
   float episode_return = 0;  // NaN after a reward that is not finite, or too large.
   float raw_return = 0;      // The same.
-  int64_t ended_at = 0;      // Agent steps of all training environments until then, this one's too.
+  int64_t ended_at = 0;      // Unroll rows of all training environments until then, this one's too.
   // Whether it reached its goal, as its last report says; NaN: the environment does not say.
   float success = std::numeric_limits<float>::quiet_NaN();
 };
@@ -215,7 +215,7 @@ class InferenceStore {
   bool training_turn_ = false;                           // Steps may not begin. Guarded by mu_.
   Clock::time_point training_turn_start_;                // Guarded by mu_.
   std::deque<EpisodeStats> episodes_;                    // Guarded by mu_.
-  int64_t training_steps_ = 0;                           // As `num_steps`. Guarded by mu_.
+  int64_t training_steps_ = 0;                           // As `ended_at`. Guarded by mu_.
   Counters counters_;                                    // Guarded by mu_.
   Clock::time_point newest_call_;                        // Guarded by mu_.
   int64_t next_token_ = 0;                               // Guarded by mu_.
